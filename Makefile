@@ -1,0 +1,44 @@
+# Each target does all of its own set-up; `make help` lists them.
+SHELL := /bin/sh
+PYTHON ?= python3
+DEV = .venv-dev/bin/python
+SANDBOX = $(PYTHON) -m sandbox
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
+
+setup: ## install what is missing: packages, virtualenvs, tools (built or downloaded, cached)
+	@$(SANDBOX) setup
+
+demo: ## start a one-node Kubernetes, train on it with `pulumi up`, show loss and a sample
+	@$(SANDBOX) demo
+
+demo-down: ## `pulumi destroy` and stop the cluster; the data stays
+	@$(SANDBOX) demo-down
+
+demo-local: ## the same training by torchrun on this machine, no root, no cluster
+	@$(SANDBOX) demo-local
+
+test: lint ## every test, the end-to-end ones included
+	@$(SANDBOX) setup --for-tests
+	$(DEV) -m pytest tests --require tests/e2e --junitxml=build/junit.xml
+
+lint: ## ruff, pyright, shellcheck
+	@$(SANDBOX) setup --only-dev
+	.venv-dev/bin/ruff check .
+	.venv-dev/bin/ruff format --check .
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv-dev/bin/pyright
+	.venv-dev/bin/shellcheck infra/scripts/*.sh .ci/run
+
+unit: ## the tests that end in seconds
+	@$(SANDBOX) setup --only-dev
+	$(DEV) -m pytest tests/unit
+
+e2e: ## the end-to-end tests alone
+	@$(SANDBOX) setup --for-tests
+	$(DEV) -m pytest tests/e2e --require tests/e2e
+
+clean-cache: ## empty the cache of tools, virtualenvs and images
+	@$(SANDBOX) clean-cache
+
+.PHONY: help setup demo demo-down demo-local test lint unit e2e clean-cache

@@ -1,0 +1,72 @@
+"""Debian and Ubuntu packages of the sandbox, installed when a program of theirs is missing."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from sandbox.say import phase
+
+# program or file -> package. A program that is there, from whatever package, is left alone.
+CLUSTER_PACKAGES: Mapping[str, str] = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "mount": "mount",
+    "openssl": "openssl",
+    "buildah": "buildah",
+    "debootstrap": "debootstrap",
+}
+TEST_PACKAGES: Mapping[str, str] = {
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+}
+
+
+def missing_packages(wanted: Mapping[str, str]) -> list[str]:
+    """Packages whose program is not on this machine, sorted."""
+    path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+    def present(program: str) -> bool:
+        if program.startswith("/"):
+            return Path(program).exists()
+        return shutil.which(program, path=path) is not None
+
+    return sorted({package for program, package in wanted.items() if not present(program)})
+
+
+def ensure_packages(*wanted: Mapping[str, str]) -> None:
+    """Install what is missing with apt-get.
+
+    Raises:
+        RuntimeError: no apt-get, no root, or apt-get failed; names the packages.
+    """
+    missing = sorted({package for group in wanted for package in missing_packages(group)})
+    if not missing:
+        return
+    names = " ".join(missing)
+    if not shutil.which("apt-get"):
+        raise RuntimeError(f"install these packages first (no apt-get here): {names}")
+    if os.geteuid() != 0:
+        raise RuntimeError(f"run as root, or install these packages first: {names}")
+    with phase(f"apt-get install {names}"):
+        _apt_get(["update"])
+        _apt_get(["install", "-y", "--no-install-recommends", *missing])
+
+
+def _apt_get(arguments: Iterable[str]) -> None:
+    done = subprocess.run(
+        ["apt-get", "-q", *arguments],
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise RuntimeError(f"apt-get {' '.join(arguments)} failed:\n{tail}")

@@ -1,0 +1,116 @@
+"""Runs `pulumi` on one stack of this project with a private copy of its settings file."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sandbox.pulumi_home import pulumi_environment
+from sandbox.venvs import PROJECT, ensure_venv
+
+
+class PulumiFailedError(RuntimeError):
+    """A pulumi command ended with an error; the text is its whole output."""
+
+
+class Stack:
+    """A stack whose settings are `Pulumi.<template>.yaml` plus `overrides`.
+
+    The settings file is copied into `state`, so that the checkout stays clean.
+
+    Args:
+        name: name of the stack.
+        template: which `Pulumi.<template>.yaml` to start from.
+        state: folder for the copy, the backend and nothing else.
+        overrides: settings `{key: value}` in the project's namespace; None removes a key.
+    """
+
+    def __init__(
+        self, name: str, template: str, state: Path, overrides: Mapping[str, str | None]
+    ) -> None:
+        self.name = name
+        self.environment = pulumi_environment(state / "backend", ensure_venv(".venv"))
+        self.settings_file = state / f"Pulumi.{name}.yaml"
+        shutil.copyfile(PROJECT / f"Pulumi.{template}.yaml", self.settings_file)
+        self._run("stack", "select", "--create", name, config_file=False)
+        for key, value in overrides.items():
+            self.set(key, value)
+
+    def set(self, key: str, value: str | None) -> None:
+        """Change one setting; None removes it. `key` may be a path: `run.train.max_steps`."""
+        if value is None:
+            self._run("config", "rm", "--path", f"disttrain:{key}")
+        else:
+            self._run("config", "set", "--path", f"disttrain:{key}", "--", value)
+
+    def up(self, *options: str) -> str:
+        """`pulumi up`; returns its output. Raises PulumiFailedError."""
+        return self._run("up", "--yes", "--skip-preview", *options)
+
+    def up_lines(self) -> Iterator[str]:
+        """`pulumi up`, line by line as it goes on. Raises PulumiFailedError."""
+        command = self._command("up", "--yes", "--skip-preview")
+        lines: list[str] = []
+        with subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                yield lines[-1]
+        if process.returncode:
+            raise PulumiFailedError("\n".join(lines))
+
+    def preview(self, *options: str) -> str:
+        """`pulumi preview`; returns its output. Raises PulumiFailedError."""
+        return self._run("preview", *options)
+
+    def refresh(self) -> str:
+        """`pulumi refresh`; returns its output. Raises PulumiFailedError."""
+        return self._run("refresh", "--yes", "--skip-preview")
+
+    def destroy(self) -> str:
+        """`pulumi destroy`; returns its output. Raises PulumiFailedError."""
+        return self._run("destroy", "--yes", "--skip-preview")
+
+    def output(self, name: str) -> str:
+        """One stack output as text. Raises PulumiFailedError when there is none of that name."""
+        return self._run("stack", "output", name, "--show-secrets", config_file=False).strip()
+
+    def export(self) -> str:
+        """The state as JSON text."""
+        return self._run("stack", "export", config_file=False)
+
+    def _command(self, *arguments: str, config_file: bool = True) -> list[str]:
+        settings = ("--config-file", str(self.settings_file)) if config_file else ()
+        head = ["pulumi", "--non-interactive", "--color=never"]
+        stack = [] if arguments[:2] == ("stack", "select") else ["--stack", self.name]
+        rest = arguments[: _first_option(arguments)], arguments[_first_option(arguments) :]
+        return [*head, *rest[0], *stack, *settings, *rest[1]]
+
+    def _run(self, *arguments: str, config_file: bool = True) -> str:
+        done = subprocess.run(
+            self._command(*arguments, config_file=config_file),
+            cwd=PROJECT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise PulumiFailedError(f"pulumi {' '.join(arguments)}:\n{done.stdout}")
+        return done.stdout
+
+
+def _first_option(arguments: tuple[str, ...]) -> int:
+    """Where the options begin: `--stack` has to come after the words and before a `--`."""
+    options = (i for i, argument in enumerate(arguments) if argument.startswith("-"))
+    return next(options, len(arguments))

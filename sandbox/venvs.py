@@ -1,0 +1,43 @@
+"""Virtualenvs in the cache, keyed by their requirement files, linked into the checkout."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from sandbox.cache import cached_folder, content_key
+from sandbox.say import phase
+
+PROJECT = Path(__file__).parent.parent
+REQUIREMENTS = {
+    ".venv": ("requirements.txt",),  # Pulumi's own: small, because each preview reads all of it
+    ".venv-dev": ("tests/requirements.txt", "requirements.txt", "trainer/requirements.txt"),
+    ".venv-trainer": ("trainer/requirements.txt",),
+}
+
+
+def ensure_venv(link_name: str) -> Path:
+    """The virtualenv behind `<checkout>/<link_name>`, made if its requirements are new.
+
+    A real folder of the user's own at that place is used as it is.
+    """
+    link = PROJECT / link_name
+    if link.is_dir() and not link.is_symlink():
+        return link
+    files = [PROJECT / name for name in REQUIREMENTS[link_name]]
+
+    def make(folder: Path) -> None:
+        with phase(f"pip install -r {REQUIREMENTS[link_name][0]}"):
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            subprocess.run(
+                [folder / "bin" / "python", "-m", "pip", "install", "-q", "-r", files[0]],
+                check=True,
+                env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+            )
+
+    key = f"{link_name[1:]}-py{sys.version_info[0]}.{sys.version_info[1]}-{content_key(*files)}"
+    venv = cached_folder("venvs", key, make)
+    fresh = link.with_name(f"{link_name}.{os.getpid()}")
+    fresh.symlink_to(venv)
+    fresh.replace(link)
+    return venv
