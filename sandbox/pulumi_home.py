@@ -27,6 +27,8 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
         "PULUMI_HOME": str(plugin_home()),
         "PULUMI_BACKEND_URL": f"file://{backend}",
         "PULUMI_CONFIG_PASSPHRASE": os.environ.get("PULUMI_CONFIG_PASSPHRASE", ""),
+        "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_SKIP_CONFIRMATIONS": "true",
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",

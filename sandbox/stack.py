@@ -1,8 +1,7 @@
-"""Runs `pulumi` on one stack of this project with a private copy of its settings file."""
+"""Runs `pulumi` on one stack of this project."""
 
-import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.pulumi_home import pulumi_environment
@@ -14,27 +13,19 @@ class PulumiFailedError(RuntimeError):
 
 
 class Stack:
-    """A stack whose settings are `Pulumi.<template>.yaml` plus `overrides`.
-
-    The settings file is copied into `state`, so that the checkout stays clean.
+    """One stack of the project.
 
     Args:
-        name: name of the stack.
-        template: which `Pulumi.<template>.yaml` to start from.
-        state: folder for the copy, the backend and nothing else.
-        overrides: settings `{key: value}` in the project's namespace; None removes a key.
+        name: name of the stack; created if it is not there.
+        backend: folder of the stacks' states.
+        settings_file: the stack's settings. Tests give a copy, so that the checkout stays clean.
     """
 
-    def __init__(
-        self, name: str, template: str, state: Path, overrides: Mapping[str, str | None]
-    ) -> None:
+    def __init__(self, name: str, backend: Path, settings_file: Path) -> None:
         self.name = name
-        self.environment = pulumi_environment(state / "backend", ensure_venv(".venv"))
-        self.settings_file = state / f"Pulumi.{name}.yaml"
-        shutil.copyfile(PROJECT / f"Pulumi.{template}.yaml", self.settings_file)
+        self.settings_file = settings_file
+        self.environment = pulumi_environment(backend, ensure_venv(".venv"))
         self._run("stack", "select", "--create", name, config_file=False)
-        for key, value in overrides.items():
-            self.set(key, value)
 
     def set(self, key: str, value: str | None) -> None:
         """Change one setting; None removes it. `key` may be a path: `run.train.max_steps`."""

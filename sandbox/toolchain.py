@@ -185,14 +185,18 @@ LANGUAGE_HOST_BUILD = GoBuild(
 
 
 def bin_dir() -> Path:
-    """A folder with every program of `TOOLS`; downloads or builds what the cache lacks."""
+    """A folder with the programs of `TOOLS`; downloads or builds what the cache lacks.
+
+    Pulumi's providers are not in it: a provider found on PATH would win over the installed one.
+    """
     folders = [tool_folder(tool) for tool in TOOLS]
-    key = content_key(*(str(folder) for folder in folders))
+    key = content_key("without providers", *(str(folder) for folder in folders))
 
     def link_all(merged: Path) -> None:
         for folder, tool in zip(folders, TOOLS, strict=True):
-            for program in tool.programs:
-                (merged / program).symlink_to(folder / program)
+            if not tool.name.startswith("pulumi-resource-"):
+                for program in tool.programs:
+                    (merged / program).symlink_to(folder / program)
 
     return cached_folder("bin", key, link_all)
 

@@ -1,14 +1,12 @@
 """Rules for the whole suite: a skipped test is a failure, and required folders must have run."""
 
 import os
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).parent.parent
-sys.path.insert(0, str(PROJECT))
 
 # The text for the tests: the real one where it lies beside the checkout.
 BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"

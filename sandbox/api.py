@@ -1,0 +1,51 @@
+"""Asks the cluster's HTTP endpoints from the host, for waits: quick, and past any proxy."""
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any, cast
+
+TIMEOUT_SECONDS = 5
+
+
+def https_get(address: str, port: int, path: str, pki: Path) -> tuple[int, str]:
+    """GET with the administrator's certificate; returns status and body.
+
+    Raises:
+        OSError: no connection, or the server's certificate is not the cluster's.
+    """
+    context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+    return _get(
+        http.client.HTTPSConnection(address, port, timeout=TIMEOUT_SECONDS, context=context), path
+    )
+
+
+def http_get(address: str, port: int, path: str) -> tuple[int, str]:
+    """GET without TLS; returns status and body. Raises OSError: no connection."""
+    return _get(http.client.HTTPConnection(address, port, timeout=TIMEOUT_SECONDS), path)
+
+
+def missing_node_condition(node: str) -> str | None:
+    """What a Node object (JSON text) still lacks to be Ready and to take pods; None: nothing."""
+    value = cast(dict[str, Any], json.loads(node))
+    conditions = {c["type"]: c for c in value["status"].get("conditions", ())}
+    ready = conditions.get("Ready")
+    if ready is None:
+        return "the node has no Ready condition yet"
+    if ready["status"] != "True":
+        return str(ready.get("message", "not Ready"))
+    taints = [taint["key"] for taint in value["spec"].get("taints", ())]
+    return f"the node has the taints {taints}" if taints else None
+
+
+def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
+    except http.client.HTTPException as reason:
+        raise ConnectionError(repr(reason)) from reason
+    finally:
+        connection.close()

@@ -1,0 +1,108 @@
+"""`make demo`: cluster, `pulumi up`, the loss goes down, a sample; `make demo-down`: all gone."""
+
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sandbox.cluster import STATE_ROOT, Cluster
+from sandbox.dataset import training_text
+from sandbox.follow import LiveLine, step_text, until_done
+from sandbox.pulumi_home import pulumi_environment
+from sandbox.say import say
+from sandbox.setup import prepare_sandbox
+from sandbox.stack import Stack
+from sandbox.toolchain import bin_dir, origins
+from sandbox.venvs import PROJECT, ensure_venv
+
+STATE = PROJECT / ".pulumi-state"
+STACKS = ("sandbox", "sandbox-multipod")
+NO_STEP_SECONDS = 300
+
+
+def environment() -> dict[str, str]:
+    """What a shell needs to run `pulumi` and `kubectl` on the demo by hand."""
+    cluster = Cluster("default", bin_dir())
+    return {
+        **pulumi_environment(STATE, ensure_venv(".venv")),
+        "KUBECONFIG": str(cluster.kubeconfig),
+    }
+
+
+def print_environment() -> None:
+    """Print `export` lines for `eval`."""
+    names = ("PATH", "KUBECONFIG", "PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE")
+    values = environment()
+    for name in names:
+        print(f"export {name}={shlex.quote(values[name])}")
+
+
+def up(stack_name: str) -> None:
+    """Bring up the cluster and the stack, follow the run to its end, show what it learnt.
+
+    Raises:
+        PulumiFailedError: `pulumi up` failed; the text is its output.
+        TimeoutError: the run stopped stepping.
+    """
+    start = time.monotonic()
+    say("1/4 set-up")
+    prepare_sandbox()
+    say("".join(f"  {name}: {origin}\n" for name, origin in origins().items()).rstrip())
+    say("2/4 cluster")
+    cluster = Cluster("default", bin_dir())
+    cluster.up()
+    text = training_text()
+    say(f"  text: {text.what}")
+    shutil.copyfile(text.path, STATE_ROOT / "default" / "input.txt")
+    say(f"3/4 pulumi up --stack {stack_name}")
+    stack = Stack(stack_name, STATE, PROJECT / f"Pulumi.{stack_name}.yaml")
+    _pulumi_up(stack)
+    say("4/4 training")
+    run_dir = Path(stack.output("hostRunPath"))
+    final = _follow(stack, run_dir)
+    say(f"\nfinal: {final}")
+    say(f"checkpoints: {run_dir / 'checkpoints'}")
+    say("sample:")
+    say(_sample(stack.output("sampleCommand"), environment()))
+    say(f"\nall in {time.monotonic() - start:.0f} s. `make demo-down` ends it; the data stays.")
+
+
+def _pulumi_up(stack: Stack) -> None:
+    live, start = LiveLine(log_every_seconds=0), time.monotonic()
+    for line in stack.up_lines():
+        if line.strip():
+            live.show(f"  {time.monotonic() - start:4.0f} s {line.strip()}")
+    live.end(f"  up: all ranks have stepped after {time.monotonic() - start:.0f} s")
+
+
+def _follow(stack: Stack, run_dir: Path) -> str:
+    live, text = LiveLine(), "no step"
+    max_steps = int(stack.output("maxSteps"))
+    for point in until_done(run_dir, NO_STEP_SECONDS, still_alive=lambda: None):
+        text = step_text(point, max_steps).strip()
+        live.show(f"  {text}")
+    live.end(f"  {text}")
+    return text
+
+
+def _sample(command: str, values: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        ["sh", "-c", command], env=dict(values), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"sampling failed: {command}\n{done.stderr}")
+    return done.stdout.strip()
+
+
+def down() -> None:
+    """`pulumi destroy` on both demo stacks, then stop the cluster. The data stays."""
+    cluster = Cluster("default", bin_dir())
+    for name in STACKS:
+        state = STATE / ".pulumi" / "stacks" / "disttrain" / f"{name}.json"
+        if state.exists():
+            say(f"pulumi destroy --stack {name}")
+            Stack(name, STATE, PROJECT / f"Pulumi.{name}.yaml").destroy()
+    cluster.down()
+    say(f"the data is still in {cluster.data_root}")

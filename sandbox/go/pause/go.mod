@@ -1,0 +1,3 @@
+module disttrain.local/sandbox/pause
+
+go 1.25

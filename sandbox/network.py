@@ -1,0 +1,120 @@
+"""The link between the host and a cluster's network namespace.
+
+One veth pair with its own /30: the host has the first address, the node the second. Nothing else
+of the host's network is touched: no bridge, no iptables rule, no sysctl, no forwarding.
+"""
+
+import ipaddress
+import json
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+# Reserved for tests of network devices (RFC 2544), so in use nowhere. Not the shared address
+# space 100.64.0.0/10: Tailscale's firewall drops it on every other interface.
+POOL = IPv4Network("198.18.0.0/15")
+LINK_PREFIX = 30
+NODE_LINK = "node0"
+POD_CIDR = IPv4Network("10.244.0.0/24")  # inside the namespace: the same in every cluster
+SERVICE_CIDR = IPv4Network("10.96.0.0/16")
+KUBERNETES_SERVICE = SERVICE_CIDR[1]
+DNS_SERVICE = SERVICE_CIDR[10]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Both addresses of a cluster's link."""
+
+    subnet: IPv4Network
+
+    @property
+    def host(self) -> IPv4Address:
+        """The host's end."""
+        return self.subnet[1]
+
+    @property
+    def node(self) -> IPv4Address:
+        """The node's end: the API server and CoreDNS listen here."""
+        return self.subnet[2]
+
+
+def free_subnet(routes: Iterable[IPv4Network], pool: IPv4Network = POOL) -> IPv4Network:
+    """The first /30 of the pool that overlaps no route of the host.
+
+    Routes shorter than /8 are left aside: a default route (or a VPN's two halves of it) covers
+    everything and gives way to the more specific link.
+
+    Raises:
+        RuntimeError: the pool is used up.
+    """
+    taken = [route for route in routes if route.prefixlen >= 8 and route.overlaps(pool)]
+    for subnet in pool.subnets(new_prefix=LINK_PREFIX):
+        if not any(route.overlaps(subnet) for route in taken):
+            return subnet
+    raise RuntimeError(f"no free /{LINK_PREFIX} in {pool}: every one overlaps a route of this host")
+
+
+def host_routes() -> list[IPv4Network]:
+    """Destinations of all of the host's IPv4 routes, the default ones left out."""
+    listed = _ip("-json", "-4", "route", "show", "table", "all")
+    return [
+        ipaddress.IPv4Network(route["dst"])
+        for route in json.loads(listed or "[]")
+        if route["dst"] != "default"
+    ]
+
+
+def connect(host_link: str, namespace_pid: int) -> Link:
+    """Make the veth pair to the network namespace of `namespace_pid`.
+
+    The caller holds the lock of all clusters: a subnet is free as long as no route shows it.
+    """
+    link = Link(free_subnet(host_routes()))
+    peer = ("peer", "name", NODE_LINK, "netns", str(namespace_pid))
+    _ip("link", "add", host_link, "type", "veth", *peer)
+    _ip("address", "add", f"{link.host}/{LINK_PREFIX}", "dev", host_link)
+    _ip("link", "set", host_link, "up")
+    inside = ("nsenter", "--target", str(namespace_pid), "--net", "ip")
+    _run(*inside, "address", "add", f"{link.node}/{LINK_PREFIX}", "dev", NODE_LINK)
+    _run(*inside, "link", "set", NODE_LINK, "up")
+    # The node's own calls of Services are routed before kube-proxy rewrites their destination.
+    _run(*inside, "route", "add", str(SERVICE_CIDR), "dev", NODE_LINK)
+    return link
+
+
+def current_link(host_link: str) -> Link | None:
+    """The addresses of a link that exists."""
+    shown = subprocess.run(
+        ["ip", "-json", "-4", "address", "show", "dev", host_link],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if shown.returncode:
+        return None
+    addresses = [info for link in json.loads(shown.stdout) for info in link.get("addr_info", ())]
+    if not addresses:
+        return None
+    first = addresses[0]
+    return Link(IPv4Network(f"{first['local']}/{first['prefixlen']}", strict=False))
+
+
+def disconnect(host_link: str) -> None:
+    """Remove the link; fine when the kernel has already taken it away with the namespace."""
+    done = subprocess.run(
+        ["ip", "link", "delete", host_link], capture_output=True, text=True, check=False
+    )
+    if done.returncode and "Cannot find device" not in done.stderr:
+        raise RuntimeError(f"ip link delete {host_link}: {done.stderr.strip()}")
+
+
+def _ip(*arguments: str) -> str:
+    return _run("ip", *arguments)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

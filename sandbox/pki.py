@@ -1,0 +1,83 @@
+"""The cluster's own certificate authority and the certificates it signs, made with openssl.
+
+Names and groups are those that Kubernetes' default roles are bound to:
+https://kubernetes.io/docs/setup/best-practices/certificates/
+"""
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+VALID_DAYS = 365  # made anew at every start
+CA = "ca"
+SERVICE_ACCOUNT_KEY = "service-account.key"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What to sign: files `<file>.crt` and `<file>.key`, subject O=`group`, CN=`user`."""
+
+    file: str
+    user: str
+    use: Literal["clientAuth", "serverAuth"] = "clientAuth"
+    group: str | None = None
+    alternative_names: tuple[str, ...] = ()  # as openssl writes them: "IP:10.0.0.1", "DNS:name"
+
+
+def make_pki(folder: Path, certificates: Sequence[Certificate]) -> None:
+    """Fill `folder` (made, 0700): `ca.crt`, `ca.key`, the key that signs service accounts' tokens,
+    and one pair per certificate. Keys are P-256 and readable by root alone.
+
+    Raises:
+        RuntimeError: openssl failed; the text is its own.
+    """
+    folder.mkdir(mode=0o700, parents=True)
+    # Not genpkey: the API server reads the public half out of the older format alone.
+    _openssl(folder, f"ecparam -name prime256v1 -genkey -noout -out {SERVICE_ACCOUNT_KEY}")
+    _sign(folder, CA, f"CN = disttrain-sandbox {folder.parent.parent.name}", _CA_EXTENSIONS)
+    for certificate in certificates:
+        subject = f"CN = {certificate.user}"
+        if certificate.group:
+            subject = f"O = {certificate.group}\n{subject}"
+        extensions = f"{_LEAF_EXTENSIONS}\nextendedKeyUsage = {certificate.use}"
+        if certificate.alternative_names:
+            extensions += f"\nsubjectAltName = {','.join(certificate.alternative_names)}"
+        _sign(folder, certificate.file, subject, extensions, signer=CA)
+
+
+_CA_EXTENSIONS = """\
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash"""
+_LEAF_EXTENSIONS = """\
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid"""
+
+
+def _sign(
+    folder: Path, file: str, subject: str, extensions: str, signer: str | None = None
+) -> None:
+    # An own configuration: the system's would make every certificate an authority.
+    (folder / f"{file}.cnf").write_text(
+        "[req]\nprompt = no\ndistinguished_name = subject\nx509_extensions = extensions\n"
+        f"[subject]\n{subject}\n[extensions]\n{extensions}\n"
+    )
+    by = f"-CA {signer}.crt -CAkey {signer}.key" if signer else ""
+    _openssl(
+        folder,
+        f"req -x509 -config {file}.cnf -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc "
+        f"-days {VALID_DAYS} {by} -out {file}.crt -keyout {file}.key",
+    )
+    (folder / f"{file}.cnf").unlink()
+
+
+def _openssl(folder: Path, arguments: str) -> None:
+    done = subprocess.run(
+        ["openssl", *arguments.split()], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"openssl {arguments} failed:\n{done.stderr.strip()}")

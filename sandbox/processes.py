@@ -1,0 +1,82 @@
+"""Starts the cluster's programs inside its namespaces and sees whether they still run."""
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.namespaces import Holder
+
+TAIL_LINES = 15
+IN_BACKGROUND = 'setsid "$@" </dev/null >"$COMPONENT_LOG" 2>&1 & echo $!'
+
+
+@dataclass(frozen=True)
+class Component:
+    """One program of the cluster; `command[0]` is an absolute path."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+class ComponentEndedError(RuntimeError):
+    """A component is not running; the text ends with the last lines of its log."""
+
+
+class Processes:
+    """The components of one cluster.
+
+    Args:
+        holder: the namespaces they run in.
+        pids: folder for `<component>.pid`, the PID inside.
+        logs: folder for `<component>.log`.
+    """
+
+    def __init__(self, holder: Holder, pids: Path, logs: Path) -> None:
+        self.holder = holder
+        self.pids = pids
+        self.logs = logs
+
+    def start(self, component: Component, environment: Mapping[str, str]) -> None:
+        """Start it in the background, a child of process 1 inside."""
+        started = subprocess.run(
+            self.holder.enter("sh", "-c", IN_BACKGROUND, "sh", *component.command),
+            env={**environment, "COMPONENT_LOG": str(self.log(component.name))},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        record = f"{int(started.stdout)} {component.command[0]}\n"
+        (self.pids / f"{component.name}.pid").write_text(record)
+
+    def is_running(self, name: str) -> bool:
+        """Whether the component that was started as `name` still runs."""
+        record = self.pids / f"{name}.pid"
+        if not record.exists():
+            return False
+        pid, program = record.read_text().split(maxsplit=1)
+        try:
+            command = self.holder.inside(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+        # The shell's child becomes the program a moment later; in between it has no command line.
+        expected = (program.strip().encode() + b"\0", b"setsid\0", b"sh\0")
+        return not command or command.startswith(expected)
+
+    def require_running(self, names: Iterable[str]) -> None:
+        """Raises ComponentEndedError for the first of `names` that has ended."""
+        for name in names:
+            if not self.is_running(name):
+                raise ComponentEndedError(
+                    f"{name} has ended; the last lines of {self.log(name)}:\n{self.tail(name)}"
+                )
+
+    def log(self, name: str) -> Path:
+        """The component's log file."""
+        return self.logs / f"{name}.log"
+
+    def tail(self, name: str) -> str:
+        """The last lines of the component's log."""
+        log = self.log(name)
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        return "\n".join(lines[-TAIL_LINES:])

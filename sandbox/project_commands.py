@@ -1,0 +1,52 @@
+"""`python -m sandbox setup`, `demo`, `demo-down`, `demo-local`, `env`, `clean-cache`."""
+
+import argparse
+import shutil
+
+from sandbox import demo, demo_local, setup
+from sandbox.cache import cache_dir, remove_tree
+from sandbox.cluster import Cluster
+from sandbox.commands import Command
+from sandbox.layout import STATE_ROOT
+from sandbox.say import say
+
+
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stack", choices=demo.STACKS, default=demo.STACKS[0], help="topology")
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    demo.up(arguments.stack)
+
+
+def _demo_down(_: argparse.Namespace) -> None:
+    demo.down()
+
+
+def _demo_local(_: argparse.Namespace) -> None:
+    demo_local.run()
+
+
+def _env(_: argparse.Namespace) -> None:
+    demo.print_environment()
+
+
+def _clean_cache(_: argparse.Namespace) -> None:
+    """Empty the cache and the image stores of clusters that are down."""
+    say(f"emptying {cache_dir()}")
+    remove_tree(cache_dir())
+    for root in sorted(STATE_ROOT.glob("*")):
+        if Cluster(root.name, None).status().state == "down":
+            store = root / "containerd"
+            say(f"removing {store}")
+            shutil.rmtree(store, ignore_errors=True)
+
+
+PROJECT_COMMANDS = {
+    "setup": Command("install what is missing", setup.run, setup.add_arguments),
+    "demo": Command("cluster, `pulumi up`, training, a sample", _demo, _demo_arguments),
+    "demo-down": Command("`pulumi destroy` and stop the cluster; the data stays", _demo_down),
+    "demo-local": Command("the same training by torchrun, without a cluster", _demo_local),
+    "env": Command("shell lines that let you run pulumi and kubectl on the demo", _env),
+    "clean-cache": Command("empty the cache of tools, virtualenvs and images", _clean_cache),
+}

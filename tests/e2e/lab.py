@@ -1,0 +1,125 @@
+"""The lab of the end-to-end tests: one cluster, stacks on it, and questions to both."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sandbox.cluster import Cluster
+from sandbox.follow import train_points
+from sandbox.stack import Stack
+from sandbox.venvs import PROJECT
+
+T = TypeVar("T")
+NAMESPACE = "disttrain"
+TRAINING_LIMIT_SECONDS = 300
+
+
+class Lab:
+    """A running cluster and the folder for states and settings of the stacks on it."""
+
+    def __init__(self, cluster: Cluster, scratch: Path, text: Path) -> None:
+        self.cluster = cluster
+        self.scratch = scratch
+        self.text = text
+
+    def stack(self, name: str, template: str, settings: Mapping[str, str | None]) -> Stack:
+        """A stack with `Pulumi.<template>.yaml` turned to this lab's cluster, plus `settings`."""
+        copy = self.scratch / f"Pulumi.{name}.yaml"
+        copy.write_text((PROJECT / f"Pulumi.{template}.yaml").read_text())
+        stack = Stack(name, self.scratch / "backend", copy)
+        here = {
+            "kubeconfig": str(self.cluster.kubeconfig),
+            "containerdAddress": str(self.cluster.containerd_address),
+            "dataRoot": str(self.cluster.data_root),
+            "datasetFile": str(self.text),
+        }
+        for key, value in {**here, **settings}.items():
+            stack.set(key, value)
+        return stack
+
+    def kubectl(self, *arguments: str, namespace: str = NAMESPACE) -> str:
+        """Output of kubectl on this lab's cluster; raises with its error text."""
+        done = subprocess.run(
+            [*self.cluster.kubectl, "-n", namespace, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def shell(self, command: str) -> str:
+        """Output of a command for people, run with this cluster's kubeconfig."""
+        done = subprocess.run(
+            ["sh", "-c", command],
+            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig), "PATH": self.path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    @property
+    def path(self) -> str:
+        """PATH with the sandbox's own tools first."""
+        return f"{Path(self.cluster.kubectl[0]).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def get(self, kind: str, *names: str, namespace: str = NAMESPACE) -> Any:
+        """One object, or the list of objects, as kubectl's JSON."""
+        return json.loads(self.kubectl("get", kind, *names, "-o", "json", namespace=namespace))
+
+    def uids(self, *kinds: str) -> dict[str, str]:
+        """`{kind/name: uid}` of the objects of these kinds."""
+        items = self.get(",".join(kinds))["items"]
+        return {
+            f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in items
+        }
+
+    def run_dir(self, run_name: str) -> Path:
+        """The run's folder as seen on the host."""
+        return self.cluster.data_root / "runs" / run_name
+
+    def losses(self, run_name: str) -> dict[int, float]:
+        """Training loss by step; a step written twice (after a resume) counts as last written."""
+        return {point["step"]: point["loss"] for point in train_points(self.run_dir(run_name))}
+
+    def wait_done(self, run_name: str) -> dict[str, Any]:
+        """The done marker, once it is there."""
+        marker = self.run_dir(run_name) / "done.json"
+        wait_for(f"{marker}", marker.exists, TRAINING_LIMIT_SECONDS)
+        return json.loads(marker.read_text())
+
+
+def wait_for(what: str, ask: Callable[[], T], limit_seconds: float) -> T:
+    """The first true answer; fails naming `what` when there is none in time."""
+    deadline = time.monotonic() + limit_seconds
+    while True:
+        answer = ask()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"waited {limit_seconds:.0f} s for {what}"
+        time.sleep(0.5)
+
+
+def run_settings(run_name: str, max_steps: int, **more: str) -> dict[str, str]:
+    """A tiny deterministic run: the same seed and global batch wherever it is used."""
+    return {
+        "runName": run_name,
+        "run.model.n_layer": "2",
+        "run.model.n_head": "2",
+        "run.model.n_embd": "64",
+        "run.model.block_size": "64",
+        "run.train.max_steps": str(max_steps),
+        "run.train.global_batch_size": "12",
+        "run.train.warmup_steps": "10",
+        "run.train.dtype": "float32",
+        "run.eval.interval": str(max_steps),
+        "run.checkpoint.interval": "50",
+        "run.log.interval": "1",
+        **more,
+    }

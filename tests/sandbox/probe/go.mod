@@ -1,0 +1,3 @@
+module disttrain.local/tests/probe
+
+go 1.25

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.lab import Lab, text_of_words
+
+
+@pytest.fixture(scope="session")
+def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "words.txt"
+    path.write_text(text_of_words())
+    return path
+
+
+@pytest.fixture
+def lab(tmp_path: Path, words_file: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path, words_file)
+    yield lab
+    lab.end_all()
+
+
+@pytest.fixture(scope="module")
+def module_lab(tmp_path_factory: pytest.TempPathFactory, words_file: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("lab"), words_file)
+    yield lab
+    lab.end_all()

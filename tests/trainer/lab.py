@@ -1,0 +1,244 @@
+"""Small runs of the real trainer in real processes (CPU, gloo, loopback)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from trainer import checkpoint
+from trainer.config import RunConfig
+from trainer.prepare import prepare
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+WORDS = ["to", "be", "or", "not", "that", "is", "the", "question", "suffer", "slings"]
+
+
+def text_of_words(count: int = 20000) -> str:
+    """Deterministic text that a model can learn something from."""
+    draw = random.Random(0)
+    return "".join(draw.choice(WORDS) + draw.choice("       \n") for _ in range(count))
+
+
+class Lab:
+    """One data root with a prepared dataset, and ways to run the trainer in it."""
+
+    def __init__(self, root: Path, words: Path):
+        self.root = root
+        self._words = words
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def mapping(self, **changes: Any) -> dict[str, Any]:
+        """A tiny run; `changes` are section__key=value."""
+        mapping: dict[str, Any] = {
+            "run_name": "tiny",
+            "data_root": str(self.root),
+            "seed": 7,
+            "dataset": {"name": "words", "file": str(self._words), "tokenizer": "char"},
+            "model": {
+                "n_layer": 2,
+                "n_head": 2,
+                "n_embd": 16,
+                "block_size": 16,
+                "dropout": 0.0,
+                "bias": True,
+            },
+            "train": {
+                "max_steps": 20,
+                "global_batch_size": 12,
+                "micro_batch_size": 3,
+                "learning_rate": 1e-2,
+                "min_lr": 1e-3,
+                "warmup_steps": 5,
+                "device": "cpu",
+                "timeout_seconds": 20,
+                "rendezvous_timeout_seconds": 60,
+            },
+            "eval": {"interval": 0, "batch_size": 256},
+            "checkpoint": {"interval": 0},
+            "log": {"interval": 1},
+        }
+        for name, value in changes.items():
+            section, _, key = name.partition("__")
+            if key:
+                mapping[section][key] = value
+            else:
+                mapping[section] = value
+        return mapping
+
+    def config(self, **changes: Any) -> RunConfig:
+        config = RunConfig.from_mapping(self.mapping(**changes))
+        if not config.dataset_dir.exists():
+            prepare(config)
+        return config
+
+    def config_file(self, config: RunConfig) -> Path:
+        path = self.root / f"{config.run_name}-{config.train.max_steps}.yaml"
+        path.write_text(yaml.safe_dump(config.to_mapping()))
+        return path
+
+    def start(
+        self, command: str, config: RunConfig, log: Path, environment: Mapping[str, str]
+    ) -> subprocess.Popen[str]:
+        """Start a trainer command in a session of its own; ended with the test at the latest."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PET_")}
+        defaults = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback()}
+        with log.open("a") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "trainer", command, "--config", self.config_file(config)],
+                cwd=CHECKOUT,
+                env={**clean, **defaults, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def start_ranks(self, config: RunConfig, world_size: int) -> list[subprocess.Popen[str]]:
+        """All ranks of a run without torchrun, with the variables that torchrun sets."""
+        port = free_port()
+        return [
+            self.start(
+                "train",
+                config,
+                self.root / f"rank-{rank}.log",
+                {
+                    "RANK": str(rank),
+                    "LOCAL_RANK": str(rank),
+                    "WORLD_SIZE": str(world_size),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                },
+            )
+            for rank in range(world_size)
+        ]
+
+    def train(self, config: RunConfig, world_size: int, expect: int = 0) -> None:
+        """Run all ranks to their end; fails with their logs unless all end with `expect`."""
+        processes = self.start_ranks(config, world_size)
+        codes = [process.wait(timeout=120) for process in processes]
+        assert codes == [expect] * world_size, self.logs()
+
+    def start_entrypoint(
+        self, config: RunConfig, node: int, nnodes: int, local_ranks: int, port: int
+    ) -> subprocess.Popen[str]:
+        return self.start(
+            "entrypoint",
+            config,
+            self.root / f"node-{node}.log",
+            {
+                "PET_NNODES": str(nnodes),
+                "PET_NPROC_PER_NODE": str(local_ranks),
+                "PET_MASTER_ADDR": "localhost",
+                "PET_MASTER_PORT": str(port),
+                "POD_NAME": f"train-multipod-{node}",
+                "DISTTRAIN_READY_DIR": str(self.ready_dir(node)),
+            },
+        )
+
+    def ready_dir(self, node: int) -> Path:
+        return self.root / f"status-{node}"
+
+    def logs(self) -> str:
+        return "\n".join(f"== {p.name}\n{p.read_text()}" for p in sorted(self.root.glob("*.log")))
+
+    def end_all(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def loopback() -> str:
+    return "lo0" if sys.platform == "darwin" else "lo"
+
+
+def records(config: RunConfig) -> list[dict[str, Any]]:
+    """The complete lines of metrics.jsonl."""
+    path = config.run_dir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+
+def losses(config: RunConfig) -> list[tuple[int, float, float]]:
+    """What has to be equal in equal runs: step, loss and gradient norm of every record."""
+    return [(r["step"], r["loss"], r["grad_norm"]) for r in records(config)]
+
+
+def last_step(config: RunConfig) -> int:
+    """The step of the last record, 0 before the first."""
+    found = records(config)
+    return int(found[-1]["step"]) if found else 0
+
+
+def checkpoints(config: RunConfig) -> Path:
+    return config.run_dir / "checkpoints"
+
+
+def saved_tensors(config: RunConfig) -> dict[str, torch.Tensor]:
+    """All tensors of the newest checkpoint, flat."""
+    root, flat = checkpoints(config), dict[str, torch.Tensor]()
+    step = checkpoint.latest_verified(root, lambda line: pytest.fail(line))
+    assert step is not None
+
+    def flatten(prefix: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            flat[prefix] = value
+        else:
+            for key, inner in value.items():
+                flatten(f"{prefix}.{key}", inner)
+
+    for name in ("model", "optimizer"):
+        flatten(name, checkpoint.load_tensors(root, step, name, torch.device("cpu")))
+    return flat
+
+
+def assert_bitwise_equal(one: RunConfig, other: RunConfig) -> None:
+    """Weights, optimiser state and every recorded loss."""
+    assert losses(one) == losses(other)
+    left, right = saved_tensors(one), saved_tensors(other)
+    assert left.keys() == right.keys()
+    different = [name for name, tensor in left.items() if not torch.equal(tensor, right[name])]
+    assert not different
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float, lab: Lab) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds:g} s for: {what}\n{lab.logs()}")
+        time.sleep(0.05)
+
+
+def processes_below(pid: int) -> list[int]:
+    """The process and all its descendants (Linux)."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found = [pid]
+    for known in found:
+        found.extend(children.get(known, []))
+    return found

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.batch_plan import plan_batch, split_evenly
+
+SIZES = st.integers(1, 300)
+
+
+@given(st.integers(0, 1000), st.integers(1, 50))
+def test_an_even_split_covers_everything_once_with_sizes_that_differ_by_one(
+    total: int, parts: int
+) -> None:
+    ranges = split_evenly(total, parts)
+    assert [i for part in ranges for i in part] == list(range(total))
+    sizes = [len(part) for part in ranges]
+    assert len(sizes) == parts
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(SIZES, SIZES, st.integers(1, 16))
+def test_the_ranks_together_run_every_sequence_exactly_once(
+    batch: int, micro: int, world: int
+) -> None:
+    plans = [plan_batch(batch, micro, world, rank) for rank in range(world)]
+    done = [index for plan in plans for part in plan.micro_batches for index in part]
+    assert done == list(range(batch))
+
+
+@given(SIZES, SIZES, st.integers(1, 16))
+def test_all_ranks_run_the_same_number_of_micro_steps_within_the_limit(
+    batch: int, micro: int, world: int
+) -> None:
+    plans = [plan_batch(batch, micro, world, rank) for rank in range(world)]
+    assert len({len(plan.micro_batches) for plan in plans}) == 1
+    assert all(len(part) <= micro for plan in plans for part in plan.micro_batches)
+    largest_share = -(-batch // world)
+    assert len(plans[0].micro_batches) == -(-largest_share // micro)
+
+
+def test_the_plan_of_64_over_3_says_so() -> None:
+    assert plan_batch(64, 8, 3, 0).describe(block_size=256) == (
+        "global batch 64 sequences (16384 tokens) = 22+21+21 over 3 rank(s), "
+        "3 micro-step(s) of at most 8"
+    )

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer import checkpoint, durable
+
+
+def save(root: Path, step: int, keep_last: int = 3) -> None:
+    tensors = {
+        "model": {"weight": torch.full((50,), float(step))},
+        "optimizer": {"weight": {"exp_avg": torch.ones(50), "step": torch.tensor(float(step))}},
+    }
+    checkpoint.save(root, step, tensors, {"note": f"at {step}"}, keep_last)
+
+
+def latest(root: Path) -> tuple[int | None, list[str]]:
+    lines: list[str] = []
+    return checkpoint.latest_verified(root, lines.append), lines
+
+
+def test_a_checkpoint_gives_back_what_was_saved(tmp_path: Path) -> None:
+    save(tmp_path, 7)
+    model = checkpoint.load_tensors(tmp_path, 7, "model", torch.device("cpu"))
+    assert torch.equal(model["weight"], torch.full((50,), 7.0))
+    assert checkpoint.load_state(tmp_path, 7) == {"step": 7, "note": "at 7"}
+    assert latest(tmp_path) == (7, [])
+
+
+def test_only_the_newest_ones_stay(tmp_path: Path) -> None:
+    for step in range(1, 6):
+        save(tmp_path, step, keep_last=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
+
+
+def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
+    assert latest(tmp_path / "none") == (None, [])
+    assert latest(tmp_path) == (None, [])
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "optimizer.pt", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, Path.unlink])
+def test_a_damaged_checkpoint_is_skipped_with_a_line_that_says_why(
+    tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    damage(tmp_path / "step-00000002" / name)
+    step, lines = latest(tmp_path)
+    assert step == 1
+    assert len(lines) == 1
+    assert lines[0].startswith("checkpoint step-00000002 skipped: ")
+    if name != "manifest.json":
+        assert name in lines[0]
+
+
+def test_a_manifest_that_lists_nothing_verifies_nothing(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "step-00000001" / "manifest.json").write_text('{"files": {}}')
+    assert latest(tmp_path)[0] is None
+
+
+def test_a_damaged_checkpoint_can_be_saved_again(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    truncate(tmp_path / "step-00000001" / "model.pt")
+    save(tmp_path, 1)
+    assert latest(tmp_path) == (1, [])
+
+
+def test_damaged_ones_do_not_push_out_complete_ones(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step)
+    for step in (2, 3):
+        truncate(tmp_path / f"step-{step:08d}" / "model.pt")
+    save(tmp_path, 4, keep_last=2)
+    assert checkpoint.all_steps(tmp_path) == [4, 3, 2, 1]
+
+
+def test_a_full_disk_leaves_the_earlier_ones_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    def no_space(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(durable.os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path, 2, keep_last=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+    assert latest(tmp_path) == (1, [])
+
+
+def test_leftovers_of_an_interrupted_save_are_ignored_and_removed(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / ".tmp-step-00000002-99").mkdir()
+    (tmp_path / ".tmp-step-00000002-99" / "model.pt").write_bytes(b"half")
+    assert latest(tmp_path) == (1, [])
+    checkpoint.remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    ran = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self) -> tuple[Callable[..., None], tuple[Path]]:
+            return Path.touch, (ran,)
+
+    torch.save({"weight": Evil()}, tmp_path / "step-00000001" / "model.pt")
+    with pytest.raises(Exception, match="Weights only load failed"):
+        checkpoint.load_tensors(tmp_path, 1, "model", torch.device("cpu"))
+    assert not ran.exists()
+
+
+def test_the_manifest_lists_sizes_and_checksums_of_all_other_files(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    directory = tmp_path / "step-00000001"
+    files = json.loads((directory / "manifest.json").read_text())["files"]
+    assert set(files) == {"model.pt", "optimizer.pt", "state.json"}
+    for name, entry in files.items():
+        assert entry["bytes"] == (directory / name).stat().st_size
+        assert entry["sha256"] == durable.sha256_of(directory / name)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trainer.lab import CHECKOUT
+from trainer.config import PRESETS_DIR, ConfigError, RunConfig, load_config
+
+VALID: dict[str, Any] = {"dataset": {"url": "https://example.org/a.txt"}}
+PRESETS = sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
+
+
+def problems(mapping: dict[str, Any]) -> tuple[str, ...]:
+    with pytest.raises(ValueError, match="not valid") as caught:
+        RunConfig.from_mapping(mapping)
+    assert isinstance(caught.value, ConfigError)
+    return caught.value.problems
+
+
+def test_every_error_is_reported_at_once() -> None:
+    found = problems(
+        {
+            "run_name": "has/slash",
+            "dataset": {"url": "ftp://example.org", "tokenizer": "words"},
+            "train": {"max_steps": 0, "compile": "maybe", "beta2": 1.0},
+            "model": {"bias": "yes"},
+            "eval": 5,
+            "colour": "red",
+        }
+    )
+    keys = [problem.split(":")[0] for problem in found]
+    assert sorted(keys) == sorted(
+        [
+            "run_name",
+            "dataset.url",
+            "dataset.tokenizer",
+            "train.max_steps",
+            "train.compile",
+            "train.beta2",
+            "model.bias",
+            "eval",
+            "colour",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "words"),
+    [
+        ("train", "max_steps", "abc", ["train.max_steps", "'abc'", "a whole number >= 1"]),
+        ("train", "max_steps", True, ["True"]),
+        ("train", "max_steps", 1.5, ["1.5", "whole number"]),
+        ("train", "learning_rate", float("nan"), ["nan", "a number > 0"]),
+        ("train", "dtype", "int8", ["'int8'", "auto, float32, bfloat16, float16"]),
+        ("model", "dropout", 1.0, ["1.0", ">= 0 and < 1"]),
+        ("dataset", "sha256", "ABC", ["'ABC'", "[0-9a-f]{64}"]),
+    ],
+)
+def test_an_error_names_key_value_and_what_is_allowed(
+    section: str, key: str, value: object, words: list[str]
+) -> None:
+    mapping = {**VALID, section: {**VALID.get(section, {}), key: value}}
+    (problem,) = problems(mapping)
+    assert all(word in problem for word in [f"{section}.{key}", *words]), problem
+
+
+def test_an_unknown_key_comes_with_a_suggestion() -> None:
+    (problem,) = problems({**VALID, "train": {"max_step": 3}})
+    assert "train.max_step" in problem
+    assert "did you mean train.max_steps?" in problem
+    (problem,) = problems({**VALID, "trian": {}})
+    assert "did you mean train?" in problem
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        ({"model": {"n_embd": 10, "n_head": 3}}, "model.n_head: 3 must divide model.n_embd 10"),
+        ({"train": {"min_lr": 1.0}}, "train.min_lr: 1.0 must be at most"),
+        ({"train": {"max_steps": 5}}, "train.warmup_steps: 100 must be at most train.max_steps 5"),
+        ({"train": {"device": "cpu", "backend": "nccl"}}, "train.backend: 'nccl'"),
+        ({"dataset": {}}, "dataset.url: not set"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(mapping: dict[str, Any], words: str) -> None:
+    (problem,) = problems({**VALID, **mapping})
+    assert words in problem
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "seed": st.integers(0, 2**31 - 1),
+            "model": st.fixed_dictionaries({}, optional={"dropout": st.floats(0, 0.99)}),
+            "train": st.fixed_dictionaries(
+                {},
+                optional={
+                    "max_steps": st.integers(100, 10**9),
+                    "decay_steps": st.one_of(st.none(), st.integers(100, 10**9)),
+                    "dtype": st.sampled_from(["auto", "float32", "bfloat16"]),
+                },
+            ),
+        },
+    )
+)
+def test_mapping_and_config_are_the_same_thing(mapping: dict[str, Any]) -> None:
+    config = RunConfig.from_mapping({**VALID, **mapping})
+    assert RunConfig.from_mapping(config.to_mapping()) == config
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_valid_and_found_by_name(preset: str) -> None:
+    assert load_config(preset).run_name == preset
+
+
+def test_presets_have_the_hyper_parameters_of_nanogpt() -> None:
+    gpu, cpu, gpt2 = (
+        load_config(name) for name in ("shakespeare-char", "shakespeare-char-cpu", "gpt2-124m")
+    )
+    assert (gpu.model.n_layer, gpu.model.n_embd, gpu.model.block_size) == (6, 384, 256)
+    assert (gpu.train.global_batch_size, gpu.train.max_steps, gpu.train.beta2) == (64, 5000, 0.99)
+    assert (cpu.model.n_layer, cpu.model.n_embd, cpu.model.block_size) == (4, 128, 64)
+    assert (cpu.train.global_batch_size, cpu.train.max_steps, cpu.model.dropout) == (12, 2000, 0)
+    assert gpt2.train.global_batch_size * gpt2.model.block_size == 491_520
+    assert (gpt2.train.learning_rate, gpt2.train.warmup_steps) == (6e-4, 2000)
+
+
+def test_overrides_win_over_the_file_and_keep_yaml_types(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("dataset: {file: a.txt}\ntrain: {max_steps: 500, learning_rate: 1e-3}\n")
+    config = load_config(
+        path, ["--train.max_steps=200", "--train.min_lr=1e-5", "--run_name=x", "--model.bias=true"]
+    )
+    assert config.train.max_steps == 200
+    assert (config.train.learning_rate, config.train.min_lr) == (1e-3, 1e-5)
+    assert (config.run_name, config.model.bias) == ("x", True)
+
+
+def test_bad_overrides_and_values_are_reported_together(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("run_name: a\ntrain: {max_steps: no}\ndataset: {file: a.txt}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, ["--train.seed", "--run_name.x=1", "--seed=-1", "--train.betas=1"])
+    assert len(caught.value.problems) == 5, caught.value
+    text = str(caught.value)
+    assert "'--train.seed': an override is written --section.key=value" in text
+    assert "run_name.x: run_name is not a section" in text
+    assert "seed: -1" in text
+    assert "train.betas: unknown key" in text
+    assert "train.max_steps: False" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("a: [", "not YAML"), ("- 1", "must hold a mapping"), (None, "cannot")]
+)
+def test_an_unreadable_file_is_reported(tmp_path: Path, content: str | None, words: str) -> None:
+    path = tmp_path / "run.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=words):
+        load_config(path)
+
+
+def test_reading_a_configuration_does_not_import_torch() -> None:
+    code = "import sys, trainer.config, trainer.__main__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT).returncode == 0
+
+
+def test_a_wrong_configuration_ends_with_the_fatal_code() -> None:
+    command = [sys.executable, "-m", "trainer", "prepare", "--config", "shakespeare-char"]
+    result = subprocess.run(
+        [*command, "--train.max_step=3"], cwd=CHECKOUT, capture_output=True, text=True
+    )
+    assert result.returncode == 78
+    assert "did you mean train.max_steps?" in result.stderr

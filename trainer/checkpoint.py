@@ -1,0 +1,149 @@
+"""Checkpoints: directories that are complete or ignored.
+
+    checkpoints/step-00000100/    100 updates are done
+        model.pt                  tensors by parameter name
+        optimizer.pt              tensors by parameter name and kind
+        state.json                everything that is no tensor
+        manifest.json             size and sha256 of the files above
+
+A checkpoint is written under a temporary name, made durable and renamed. Nothing points to the
+latest one: it is found by verifying, newest first. Tensors are read with weights_only=True, so a
+file can not run code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from trainer.durable import fsync_directory, fsync_file, sha256_of, write_json
+
+MANIFEST_FILE = "manifest.json"
+STATE_FILE = "state.json"
+_DIRECTORY = re.compile(r"step-(\d{8})")
+_TEMPORARY_PREFIX = ".tmp-"
+
+
+def directory_of(root: Path, step: int) -> Path:
+    """The directory of the checkpoint after `step` updates."""
+    return root / f"step-{step:08d}"
+
+
+def all_steps(root: Path) -> list[int]:
+    """Steps of the directories with a checkpoint's name, newest first, verified or not."""
+    if not root.is_dir():
+        return []
+    matches = [_DIRECTORY.fullmatch(path.name) for path in root.iterdir() if path.is_dir()]
+    return sorted((int(match[1]) for match in matches if match), reverse=True)
+
+
+def save(
+    root: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Any]],
+    state: Mapping[str, Any],
+    keep_last: int,
+) -> None:
+    """Write the checkpoint of `step` and then remove all but the newest `keep_last`.
+
+    Args:
+        root: directory of all checkpoints of the run; only one process may save into it.
+        tensors: per file stem ("model", "optimizer") a nested mapping of names to tensors.
+        state: JSON values, returned by `load_state`.
+
+    Raises:
+        OSError: the disk is full or fails; the earlier checkpoints are untouched.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    building = root / f"{_TEMPORARY_PREFIX}{directory_of(root, step).name}-{os.getpid()}"
+    try:
+        building.mkdir()
+        for name, values in tensors.items():
+            with (building / f"{name}.pt").open("wb") as file:
+                torch.save(dict(values), file)
+        write_json(building / STATE_FILE, {"step": step, **state})
+        files = sorted(building.iterdir())
+        for path in files:
+            fsync_file(path)
+        manifest = {
+            path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
+        }
+        write_json(building / MANIFEST_FILE, {"files": manifest})
+        _discard(directory_of(root, step))  # one that did not verify, or the run would be past it
+        building.rename(directory_of(root, step))
+        fsync_directory(root)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    complete = [step for step in all_steps(root) if not _problem(directory_of(root, step), False)]
+    for old in complete[keep_last:]:
+        _discard(directory_of(root, old))
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove what an interrupted save left. Only for the process that saves, before it saves."""
+    for path in root.glob(f"{_TEMPORARY_PREFIX}*"):
+        shutil.rmtree(path)
+
+
+def latest_verified(root: Path, say: Callable[[str], None]) -> int | None:
+    """Step of the newest checkpoint whose files all match the manifest, or None.
+
+    Says one line for each newer one that had to be skipped, with the reason.
+    """
+    for step in all_steps(root):
+        problem = _problem(directory_of(root, step), True)
+        if problem is None:
+            return step
+        say(f"checkpoint {directory_of(root, step).name} skipped: {problem}")
+    return None
+
+
+def load_state(root: Path, step: int) -> dict[str, Any]:
+    """The JSON values that were saved with the checkpoint."""
+    path = directory_of(root, step) / STATE_FILE
+    return cast(dict[str, Any], json.loads(path.read_text()))
+
+
+def load_tensors(root: Path, step: int, name: str, device: torch.device) -> dict[str, Any]:
+    """The tensors of one file, on `device`."""
+    path = directory_of(root, step) / f"{name}.pt"
+    return cast(dict[str, Any], torch.load(path, map_location=device, weights_only=True))
+
+
+def _problem(directory: Path, with_checksums: bool) -> str | None:
+    """Why this is no complete checkpoint, or None."""
+    try:
+        manifest = json.loads((directory / MANIFEST_FILE).read_text())
+        files = {str(name): dict(entry) for name, entry in manifest["files"].items()}
+        if STATE_FILE not in files:
+            return f"{MANIFEST_FILE} does not list {STATE_FILE}"
+        for name, entry in files.items():
+            path = directory / name
+            if not path.is_file():
+                return f"{name} is missing"
+            if (size := path.stat().st_size) != entry["bytes"]:
+                return f"{name} has {size} bytes, {MANIFEST_FILE} says {entry['bytes']}"
+            if with_checksums and sha256_of(path) != entry["sha256"]:
+                return f"{name} does not have the sha256 of {MANIFEST_FILE}"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except OSError as error:
+        return f"cannot be read: {error}"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{MANIFEST_FILE} is damaged: {error!r}"
+    return None
+
+
+def _discard(directory: Path) -> None:
+    """Remove a checkpoint such that it never looks like a damaged one in between."""
+    if directory.exists():
+        doomed = directory.with_name(f"{_TEMPORARY_PREFIX}old-{directory.name}-{os.getpid()}")
+        directory.rename(doomed)
+        shutil.rmtree(doomed)

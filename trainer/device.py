@@ -1,0 +1,123 @@
+"""Where and how to compute, by what the machine can do; every choice comes with its reason."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.config import TrainConfig
+from trainer.exit_codes import FatalError
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Compute:
+    """The choices for one rank."""
+
+    device: torch.device
+    device_name: str
+    dtype: torch.dtype
+    compile: bool
+    backend: str
+    reasons: tuple[str, ...]
+
+
+def choose_compute(train: TrainConfig, local_rank: int) -> Compute:
+    """Choose device, arithmetic, compilation and collectives.
+
+    Raises:
+        FatalError: a setting asks for what this machine does not have.
+    """
+    device, device_reason = _choose_device(train.device, local_rank)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    dtype, dtype_reason = _choose_dtype(train.dtype, capability)
+    compiled, compile_reason = _choose_compile(train.compile, capability)
+    backend = train.backend
+    if backend == "auto":
+        backend = "nccl" if device.type == "cuda" else "gloo"
+    if backend == "nccl" and device.type == "cpu":
+        raise FatalError("train.backend: 'nccl' needs a GPU and none is visible; allowed: gloo")
+    reasons = (
+        f"device {device}, {name} ({device_reason})",
+        f"{str(dtype).removeprefix('torch.')} ({dtype_reason})",
+        f"compile {'on' if compiled else 'off'} ({compile_reason})",
+        f"collectives {backend}",
+    )
+    return Compute(device, name, dtype, compiled, backend, reasons)
+
+
+def _choose_device(setting: str, local_rank: int) -> tuple[torch.device, str]:
+    count = torch.cuda.device_count() if setting != "cpu" else 0
+    if setting == "cpu":
+        return torch.device("cpu"), "as set"
+    if count == 0:
+        if setting == "cuda":
+            raise FatalError("train.device: 'cuda' but no GPU is visible; allowed here: auto, cpu")
+        return torch.device("cpu"), "no GPU is visible"
+    # A pod with one GPU sees it as number 0, whatever its local rank.
+    index = 0 if count == 1 else local_rank
+    if index >= count:
+        raise FatalError(f"local rank {local_rank} has no GPU: {count} are visible")
+    device = torch.device("cuda", index)
+    torch.cuda.set_device(device)
+    return device, f"{count} visible"
+
+
+def _choose_dtype(setting: str, capability: tuple[int, int] | None) -> tuple[torch.dtype, str]:
+    # By capability: torch.cuda.is_bf16_supported() also counts emulation.
+    if setting == "bfloat16" and capability is not None and capability < (8, 0):
+        raise FatalError(
+            f"train.dtype: 'bfloat16' needs compute capability 8.0, this GPU has "
+            f"{capability[0]}.{capability[1]}; allowed: auto, float32, float16"
+        )
+    if setting == "float16" and capability is None:
+        raise FatalError("train.dtype: 'float16' needs a GPU; allowed: auto, float32, bfloat16")
+    if setting != "auto":
+        return _DTYPES[setting], "as set"
+    if capability is None:
+        return torch.float32, "CPU"
+    text = f"compute capability {capability[0]}.{capability[1]}"
+    return (torch.bfloat16 if capability >= (8, 0) else torch.float16), text
+
+
+def _choose_compile(setting: str, capability: tuple[int, int] | None) -> tuple[bool, str]:
+    if setting != "auto":
+        return setting == "on", "as set"
+    if capability is None:
+        return False, "CPU"
+    if capability < (7, 0):
+        return False, f"needs compute capability 7.0, this GPU has {capability[0]}.{capability[1]}"
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        return False, "Triton needs a C compiler and there is none"
+    return True, "the GPU and a C compiler are there"
+
+
+def available_cores() -> int:
+    """Number of CPU cores this process may use, by affinity and the cgroup's quota."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        cores = os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Cores of the cgroup's CPU quota (version 2, else 1), or None without one."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        quota = int((root / "cpu" / "cpu.cfs_quota_us").read_text())
+        period = int((root / "cpu" / "cpu.cfs_period_us").read_text())
+        return quota / period if quota > 0 else None
+    except (OSError, ValueError):
+        return None
