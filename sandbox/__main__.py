@@ -14,12 +14,12 @@ COMMANDS: Mapping[str, Command] = {**PROJECT_COMMANDS, **CLUSTER_COMMANDS}
 def main(words: Sequence[str]) -> int:
     """Run one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m sandbox", description=__doc__)
-    choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(choices.add_parser(name, help=command.help, description=command.help))
     arguments = parser.parse_args(words)
     try:
-        return COMMANDS[words[0]].run(arguments) or 0
+        return COMMANDS[arguments.subcommand].run(arguments) or 0
     except (ValueError, RuntimeError, TimeoutError) as reason:
         print(f"error: {reason}", file=sys.stderr)
         return 1

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,14 +21,16 @@ from sandbox.layout import STATE_ROOT, Layout
 from sandbox.namespaces import Holder, find_holder, start_holder
 from sandbox.network import Link
 from sandbox.pki import make_pki
-from sandbox.preflight import problems
-from sandbox.processes import Component, ComponentEndedError, Processes
+from sandbox.preflight import problems, require_root_on_linux
+from sandbox.processes import Component, Processes
 from sandbox.say import say
 from sandbox.waiting import wait_until
 
 __all__ = ["STATE_ROOT", "Cluster", "ClusterStatus"]
 
 LOCK_SECONDS = 300
+# Locked for what all clusters of the machine share (subnets, mount points); always there.
+MACHINE = Path("/var/lib")
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Cluster:
                 (with its last log lines).
             TimeoutError: a wait reached its limit; says for what.
         """
+        require_root_on_linux()
         start = time.monotonic()
         with self._exclusive():
             status = self.status()
@@ -145,6 +148,7 @@ class Cluster:
         Raises:
             TimeoutError: a process or a control group does not go away.
         """
+        require_root_on_linux()
         start = time.monotonic()
         if not self.layout.root.exists() and not find_holder(self.layout):
             say(f"cluster {self.name} is down")
@@ -153,10 +157,13 @@ class Cluster:
             self._clean(keep_logs=False)
             if purge:
                 shutil.rmtree(self.layout.root)
+                with suppress(OSError):  # other clusters are in it
+                    self.layout.state_root.rmdir()
         say(f"cluster {self.name} is down after {time.monotonic() - start:.1f} s")
 
     def status(self) -> ClusterStatus:
         """Look at it without changing anything."""
+        require_root_on_linux()
         holder = find_holder(self.layout)
         link = network.current_link(self.layout.host_link)
         if holder is None:
@@ -182,6 +189,7 @@ class Cluster:
         Raises:
             RuntimeError: the cluster is down.
         """
+        require_root_on_linux()
         holder = find_holder(self.layout)
         if holder is None:
             raise RuntimeError(f"cluster {self.name} is down")
@@ -211,8 +219,8 @@ class Cluster:
             for folder in (layout.log, layout.kubelet, layout.cni):
                 folder.mkdir(exist_ok=True)
             make_cgroup(layout.cgroup)
-            with self._all_clusters():
-                mountpoints.make_mount_points(self._mount_point_note)
+            with _locked(MACHINE, "the start or end of another cluster"):
+                mountpoints.make_mount_points()
                 holder = start_holder(layout, self.bin_dir / "pause")
                 link = network.connect(layout.host_link, holder.pid)
         with _phase("certificates and configuration"):
@@ -336,11 +344,11 @@ class Cluster:
     def _clean(self, *, keep_logs: bool) -> None:
         """Remove all of a cluster in any condition, except `data` and the image store."""
         layout = self.layout
-        with self._all_clusters():
+        with _locked(MACHINE, "the start or end of another cluster"):
             if holder := find_holder(layout):
                 holder.end()
             network.disconnect(layout.host_link)
-            mountpoints.remove_mount_points(self._mount_point_note)
+            mountpoints.remove_mount_points()
         remove_cgroup(layout.cgroup)
         # No mount is below these on the host: they were in the namespace that is gone.
         for folder in (layout.run, *(() if keep_logs else (layout.log,))):
@@ -349,16 +357,6 @@ class Cluster:
         sockets = (layout.containerd_socket, Path(f"{layout.containerd_socket}.ttrpc"))
         for file in (layout.kubeconfig, *sockets):
             file.unlink(missing_ok=True)
-
-    @property
-    def _mount_point_note(self) -> Path:
-        return self.layout.state_root / "mount-points.json"
-
-    @contextmanager
-    def _all_clusters(self) -> Generator[None]:
-        """Hold what the clusters of one state folder share: subnets and mount points."""
-        with _locked(self.layout.state_root, "another cluster's start or end"):
-            yield
 
     @contextmanager
     def _exclusive(self) -> Generator[None]:

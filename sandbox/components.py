@@ -180,7 +180,7 @@ def later_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
 
 
 def manifests(link: Link) -> Mapping[str, Any]:
-    """Objects of a new cluster: two roles that Kubernetes does not bind itself, and the DNS Service.
+    """Objects of a new cluster: what Kubernetes does not bind itself, and the DNS Service.
 
     CoreDNS runs beside the kubelet and not in a pod, so that no image has to be fetched; its
     EndpointSlice is written by hand.

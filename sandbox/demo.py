@@ -99,10 +99,11 @@ def _sample(command: str, values: Mapping[str, str]) -> str:
 def down() -> None:
     """`pulumi destroy` on both demo stacks, then stop the cluster. The data stays."""
     cluster = Cluster("default", bin_dir())
-    for name in STACKS:
-        state = STATE / ".pulumi" / "stacks" / "disttrain" / f"{name}.json"
-        if state.exists():
-            say(f"pulumi destroy --stack {name}")
-            Stack(name, STATE, PROJECT / f"Pulumi.{name}.yaml").destroy()
+    states = [STATE / ".pulumi" / "stacks" / "disttrain" / f"{name}.json" for name in STACKS]
+    there = [state for state in states if state.exists()]
+    # the one in force first: the other shares its namespace and refuses to go before it
+    for state in sorted(there, key=lambda path: path.stat().st_mtime, reverse=True):
+        say(f"pulumi destroy --stack {state.stem}")
+        Stack(state.stem, STATE, PROJECT / f"Pulumi.{state.stem}.yaml").destroy()
     cluster.down()
     say(f"the data is still in {cluster.data_root}")

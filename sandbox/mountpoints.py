@@ -1,44 +1,33 @@
 """Folders whose paths are fixed inside kubelet and CNI, needed on the host as mount points only.
 
 Each cluster mounts its own folder over them in its own mount namespace; on the host they stay
-empty. Those that did not exist are noted and go away with the last cluster.
+empty but for a mark. Those that did not exist before go away with the last cluster.
 """
 
-import json
 from pathlib import Path
 
 FIXED = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
+MARK = ".made-by-disttrain-sandbox"
 
 
-def make_mount_points(note: Path) -> None:
-    """Make what is missing; `note` (a JSON list) remembers it. Hold the lock of all clusters."""
-    made = _noted(note)
+def make_mount_points() -> None:
+    """Make and mark what is missing. The caller holds the lock of all clusters."""
     for folder in FIXED:
         if not folder.exists():
-            made.append(str(folder))
-            note.write_text(json.dumps(made))  # first the note: an interrupted run leaves no trace
             folder.mkdir()
+            (folder / MARK).touch()
 
 
-def remove_mount_points(note: Path) -> None:
+def remove_mount_points() -> None:
     """Remove what was made, unless a mount namespace still uses it. Hold the lock."""
-    made = _noted(note)
     used = _mounted_anywhere()
-    kept: list[str] = []
-    for folder in made:
-        # Removing a mount point takes the mount away from whoever has it.
-        if folder in used:
-            kept.append(folder)
-        elif Path(folder).is_dir() and not any(Path(folder).iterdir()):
-            Path(folder).rmdir()
-    if kept:
-        note.write_text(json.dumps(kept))
-    else:
-        note.unlink(missing_ok=True)
-
-
-def _noted(note: Path) -> list[str]:
-    return json.loads(note.read_text()) if note.exists() else []
+    for folder in FIXED:
+        # Removing a mount point would take the mount away from the cluster that has it.
+        if str(folder) in used or not (folder / MARK).exists():
+            continue
+        if [path.name for path in folder.iterdir()] == [MARK]:
+            (folder / MARK).unlink()
+            folder.rmdir()
 
 
 def _mounted_anywhere() -> set[str]:

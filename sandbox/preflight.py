@@ -34,12 +34,18 @@ IPTABLES_TRIALS = (
 )
 
 
+def require_root_on_linux() -> None:
+    """Raises RuntimeError: nothing of the sandbox works as another user or elsewhere."""
+    if platform.system() != "Linux":
+        raise RuntimeError(
+            f"the sandbox needs Linux, this is {platform.system()}; try `make demo-local`"
+        )
+    if os.geteuid() != 0:
+        raise RuntimeError("the sandbox makes network and mount namespaces: run it as root (sudo)")
+
+
 def problems(layout: Layout, bin_dir: Path) -> list[str]:
     """One sentence per thing that stands in the way, with the cure; empty when all is well."""
-    if platform.system() != "Linux":
-        return [f"the sandbox needs Linux, this is {platform.system()}; try `make demo-local`"]
-    if os.geteuid() != 0:
-        return ["the sandbox makes network and mount namespaces: run it as root (sudo)"]
     found = _missing_programs(bin_dir)
     return found or _missing_features(layout)  # the trials need the programs
 
@@ -90,8 +96,8 @@ def _overlay_trial(store: Path) -> str | None:
         (trial / folder).mkdir(parents=True, exist_ok=True)
     try:
         return _trial(
-            f"cd {shlex.quote(str(trial))} && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work "
-            "overlay merged && touch merged/file"
+            f"cd {shlex.quote(str(trial))} && mount -t overlay overlay "
+            "-o lowerdir=lower,upperdir=upper,workdir=work merged && touch merged/file"
         )
     finally:
         shutil.rmtree(trial)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from trainer import gang
 from trainer.config import ConfigError, RunConfig, dump_config
+from trainer.cores import available_cores
 from trainer.exit_codes import ExitCode, RetryableError
 from trainer.lifeline import LIFELINE_VARIABLE
 from trainer.run_identity import read_done_marker
@@ -218,8 +219,6 @@ class _Entrypoint:
         return [*torchrun, "-m", "trainer", "train", *self._config_arguments]
 
     def _environment(self) -> dict[str, str]:
-        from trainer.device import available_cores
-
         environment = {**os.environ, LIFELINE_VARIABLE: "stdin"}
         threads = max(1, available_cores() // self._node.local_ranks)
         environment.setdefault("OMP_NUM_THREADS", str(threads))

@@ -26,7 +26,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from trainer.exit_codes import ExitCode, RetryableError
@@ -35,6 +35,7 @@ from trainer.status_files import Ending
 _LINE_LIMIT_BYTES = 65536
 _CONNECT_TIMEOUT_SECONDS = 5
 _SAY_EVERY_SECONDS = 10
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -250,41 +251,49 @@ def join(
     Raises:
         RetryableError: not all were there within `timeout_seconds`.
     """
-    begin = time.monotonic()
-    said_at, last_said, line = 0.0, "", None
-    while not give_up():
-        now = time.monotonic()
-        if line is None:
-            line, obstacle = _connect(host, port)
-            if line is not None:
-                line.send({**hello.__dict__})
-        else:
-            obstacle = ""
-            try:
-                messages = line.receive()
-            except ConnectionError as error:
-                messages, obstacle = [], f"node 0 at {host}:{port} hung up ({error})"
-            for position, message in enumerate(messages):
-                if start := message.get("start"):
-                    peer = str(line.connection.getpeername()[0]).removeprefix("::ffff:")
-                    started = Round(start["round"], peer, start["port"], start["id"])
-                    return Membership(line, started, messages[position + 1 :])
-                if missing := message.get("missing"):
-                    last_said = f"waiting for node(s) {', '.join(map(str, missing))} to join"
-                obstacle = message.get("refused", obstacle)
-            if obstacle:
-                line.close()
-                line = None
-        last_said = obstacle or last_said
-        if now - begin > timeout_seconds:
-            raise RetryableError(f"gave up after {timeout_seconds:g} s: {last_said}")
-        if last_said and now - said_at > _SAY_EVERY_SECONDS:
-            say(last_said)
-            said_at = now
-        time.sleep(0.2)
-    if line is not None:
-        line.close()
-    return None
+    deadline = time.monotonic() + timeout_seconds
+    said_at, status, line = 0.0, "", None
+    try:
+        while not give_up():
+            if line is None:
+                line, status = _connect(host, port)
+                if line is not None:
+                    line.send(asdict(hello))
+            else:
+                try:
+                    messages = line.receive()
+                except ConnectionError as error:
+                    messages = [{"refused": f"node 0 at {host}:{port} hung up ({error})"}]
+                for position, message in enumerate(messages):
+                    if "start" in message:
+                        started = _round_of(message["start"], line)
+                        line, joined = None, line
+                        return Membership(joined, started, messages[position + 1 :])
+                    if "missing" in message:
+                        names = ", ".join(map(str, message["missing"]))
+                        status = f"waiting for node(s) {names} to join"
+                    elif "refused" in message:
+                        status = message["refused"]
+                        line.close()
+                        line = None
+                        break
+            now = time.monotonic()
+            if now > deadline:
+                raise RetryableError(f"gave up after {timeout_seconds:g} s: {status}")
+            if status and now - said_at > _SAY_EVERY_SECONDS:
+                say(status)
+                said_at = now
+            time.sleep(_POLL_SECONDS)
+        return None
+    finally:
+        if line is not None:
+            line.close()
+
+
+def _round_of(start: dict[str, Any], line: _Line) -> Round:
+    """The round that node 0 has announced; torchrun gets the address that just worked."""
+    address = str(line.connection.getpeername()[0]).removeprefix("::ffff:")
+    return Round(start["round"], address, start["port"], start["id"])
 
 
 def _connect(host: str, port: int) -> tuple[_Line | None, str]:

@@ -11,7 +11,8 @@ from typing import NoReturn
 import torch
 
 from trainer.config import RunConfig
-from trainer.device import available_cores, choose_compute
+from trainer.cores import available_cores
+from trainer.device import choose_compute
 from trainer.distributed import World
 from trainer.exit_codes import ExitCode, FatalError
 from trainer.lifeline import follow_entrypoint, started_by_entrypoint

@@ -1,0 +1,91 @@
+"""The Kubernetes cluster: k3s that this program installs, or one that exists."""
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from infra.proxy import proxy_environment
+from infra.runner import HostCommand, Runner
+from infra.settings import Settings
+
+
+class Cluster(pulumi.ComponentResource):
+    """One provider for all Kubernetes resources, and k3s where it is ours.
+
+    The provider's `cluster_identifier` is set from the first `up`: a renewed certificate or an
+    address in the kubeconfig then never looks like another cluster, which would replace everything.
+    """
+
+    kubeconfig: pulumi.Output[str]
+    """For k3s its content (a secret), with the cluster's CA; else the path that was given."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        runner: Runner,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        cluster = settings.cluster
+        super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
+        self.install: HostCommand | None = None
+        if cluster.kind == "k3s":
+            self.install = self._install_k3s(name, settings, runner)
+            self.kubeconfig = self._fetch_kubeconfig(name, settings, runner, self.install)
+        else:
+            self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
+        self.provider = kubernetes.Provider(
+            f"{name}-provider",
+            kubeconfig=self.kubeconfig,
+            context=cluster.context or None,
+            cluster_identifier=_identifier(settings),
+            enable_config_map_mutable=True,  # proxy-config keeps its name
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({"kubeconfig": self.kubeconfig})
+
+    @property
+    def options(self) -> pulumi.ResourceOptions:
+        """For components with Kubernetes resources; what lies in our k3s goes with it."""
+        return pulumi.ResourceOptions(providers=[self.provider], deleted_with=self.install)
+
+    def _install_k3s(self, name: str, settings: Settings, runner: Runner) -> HostCommand:
+        cluster = settings.cluster
+        variables: dict[str, pulumi.Input[str]] = {
+            "K3S_VERSION": cluster.k3s_version,
+            "K3S_SHA256": cluster.k3s_sha256,
+            "POD_CIDR": cluster.pod_cidr,
+            "SERVICE_CIDR": cluster.service_cidr,
+            "TLS_SAN": cluster.node_address,
+            "NAMESPACE": settings.namespace,
+            "GRACE_SECONDS": str(settings.limits.termination_grace_seconds),
+            **proxy_environment(settings.proxy),
+        }
+        timeouts = pulumi.CustomTimeouts(create="15m", update="15m", delete="10m")
+        return runner.script(
+            f"{name}-k3s",
+            "k3s-install.sh",
+            variables,
+            pulumi.ResourceOptions(parent=self, custom_timeouts=timeouts),
+        )
+
+    def _fetch_kubeconfig(
+        self, name: str, settings: Settings, runner: Runner, install: HostCommand
+    ) -> pulumi.Output[str]:
+        """A command of its own: its output stays known while the install's inputs change."""
+        host = settings.host.ssh.host if settings.host.ssh else "127.0.0.1"
+        command = runner.script(
+            f"{name}-kubeconfig",
+            "k3s-kubeconfig.sh",
+            {"SERVER_HOST": f"[{host}]" if ":" in host else host},
+            pulumi.ResourceOptions(parent=self, depends_on=[install]),
+            quiet=True,
+        )
+        return pulumi.Output.secret(command.stdout)
+
+
+def _identifier(settings: Settings) -> str:
+    """Names the cluster; another one means other resources."""
+    cluster, ssh = settings.cluster, settings.host.ssh
+    where = cluster.kubeconfig or (ssh.host if ssh else "localhost")
+    parts = [pulumi.get_project(), settings.stack, cluster.kind, where, cluster.context]
+    return "-".join(part for part in parts if part)

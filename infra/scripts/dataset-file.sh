@@ -1,0 +1,38 @@
+#!/bin/sh
+# Puts a text where the data set's Job can read it: below the data root on the node.
+# Needs: SOURCE (a file on this host), TARGET (its path there). Usage: dataset-file.sh create|delete
+set -eu
+
+: "${SOURCE:?}" "${TARGET:?}"
+
+create() {
+  if [ -f "$TARGET" ] && cmp -s "$SOURCE" "$TARGET"; then
+    echo "$TARGET is there"
+    return
+  fi
+  if [ ! -r "$SOURCE" ]; then
+    echo "datasetFile: $SOURCE cannot be read on this host" >&2
+    exit 1
+  fi
+  partial=$TARGET.partial.$$
+  trap 'rm -f "$partial"' EXIT
+  mkdir -p "${TARGET%/*}"
+  cp "$SOURCE" "$partial"
+  chmod 644 "$partial"
+  mv "$partial" "$TARGET"
+  echo "$SOURCE copied to $TARGET"
+}
+
+delete() {
+  rm -f "$TARGET"
+  echo "$TARGET removed"
+}
+
+main() {
+  case $1 in
+    create | delete) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,436 @@
+"""The settings of a stack: the only place that reads Pulumi's configuration.
+
+All problems are collected and raised at once, before any resource is registered.
+"""
+
+import hashlib
+import ipaddress
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, cast
+
+import pulumi
+from pulumi.runtime.config import CONFIG, get_config_env, get_config_secret_keys_env
+
+from infra.imaging.plan import ImagePlan, plan_image
+from infra.kubeconfig import api_server_host
+from infra.no_proxy import missing_entries, no_proxy, required_entries, split_no_proxy
+from infra.reader import Reader
+from infra.run_settings import DATA_MOUNT, DatasetChoice, build_run_config
+from infra.secret import Secret
+from trainer.config import RunConfig
+
+PROJECT_ROOT = Path(__file__).parent.parent
+INCOMING = "datasets/.incoming"  # below the data root: texts on their way to `prepare`
+# k3s' uninstaller and the kubelet remove what lies in here.
+K3S_FOLDERS = ("/var/lib/rancher", "/var/lib/kubelet", "/etc/rancher", "/run/k3s")
+OLDEST_GPU_OPERATOR = (25, 10, 1)  # 24.9.0 and 25.10.0 break k3s' containerd
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+_DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_SHA256 = r"([0-9a-f]{64})?"
+_SIZE = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+
+
+@dataclass(frozen=True)
+class SshSettings:
+    """How to reach the host."""
+
+    host: str
+    port: int
+    user: str
+    private_key: Secret | None
+    host_key: str
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """The machine that is the node; `ssh` is None when it is this one."""
+
+    ssh: SshSettings | None
+    sudo_password: Secret | None
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Which Kubernetes; kubeconfig, context and kubectl are for an existing one."""
+
+    kind: Literal["k3s", "existing"]
+    kubeconfig: str
+    context: str
+    kubectl: str
+    k3s_version: str
+    k3s_sha256: str
+    pod_cidr: str
+    service_cidr: str
+    node_address: str
+
+
+@dataclass(frozen=True)
+class GpuOperatorSettings:
+    """NVIDIA's GPU Operator: chart version and which parts the host already has."""
+
+    version: str
+    driver: bool
+    toolkit: bool
+
+
+@dataclass(frozen=True)
+class ComputeSettings:
+    """Processes and devices; `pods` is 1 for single-pod, `gpus_per_pod` is 0 on CPU."""
+
+    topology: Literal["single-pod", "multi-pod"]
+    accelerator: Literal["gpu", "cpu"]
+    pods: int
+    ranks_per_pod: int
+    gpus_per_pod: int
+    shm_size: str
+
+
+@dataclass(frozen=True)
+class StorageSettings:
+    """The data folder on the node and the volume's size."""
+
+    data_root: PurePosixPath
+    size: str
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """The image's names and how it is built and imported."""
+
+    plan: ImagePlan
+    base: str
+    builder: str
+    torch_index_url: str
+    ctr: str
+    containerd_address: str
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """The proxies, and the computed NO_PROXY; both None: no proxy at all."""
+
+    http: Secret | None
+    https: Secret | None
+    no_proxy: str
+
+
+@dataclass(frozen=True)
+class LimitSettings:
+    """How long things may take."""
+
+    dataset_timeout_seconds: int
+    training_timeout_seconds: int
+    termination_grace_seconds: int
+
+
+@dataclass(frozen=True)
+class DatasetFile:
+    """A text of this machine, and its name below the data root on the node."""
+
+    path: Path
+    incoming: PurePosixPath
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a stack's configuration says."""
+
+    stack: str
+    namespace: str
+    host: HostSettings
+    cluster: ClusterSettings
+    gpu_operator: GpuOperatorSettings | None
+    compute: ComputeSettings
+    storage: StorageSettings
+    image: ImageSettings
+    proxy: ProxySettings
+    limits: LimitSettings
+    run: RunConfig
+    dataset_file: DatasetFile | None
+
+
+def load_settings() -> Settings:
+    """The settings of the stack that is being deployed.
+
+    Raises:
+        pulumi.RunError: lists every problem with key, value and what is allowed.
+    """
+    project = pulumi.get_project()
+    everything = {**get_config_env(), **CONFIG.get()}
+    prefix = f"{project}:"
+    raw = {k.removeprefix(prefix): str(v) for k, v in everything.items() if k.startswith(prefix)}
+    secret_keys = {key.removeprefix(prefix) for key in get_config_secret_keys_env()}
+    return parse_settings(raw, secret_keys, pulumi.get_stack())
+
+
+def parse_settings(raw: Mapping[str, str], secret_keys: Iterable[str], stack: str) -> Settings:
+    """Check raw values; reads the preset, the kubeconfig and the data set file they name.
+
+    Raises:
+        pulumi.RunError: as `load_settings`.
+    """
+    reader = Reader(raw, secret_keys)
+    settings = _read(reader, stack)
+    reader.reject_unknown()
+    if reader.problems or settings is None:
+        lines = [f"  - {problem}" for problem in sorted(reader.problems)]
+        raise pulumi.RunError("\n".join(["the settings of this stack are not valid:", *lines]))
+    return settings
+
+
+def _read(reader: Reader, stack: str) -> Settings | None:
+    host = _read_host(reader)
+    cluster = _read_cluster(reader, host)
+    compute = _read_compute(reader)
+    gpu_operator = _read_gpu_operator(reader)
+    storage = _read_storage(reader)
+    run, dataset_file = _read_run(reader, stack, compute, storage)
+    image = _read_image(reader, host, cluster)
+    proxy = _read_proxy(reader, cluster)
+    limits = LimitSettings(
+        reader.integer("datasetTimeoutSeconds", at_least=10),
+        reader.integer("trainingTimeoutSeconds", at_least=10),
+        reader.integer("terminationGraceSeconds", at_least=5),
+    )
+    namespace = reader.text(
+        "namespace", pattern=_DNS_LABEL, allowed="1 to 63 of a-z, 0-9 and -, as in a host name"
+    )
+    if namespace in ("default", "gpu-operator") or namespace.startswith("kube-"):
+        reader.problem("namespace", namespace, "a namespace of its own: destroy deletes it")
+    if run is None or image is None:
+        return None
+    return Settings(
+        stack=stack,
+        namespace=namespace,
+        host=host,
+        cluster=cluster,
+        gpu_operator=gpu_operator if compute.accelerator == "gpu" else None,
+        compute=compute,
+        storage=storage,
+        image=image,
+        proxy=proxy,
+        limits=limits,
+        run=run,
+        dataset_file=dataset_file,
+    )
+
+
+def _read_host(reader: Reader) -> HostSettings:
+    kind = reader.choice("host", ("local", "ssh"))
+    ssh = SshSettings(
+        reader.text("sshHost", pattern=r"[A-Za-z0-9._:-]*", allowed="a host name or address"),
+        reader.integer("sshPort", at_least=1, at_most=65535),
+        reader.text("sshUser", pattern=r"[a-z_][a-z0-9_.-]*", allowed="a user name"),
+        reader.secret("sshPrivateKey"),
+        reader.text(
+            "sshHostKey",
+            pattern=r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|",
+            allowed="the host's public key, such as 'ssh-ed25519 AAAA...'",
+        ),
+    )
+    if kind == "ssh" and not ssh.host:
+        reader.problem("sshHost", ssh.host, "the name or address of the node with host: ssh")
+    if kind == "ssh" and not ssh.host_key:
+        reader.problem(
+            "sshHostKey", "", "with host: ssh, the host's public key (ssh-keyscan shows it)"
+        )
+    return HostSettings(ssh if kind == "ssh" else None, reader.secret("sudoPassword"))
+
+
+def _read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
+    kind = cast(Literal["k3s", "existing"], reader.choice("cluster", ("k3s", "existing")))
+    kubeconfig, context = reader.text("kubeconfig"), reader.text("kubeContext")
+    address = reader.text("nodeAddress", pattern=r"[A-Za-z0-9.:-]*", allowed="a host or address")
+    if kind == "existing" and not kubeconfig:
+        reader.problem("kubeconfig", "", "the path of a kubeconfig with cluster: existing")
+    elif kind == "existing":
+        kubeconfig = str(Path(kubeconfig).expanduser())
+        try:
+            server = api_server_host(Path(kubeconfig), context)
+        except ValueError as error:
+            reader.problem("kubeconfig", kubeconfig, str(error))
+        else:
+            address = address or server
+    elif kubeconfig or context:
+        reader.problem("kubeconfig", kubeconfig or context, "empty with cluster: k3s")
+    if not address and host.ssh:
+        address = host.ssh.host
+    pods, services = _read_cidr(reader, "podCidr"), _read_cidr(reader, "serviceCidr")
+    if pods and services and pods.version == services.version and pods.overlaps(services):
+        reader.problem("podCidr", str(pods), f"a network apart from serviceCidr {services}")
+    return ClusterSettings(
+        kind=kind,
+        kubeconfig=kubeconfig,
+        context=context,
+        kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", allowed="a command"),
+        k3s_version=reader.text(
+            "k3sVersion", pattern=r"v\d+\.\d+\.\d+\+k3s\d+", allowed="a release: vX.Y.Z+k3sN"
+        ),
+        k3s_sha256=reader.text("k3sSha256", pattern=_SHA256, allowed="64 hex digits"),
+        pod_cidr=str(pods or ""),
+        service_cidr=str(services or ""),
+        node_address=address,
+    )
+
+
+def _read_cidr(reader: Reader, key: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    text = reader.text(key)
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        reader.problem(key, text, "a network such as 10.42.0.0/16")
+        return None
+
+
+def _read_compute(reader: Reader) -> ComputeSettings:
+    topology = reader.choice("topology", ("single-pod", "multi-pod"))
+    accelerator = reader.choice("accelerator", ("gpu", "cpu"))
+    gpus = reader.integer("gpus", at_least=1)
+    gpus_per_pod = reader.integer("gpusPerPod", at_least=1)
+    processes = reader.integer("processesPerPod", at_least=1)
+    all_pods = reader.integer("pods", at_least=1)
+    pods = all_pods if topology == "multi-pod" else 1
+    on_gpu = accelerator == "gpu"
+    if on_gpu and pods * gpus_per_pod > gpus:
+        keys = "gpusPerPod" if pods == 1 else "pods * gpusPerPod"
+        reader.problem(
+            keys,
+            pods * gpus_per_pod,
+            f"a world size of at most gpus = {gpus}: two nccl ranks cannot share a GPU",
+        )
+    if on_gpu and processes != 1:
+        reader.problem(
+            "processesPerPod", processes, "1 with accelerator gpu, where gpusPerPod counts"
+        )
+    return ComputeSettings(
+        topology=cast(Literal["single-pod", "multi-pod"], topology),
+        accelerator=cast(Literal["gpu", "cpu"], accelerator),
+        pods=pods,
+        ranks_per_pod=gpus_per_pod if on_gpu else processes,
+        gpus_per_pod=gpus_per_pod if on_gpu else 0,
+        shm_size=reader.text("shmSize", pattern=_SIZE, allowed="a size such as 1Gi"),
+    )
+
+
+def _read_gpu_operator(reader: Reader) -> GpuOperatorSettings | None:
+    wanted = reader.boolean("gpuOperator")
+    version = reader.text("gpuOperatorVersion")
+    match = re.fullmatch(r"v(\d+)\.(\d+)\.(\d+)", version)
+    if match is None or tuple(int(part) for part in match.groups()) < OLDEST_GPU_OPERATOR:
+        oldest = ".".join(str(part) for part in OLDEST_GPU_OPERATOR)
+        reader.problem("gpuOperatorVersion", version, f"vX.Y.Z, at least v{oldest}")
+    settings = GpuOperatorSettings(
+        version, reader.boolean("gpuOperatorDriver"), reader.boolean("gpuOperatorToolkit")
+    )
+    return settings if wanted else None
+
+
+def _read_storage(reader: Reader) -> StorageSettings:
+    text = reader.text(
+        "dataRoot", pattern=r"(/[A-Za-z0-9._-]+)+/?", allowed="an absolute path of plain names"
+    )
+    root = PurePosixPath(text or "/nowhere")
+    for folder in map(PurePosixPath, K3S_FOLDERS):
+        if root.is_relative_to(folder) or folder.is_relative_to(root) or ".." in root.parts:
+            reader.problem(
+                "dataRoot", text, f"a folder outside k3s' own ({', '.join(K3S_FOLDERS)})"
+            )
+            break
+    return StorageSettings(
+        root, reader.text("dataSize", pattern=_SIZE, allowed="a size such as 50Gi")
+    )
+
+
+def _read_run(
+    reader: Reader, stack: str, compute: ComputeSettings, storage: StorageSettings
+) -> tuple[RunConfig | None, DatasetFile | None]:
+    file_text, url = reader.text("datasetFile"), reader.text("datasetUrl")
+    sha256 = reader.text("datasetSha256", pattern=_SHA256, allowed="64 hex digits")
+    if file_text and url:
+        reader.problem("datasetFile", file_text, "empty when datasetUrl is set, or the reverse")
+    if url and not sha256:
+        reader.problem("datasetSha256", "", "the checksum of the text at datasetUrl")
+    file = None
+    if file_text:
+        path = Path(file_text).expanduser().resolve()
+        sha256 = sha256 or _checksum(reader, path)
+        file = DatasetFile(path, storage.data_root / INCOMING / (sha256 or "unknown"))
+    dataset = DatasetChoice(
+        name=reader.text("datasetName", pattern=f"({_NAME})?", allowed="a folder name") or None,
+        url=url or None,
+        file=f"{DATA_MOUNT}/{INCOMING}/{sha256}" if file else None,
+        sha256=sha256 or None,
+        tokenizer=reader.text("datasetTokenizer") or None,
+    )
+    run_name = reader.text("runName", pattern=f"({_NAME})?", allowed="a folder name") or stack
+    preset = reader.text("preset", pattern=_NAME, allowed="a name in trainer/presets")
+    config, problems = build_run_config(
+        preset, run_name, compute.accelerator, dataset, reader.mapping("run")
+    )
+    reader.problems += problems
+    return config, file
+
+
+def _checksum(reader: Reader, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        reader.problem("datasetFile", str(path), f"a file that can be read ({error.strerror})")
+        return ""
+
+
+def _read_image(
+    reader: Reader, host: HostSettings, cluster: ClusterSettings
+) -> ImageSettings | None:
+    repository, base = reader.text("imageRepository"), reader.text("imageBase")
+    torch_index_url = reader.text(
+        "torchIndexUrl", pattern=r"(https?://\S+)?", allowed="an http(s) address, or empty"
+    )
+    builder = reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
+    ctr = reader.text("ctr") or _default_ctr(host, cluster)
+    address = reader.text("containerdAddress", pattern=r"(/\S+)?", allowed="an absolute path")
+    if not re.fullmatch(r"\S+", base):
+        reader.problem("imageBase", base, "the name of an image")
+    try:
+        plan = plan_image(PROJECT_ROOT, repository, base, torch_index_url or None)
+    except ValueError as error:
+        reader.problems.append(str(error))
+        return None
+    return ImageSettings(plan, base, builder, torch_index_url, ctr, address)
+
+
+def _default_ctr(host: HostSettings, cluster: ClusterSettings) -> str:
+    """The command for the node's containerd; k3s brings a ctr that knows its own socket."""
+    if cluster.kind == "existing":
+        return "ctr"
+    if host.ssh is None:
+        return "k3s ctr"
+    login = ["ssh", "-p", str(host.ssh.port), "-o", "BatchMode=yes"]
+    return shlex.join([*login, f"{host.ssh.user}@{host.ssh.host}", "sudo", "-n", "k3s", "ctr"])
+
+
+def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
+    http, https = reader.proxy_url("httpProxy"), reader.proxy_url("httpsProxy")
+    more = split_no_proxy(reader.text("noProxy"))
+    override = split_no_proxy(reader.text("noProxyOverride"))
+    if http is None and https is None:
+        return ProxySettings(None, None, "")
+    if not cluster.node_address:
+        reader.problem(
+            "nodeAddress", "", "the node's address when a proxy is set: NO_PROXY must hold it"
+        )
+    required = required_entries(cluster.node_address, cluster.pod_cidr, cluster.service_cidr)
+    missing = missing_entries(override, required)
+    if override and missing:
+        reader.problem(
+            "noProxyOverride",
+            ",".join(override),
+            f"a list that also holds {','.join(missing)} (or use noProxy, which adds to them)",
+        )
+    return ProxySettings(http, https, ",".join(override) or no_proxy(required, more))

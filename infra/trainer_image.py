@@ -1,0 +1,76 @@
+"""The trainer image in the node's containerd, kept by one command of infra.imaging."""
+
+import json
+import shlex
+import sys
+from typing import cast
+
+import pulumi
+from pulumi_command import local
+
+from infra.proxy import proxy_environment
+from infra.settings import ImageSettings, Settings
+
+
+class TrainerImage(pulumi.ComponentResource):
+    """The name is known before anything is built: its tag is a hash of what goes into the image."""
+
+    reference: pulumi.Output[str]
+    """Full name with tag."""
+    digest: pulumi.Output[str]
+    """Of the manifest that containerd holds under that name."""
+
+    def __init__(
+        self, name: str, settings: Settings, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        image = settings.image
+        super().__init__(
+            "disttrain:infra:TrainerImage", name, {"reference": image.plan.reference}, opts
+        )
+        self.command = local.Command(
+            f"{name}-ensure",
+            create=ensure_command(image),
+            delete=remove_command(image),
+            # a new tag is a changed input, so that changed code runs the command again
+            environment={
+                "TRAINER_IMAGE": image.plan.reference,
+                **proxy_environment(settings.proxy),
+            },
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
+            ),
+        )
+        self.reference = pulumi.Output.from_input(image.plan.reference)
+        self.digest = self.command.stdout.apply(last_digest)
+        self.register_outputs({"reference": self.reference, "digest": self.digest})
+
+
+def ensure_command(image: ImageSettings) -> str:
+    """Builds what is missing and imports what containerd lacks."""
+    return shlex.join([*_imaging("ensure", image), "--builder", image.builder])
+
+
+def remove_command(image: ImageSettings) -> str:
+    """Removes exactly these names, also when the sources have changed since."""
+    names = (image.plan.reference, image.plan.deps_reference)
+    options = [part for name in names for part in ("--reference", name)]
+    return shlex.join([*_imaging("remove", image), *options])
+
+
+def last_digest(stdout: str) -> str:
+    """The digest in the last line of the command's output, a JSON object."""
+    return cast(str, json.loads(stdout.strip().splitlines()[-1])["digest"])
+
+
+def _imaging(action: str, image: ImageSettings) -> list[str]:
+    return [
+        *(sys.executable, "-m", "infra.imaging", action),
+        *("--repository", image.plan.repository),
+        *("--base-image", image.base),
+        f"--torch-index-url={image.torch_index_url}",
+        *("--ctr", image.ctr),
+        f"--address={image.containerd_address}",
+    ]

@@ -1,0 +1,34 @@
+"""The programs that the sandbox's tests use: the pinned ones, or those of `$DISTTRAIN_BIN`."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sandbox.cluster_commands import programs
+from sandbox.image_archive import image_archive
+from sandbox.toolchain import go_program
+
+PROBE_SOURCE = Path(__file__).parent / "probe"
+PROBE_IMAGE = "localhost/disttrain/probe:test"
+
+
+@pytest.fixture(scope="session")
+def bin_dir() -> Path:
+    return programs()
+
+
+@pytest.fixture(scope="session")
+def probe_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with the image `PROBE_IMAGE`: one static program, see `probe/main.go`."""
+    folder = tmp_path_factory.mktemp("probe")
+    subprocess.run(
+        [go_program(), "build", "-trimpath", "-ldflags=-s -w", "-o", str(folder / "probe"), "."],
+        cwd=PROBE_SOURCE,
+        env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""},
+        check=True,
+    )
+    archive = folder / "probe.tar"
+    archive.write_bytes(image_archive(folder / "probe", PROBE_IMAGE))
+    return archive
