@@ -6,7 +6,6 @@ from infra.cluster import Cluster
 from infra.dataset import DatasetJob
 from infra.gpu_operator import GpuOperator
 from infra.kubectl import make_kubectl
-from infra.multi_pod import MultiPodTraining
 from infra.namespace import Namespace
 from infra.outputs import stack_outputs
 from infra.proxy import ProxyConfig
@@ -14,8 +13,8 @@ from infra.revisions import revisions
 from infra.run_config import RunConfigMap
 from infra.runner import host_runner
 from infra.settings import load_settings
-from infra.single_pod import SinglePodTraining
 from infra.storage import DataVolume
+from infra.topologies import TOPOLOGIES
 from infra.trainer_image import TrainerImage
 
 settings = load_settings()
@@ -28,14 +27,13 @@ inside = cluster.options
 ready: list[pulumi.Resource] = [cluster]
 if settings.gpu_operator:
     ready.append(GpuOperator("gpu-operator", settings.gpu_operator, settings, inside))
-image = TrainerImage("image", settings, pulumi.ResourceOptions(depends_on=[cluster]))
+image = TrainerImage("image", settings, [cluster])
 namespace = Namespace("namespace", settings, kubectl, names, inside)
 volume = DataVolume("data", settings, runner, [namespace], inside)
 proxy = ProxyConfig("proxy", settings, [namespace], inside)
 dataset = DatasetJob("dataset", settings, names, runner, [image, volume, proxy], inside)
 run = RunConfigMap("run", settings, names, [namespace], inside)
-topology = {"single-pod": SinglePodTraining, "multi-pod": MultiPodTraining}
-make_training = topology[settings.compute.topology]
+make_training = TOPOLOGIES[settings.compute.topology]
 training = make_training("training", settings, names, kubectl, [*ready, dataset, run], inside)
 
 stack_outputs(settings, kubectl, namespace, training, image).export()

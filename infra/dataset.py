@@ -5,6 +5,7 @@ import pulumi_kubernetes as kubernetes
 
 from infra.manifests.config_map import config_map
 from infra.manifests.dataset_job import DATASET, dataset_job
+from infra.revisions import Revisions
 from infra.run_settings import dataset_only
 from infra.runner import Runner
 from infra.settings import Settings
@@ -22,7 +23,7 @@ class DatasetJob(pulumi.ComponentResource):
         self,
         name: str,
         settings: Settings,
-        config_name: str,
+        names: Revisions,
         runner: Runner,
         depends_on: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
@@ -30,7 +31,7 @@ class DatasetJob(pulumi.ComponentResource):
         super().__init__("disttrain:infra:DatasetJob", name, {}, opts)
         self.config_map = kubernetes.core.v1.ConfigMap(
             f"{name}-config-map",
-            **config_map(settings, config_name, DATASET, dataset_only(settings.run)),
+            **config_map(settings, names.dataset_config, DATASET, dataset_only(settings.run)),
             opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
         after: list[pulumi.Resource] = [*depends_on, self.config_map]
@@ -46,7 +47,7 @@ class DatasetJob(pulumi.ComponentResource):
             )
         self.job = kubernetes.batch.v1.Job(
             f"{name}-job",
-            **dataset_job(settings, config_name),
+            **dataset_job(settings, names.dataset_config),
             opts=pulumi.ResourceOptions(parent=self, depends_on=after),
         )
         self.job_name = self.job.metadata["name"]

@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 1200
 class GpuOperator(pulumi.ComponentResource):
     """The release `gpu-operator`; its name is pinned, since its CRDs remember it."""
 
-    release_name: pulumi.Output[str]
+    release_name: pulumi.Output[str | None]
 
     def __init__(
         self,
@@ -26,9 +26,7 @@ class GpuOperator(pulumi.ComponentResource):
         settings: Settings,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__(
-            "disttrain:infra:GpuOperator", name, {"version": operator.version}, opts
-        )
+        super().__init__("disttrain:infra:GpuOperator", name, {"version": operator.version}, opts)
         self.release = kubernetes.helm.v3.Release(
             f"{name}-release",
             name="gpu-operator",

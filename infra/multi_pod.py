@@ -6,8 +6,9 @@ import pulumi_kubernetes as kubernetes
 from infra.kubectl import Kubectl
 from infra.manifests.multi_pod import headless_service, multi_pod_set
 from infra.manifests.names import MULTI_POD_SET
+from infra.revisions import Revisions
 from infra.settings import Settings
-from infra.training import Training
+from infra.training import Training, Workload
 
 
 class MultiPodTraining(Training):
@@ -20,8 +21,7 @@ class MultiPodTraining(Training):
         self,
         name: str,
         settings: Settings,
-        config_name: str,
-        revision: str,
+        names: Revisions,
         kubectl: Kubectl,
         depends_on: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
@@ -34,7 +34,7 @@ class MultiPodTraining(Training):
         )
         self.stateful_set = kubernetes.apps.v1.StatefulSet(
             f"{name}-stateful-set",
-            **multi_pod_set(settings, config_name),
+            **multi_pod_set(settings, names.run_config),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[*depends_on, self.service],
@@ -44,9 +44,8 @@ class MultiPodTraining(Training):
             ),
         )
         uid = self.stateful_set.metadata["uid"]
-        self.wait_until_stepped(
-            name, settings, kubectl, "StatefulSet", MULTI_POD_SET, revision, self.stateful_set, uid
-        )
+        workload = Workload("StatefulSet", MULTI_POD_SET, names.training)
+        self.wait_until_stepped(name, settings, kubectl, workload, self.stateful_set, uid)
         self.workload_name = self.stateful_set.metadata["name"]
         self.service_name = self.service.metadata["name"]
         self.register_outputs(

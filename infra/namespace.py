@@ -1,5 +1,7 @@
 """The namespace, and the handover between the stacks that share it."""
 
+from typing import Any
+
 import pulumi
 import pulumi_kubernetes as kubernetes
 
@@ -7,7 +9,13 @@ from infra.kubectl import Kubectl
 from infra.labels import metadata
 from infra.manifests.names import CLAIM
 from infra.manifests.volume import volume_name
+from infra.revisions import Revisions
 from infra.settings import Settings
+
+
+def namespace_manifest(settings: Settings) -> dict[str, Any]:
+    """Its label names the stack in force."""
+    return {"metadata": metadata(settings.namespace, None, "namespace", settings.stack)}
 
 
 class Namespace(pulumi.ComponentResource):
@@ -25,15 +33,14 @@ class Namespace(pulumi.ComponentResource):
         name: str,
         settings: Settings,
         kubectl: Kubectl,
-        training_revision: str,
-        dataset_revision: str,
+        names: Revisions,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("disttrain:infra:Namespace", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
         self.namespace = kubernetes.core.v1.Namespace(
             f"{name}-namespace",
-            metadata=metadata(settings.namespace, None, "namespace", settings.stack),
+            **namespace_manifest(settings),
             opts=child,
         )
         variables: dict[str, pulumi.Input[str]] = {
@@ -42,8 +49,8 @@ class Namespace(pulumi.ComponentResource):
             # differs as soon as another stack was in force in between
             "NAMESPACE_VERSION": self.namespace.metadata["resource_version"],
             "STACK": settings.stack,
-            "TRAINING_REVISION": training_revision,
-            "DATASET_REVISION": dataset_revision,
+            "TRAINING_REVISION": names.training,
+            "DATASET_REVISION": names.dataset,
             "VOLUME_NAME": volume_name(settings),
             "CLAIM_NAME": CLAIM,
             "GRACE_SECONDS": str(settings.limits.termination_grace_seconds),

@@ -8,7 +8,10 @@ import pulumi
 from infra.kubectl import Kubectl
 from infra.manifests.sample_pod import sample_arguments
 from infra.manifests.training_pod import TRAINING
+from infra.namespace import Namespace
 from infra.settings import Settings
+from infra.trainer_image import TrainerImage
+from infra.training import Training
 
 
 @dataclass(frozen=True)
@@ -55,19 +58,18 @@ class StackOutputs:
 def stack_outputs(
     settings: Settings,
     kubectl: Kubectl,
-    namespace: pulumi.Output[str],
-    workload: pulumi.Output[str],
-    image: pulumi.Output[str],
-    image_digest: pulumi.Output[str],
+    namespace: Namespace,
+    training: Training,
+    image: TrainerImage,
 ) -> StackOutputs:
     """Gather the outputs of a stack."""
     compute, run = settings.compute, settings.run
     selector = f"app.kubernetes.io/part-of=disttrain,app.kubernetes.io/component={TRAINING}"
     logs = f"-n {settings.namespace} logs -f --prefix --tail=-1 -l {selector}"
     return StackOutputs(
-        namespace=namespace,
+        namespace=namespace.namespace_name,
         topology=compute.topology,
-        workload=workload,
+        workload=training.workload_name,
         run_name=run.run_name,
         max_steps=run.train.max_steps,
         world_size=compute.pods * compute.ranks_per_pod,
@@ -75,8 +77,8 @@ def stack_outputs(
         host_data_path=str(settings.storage.data_root),
         run_path=str(run.run_dir),
         host_run_path=str(settings.storage.data_root / "runs" / run.run_name),
-        image=image,
-        image_digest=image_digest,
+        image=image.reference,
+        image_digest=image.digest,
         logs_command=kubectl.for_people(logs),
         sample_command=kubectl.for_people(sample_arguments(settings)),
     )

@@ -101,7 +101,7 @@ class Reader:
     def reject_unknown(self) -> None:
         """Note every key of the stack that nothing has asked for. Call it after all reads."""
         for key in sorted(set(self._raw) - set(self.keys)):
-            close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.5)
+            close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
             hint = f"did you mean {close[0]}? " if close else ""
             shown = "[secret]" if key in self._secret_keys else repr(self._raw[key])
             self.problems.append(

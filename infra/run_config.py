@@ -5,6 +5,7 @@ import pulumi_kubernetes as kubernetes
 
 from infra.manifests.config_map import config_map
 from infra.manifests.training_pod import TRAINING
+from infra.revisions import Revisions
 from infra.settings import Settings
 
 
@@ -17,14 +18,14 @@ class RunConfigMap(pulumi.ComponentResource):
         self,
         name: str,
         settings: Settings,
-        config_name: str,
+        names: Revisions,
         depends_on: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("disttrain:infra:RunConfigMap", name, {}, opts)
         self.config_map = kubernetes.core.v1.ConfigMap(
             f"{name}-config-map",
-            **config_map(settings, config_name, TRAINING, settings.run.to_mapping()),
+            **config_map(settings, names.run_config, TRAINING, settings.run.to_mapping()),
             opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
         self.config_map_name = self.config_map.metadata["name"]

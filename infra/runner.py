@@ -2,8 +2,8 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from pathlib import Path, PurePosixPath
+from typing import Protocol, TypeAlias
 
 import pulumi
 from pulumi_command import local, remote
@@ -14,7 +14,7 @@ from infra.settings import HostSettings, SshSettings
 SCRIPTS = Path(__file__).parent / "scripts"
 _BODY_END = "DISTTRAIN_END_OF_SCRIPT"
 
-HostCommand = local.Command | remote.Command
+HostCommand: TypeAlias = "local.Command | remote.Command"
 
 
 class Runner(Protocol):
@@ -47,7 +47,7 @@ class Runner(Protocol):
         ...
 
     def copy_file(
-        self, name: str, source: Path, target: str, sha256: str, opts: pulumi.ResourceOptions
+        self, name: str, source: Path, target: str, opts: pulumi.ResourceOptions
     ) -> HostCommand:
         """Put a file of this machine at `target` on the host; removed when the resource goes."""
         ...
@@ -81,7 +81,7 @@ class LocalRunner:
         )
 
     def copy_file(
-        self, name: str, source: Path, target: str, sha256: str, opts: pulumi.ResourceOptions
+        self, name: str, source: Path, target: str, opts: pulumi.ResourceOptions
     ) -> HostCommand:
         """See Runner."""
         variables = {"SOURCE": str(source), "TARGET": target}
@@ -127,10 +127,10 @@ class SshRunner:
         )
 
     def copy_file(
-        self, name: str, source: Path, target: str, sha256: str, opts: pulumi.ResourceOptions
+        self, name: str, source: Path, target: str, opts: pulumi.ResourceOptions
     ) -> HostCommand:
         """See Runner. The file goes to /tmp first: the user may not write below the data root."""
-        transfer = f"/tmp/disttrain-{self._user}-{sha256[:16]}.txt"
+        transfer = f"/tmp/disttrain-{self._user}-{PurePosixPath(target).name}"
         copy = remote.CopyToRemote(
             f"{name}-transfer",
             connection=self._connection,

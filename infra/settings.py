@@ -13,7 +13,12 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, cast
 
 import pulumi
-from pulumi.runtime.config import CONFIG, get_config_env, get_config_secret_keys_env
+from pulumi.runtime.config import (
+    CONFIG,
+    get_config_env,
+    get_config_secret_keys_env,
+    is_config_secret,
+)
 
 from infra.imaging.plan import ImagePlan, plan_image
 from infra.kubeconfig import api_server_host
@@ -164,7 +169,8 @@ def load_settings() -> Settings:
     everything = {**get_config_env(), **CONFIG.get()}
     prefix = f"{project}:"
     raw = {k.removeprefix(prefix): str(v) for k, v in everything.items() if k.startswith(prefix)}
-    secret_keys = {key.removeprefix(prefix) for key in get_config_secret_keys_env()}
+    secret = {*get_config_secret_keys_env(), *(key for key in everything if is_config_secret(key))}
+    secret_keys = {key.removeprefix(prefix) for key in secret}
     return parse_settings(raw, secret_keys, pulumi.get_stack())
 
 
@@ -175,7 +181,7 @@ def parse_settings(raw: Mapping[str, str], secret_keys: Iterable[str], stack: st
         pulumi.RunError: as `load_settings`.
     """
     reader = Reader(raw, secret_keys)
-    settings = _read(reader, stack)
+    settings = read_settings(reader, stack)
     reader.reject_unknown()
     if reader.problems or settings is None:
         lines = [f"  - {problem}" for problem in sorted(reader.problems)]
@@ -183,7 +189,8 @@ def parse_settings(raw: Mapping[str, str], secret_keys: Iterable[str], stack: st
     return settings
 
 
-def _read(reader: Reader, stack: str) -> Settings | None:
+def read_settings(reader: Reader, stack: str) -> Settings | None:
+    """Read every key; problems are left with `reader`, and None means that there are some."""
     host = _read_host(reader)
     cluster = _read_cluster(reader, host)
     compute = _read_compute(reader)
@@ -197,6 +204,8 @@ def _read(reader: Reader, stack: str) -> Settings | None:
         reader.integer("trainingTimeoutSeconds", at_least=10),
         reader.integer("terminationGraceSeconds", at_least=5),
     )
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", stack) is None:
+        reader.problem("name of the stack", stack, "at most 63 characters, as it is a label")
     namespace = reader.text(
         "namespace", pattern=_DNS_LABEL, allowed="1 to 63 of a-z, 0-9 and -, as in a host name"
     )

@@ -21,7 +21,11 @@ class TrainerImage(pulumi.ComponentResource):
     """Of the manifest that containerd holds under that name."""
 
     def __init__(
-        self, name: str, settings: Settings, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        settings: Settings,
+        depends_on: list[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         image = settings.image
         super().__init__(
@@ -39,6 +43,7 @@ class TrainerImage(pulumi.ComponentResource):
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self,
+                depends_on=depends_on,
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
             ),

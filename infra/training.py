@@ -1,10 +1,21 @@
 """What both topologies share: the wait until all ranks have stepped."""
 
+from dataclasses import dataclass
+
 import pulumi
 
 from infra.kubectl import Kubectl
 from infra.runner import HostCommand
 from infra.settings import Settings
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the wait looks for."""
+
+    kind: str
+    name: str
+    revision: str
 
 
 class Training(pulumi.ComponentResource):
@@ -18,10 +29,8 @@ class Training(pulumi.ComponentResource):
         name: str,
         settings: Settings,
         kubectl: Kubectl,
-        kind: str,
-        workload_name: str,
-        revision: str,
-        workload: pulumi.Resource,
+        workload: Workload,
+        resource: pulumi.Resource,
         uid: pulumi.Output[str],
     ) -> HostCommand:
         """Register the command that ends when all ranks have stepped, or fails with the reason.
@@ -33,10 +42,10 @@ class Training(pulumi.ComponentResource):
             "KUBECTL": kubectl.command,
             "NAMESPACE": settings.namespace,
             "STACK": settings.stack,
-            "KIND": kind,
-            "NAME": workload_name,
+            "KIND": workload.kind,
+            "NAME": workload.name,
             "WORKLOAD_UID": uid,
-            "REVISION": revision,
+            "REVISION": workload.revision,
             "PODS": str(settings.compute.pods),
             "TIMEOUT_SECONDS": str(limit),
         }
@@ -47,7 +56,7 @@ class Training(pulumi.ComponentResource):
             variables,
             pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[workload],
+                depends_on=[resource],
                 custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout),
             ),
             as_root=kubectl.as_root,

@@ -48,11 +48,16 @@ def free_subnet(routes: Iterable[IPv4Network], pool: IPv4Network = POOL) -> IPv4
     Raises:
         RuntimeError: the pool is used up.
     """
-    taken = [route for route in routes if route.prefixlen >= 8 and route.overlaps(pool)]
-    for subnet in pool.subnets(new_prefix=LINK_PREFIX):
-        if not any(route.overlaps(subnet) for route in taken):
-            return subnet
-    raise RuntimeError(f"no free /{LINK_PREFIX} in {pool}: every one overlaps a route of this host")
+    size = 2 ** (32 - LINK_PREFIX)
+    start = int(pool.network_address)
+    for route in sorted(route for route in routes if route.prefixlen >= 8):
+        if int(route.network_address) >= start + size:
+            break  # the gap before this route is wide enough
+        end = int(route.broadcast_address) + 1
+        start = max(start, -(-end // size) * size)
+    if start + size > int(pool.broadcast_address) + 1:
+        raise RuntimeError(f"no free /{LINK_PREFIX} in {pool}: the host's routes cover it")
+    return IPv4Network((start, LINK_PREFIX))
 
 
 def host_routes() -> list[IPv4Network]:

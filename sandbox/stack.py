@@ -25,7 +25,7 @@ class Stack:
         self.name = name
         self.settings_file = settings_file
         self.environment = pulumi_environment(backend, ensure_venv(".venv"))
-        self._run("stack", "select", "--create", name, config_file=False)
+        self._select_or_create()
 
     def set(self, key: str, value: str | None) -> None:
         """Change one setting; None removes it. `key` may be a path: `run.train.max_steps`."""
@@ -77,6 +77,20 @@ class Stack:
     def export(self) -> str:
         """The state as JSON text."""
         return self._run("stack", "export", config_file=False)
+
+    def _select_or_create(self) -> None:
+        """A new stack's encryption salt goes to the settings file, wherever that is.
+
+        The engine writes it to `Pulumi.<stack>.yaml` of the project; no option changes that.
+        """
+        written = PROJECT / f"Pulumi.{self.name}.yaml"
+        elsewhere = not written.exists()
+        self._run("stack", "select", "--create", self.name, config_file=False)
+        if elsewhere and written.exists():
+            old = self.settings_file.read_text().splitlines()
+            kept = [line for line in old if not line.startswith("encryptionsalt:")]
+            self.settings_file.write_text("\n".join([*kept, written.read_text()]))
+            written.unlink()
 
     def _command(self, *arguments: str, config_file: bool = True) -> list[str]:
         settings = ("--config-file", str(self.settings_file)) if config_file else ()

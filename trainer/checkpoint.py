@@ -66,8 +66,7 @@ def save(
     try:
         building.mkdir()
         for name, values in tensors.items():
-            with (building / f"{name}.pt").open("wb") as file:
-                torch.save(dict(values), file)
+            _save_tensors(dict(values), building / f"{name}.pt")
         write_json(building / STATE_FILE, {"step": step, **state})
         files = sorted(building.iterdir())
         for path in files:
@@ -84,6 +83,17 @@ def save(
     complete = [step for step in all_steps(root) if not _problem(directory_of(root, step), False)]
     for old in complete[keep_last:]:
         _discard(directory_of(root, old))
+
+
+def _save_tensors(values: dict[str, Any], path: Path) -> None:
+    with path.open("wb") as file:
+        try:
+            torch.save(values, file)
+        except RuntimeError as error:
+            # A write that fails inside a file comes out of torch.save as "unexpected pos".
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
 
 
 def remove_leftovers(root: Path) -> None:

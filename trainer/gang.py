@@ -260,6 +260,7 @@ def join(
                 if line is not None:
                     line.send(asdict(hello))
             else:
+                messages: list[dict[str, Any]]
                 try:
                     messages = line.receive()
                 except ConnectionError as error:

@@ -80,14 +80,17 @@ class Speedometer:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """One record. Losses in nats per token, mean over the global batch; None: not measured."""
+    """One record. Losses in nats per token, mean over the global batch; None: not measured.
+
+    `grad_norm` is None for the updates that float16's gradient scaler skips.
+    """
 
     step: int
     loss: float
     val_loss: float | None
     val_bits_per_byte: float | None
     lr: float
-    grad_norm: float
+    grad_norm: float | None
     tokens_per_second: float
     step_seconds: float
     mfu: float | None
@@ -98,10 +101,11 @@ class StepMetrics:
     def line(self, max_steps: int) -> str:
         """The record for people."""
         val = "-" if self.val_loss is None else f"{self.val_loss:.4f}"
+        grad_norm = "-" if self.grad_norm is None else f"{self.grad_norm:.3f}"
         mfu = "n/a" if self.mfu is None else f"{self.mfu:.1%}"
         return (
             f"step {self.step}/{max_steps} loss {self.loss:.4f} val {val} lr {self.lr:.1e} "
-            f"tokens/s {self.tokens_per_second:.0f} grad_norm {self.grad_norm:.3f} mfu {mfu}"
+            f"tokens/s {self.tokens_per_second:.0f} grad_norm {grad_norm} mfu {mfu}"
         )
 
 

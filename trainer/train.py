@@ -187,9 +187,12 @@ def train(
         if logs or saves:
             (loss,) = (total / tokens_per_update for total in world.sum([float(loss_sum)]))
             speed = meter.stop(step)
-            if not math.isfinite(loss):
+            # The float16 scaler skips updates whose gradients overflow; otherwise it is the end.
+            norm = float(grad_norm) if math.isfinite(grad_norm) else None
+            if not math.isfinite(loss) or (norm is None and not scaler.is_enabled()):
                 raise FatalError(
-                    f"the loss of step {step} is {loss}; the newest checkpoint is from before"
+                    f"step {step} diverged: loss {loss}, gradient norm {float(grad_norm)}; "
+                    "the newest checkpoint is from before"
                 )
             validation = None
             if evaluates:
@@ -210,7 +213,7 @@ def train(
                     val_loss=validation and validation.loss,
                     val_bits_per_byte=validation and validation.bits_per_byte,
                     lr=lr,
-                    grad_norm=float(grad_norm),
+                    grad_norm=norm,
                     tokens_per_second=speed.tokens_per_second,
                     step_seconds=speed.step_seconds,
                     mfu=speed.mfu,

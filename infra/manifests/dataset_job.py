@@ -11,7 +11,7 @@ DATASET = "dataset"
 
 
 def dataset_revision(settings: Settings, config_map: str) -> str:
-    """Changes with the image and with the settings of the data set, in the same way in any stack."""
+    """Changes with the image and the settings of the data set; the same in every stack."""
     storage = settings.storage
     volume = [str(storage.data_root), storage.size]
     return content_hash({"pod": _pod(settings, config_map), "volume": volume})

@@ -110,6 +110,7 @@ def run_settings(run_name: str, max_steps: int, **more: str) -> dict[str, str]:
     """A tiny deterministic run: the same seed and global batch wherever it is used."""
     return {
         "runName": run_name,
+        "preset": "shakespeare-char-cpu",
         "run.model.n_layer": "2",
         "run.model.n_head": "2",
         "run.model.n_embd": "64",

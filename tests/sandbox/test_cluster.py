@@ -59,7 +59,7 @@ class ClusterUser:
         return self.kubectl("-n", "probe", "exec", pod, "--", "/probe", *arguments)
 
     def fetch(self, pod: str, url: str) -> str:
-        """What `url` answers in the pod; kube-proxy and DNS follow new pods within a second or so."""
+        """What `url` answers in the pod; kube-proxy and DNS follow new pods a second later."""
         answer = ""
 
         def no_answer() -> str | None:
@@ -170,8 +170,13 @@ def test_a_pod_that_came_back_is_found_at_its_new_address(first: ClusterUser) ->
 
 
 def test_a_service_leads_to_its_pods_from_inside_and_from_the_host(first: ClusterUser) -> None:
-    seen = {first.fetch("web-0", "http://any") for _ in range(12)}
-    assert seen == {"web-0", "web-1"}  # a pod reaches itself through its own Service, too
+    seen: set[str] = set()
+
+    def not_seen() -> str | None:
+        seen.add(first.fetch("web-0", "http://any"))  # a pod reaches itself that way, too
+        return None if seen == {"web-0", "web-1"} else f"only {seen}"
+
+    wait_until("both pods to answer", not_seen, timeout_seconds=20)
     url = f"http://{first.cluster.node_ip}:30080"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=5) as response:

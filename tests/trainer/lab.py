@@ -19,7 +19,9 @@ import torch
 import yaml
 
 from trainer import checkpoint
-from trainer.config import RunConfig
+from trainer.config import RunConfig, load_config
+from trainer.dataset import Dataset, open_dataset
+from trainer.exit_codes import FatalError, RetryableError
 from trainer.prepare import prepare
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -30,6 +32,19 @@ def text_of_words(count: int = 20000) -> str:
     """Deterministic text that a model can learn something from."""
     draw = random.Random(0)
     return "".join(draw.choice(WORDS) + draw.choice("       \n") for _ in range(count))
+
+
+def prepare_tiny_shakespeare(preset: str, root: Path) -> Dataset:
+    """The real text: DISTTRAIN_DATASET, else beside the checkout, else the preset's download."""
+    beside = CHECKOUT.parent / "shared" / "data" / "tinyshakespeare.txt"
+    text = Path(os.environ.get("DISTTRAIN_DATASET", beside))
+    file = [f"--dataset.file={text}"] if text.is_file() else []
+    run = load_config(preset, [f"--data_root={root}", *file])
+    try:
+        prepare(run)
+    except (FatalError, RetryableError) as error:
+        pytest.fail(f"tiny Shakespeare is needed, as {text} or from {run.dataset.url}: {error}")
+    return open_dataset(run.dataset_dir)
 
 
 class Lab:
@@ -90,14 +105,23 @@ class Lab:
         return path
 
     def start(
-        self, command: str, config: RunConfig, log: Path, environment: Mapping[str, str]
+        self,
+        command: str,
+        config: RunConfig,
+        log: Path,
+        environment: Mapping[str, str],
+        largest_file_bytes: int | None = None,
     ) -> subprocess.Popen[str]:
         """Start a trainer command in a session of its own; ended with the test at the latest."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PET_")}
         defaults = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback()}
+        launcher = [sys.executable]
+        if largest_file_bytes is not None:
+            limit = f'ulimit -f {largest_file_bytes // 1024}; exec "$0" "$@"'
+            launcher = ["bash", "-c", limit, sys.executable]
         with log.open("a") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "trainer", command, "--config", self.config_file(config)],
+                [*launcher, "-m", "trainer", command, "--config", self.config_file(config)],
                 cwd=CHECKOUT,
                 env={**clean, **defaults, **environment},
                 stdin=subprocess.DEVNULL,
@@ -109,7 +133,9 @@ class Lab:
         self._processes.append(process)
         return process
 
-    def start_ranks(self, config: RunConfig, world_size: int) -> list[subprocess.Popen[str]]:
+    def start_ranks(
+        self, config: RunConfig, world_size: int, largest_file_bytes: int | None = None
+    ) -> list[subprocess.Popen[str]]:
         """All ranks of a run without torchrun, with the variables that torchrun sets."""
         port = free_port()
         return [
@@ -124,6 +150,7 @@ class Lab:
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port),
                 },
+                largest_file_bytes,
             )
             for rank in range(world_size)
         ]

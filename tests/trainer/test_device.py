@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,11 +76,11 @@ def test_compilation_is_off_with_the_reason_where_it_cannot_work(
     ],
 )
 def test_a_setting_that_the_machine_cannot_meet_is_refused(
-    gpu: dict[str, Any], settings: dict[str, str], count: int, words: str
+    gpu: dict[str, Any], settings: dict[str, Any], count: int, words: str
 ) -> None:
     gpu.update(count=count, capability=(7, 5))
     with pytest.raises(FatalError, match=words):
-        choose_compute(TrainConfig(**settings), 0)
+        choose_compute(replace(TrainConfig(), **settings), 0)
 
 
 def test_ranks_on_the_same_gpu_are_found() -> None:

@@ -84,6 +84,7 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(lab: Lab, world_size: in
 def test_a_run_continues_on_another_number_of_ranks_with_the_same_losses(lab: Lab) -> None:
     one = lab.config(run_name="one", train__max_steps=18, train__decay_steps=18)
     lab.train(one, 1)
+    part = one
     for steps, world in ((6, 3), (12, 2), (18, 1)):
         part = lab.config(run_name="parts", train__max_steps=steps, train__decay_steps=18)
         lab.train(part, world)
@@ -125,7 +126,7 @@ def test_a_run_is_not_continued_with_other_settings(lab: Lab) -> None:
 def test_a_diverged_loss_ends_the_run_as_fatal_and_is_never_saved(lab: Lab) -> None:
     wild = lab.config(train__learning_rate=1e30, train__grad_clip=0.0, checkpoint__interval=1)
     lab.train(wild, 1, expect=78)
-    assert "the loss of step" in lab.logs()
+    assert "diverged: loss" in lab.logs()
     for tensor in saved_tensors(wild).values():
         assert tensor.isfinite().all()
 
@@ -135,3 +136,17 @@ def test_training_without_a_dataset_says_how_to_make_it(lab: Lab) -> None:
     shutil.rmtree(run.dataset_dir)
     lab.train(run, 1, expect=78)
     assert "python -m trainer prepare" in lab.logs()
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_all_ranks_and_keeps_the_earlier_ones(
+    lab: Lab,
+) -> None:
+    settings = {"model__n_embd": 64, "checkpoint__interval": 5, "train__decay_steps": 20}
+    lab.train(lab.config(train__max_steps=5, **settings), 2)
+    run = lab.config(**settings)
+    # A file size limit fails in the middle of a file, like a full disk.
+    processes = lab.start_ranks(run, 2, largest_file_bytes=100_000)
+    assert [process.wait(timeout=60) for process in processes] == [78, 78], lab.logs()
+    assert "rank 0: the checkpoint of step 10 could not be written: [Errno 27]" in lab.logs()
+    assert "rank 1: the checkpoint of step 10 could not be written: see rank 0" in lab.logs()
+    assert [path.name for path in checkpoints(run).iterdir()] == ["step-00000005"]

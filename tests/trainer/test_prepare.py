@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trainer.lab import CHECKOUT
-from trainer.config import RunConfig, load_config
+from tests.trainer.lab import prepare_tiny_shakespeare
+from trainer.config import RunConfig
 from trainer.dataset import open_dataset
 from trainer.exit_codes import FatalError, RetryableError
 from trainer.prepare import ATTEMPTS, prepare
@@ -227,19 +226,7 @@ def test_the_metadata_say_what_is_in_the_files(tmp_path: Path, server: Server) -
 
 
 def test_tiny_shakespeare_has_the_token_counts_of_nanogpt(tmp_path: Path) -> None:
-    beside = CHECKOUT.parent / "shared" / "data" / "tinyshakespeare.txt"
-    text = Path(os.environ.get("DISTTRAIN_DATASET", beside))
-    overrides = [f"--data_root={tmp_path}"]
-    if text.is_file():
-        overrides.append(f"--dataset.file={text}")
-    run = load_config("shakespeare-char", overrides)
-    try:
-        prepare(run)
-    except (FatalError, RetryableError) as error:
-        pytest.fail(
-            f"tiny Shakespeare is needed: {text} is not it, {run.dataset.url} gave none: {error}"
-        )
-    dataset = open_dataset(run.dataset_dir)
+    dataset = prepare_tiny_shakespeare("shakespeare-char", tmp_path)
     assert len(dataset.train) == 1_003_854
     assert len(dataset.val) == 111_540
     assert dataset.tokenizer.vocab_size == 65

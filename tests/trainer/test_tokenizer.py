@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.lab import CHECKOUT
-from trainer.config import load_config
-from trainer.dataset import open_dataset
+from tests.trainer.lab import prepare_tiny_shakespeare
 from trainer.durable import sha256_of
 from trainer.exit_codes import FatalError
-from trainer.prepare import prepare
 from trainer.tokenizer import GPT2_RANKS_VARIABLE, Gpt2Tokenizer
 
 PACKAGE = "js-tiktoken@1.0.21"
@@ -63,12 +60,7 @@ def test_tiny_shakespeare_has_the_bpe_token_counts_of_nanogpt(
     ranks_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(GPT2_RANKS_VARIABLE, str(ranks_file))
-    beside = CHECKOUT.parent / "shared" / "data" / "tinyshakespeare.txt"
-    text = os.environ.get("DISTTRAIN_DATASET", beside)
-    file = [f"--dataset.file={text}"] if Path(text).is_file() else []
-    run = load_config("gpt2-124m", [f"--data_root={tmp_path}", *file])
-    prepare(run)
-    dataset = open_dataset(run.dataset_dir)
+    dataset = prepare_tiny_shakespeare("gpt2-124m", tmp_path)
     assert len(dataset.train) == 301_966
     assert len(dataset.val) == 36_059
     assert dataset.tokenizer.vocab_size == 50257

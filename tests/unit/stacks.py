@@ -1,0 +1,223 @@
+"""The real stack files, as the engine would hand them to the program, and a recording engine."""
+
+import asyncio
+import json
+import runpy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from google.protobuf import empty_pb2
+from google.protobuf.json_format import MessageToDict
+from pulumi.runtime import mocks, rpc, set_all_config
+from pulumi.runtime.settings import configure, set_root_resource
+from pulumi.runtime.stack import run_in_stack
+
+PROJECT = Path(__file__).parents[2]
+PROJECT_FILE = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
+STACKS = ("dev", "multipod", "sandbox", "sandbox-multipod")
+TEXT = "To be, or not to be, that is the question:\n" * 40
+
+
+def as_text(value: object) -> str:
+    """A configuration value as programs get it: numbers and booleans as text, objects as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def raw_settings(stack: str, changes: Mapping[str, object] | None = None) -> dict[str, str]:
+    """Defaults of Pulumi.yaml, then the stack's file, then `changes` (None removes a key)."""
+    declared = PROJECT_FILE["config"].items()
+    defaults = {key: declaration["default"] for key, declaration in declared}
+    content = yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text())
+    own = {key.removeprefix("disttrain:"): value for key, value in content["config"].items()}
+    merged = {**defaults, **own, **(changes or {})}
+    return {key: as_text(value) for key, value in merged.items() if value is not None}
+
+
+def files_of_this_machine(stack: str, scratch: Path) -> dict[str, object]:
+    """What the sandbox's stacks expect on the machine, put into `scratch`."""
+    if not stack.startswith("sandbox"):
+        return {}
+    kubeconfig, text = scratch / "kubeconfig", scratch / "input.txt"
+    names = {"cluster": "c", "user": "u"}
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "contexts": [{"name": "c", "context": names}],
+                "clusters": [{"name": "c", "cluster": {"server": "https://198.18.0.2:6443"}}],
+                "current-context": "c",
+            }
+        )
+    )
+    text.write_text(TEXT)
+    return {"kubeconfig": str(kubeconfig), "datasetFile": str(text)}
+
+
+SIGNATURE = "4dabf18193072939515e22adb298388d"  # marks special values in Pulumi's protocol
+SECRET = "1b47061264138c4ac30d75fd1eb44270"
+
+
+@dataclass
+class Registered:
+    """One resource as it was registered; `wire` still shows which inputs are secret."""
+
+    type: str
+    name: str
+    urn: str
+    parent: str
+    inputs: dict[str, Any]
+    wire: dict[str, Any]
+    request: Any
+
+    @property
+    def program(self) -> str:
+        """The script of a command."""
+        return self.inputs["stdin"]
+
+
+@dataclass
+class Deployment:
+    """Everything that a program told the engine."""
+
+    resources: list[Registered] = field(default_factory=list)
+    component_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def of_type(self, type_: str) -> list[Registered]:
+        return [resource for resource in self.resources if resource.type == type_]
+
+    def one(self, name: str) -> Registered:
+        found = [resource for resource in self.resources if resource.name == name]
+        assert len(found) == 1, (name, [(r.type, r.name) for r in self.resources])
+        return found[0]
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        return self.component_outputs["Stack"]
+
+
+class RecordingMonitor(mocks.MockMonitor):
+    """Takes the place of the engine: notes what is registered, answers with the inputs."""
+
+    def __init__(self) -> None:
+        super().__init__(Echo())
+        self.deployment = Deployment()
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        with own_event_loop():
+            response = super().RegisterResource(request)
+        if request.type != "pulumi:pulumi:Stack":
+            self.deployment.resources.append(
+                Registered(
+                    type=request.type,
+                    name=request.name,
+                    urn=response.urn,
+                    parent=request.parent,
+                    inputs=plain(rpc.deserialize_properties(request.object)),
+                    wire=MessageToDict(request.object),
+                    request=request,
+                )
+            )
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        outputs = plain(rpc.deserialize_properties(request.outputs))
+        name = "Stack" if "pulumi:pulumi:Stack::" in request.urn else request.urn
+        self.deployment.component_outputs[name] = outputs
+        return empty_pb2.Empty()
+
+
+class Echo(mocks.Mocks):
+    """Resources come out as they went in, plus what only a provider knows."""
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        state = dict(args.inputs)
+        if args.typ.startswith("command:"):
+            state |= {"stdout": '{"digest": "sha256:0123"}', "stderr": ""}
+        if "metadata" in state:
+            known = {"uid": f"uid-of-{args.name}", "resourceVersion": "17"}
+            state["metadata"] = {**state["metadata"], **known}
+        return f"{args.name}-id", state
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
+        raise AssertionError(f"unexpected call of {args.token}")
+
+
+def plain(value: Any) -> Any:
+    """The value without marks of secrecy."""
+    if isinstance(value, Mapping):
+        if value.get(SIGNATURE) == SECRET:
+            return plain(value["value"])
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def without_secrets(value: Any) -> Any:
+    """What would stand in plain text in the state."""
+    if isinstance(value, Mapping):
+        if value.get(SIGNATURE) == SECRET:
+            return "[secret]"
+        return {key: without_secrets(item) for key, item in value.items()}
+    return [without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def deploy(
+    stack: str,
+    scratch: Path,
+    changes: Mapping[str, object] | None = None,
+    secret_keys: Iterable[str] = (),
+) -> Deployment:
+    """Run the real program with the stack's real settings, `changes` applied.
+
+    Raises what the program raises; nothing has been registered then, or the test looks at it.
+    """
+    settings = raw_settings(stack, {**files_of_this_machine(stack, scratch), **(changes or {})})
+    monitor = RecordingMonitor()
+    run_with(monitor, stack, settings, secret_keys)
+    return monitor.deployment
+
+
+def run_with(
+    monitor: RecordingMonitor,
+    stack: str,
+    settings: Mapping[str, str],
+    secret_keys: Iterable[str] = (),
+) -> None:
+    """Run the program against `monitor`."""
+    set_root_resource(None)  # pyright: ignore[reportArgumentType]  # as before any program
+    features = set(monitor.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)
+    configure(
+        mocks.MockSettings(
+            monitor=monitor,
+            monitor_features=features,
+            engine=mocks.MockEngine(None),
+            project="disttrain",
+            stack=stack,
+            dry_run=False,
+            organization=None,
+        )
+    )
+    set_all_config(
+        {f"disttrain:{key}": value for key, value in settings.items()},
+        [f"disttrain:{key}" for key in secret_keys],
+    )
+    with own_event_loop() as loop:
+        loop.run_until_complete(run_in_stack(run_main))
+
+
+def run_main() -> None:
+    runpy.run_path(str(PROJECT / "__main__.py"))
+
+
+@contextmanager
+def own_event_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop for this thread that is closed again; Pulumi's own would be left open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield loop
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
