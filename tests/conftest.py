@@ -40,8 +40,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.option.collectonly:
         return
+    root = session.config.rootpath
     for folder in session.config.getoption("--require"):
-        files = {str(path.relative_to(PROJECT)) for path in Path(folder).glob("**/test_*.py")}
+        files = {str(path.relative_to(root)) for path in (root / folder).glob("**/test_*.py")}
         silent = files - _passed_files
         if silent or not files:
             print(f"\n--require {folder}: no test passed in {sorted(silent) or 'any file'}")

@@ -220,7 +220,9 @@ class _Entrypoint:
 
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ, LIFELINE_VARIABLE: "stdin"}
-        threads = max(1, available_cores() // self._node.local_ranks)
+        # All pods of a run share one machine: threads for more would only wait for each other.
+        ranks_here = self._node.local_ranks * self._node.nnodes
+        threads = max(1, available_cores() // ranks_here)
         environment.setdefault("OMP_NUM_THREADS", str(threads))
         if self._node.nnodes == 1:
             loopback = "lo0" if sys.platform == "darwin" else "lo"

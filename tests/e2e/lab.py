@@ -15,7 +15,7 @@ from sandbox.venvs import PROJECT
 
 T = TypeVar("T")
 NAMESPACE = "disttrain"
-TRAINING_LIMIT_SECONDS = 300
+TRAINING_LIMIT_SECONDS = 600
 
 
 class Lab:

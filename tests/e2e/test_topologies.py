@@ -192,7 +192,7 @@ def test_second_up_on_multi_pod_changes_nothing(multi: Stack) -> None:
 def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     lab: Lab, multi: Stack
 ) -> None:
-    run_name, steps = "e2e-killed", 1000
+    run_name, steps = "e2e-killed", 500
     for key, value in run_settings(run_name, steps).items():
         multi.set(key, value)
     multi.up()

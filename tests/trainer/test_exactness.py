@@ -28,8 +28,7 @@ def test_one_two_and_three_ranks_have_the_same_losses(lab: Lab, global_batch_siz
         )
         for world in (1, 2, 3)
     ]
-    for world, run in enumerate(runs, start=1):
-        lab.train(run, world)
+    lab.train_side_by_side(*zip(runs, (1, 2, 3), strict=True))
     one, *others = (records(run) for run in runs)
     assert [record["step"] for record in one] == list(range(1, 21))
     assert one[-1]["loss"] < one[0]["loss"] - 0.3
@@ -46,8 +45,7 @@ def test_more_ranks_than_sequences_still_give_the_same_losses(lab: Lab) -> None:
         lab.config(run_name=f"w{world}", train__global_batch_size=2, train__max_steps=8)
         for world in (1, 3)
     ]
-    lab.train(runs[0], 1)
-    lab.train(runs[1], 3)
+    lab.train_side_by_side((runs[0], 1), (runs[1], 3))
     one, three = (records(run) for run in runs)
     for left, right in zip(one, three, strict=True):
         assert right["loss"] == pytest.approx(left["loss"], abs=1e-5)
@@ -58,8 +56,7 @@ def test_the_micro_batch_size_does_not_change_the_losses(lab: Lab) -> None:
         lab.config(run_name=f"m{micro}", train__micro_batch_size=micro, train__max_steps=10)
         for micro in (12, 5, 1)
     ]
-    for run in runs:
-        lab.train(run, 1)
+    lab.train_side_by_side(*((run, 1) for run in runs))
     whole, *others = (records(run) for run in runs)
     for other in others:
         for left, right in zip(whole, other, strict=True):
@@ -73,8 +70,7 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(lab: Lab, world_size: in
     whole = lab.config(run_name="whole", train__max_steps=24, **shape)
     first = lab.config(run_name="resumed", train__max_steps=13, **shape)
     second = lab.config(run_name="resumed", train__max_steps=24, **shape)
-    lab.train(whole, world_size)
-    lab.train(first, world_size)
+    lab.train_side_by_side((whole, world_size), (first, world_size))
     assert json.loads((first.run_dir / "done.json").read_text())["max_steps"] == 13
     lab.train(second, world_size)
     assert "continuing after step 13 from step-00000013" in lab.logs()
@@ -97,8 +93,7 @@ def test_a_run_continues_on_another_number_of_ranks_with_the_same_losses(lab: La
 def test_evaluation_does_not_disturb_training(lab: Lab) -> None:
     never = lab.config(run_name="never", model__dropout=0.2)
     often = lab.config(run_name="often", model__dropout=0.2, eval__interval=3)
-    lab.train(never, 1)
-    lab.train(often, 1)
+    lab.train_side_by_side((never, 1), (often, 1))
     assert_bitwise_equal(never, often)
 
 

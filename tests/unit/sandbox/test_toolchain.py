@@ -1,0 +1,70 @@
+import io
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from sandbox import toolchain
+from sandbox.dataset import plays_text
+from sandbox.packages import missing_packages
+from sandbox.toolchain import GO_FOLDER, TOOLS
+
+PROJECT = Path(__file__).parent.parent.parent.parent
+
+
+def test_every_tool_can_be_built_from_a_pinned_module() -> None:
+    for tool in TOOLS:
+        folder = GO_FOLDER / tool.build.module
+        assert (folder / "go.mod").exists(), tool.name
+        requirements = re.findall(r"^\s*(?:require )?\S+ v\S+", (folder / "go.mod").read_text())
+        assert not requirements or (folder / "go.sum").exists(), tool.name
+
+
+@pytest.mark.parametrize(
+    ("module", "pin"),
+    [
+        ("pulumi", f"pulumi/pkg/v3 v{toolchain.PULUMI}"),
+        ("language-python", f"pulumi/sdk/v3 v{toolchain.LANGUAGE_HOST}"),
+        ("kubernetes", f"k8s.io/kubernetes v{toolchain.KUBERNETES}"),
+        ("kubernetes-provider", f"sdk/v4 v{toolchain.KUBERNETES_PROVIDER}"),
+        ("etcd", f"etcd/server/v3 v{toolchain.ETCD}"),
+        ("coredns", f"coredns/coredns v{toolchain.COREDNS}"),
+    ],
+)
+def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:
+    assert pin in (GO_FOLDER / module / "go.mod").read_text()
+
+
+def test_python_packages_have_the_versions_of_the_plugins() -> None:
+    pins = (PROJECT / "requirements.txt").read_text()
+    assert f"pulumi=={toolchain.PULUMI}\n" in pins
+    assert f"pulumi-kubernetes=={toolchain.KUBERNETES_PROVIDER}\n" in pins
+    assert f"pulumi-command=={toolchain.COMMAND_PROVIDER}\n" in pins
+
+
+def test_key_of_a_tool_changes_with_its_source(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pause = next(tool for tool in TOOLS if tool.name == "pause")
+    before = pause.key
+    (tmp_path / "pause").mkdir()
+    (tmp_path / "pause" / "main.go").write_text("package main")
+    monkeypatch.setattr(toolchain, "GO_FOLDER", tmp_path)
+    assert pause.key != before
+
+
+def test_missing_program_names_its_package() -> None:
+    wanted = {"sh": "dash", "no-such-program": "some-package", "/no/such/file": "other"}
+    assert missing_packages(wanted) == ["other", "some-package"]
+
+
+def test_plays_are_ascii_in_the_order_of_their_names_with_unix_line_ends(tmp_path: Path) -> None:
+    texts = {"x/b_gut.txt": "B\r\nb\xe9", "x/a_gut.txt": "A", "x/a_gut_f.txt": "folio"}
+    file = tmp_path / "plays.tar.gz"
+    with tarfile.open(file, "w:gz") as tar:
+        for name, text in texts.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode("latin-1"))
+            tar.addfile(entry, io.BytesIO(text.encode("latin-1")))
+    assert plays_text(file) == b"A\nB\nb"
