@@ -1,5 +1,6 @@
 """`make demo`: cluster, `pulumi up`, the loss goes down, a sample; `make demo-down`: all gone."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -70,11 +71,24 @@ def up(stack_name: str) -> None:
 
 
 def _pulumi_up(stack: Stack) -> None:
-    live, start = LiveLine(log_every_seconds=0), time.monotonic()
+    live, start, said = LiveLine(log_every_seconds=0), time.monotonic(), ""
     for line in stack.up_lines():
-        if line.strip():
-            live.show(f"  {time.monotonic() - start:4.0f} s {line.strip()}")
+        news = worth_saying(line)
+        if news and news != said:
+            live.show(f"  {time.monotonic() - start:4.0f} s  {news}")
+            said = news
     live.end(f"  up: all ranks have stepped after {time.monotonic() - start:.0f} s")
+
+
+def worth_saying(line: str) -> str:
+    """What a line of pulumi's output tells a person; empty for a resource that only begins."""
+    match = re.match(r"\s*\S+\s+(\S+:\S+) (\S+) (\w+) \([\d.]+s\)\s*(.*)", line)
+    if match is None:
+        return ""
+    kind, name, status, message = match.groups()
+    if message:
+        return f"{name}: {message}"
+    return f"{kind.rsplit(':', 1)[1]} {name} {status}" if status.endswith("ed") else ""
 
 
 def _follow(stack: Stack, run_dir: Path) -> str:

@@ -1,143 +1,106 @@
 """`python -m infra.imaging ensure|check|remove`: the trainer image, from source to containerd."""
 
 import argparse
-import fcntl
 import json
 import os
 import shlex
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import textwrap
+from dataclasses import asdict
 from pathlib import Path
 
-from infra.imaging.builders import Build, build_layout, choose_builder, stage_context
-from infra.imaging.containerd import Containerd, ImportProblemError, find_problem
-from infra.imaging.oci import Image, append_layer, code_layer, read_layout
-from infra.imaging.plan import ImagePlan, code_files, plan_image
+from infra.imaging.builders import BUILDERS
+from infra.imaging.containerd import Containerd, ContainerdError
+from infra.imaging.ensure import ensure, problems
+from infra.imaging.plan import ImagePlan, check_repository, plan_image
 
 PROJECT = Path(__file__).parent.parent.parent
+LINE_LIMIT = 200  # Pulumi's command provider stops reading at very long lines
 
 
-def main() -> int:
-    """Run one command; exit status 1 with one clear line when it cannot be done."""
-    arguments = _parser().parse_args()
-    plan = plan_image(
-        PROJECT, arguments.repository, arguments.base_image, arguments.torch_index_url or None
-    )
-    containerd = Containerd(shlex.split(arguments.ctr), arguments.address or None)
+def main(argv: list[str] | None = None) -> int:
+    """Run one action; the exit status is 0 when it was done."""
+    arguments = _parser().parse_args(argv)
     try:
-        return {"ensure": _ensure, "check": _check, "remove": _remove}[arguments.action](
-            plan, containerd, arguments
-        )
-    except (ImportProblemError, RuntimeError, ValueError, OSError) as error:
+        return ACTIONS[arguments.action](arguments)
+    except (RuntimeError, ValueError, OSError) as error:
         _say(f"image: {error}")
         return 1
 
 
-def _ensure(plan: ImagePlan, containerd: Containerd, arguments: argparse.Namespace) -> int:
-    layout = _deps_layout(plan, arguments)
-    deps = read_layout(layout)
-    image = _with_code(deps)
-    problem = find_problem(containerd, plan.reference, image.manifest.digest)
-    moved = 0
-    if problem:
-        _say(f"import: {problem}")
-        start = time.monotonic()
-        moved = containerd.import_images({plan.deps_reference: deps, plan.reference: image})
-        _say(f"import: {moved} bytes in {time.monotonic() - start:.1f} s")
-        if left := find_problem(containerd, plan.reference, image.manifest.digest):
-            raise ImportProblemError(f"after the import: {left}")
-    result = {
-        "image": plan.reference,
-        "digest": image.manifest.digest,
-        "imported_bytes": moved,
-    }
-    _say(json.dumps(result))
+def _ensure(arguments: argparse.Namespace) -> int:
+    result = ensure(
+        _plan(arguments),
+        _containerd(arguments),
+        PROJECT,
+        Path(arguments.cache),
+        arguments.builder,
+        _say,
+    )
+    print(json.dumps(asdict(result)), flush=True)
     return 0
 
 
-def _check(plan: ImagePlan, containerd: Containerd, arguments: argparse.Namespace) -> int:
-    layout = _layout_path(plan, arguments)
-    if not layout.exists():
-        raise RuntimeError(f"{plan.deps_reference} was not built on this machine")
-    digest = _with_code(read_layout(layout)).manifest.digest
-    problem = find_problem(containerd, plan.reference, digest)
-    _say(problem or f"{plan.reference} is there: {digest}")
-    return 1 if problem else 0
+def _check(arguments: argparse.Namespace) -> int:
+    plan = _plan(arguments)
+    found = problems(plan, _containerd(arguments))
+    for problem in found:
+        _say(f"image: {problem}")
+    print(json.dumps({"image": plan.reference, "problems": len(found)}), flush=True)
+    return 1 if found else 0
 
 
-def _remove(plan: ImagePlan, containerd: Containerd, arguments: argparse.Namespace) -> int:
-    """Remove the names of this stack's image; a containerd that is gone has nothing to remove."""
-    names = arguments.reference or [plan.reference, plan.deps_reference]
+def _remove(arguments: argparse.Namespace) -> int:
+    """Remove the names of our images; a containerd that is gone holds none."""
+    check_repository(arguments.repository)
+    containerd = _containerd(arguments)
     try:
-        containerd.remove_images(names)
-    except ImportProblemError as error:
-        _say(f"image: not removed, containerd does not answer: {error}")
+        there = containerd.images()
+    except ContainerdError as error:
+        _say(f"image: nothing to remove, containerd does not answer: {error}")
+        there = {}
+    ours = (arguments.repository, f"{arguments.repository}-deps")
+    names = arguments.reference or [name for name in there if name.rpartition(":")[0] in ours]
+    removed = containerd.remove_images(names) if there else []
+    print(json.dumps({"removed": len(removed)}), flush=True)
     return 0
 
 
-def _with_code(deps: Image) -> Image:
-    return append_layer(deps, code_layer(code_files(PROJECT)), "disttrain: trainer code")
+ACTIONS = {"ensure": _ensure, "check": _check, "remove": _remove}
 
 
-def _layout_path(plan: ImagePlan, arguments: argparse.Namespace) -> Path:
-    return Path(arguments.cache) / "images" / f"deps-{plan.deps_hash}"
+def _plan(arguments: argparse.Namespace) -> ImagePlan:
+    return plan_image(
+        PROJECT, arguments.repository, arguments.base_image, arguments.torch_index_url
+    )
 
 
-def _deps_layout(plan: ImagePlan, arguments: argparse.Namespace) -> Path:
-    """The OCI layout of the dependencies, built if the cache has none."""
-    layout = _layout_path(plan, arguments)
-    with _locked(layout.with_suffix(".lock")):
-        if layout.exists():
-            return layout
-        builder = choose_builder(arguments.builder)
-        start = time.monotonic()
-        _say(f"build: {plan.deps_reference} with {builder} (minutes, once)")
-        scratch = Path(tempfile.mkdtemp(dir=layout.parent, prefix=".building-"))
-        try:
-            context = scratch / "context"
-            stage_context(PROJECT, context)
-            build = Build(
-                context,
-                plan.deps_reference,
-                arguments.base_image,
-                arguments.torch_index_url or None,
-            )
-            build_layout(builder, build, scratch / "layout")
-            (scratch / "layout").rename(layout)
-        finally:
-            shutil.rmtree(scratch)
-        _say(f"build: {time.monotonic() - start:.0f} s")
-    return layout
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _containerd(arguments: argparse.Namespace) -> Containerd:
+    return Containerd(shlex.split(arguments.ctr), arguments.address or None)
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    for line in text.splitlines():
+        print("\n".join(textwrap.wrap(line, LINE_LIMIT)), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
+    cache = os.environ.get("DISTTRAIN_CACHE") or Path.home() / ".cache" / "disttrain"
     parser = argparse.ArgumentParser(prog="python -m infra.imaging", description=__doc__)
-    parser.add_argument("action", choices=("ensure", "check", "remove"))
-    parser.add_argument("--repository", required=True, help="image name without tag")
-    parser.add_argument("--base-image", required=True, help="what FROM names")
-    parser.add_argument("--torch-index-url", default="", help="extra package index")
-    parser.add_argument("--builder", default="auto", help="auto, docker, podman or buildah")
-    parser.add_argument("--ctr", default="ctr", help="command that runs ctr, such as 'k3s ctr'")
-    parser.add_argument("--address", default="", help="containerd's socket, where not the default")
-    parser.add_argument("--reference", action="append", help="remove: exactly these names")
-    default_cache = os.environ.get("DISTTRAIN_CACHE") or Path.home() / ".cache" / "disttrain"
-    parser.add_argument("--cache", default=str(default_cache), help="folder for built layouts")
+    parser.add_argument("action", choices=ACTIONS)
+    add = parser.add_argument
+    add("--repository", required=True, help="image name without tag")
+    add(
+        "--base-image",
+        default="docker.io/library/python:3.11-slim-bookworm",
+        help="what FROM names (default: %(default)s)",
+    )
+    add("--torch-index-url", help="further package index for torch (default: none)")
+    add("--builder", default="auto", help=f"auto, {', '.join(BUILDERS)} (default: %(default)s)")
+    add("--ctr", default="ctr", help="the command that runs ctr, such as 'k3s ctr'")
+    add("--address", help="containerd's socket (default: ctr's own)")
+    add("--cache", default=str(cache), help="for built dependencies (default: %(default)s)")
+    add("--reference", action="append", help="remove: only this name; may be given again")
     return parser
 
 

@@ -1,152 +1,156 @@
-"""Builds the dependencies with docker, podman or buildah, and exports them as an OCI layout."""
+"""Builds the dependencies with docker, podman or buildah, as an OCI layout on this machine.
+
+The layers stay unpacked: for an import on the same machine, packing costs more than it saves.
+"""
 
 import os
 import shutil
 import subprocess
-import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PROXY_VARIABLES = tuple(
-    name for base in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") for name in (base, base.lower())
-)
+from infra.imaging.docker_archive import write_layout
+from infra.imaging.package_index import pip_files, pip_options, shell_exports
+from infra.imaging.plan import DOCKERFILE, REQUIREMENTS
+
 BUILDERS = ("docker", "podman", "buildah")
+# docker is often there as a client without its engine; only `info` asks the engine
+PROBES: Mapping[str, Sequence[str]] = {
+    "docker": ("docker", "info"),
+    "podman": ("podman", "info"),
+    "buildah": ("buildah", "info"),
+}
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+STAGE = "deps"
 
 
 @dataclass(frozen=True)
 class Build:
-    """What to build: the `deps` stage of the Dockerfile in a folder that is the context."""
+    """The arguments of the Dockerfile, and the name that docker and podman give the result."""
 
-    context: Path
     name: str
     base_image: str
     torch_index_url: str | None
 
 
-def choose_builder(wanted: str, run: Callable[[list[str]], bool] | None = None) -> str:
-    """The first builder that works, or the wanted one.
+def choose_builder(wanted: str, succeeds: Callable[[Sequence[str]], bool] | None = None) -> str:
+    """The wanted builder, or with `auto` the first of BUILDERS that works here.
 
     Args:
         wanted: `auto` or one of BUILDERS.
-        run: says whether a command succeeds; for tests.
+        succeeds: whether a command ends well; for tests.
 
     Raises:
-        ValueError: none works, or not the wanted one; says what was tried.
+        ValueError: no such builder, or none works; says what was tried.
     """
-    works = run or _succeeds
     if wanted not in ("auto", *BUILDERS):
         allowed = ", ".join(("auto", *BUILDERS))
         raise ValueError(f"imageBuilder: {wanted!r} is not allowed; allowed: {allowed}")
     candidates = BUILDERS if wanted == "auto" else (wanted,)
-    # docker is often there as a client without its engine: only `info` knows
-    probes = {"docker": ["docker", "info"], "podman": ["podman", "info"]}
     for builder in candidates:
-        if works(probes.get(builder, [builder, "--version"])):
+        if (succeeds or _succeeds)(PROBES[builder]):
             return builder
-    raise ValueError(
-        f"imageBuilder: none of {', '.join(candidates)} works here; "
-        "install one of docker, podman, buildah"
-    )
+    tried = ", ".join(f"`{' '.join(PROBES[builder])}`" for builder in candidates)
+    raise ValueError(f"imageBuilder: {wanted!r}: no builder works on this machine (tried {tried})")
 
 
-def build_layout(builder: str, build: Build, layout: Path) -> None:
-    """Build and leave the image as an OCI layout in the new folder `layout`.
-
-    Layers stay uncompressed: they are read on this machine, where packing costs more than it saves.
+def build_layout(builder: str, build: Build, project_root: Path, layout: Path) -> None:
+    """Build the `deps` stage and leave it as an OCI layout in the new folder `layout`.
 
     Raises:
         RuntimeError: the builder failed; ends with its last lines.
     """
-    with _secrets() as secrets:
-        if builder == "docker":
-            _docker(build, secrets, layout)
+    with tempfile.TemporaryDirectory(dir=layout.parent, prefix="context-") as scratch:
+        context, secrets = Path(scratch) / "context", Path(scratch) / "secrets"
+        _stage_context(project_root, context)
+        options = [
+            *("--file", str(context / DOCKERFILE), "--target", STAGE),
+            "--network=host",  # so that a proxy on this machine's 127.0.0.1 is reached
+            *_build_arguments(build),
+            *_secrets(secrets),
+        ]
+        if builder == "buildah":
+            # chroot works where containers inside containers do not. Straight into the layout:
+            # by way of buildah's storage the gigabytes would be written twice more.
+            options += ["--isolation=chroot", "--layers=false", "--disable-compression"]
+            options += ["--force-rm"]  # leave no container behind, also after a failed step
+            _run(["buildah", "bud", *options, "--tag", f"oci:{layout}", str(context)])
         else:
-            _buildah(builder, build, secrets, layout)
+            _run([builder, "build", *options, "--tag", build.name, str(context)])
+            _save(builder, build.name, layout)
 
 
-def _docker(build: Build, secrets: list[str], layout: Path) -> None:
-    environment = {**os.environ, "DOCKER_BUILDKIT": "1"}
-    _run(["docker", "build", *_options(build), *secrets, str(build.context)], environment)
-    with tempfile.TemporaryDirectory(dir=layout.parent) as scratch:
-        archive = Path(scratch) / "image.tar"
-        # since Docker 25 `save` writes an OCI layout
-        _run(["docker", "save", "--output", str(archive), build.name])
-        with tarfile.open(archive) as tar:
-            tar.extractall(layout, filter="data")
-    if not (layout / "index.json").exists():
-        raise RuntimeError("imageBuilder: docker older than 25 writes no OCI layout; update it")
+def _save(builder: str, name: str, layout: Path) -> None:
+    command = [builder, "save", name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            write_layout(process.stdout, layout)
+        except Exception as error:
+            reason = process.stderr.read().decode(errors="replace").strip() or error
+            raise RuntimeError(f"{' '.join(command)} failed: {reason}") from error
+        process.stdout.read()  # what follows the archive's end, so that the writer can end
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {process.returncode}")
 
 
-def _buildah(builder: str, build: Build, secrets: list[str], layout: Path) -> None:
-    command = [builder, "bud"] if builder == "buildah" else [builder, "build"]
-    # chroot isolation works where a container's own namespaces are not allowed
-    isolation = ["--isolation", "chroot"] if builder == "buildah" else []
-    _run([*command, *isolation, "--layers=false", "--format=oci", *_options(build), *secrets]
-         + [str(build.context)])  # fmt: skip
-    _run([builder, "push", "--disable-compression", build.name, f"oci:{layout}"])
-    _run([builder, "rmi", build.name])
+def _build_arguments(build: Build) -> list[str]:
+    given = {"BASE_IMAGE": build.base_image, "TORCH_INDEX_URL": build.torch_index_url or ""}
+    # A name alone takes its value from the environment: a proxy's password stays off the
+    # command line, and builders leave the proxy variables out of the image.
+    proxies = [name for name in PROXY_VARIABLES if os.environ.get(name)]
+    arguments = [*(f"{name}={value}" for name, value in given.items()), *proxies]
+    return [f"--build-arg={argument}" for argument in arguments]
 
 
-def _options(build: Build) -> list[str]:
-    arguments: Mapping[str, str] = {
-        "BASE_IMAGE": build.base_image,
-        "TORCH_INDEX_URL": build.torch_index_url or "",
-    } | {name: os.environ[name] for name in PROXY_VARIABLES if os.environ.get(name)}
-    # `--build-arg NAME` alone takes the value from the environment: a proxy's password stays off
-    # the command line
-    given = [
-        f"{name}={value}" if name not in PROXY_VARIABLES else name
-        for name, value in arguments.items()
-    ]
-    return [
-        *("--file", str(build.context / "docker" / "Dockerfile")),
-        *("--target", "deps", "--tag", build.name),
-        *(f"--build-arg={argument}" for argument in given),
-    ]
+def _secrets(folder: Path) -> list[str]:
+    """Options that mount this machine's CA bundle and package index for the one build step."""
+    folder.mkdir(mode=0o700)
+    options = pip_options(os.environ, pip_files(os.environ, Path.home()))
+    exports = shell_exports(options)
+    secrets: dict[str, Path] = {}
+    if exports:
+        secrets["package_index"] = folder / "package_index"
+        secrets["package_index"].write_text(exports)
+    if Path(options.get("cert", "")).is_file():
+        secrets["ca_bundle"] = Path(options["cert"])
+    return [f"--secret=id={name},src={path}" for name, path in secrets.items()]
 
 
-@contextmanager
-def _secrets() -> Iterator[list[str]]:
-    """The host's CA bundle and pip settings as secrets: mounted for one step, in no layer."""
-    environment = os.environ
-    found = {
-        "ca_bundle": environment.get("PIP_CERT") or environment.get("SSL_CERT_FILE"),
-        "pip_conf": environment.get("PIP_CONFIG_FILE") or "/etc/pip.conf",
-    }
-    yield [
-        f"--secret=id={name},src={path}"
-        for name, path in found.items()
-        if path and Path(path).is_file()
-    ]
-
-
-def stage_context(project_root: Path, context: Path) -> None:
-    """Fill the folder with what the build may see, so that nothing else travels."""
-    for name in ("docker/Dockerfile", "trainer/requirements.txt"):
+def _stage_context(project_root: Path, context: Path) -> None:
+    """A context with just what the stage reads: nothing else is sent, nothing else can matter."""
+    for name in (DOCKERFILE, REQUIREMENTS):
         target = context / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(project_root / name, target)
 
 
-def _succeeds(command: list[str]) -> bool:
+def _succeeds(command: Sequence[str]) -> bool:
     if shutil.which(command[0]) is None:
         return False
-    return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    try:
+        return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
-def _run(command: list[str], environment: Mapping[str, str] | None = None) -> None:
+def _run(command: Sequence[str]) -> None:
     done = subprocess.run(
         command,
-        env=environment,
+        env={**os.environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        errors="replace",
         check=False,
     )
     if done.returncode:
-        tail = "\n".join(line[:200] for line in done.stdout.splitlines()[-15:])
-        raise RuntimeError(f"{' '.join(command[:2])} failed:\n{tail}")
+        raise RuntimeError(f"{' '.join(command[:2])} failed:\n{_tail(done.stdout.splitlines())}")
+
+
+def _tail(lines: Iterable[str]) -> str:
+    return "\n".join(line[:200] for line in list(lines)[-15:])

@@ -1,48 +1,52 @@
-"""OCI image parts as plain data: the code layer, the config and manifest that append it, archives.
+"""OCI images as plain data: the code layer, the manifest that appends it, archives of blobs.
 
-Formats: https://github.com/opencontainers/image-spec (image-layout.md, manifest.md, config.md).
+Formats: https://github.com/opencontainers/image-spec/tree/v1.1.0 (image-layout, manifest, config).
 """
 
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
-# The two annotations by which containerd and other tools name an imported image.
-NAME_ANNOTATIONS = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+NAME_ANNOTATION = "io.containerd.image.name"  # the name under which containerd imports
+COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Blob:
-    """Content addressed by its digest: either in memory or a file."""
+    """Content addressed by its digest: in memory, in a file, or (None) only at the node."""
 
     digest: str
     size_bytes: int
-    content: bytes | Path
+    content: bytes | Path | None
 
     def read(self) -> bytes:
         """The whole content."""
+        assert self.content is not None, f"{self.digest} is not on this machine"
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image as its manifest blob and the blobs that the manifest names (config, layers)."""
+    """An image: its manifest, its config, and its layers from the lowest to the top."""
 
     manifest: Blob
-    parts: tuple[Blob, ...]
+    config: Blob
+    layers: tuple[Blob, ...]
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
         """All blobs, the manifest first."""
-        return (self.manifest, *self.parts)
+        return (self.manifest, self.config, *self.layers)
 
 
 def blob(content: bytes) -> Blob:
@@ -51,33 +55,64 @@ def blob(content: bytes) -> Blob:
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
-    """The one JSON text of a value: sorted, without spaces."""
+    """The one JSON text of a value: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def descriptor(media_type: str, part: Blob) -> dict[str, Any]:
+    """How one blob names another."""
+    return {"mediaType": media_type, "digest": part.digest, "size": part.size_bytes}
 
 
 def read_layout(layout: Path) -> Image:
     """The single image of an OCI layout folder.
 
     Raises:
-        ValueError: the folder holds no image, or more than one.
+        ValueError: the folder holds no image or several, or a blob of it is missing or cut off.
     """
-    index = _load(layout / "index.json")
-    manifests = index["manifests"]
+    manifests = _load((layout / "index.json").read_bytes())["manifests"]
     if len(manifests) != 1:
         raise ValueError(f"{layout}: holds {len(manifests)} images, expected one")
-    manifest_blob = _file_blob(layout, manifests[0])
-    manifest = json.loads(manifest_blob.read())
-    parts = (manifest["config"], *manifest["layers"])
-    return Image(manifest_blob, tuple(_file_blob(layout, part) for part in parts))
+
+    def local(entry: Mapping[str, Any]) -> Blob:
+        path = blob_path(layout, entry["digest"])
+        if not path.is_file() or path.stat().st_size != entry["size"]:
+            raise ValueError(f"{layout}: blob {entry['digest']} is missing or cut off")
+        return Blob(entry["digest"], entry["size"], path)
+
+    manifest = local(manifests[0])
+    parts = _load(manifest.read())
+    return Image(manifest, local(parts["config"]), tuple(map(local, parts["layers"])))
+
+
+def image_at_node(manifest: bytes, config: bytes) -> Image:
+    """An image of which only manifest and config are known here; its layers lie at the node."""
+    layers = (Blob(e["digest"], e["size"], None) for e in _load(manifest)["layers"])
+    return Image(blob(manifest), blob(config), tuple(layers))
+
+
+def config_digest(manifest: bytes) -> str:
+    """The digest of the config that a manifest names."""
+    return str(_load(manifest)["config"]["digest"])
+
+
+def layer_digests(manifest: bytes) -> list[str]:
+    """Digests of the layers of a manifest, the lowest first."""
+    return [layer["digest"] for layer in _load(manifest)["layers"]]
+
+
+def blob_path(layout: Path, digest: str) -> Path:
+    """Where an OCI layout keeps a blob."""
+    return layout / "blobs" / digest.replace(":", "/")
 
 
 def code_layer(files: Iterable[tuple[str, Path]], folder: str = "app") -> bytes:
     """An uncompressed layer with the files below `/<folder>`: same files, same bytes.
 
-    Owned by root and not writable for others, so that the running code cannot change itself.
+    Owned by root and writable for nobody else, so that the running code cannot change itself.
     """
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         made: set[str] = set()
         for name, path in files:
             full = f"{folder}/{name}"
@@ -93,77 +128,69 @@ def code_layer(files: Iterable[tuple[str, Path]], folder: str = "app") -> bytes:
 
 
 def append_layer(image: Image, layer: bytes, created_by: str) -> Image:
-    """The image plus one layer on top; all other layers stay the same blobs."""
-    manifest = cast(dict[str, Any], json.loads(image.manifest.read()))
-    config = cast(dict[str, Any], json.loads(image.parts[0].read()))
+    """The image plus one uncompressed layer on top; all other layers stay the same blobs."""
+    manifest = _load(image.manifest.read())
+    config = _load(image.config.read())
     top = blob(layer)
-    config["rootfs"]["diff_ids"].append(top.digest)  # uncompressed: digest and diff id are equal
+    config["rootfs"]["diff_ids"].append(top.digest)  # of an uncompressed layer: its own digest
     config.setdefault("history", []).append({"created_by": created_by})
-    config.pop("created", None)
     new_config = blob(as_json(config))
-    manifest["config"] |= {"digest": new_config.digest, "size": new_config.size_bytes}
-    manifest["layers"].append(
-        {"mediaType": LAYER_TYPE, "digest": top.digest, "size": top.size_bytes}
-    )
-    return Image(blob(as_json(manifest)), (new_config, *image.parts[1:], top))
+    manifest["config"] = descriptor(CONFIG_TYPE, new_config)
+    manifest["layers"].append(descriptor(LAYER_TYPE, top))
+    return Image(blob(as_json(manifest)), new_config, (*image.layers, top))
 
 
-def write_archive(stream: Any, images: Mapping[str, Image], held: frozenset[str]) -> int:
+def write_archive(
+    stream: IO[bytes], images: Mapping[str, Image], held: frozenset[str] = frozenset()
+) -> int:
     """Write an OCI archive with the images' blobs that are not in `held`.
 
     Args:
-        stream: binary file to write to.
+        stream: where the tar goes; need not be seekable.
         images: `{full name: image}`.
-        held: digests that the receiver already has.
+        held: digests that the receiver has already.
 
     Returns:
         Number of content bytes written.
     """
-    entries = [
-        {
-            "mediaType": MANIFEST_TYPE,
-            "digest": image.manifest.digest,
-            "size": image.manifest.size_bytes,
-            "annotations": dict.fromkeys(NAME_ANNOTATIONS, name),
-        }
-        for name, image in images.items()
-    ]
-    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries}
-    missing = {
-        part.digest: part
-        for image in images.values()
-        for part in image.blobs
-        # the manifest always goes along: importers read it from the archive
-        if part.digest not in held or part is image.manifest
+    index = {
+        "schemaVersion": 2,
+        "mediaType": INDEX_TYPE,
+        "manifests": [
+            {
+                **descriptor(MANIFEST_TYPE, image.manifest),
+                "annotations": {NAME_ANNOTATION: name},
+            }
+            for name, image in images.items()
+        ],
     }
-    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        _add(tar, "oci-layout", blob(as_json({"imageLayoutVersion": "1.0.0"})))
-        _add(tar, "index.json", blob(as_json(index)))
-        for part in missing.values():
-            _add(tar, f"blobs/{part.digest.replace(':', '/')}", part)
-    return sum(part.size_bytes for part in missing.values())
+    parts = {part.digest: part for image in images.values() for part in image.blobs}
+    missing = [part for digest, part in parts.items() if digest not in held]
+    _add(stream, "oci-layout", blob(as_json({"imageLayoutVersion": "1.0.0"})))
+    _add(stream, "index.json", blob(as_json(index)))
+    for part in missing:
+        _add(stream, f"blobs/{part.digest.replace(':', '/')}", part)
+    stream.write(bytes(2 * tarfile.BLOCKSIZE))  # the end of a tar
+    return sum(part.size_bytes for part in missing)
 
 
-def _add(tar: tarfile.TarFile, name: str, part: Blob) -> None:
+def _add(stream: IO[bytes], name: str, part: Blob) -> None:
     entry = _entry(name, tarfile.REGTYPE, 0o644)
     entry.size = part.size_bytes
-    if isinstance(part.content, bytes):
-        tar.addfile(entry, io.BytesIO(part.content))
-    else:
+    stream.write(entry.tobuf(tarfile.PAX_FORMAT))
+    if isinstance(part.content, Path):
         with part.content.open("rb") as file:
-            tar.addfile(entry, file)
+            shutil.copyfileobj(file, stream, COPY_BYTES)
+    else:
+        stream.write(part.read())
+    stream.write(bytes(-part.size_bytes % tarfile.BLOCKSIZE))
 
 
 def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
+    entry = tarfile.TarInfo(name)  # uid, gid and mtime are 0
     entry.type, entry.mode = kind, mode
     return entry
 
 
-def _file_blob(layout: Path, descriptor: Mapping[str, Any]) -> Blob:
-    digest = str(descriptor["digest"])
-    return Blob(digest, int(descriptor["size"]), layout / "blobs" / digest.replace(":", "/"))
-
-
-def _load(path: Path) -> dict[str, Any]:
-    return cast(dict[str, Any], json.loads(path.read_bytes()))
+def _load(text: bytes) -> dict[str, Any]:
+    return cast(dict[str, Any], json.loads(text))

@@ -2,21 +2,31 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.imaging.oci import code_layer
+
 HASH_LENGTH = 12
-CODE_SUFFIXES = (".py", ".yaml", ".txt")
+DOCKERFILE = "docker/Dockerfile"
+REQUIREMENTS = "trainer/requirements.txt"
+# `host/path` as registries and containerd take it:
+# https://github.com/distribution/reference/blob/v0.6.0/regexp.go
+_HOST = r"(localhost|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+:[0-9]+)(:[0-9]+)?"
+_PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_HOST}(/{_PART})+")
 
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """Names of the two images: dependencies alone, and dependencies plus code."""
+    """Names of the two images: the dependencies alone, and the dependencies plus the code."""
 
     repository: str
+    base_image: str
+    torch_index_url: str | None
     deps_hash: str
     code_hash: str
+    code_layer: bytes = field(repr=False)
 
     @property
     def reference(self) -> str:
@@ -25,62 +35,61 @@ class ImagePlan:
 
     @property
     def deps_reference(self) -> str:
-        """Full name of the image without the code; its name keeps the big layers alive."""
+        """Full name of the image without the code; while it is there, its layers are kept."""
         return f"{self.repository}-deps:{self.deps_hash}"
 
 
 def plan_image(
     project_root: Path, repository: str, base_image: str, torch_index_url: str | None
 ) -> ImagePlan:
-    """Hash the inputs of the image.
+    """Name the image after its inputs: Dockerfile, requirements, base, index, code.
+
+    A base image given by a tag counts by its name, not by what the tag means today: give a
+    digest where that matters.
 
     Args:
-        project_root: the checkout; `docker/Dockerfile` and `trainer/` are read.
+        project_root: the checkout; reads `docker/Dockerfile` and `trainer/`.
         repository: name without tag, such as `localhost/disttrain/trainer`.
         base_image: what `FROM` names.
-        torch_index_url: extra package index, or None.
+        torch_index_url: further package index for torch; None or empty: pip's default alone.
 
     Raises:
-        ValueError: the repository is not fully qualified; containerd would take such a name for
-            one of docker.io and the kubelet would not find the image.
+        ValueError: the repository is not fully qualified; containerd and the kubelet would
+            then mean two different images by it.
     """
     check_repository(repository)
     deps = _hash(
-        [
-            ("Dockerfile", (project_root / "docker" / "Dockerfile").read_bytes()),
-            ("requirements", (project_root / "trainer" / "requirements.txt").read_bytes()),
-            ("base", base_image.encode()),
-            ("index", (torch_index_url or "").encode()),
-        ]
+        (project_root / DOCKERFILE).read_bytes(),
+        (project_root / REQUIREMENTS).read_bytes(),
+        base_image.encode(),
+        (torch_index_url or "").encode(),
     )
-    code = _hash((name, path.read_bytes()) for name, path in code_files(project_root))
-    return ImagePlan(repository, deps, code)
+    layer = code_layer(code_files(project_root))
+    return ImagePlan(repository, base_image, torch_index_url or None, deps, _hash(layer), layer)
 
 
 def code_files(project_root: Path) -> list[tuple[str, Path]]:
-    """`(path in the image below /app, file)` of the trainer's code, sorted."""
-    folder = project_root / "trainer"
+    """`(path below /app, file)` of all of `trainer/`, sorted; Python's own caches left out."""
     files = (
         path
-        for path in folder.rglob("*")
-        if path.is_file() and path.suffix in CODE_SUFFIXES and "__pycache__" not in path.parts
+        for path in (project_root / "trainer").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     )
-    return sorted((str(path.relative_to(project_root)), path) for path in files)
+    return sorted((path.relative_to(project_root).as_posix(), path) for path in files)
 
 
 def check_repository(repository: str) -> None:
-    """Raise ValueError unless `repository` is `host[:port]/path` in lower case without a tag."""
-    host, _, path = repository.partition("/")
-    qualified = "." in host or ":" in host or host == "localhost"
-    if not qualified or not re.fullmatch(r"[a-z0-9]+([._/-]+[a-z0-9]+)*", path):
+    """Raise ValueError unless `repository` is `host[:port]/path` without tag or digest."""
+    if not _REPOSITORY.fullmatch(repository):
         raise ValueError(
             f"imageRepository: {repository!r} is not allowed; allowed: a fully qualified name "
-            "in lower case without a tag, such as localhost/disttrain/trainer"
+            "without tag, in lower case, whose first part is 'localhost' or holds a dot or a "
+            "port, such as localhost/disttrain/trainer"
         )
 
 
-def _hash(parts: Iterator[tuple[str, bytes]] | list[tuple[str, bytes]]) -> str:
+def _hash(*parts: bytes) -> str:
     digest = hashlib.sha256()
-    for name, content in parts:
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:HASH_LENGTH]

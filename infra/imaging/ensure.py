@@ -1,0 +1,121 @@
+"""Brings the trainer image to containerd: nothing if it is there, else the blobs it lacks."""
+
+import fcntl
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.imaging.builders import Build, build_layout, choose_builder
+from infra.imaging.containerd import Containerd, ContainerdError, misplaced
+from infra.imaging.oci import Image, append_layer, blob, read_layout
+from infra.imaging.plan import ImagePlan
+
+CREATED_BY = "disttrain: trainer code"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ensured:
+    """What `ensure` left in containerd."""
+
+    image: str
+    digest: str
+    imported_bytes: int
+    built: bool
+
+
+def ensure(
+    plan: ImagePlan,
+    containerd: Containerd,
+    project_root: Path,
+    cache: Path,
+    builder: str,
+    say: Say,
+) -> Ensured:
+    """Have the planned image in containerd, complete and under its name.
+
+    The dependencies come from the first that has them: containerd, the cache, a build.
+
+    Args:
+        cache: keeps the built dependencies, one folder per content.
+        builder: `auto`, `docker`, `podman` or `buildah`.
+        say: takes a line of progress.
+
+    Raises:
+        ContainerdError: containerd does not answer, refused, or does not hold the image after.
+        RuntimeError: the build failed.
+        ValueError: no builder works, or the cache's layout is damaged.
+    """
+    folder = cache / "images"
+    layout = folder / f"deps-{plan.deps_hash}"
+    with _locked(folder, f"deps-{plan.deps_hash}"):
+        if there := image_there(plan, containerd):
+            return Ensured(plan.reference, there.manifest.digest, 0, built=False)
+        for place in misplaced(containerd, plan.reference):
+            say(f"image: {place}")
+        built = False
+        deps = containerd.complete_image(plan.deps_reference)
+        if deps is None:
+            if not layout.exists():
+                _build(plan, project_root, layout, builder, say)
+                built = True
+            deps = read_layout(layout)
+        image = append_layer(deps, plan.code_layer, CREATED_BY)
+        start = time.monotonic()
+        # both names, so that the large layers are kept while only the code changes
+        moved = containerd.import_images({plan.deps_reference: deps, plan.reference: image})
+        say(f"image: {moved} bytes imported in {time.monotonic() - start:.1f} s")
+        there = containerd.complete_image(plan.reference)
+        if there is None or there.manifest.digest != image.manifest.digest:
+            raise ContainerdError(
+                f"after the import containerd's namespace {containerd.namespace!r} does not hold "
+                f"{plan.reference} with digest {image.manifest.digest}"
+            )
+        return Ensured(plan.reference, image.manifest.digest, moved, built)
+
+
+def image_there(plan: ImagePlan, containerd: Containerd) -> Image | None:
+    """The planned image, if containerd holds all of it: under its name, with this code on top."""
+    image = containerd.complete_image(plan.reference)
+    if image and image.layers[-1].digest == blob(plan.code_layer).digest:
+        return image
+    return None
+
+
+def problems(plan: ImagePlan, containerd: Containerd) -> list[str]:
+    """Why pods would not find the planned image; empty: they would."""
+    if image_there(plan, containerd):
+        return []
+    if plan.reference in containerd.images():
+        first = f"{plan.reference} is there, but incomplete or with other content"
+    else:
+        first = f"{plan.reference} is not in containerd's namespace {containerd.namespace!r}"
+    return [first, *misplaced(containerd, plan.reference)]
+
+
+def _build(plan: ImagePlan, project_root: Path, layout: Path, builder: str, say: Say) -> None:
+    chosen = choose_builder(builder)
+    say(f"image: building {plan.deps_reference} with {chosen}; takes minutes, once")
+    start = time.monotonic()
+    build = Build(plan.deps_reference, plan.base_image, plan.torch_index_url)
+    scratch = Path(tempfile.mkdtemp(dir=layout.parent, prefix="building-"))
+    try:
+        build_layout(chosen, build, project_root, scratch / "layout")
+        read_layout(scratch / "layout")
+        (scratch / "layout").rename(layout)  # there is no half-built layout under its final name
+    finally:
+        shutil.rmtree(scratch)
+    say(f"image: built in {time.monotonic() - start:.0f} s")
+
+
+@contextmanager
+def _locked(folder: Path, name: str) -> Iterator[None]:
+    """Two runs do not build the same, nor move the same gigabytes, at the same time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

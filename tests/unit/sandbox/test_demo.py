@@ -1,0 +1,17 @@
+import pytest
+
+from sandbox.demo import worth_saying
+
+
+@pytest.mark.parametrize(
+    ("line", "news"),
+    [
+        (" +  kubernetes:core/v1:Namespace ns creating (0s) ", ""),
+        (" +  kubernetes:core/v1:Namespace ns created (0.06s) ", "Namespace ns created"),
+        (" +  command:local:Command a creating (3s) import: 12 bytes", "a: import: 12 bytes"),
+        ("@ updating....", ""),
+        ("Resources:", ""),
+    ],
+)
+def test_only_news_of_an_update_is_said(line: str, news: str) -> None:
+    assert worth_saying(line) == news
