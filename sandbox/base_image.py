@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sandbox.cache import cache_dir, content_key, locked
-from sandbox.say import phase
+from sandbox.say import phase, say
 
 NAME = "localhost/disttrain/base:bookworm"
 SUITE = "bookworm"
@@ -32,8 +32,11 @@ def ensure_base_image() -> None:
         old = _run(["buildah", "images", "--quiet", "--filter", f"reference={NAME}"]).split()
         with phase(f"build {NAME}"):
             _build(recipe)
-        if old:
-            _run(["buildah", "rmi", *old])
+        for image in old:
+            try:
+                _run(["buildah", "rmi", image])
+            except RuntimeError as error:  # a container of a broken-off build still uses it
+                say(f"  the former {NAME} stays: {error}")
 
 
 def debian_mirror(sources: Sequence[str]) -> str:

@@ -1,0 +1,311 @@
+"""The image's way into a real containerd of our own; a tiny layer stands for torch's gigabytes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from infra.imaging.containerd import Containerd
+from infra.imaging.ensure import Ensured, ensure, problems
+from infra.imaging.oci import Image
+from infra.imaging.plan import ImagePlan, plan_image
+from tests.unit.imaging.layouts import tiny_image, write_layout
+
+PROJECT = Path(__file__).parent.parent.parent
+DEPS_BYTES = 5_000_000
+REPOSITORY = "localhost/disttrain/trainer"
+
+CONFIG = """\
+version = 2
+root = "{folder}/root"
+state = "{folder}/state"
+[grpc]
+  address = "{folder}/containerd.sock"
+"""
+
+
+def wait_for(what: str, check: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < end, f"waited 60 s for {what}"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[Containerd]:
+    """A containerd that is ended, with all it stored, after this file."""
+    folder = Path(tempfile.mkdtemp(prefix="ctrd-", dir="/tmp"))  # a socket's path must be short
+    (folder / "config.toml").write_text(CONFIG.format(folder=folder))
+    client = Containerd(["ctr"], f"{folder}/containerd.sock")
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            ["containerd", "--config", str(folder / "config.toml")], stdout=log, stderr=log
+        )
+
+    def answers() -> bool:
+        assert process.poll() is None, (folder / "log").read_text()[-2000:]
+        command = ["ctr", "--address", str(client.address), "version"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    try:
+        wait_for("containerd to answer", answers)
+        yield client
+    finally:
+        process.terminate()
+        process.wait(30)
+        shutil.rmtree(folder)
+
+
+@dataclass
+class Lab:
+    """A project, a cache that holds its built dependencies, and a containerd."""
+
+    containerd: Containerd
+    project: Path
+    cache: Path
+    deps: Image
+    said: list[str] = field(default_factory=lambda: [])
+
+    def plan(self, repository: str = REPOSITORY) -> ImagePlan:
+        return plan_image(self.project, repository, "scratch", None)
+
+    def ensure(self, repository: str = REPOSITORY, cache: Path | None = None) -> Ensured:
+        return ensure(
+            self.plan(repository),
+            self.containerd,
+            self.project,
+            cache or self.cache,
+            "auto",
+            self.said.append,
+        )
+
+    def change_code(self, text: str) -> None:
+        (self.project / "trainer" / "__main__.py").write_text(text)
+
+    def ctr(self, *arguments: str, namespace: str = "k8s.io") -> str:
+        command = ["ctr", "--address", str(self.containerd.address), "-n", namespace, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def file_in_image(self, reference: str, path: str, target: Path) -> tuple[str, os.stat_result]:
+        target.mkdir()
+        self.ctr("images", "mount", reference, str(target))
+        try:
+            return (target / path).read_text(), (target / path).stat()
+        finally:
+            self.ctr("images", "unmount", "--rm", str(target))
+
+    def empty(self) -> bool:
+        return not (self.containerd.images() or self.ctr("content", "ls", "-q").split())
+
+    def cri_knows(self, digest: str) -> bool:
+        """Whether the CRI plugin has given the image its second name, `sha256:<config digest>`."""
+        images = self.containerd.images().items()
+        return any(name.startswith("sha256:") and held == digest for name, held in images)
+
+
+@pytest.fixture
+def lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
+    project = tmp_path / "project"
+    for name in ("docker/Dockerfile", "trainer/requirements.txt"):
+        (project / name).parent.mkdir(parents=True)
+        shutil.copyfile(PROJECT / name, project / name)
+    # random, so that no test finds another's layer
+    lab = Lab(containerd, project, tmp_path / "cache", tiny_image(os.urandom(DEPS_BYTES)))
+    lab.change_code("print(1)\n")
+    write_layout(lab.cache / "images" / f"deps-{lab.plan().deps_hash}", lab.deps)
+    yield lab
+    for namespace in containerd.namespaces():
+        if names := containerd.images(namespace):
+            lab.ctr("images", "rm", "--sync", *names, namespace=namespace)
+    wait_for("containerd to be empty", lab.empty)
+
+
+def test_the_first_import_moves_everything_and_the_second_nothing(lab: Lab) -> None:
+    first = lab.ensure()
+    assert first.imported_bytes > DEPS_BYTES
+    assert lab.containerd.images()[first.image] == first.digest
+    assert lab.ensure() == Ensured(first.image, first.digest, 0, built=False)
+    assert problems(lab.plan(), lab.containerd) == []
+
+
+def test_changed_code_moves_kilobytes_and_is_what_the_new_image_holds(
+    lab: Lab, tmp_path: Path
+) -> None:
+    first = lab.ensure()
+    lab.change_code("print(2)\n")
+    second = lab.ensure()
+    assert second.image != first.image
+    assert 0 < second.imported_bytes < 20_000
+    for image, text in ((first, "print(1)\n"), (second, "print(2)\n")):
+        found = lab.file_in_image(image.image, "app/trainer/__main__.py", tmp_path / text[6])
+        assert found[0] == text
+        assert (found[1].st_uid, found[1].st_gid, oct(found[1].st_mode)) == (0, 0, "0o100644")
+
+
+def test_an_image_that_was_deleted_comes_back(lab: Lab) -> None:
+    first = lab.ensure()
+    lab.containerd.remove_images([first.image])
+    assert problems(lab.plan(), lab.containerd) == [
+        f"{first.image} is not in containerd's namespace 'k8s.io'"
+    ]
+    again = lab.ensure()
+    assert again.digest == first.digest
+    assert again.imported_bytes < 20_000  # the dependencies were kept by their own name
+    assert problems(lab.plan(), lab.containerd) == []
+
+
+def test_after_everything_was_deleted_everything_is_moved_again(lab: Lab) -> None:
+    first = lab.ensure()
+    lab.containerd.remove_images([first.image, lab.plan().deps_reference])
+    wait_for("containerd to be empty", lab.empty)
+    assert lab.ensure() == first
+
+
+def test_with_an_empty_cache_the_dependencies_at_the_node_are_used(
+    lab: Lab, tmp_path: Path
+) -> None:
+    first = lab.ensure()
+    lab.change_code("print(3)\n")
+    second = lab.ensure(cache=tmp_path / "empty")
+    assert not second.built
+    assert second.imported_bytes < 20_000
+    assert second.digest != first.digest
+    assert lab.containerd.complete_image(second.image) is not None
+
+
+def test_an_image_whose_layer_is_gone_is_reported_and_mended(lab: Lab) -> None:
+    first = lab.ensure()
+    lab.ctr("content", "rm", lab.deps.layers[0].digest)
+    assert problems(lab.plan(), lab.containerd) == [
+        f"{first.image} is there, but incomplete or with other content"
+    ]
+    assert lab.ensure().imported_bytes > DEPS_BYTES
+    assert problems(lab.plan(), lab.containerd) == []
+
+
+def test_other_content_under_our_name_is_reported_and_replaced(lab: Lab) -> None:
+    other = tiny_image(b"not ours")
+    lab.containerd.import_images({lab.plan().reference: other})
+    assert "other content" in problems(lab.plan(), lab.containerd)[0]
+    assert lab.containerd.images()[lab.plan().reference] == other.manifest.digest
+    assert lab.ensure().digest == lab.containerd.images()[lab.plan().reference]
+    assert problems(lab.plan(), lab.containerd) == []
+
+
+def test_an_image_in_another_namespace_is_reported_and_imported_where_the_kubelet_looks(
+    lab: Lab,
+) -> None:
+    elsewhere = Containerd(lab.containerd.ctr, lab.containerd.address, "default")
+    ensure(lab.plan(), elsewhere, lab.project, lab.cache, "auto", lab.said.append)
+    reference = lab.plan().reference
+    expected = (
+        f"{reference} is in containerd's namespace 'default', "
+        "but the kubelet looks only in 'k8s.io'"
+    )
+    assert problems(lab.plan(), lab.containerd) == [
+        f"{reference} is not in containerd's namespace 'k8s.io'",
+        expected,
+    ]
+    lab.ensure()
+    assert f"image: {expected}" in lab.said
+    assert problems(lab.plan(), lab.containerd) == []
+
+
+def test_an_image_under_another_name_is_reported(lab: Lab) -> None:
+    wrong = lab.ensure("localhost/other/name").image
+    found = problems(lab.plan(), lab.containerd)
+    assert found[1] == f"the image is there as {wrong}, but pods ask for {lab.plan().reference}"
+
+
+def test_the_images_are_pinned_against_the_kubelets_clean_up(lab: Lab) -> None:
+    lab.ensure()
+    for name in (lab.plan().reference, lab.plan().deps_reference):
+        assert "io.cri-containerd.pinned=pinned" in lab.ctr("images", "ls", f"name=={name}")
+
+
+def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab: Lab) -> None:
+    other = tiny_image(b"somebody else's")
+    lab.containerd.import_images({"localhost/other:1": other})
+    first = lab.ensure()
+    lab.change_code("print(4)\n")
+    second = lab.ensure()
+    for image in (first, second):
+        wait_for("the CRI plugin", lambda digest=image.digest: lab.cri_knows(digest))
+    address = str(lab.containerd.address)
+    removed = run_command("remove", "--repository", REPOSITORY, "--address", address)
+    assert removed["removed"] >= 3
+    assert set(lab.containerd.images().values()) == {other.manifest.digest}
+    left = set(lab.ctr("content", "ls", "-q").split())
+    assert left == {part.digest for part in other.blobs}
+
+
+def test_remove_has_nothing_to_do_when_containerd_is_gone(tmp_path: Path) -> None:
+    gone = ("--address", f"{tmp_path}/no.sock")
+    assert run_command("remove", "--repository", REPOSITORY, *gone) == {"removed": 0}
+    gone = ("--ctr", f"{tmp_path}/no-ctr")
+    assert run_command("remove", "--repository", REPOSITORY, *gone) == {"removed": 0}
+
+
+def test_two_runs_at_once_build_and_move_once(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = lab.cache / "images" / f"deps-{lab.plan().deps_hash}"
+    built.rename(tmp_path / "built")
+    program = tmp_path / "bin" / "buildah"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\n"
+        '[ "$1" = bud ] || exit 0\n'
+        f"echo build >> {tmp_path}/builds; sleep 0.5\n"
+        f'for a; do case $a in oci:*) cp -r {tmp_path}/built "${{a#oci:}}";; esac; done\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.setattr("infra.imaging.builders.BUILDERS", ("buildah",))
+    results: list[Ensured] = []
+    threads = [threading.Thread(target=lambda: results.append(lab.ensure())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (tmp_path / "builds").read_text() == "build\n"
+    assert sorted(result.built for result in results) == [False, True]
+    assert sorted(result.imported_bytes > DEPS_BYTES for result in results) == [False, True]
+    assert {result.digest for result in results} == {lab.containerd.images()[results[0].image]}
+
+
+def test_a_bad_setting_ends_with_one_clear_line_and_status_1() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.imaging", "check", "--repository", "trainer"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("image: imageRepository: 'trainer' is not allowed; allowed: ")
+    assert max(map(len, done.stdout.splitlines())) <= 200
+
+
+def run_command(*arguments: str) -> dict[str, int]:
+    """The last line of `python -m infra.imaging`, which has to end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.imaging", *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
