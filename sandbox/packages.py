@@ -21,6 +21,7 @@ CLUSTER_PACKAGES: Mapping[str, str] = {
     "openssl": "openssl",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
+    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 TEST_PACKAGES: Mapping[str, str] = {
     "sshd": "openssh-server",

@@ -65,7 +65,7 @@ last_lines() {
 }
 
 fail() { # reason
-  echo "training failed: $1"
+  echo "training failed: $1" | cut -c 1-900 # the provider fails at lines of 64 KiB
   last_lines
   echo "When the cause is mended: change the setting and run pulumi up; if it was no setting," \
     "first: kubectl -n $NAMESPACE delete $KIND $NAME"
