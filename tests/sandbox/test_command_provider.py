@@ -1,7 +1,7 @@
 """The rules of the command plugin that the Pulumi program relies on, seen through the real engine.
 
 The plugin is the toolchain's: the official one where it can be had, else the stand-in of
-`sandbox/go/command`. `DISTTRAIN_BIN` names another folder of programs.
+`sandbox/go/command`.
 """
 
 import getpass
@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -22,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from sandbox import toolchain
+from sandbox.pulumi_home import pulumi_environment
+from sandbox.toolchain import COMMAND_PROVIDER
 
-VERSION = toolchain.COMMAND_PROVIDER
-PLUGIN = "pulumi-resource-command"
+VERSION = COMMAND_PROVIDER
 HEADER = "import pulumi\nfrom pulumi_command import local, remote\n"
 
 
@@ -126,34 +125,19 @@ class Stack:
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    folder = tmp_path_factory.mktemp("engine")
-    programs = os.environ.get("DISTTRAIN_BIN")
-    tools = Path(programs) if programs else toolchain.bin_dir()
-    # The engine looks for its language host beside its own, real, path.
-    pulumi = (tools / "pulumi").resolve()
-    path = (str(Path(sys.executable).parent), str(pulumi.parent), os.environ["PATH"], "/usr/sbin")
-    environment = {
-        **{key: value for key, value in os.environ.items() if key != "SSH_AUTH_SOCK"},
-        "PATH": os.pathsep.join(path),
-        "PULUMI_HOME": str(folder / "home"),
-        "PULUMI_CONFIG_PASSPHRASE": "",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-        "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
-        # An installed SDK whose plugin is missing must not send the engine to the network.
-        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-    }
-    archive = folder / "plugin.tar.gz"
-    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-        tar.add((tools / PLUGIN).resolve(), arcname=PLUGIN)
-
-    def run(*arguments: str) -> str:
-        done = subprocess.run([pulumi, *arguments], env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run("plugin", "install", "resource", "command", VERSION, "--file", str(archive))
-    schema = json.loads(run("package", "get-schema", f"command@{VERSION}"))
-    return Engine(str(pulumi), environment, schema)
+    backend = tmp_path_factory.mktemp("engine") / "state"
+    given = pulumi_environment(backend, Path(sys.prefix))
+    environment = {key: value for key, value in given.items() if key != "SSH_AUTH_SOCK"}
+    pulumi = shutil.which("pulumi", path=environment["PATH"])
+    assert pulumi
+    schema = subprocess.run(
+        [pulumi, "package", "get-schema", f"command@{VERSION}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return Engine(pulumi, environment, json.loads(schema.stdout))
 
 
 @pytest.fixture
