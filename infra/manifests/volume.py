@@ -38,7 +38,14 @@ def volume(settings: Settings) -> dict[str, Any]:
 def claim(settings: Settings) -> dict[str, Any]:
     """Takes that volume and no other: the empty storage class keeps provisioners away."""
     return {
-        "metadata": metadata(CLAIM, settings.namespace, STORAGE, settings.stack),
+        "metadata": metadata(
+            CLAIM,
+            settings.namespace,
+            STORAGE,
+            settings.stack,
+            # the provider's own wait warns that there is no storage class, which is meant so
+            annotations={"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"},
+        ),
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "",
