@@ -43,8 +43,9 @@ def claim(settings: Settings) -> dict[str, Any]:
             settings.namespace,
             STORAGE,
             settings.stack,
-            # the provider's own wait warns that there is no storage class, which is meant so
-            annotations={"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"},
+            # the provider's wait warns that there is no storage class, which is meant so; a claim
+            # that stays unbound shows in the dataset Job's pod
+            annotations={"pulumi.com/skipAwait": "true"},
         ),
         "spec": {
             "accessModes": ["ReadWriteOnce"],
