@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.forked import Nursery
 from tests.trainer.lab import Lab, text_of_words
 
 
@@ -13,6 +14,21 @@ def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("text") / "words.txt"
     path.write_text(text_of_words())
     return path
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def fast_lab(tmp_path: Path, words_file: Path, nursery: Nursery) -> Iterator[Lab]:
+    """A lab that can also start ranks by fork."""
+    lab = Lab(tmp_path, words_file, nursery)
+    yield lab
+    lab.end_all()
 
 
 @pytest.fixture

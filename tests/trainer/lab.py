@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import torch
 import yaml
 
+from tests.trainer.forked import Nursery
 from trainer import checkpoint
 from trainer.config import RunConfig, load_config
 from trainer.dataset import Dataset, open_dataset
@@ -50,8 +52,10 @@ def prepare_tiny_shakespeare(preset: str, root: Path) -> Dataset:
 class Lab:
     """One data root with a prepared dataset, and ways to run the trainer in it."""
 
-    def __init__(self, root: Path, words: Path):
+    def __init__(self, root: Path, words: Path, nursery: Nursery | None = None):
         self.root = root
+        self.nursery = nursery
+        self.forked: list[int] = []
         self._words = words
         self._processes: list[subprocess.Popen[str]] = []
 
@@ -142,18 +146,45 @@ class Lab:
             self.start(
                 "train",
                 config,
-                self.root / f"{config.run_name}-rank-{rank}.log",
-                {
-                    "RANK": str(rank),
-                    "LOCAL_RANK": str(rank),
-                    "WORLD_SIZE": str(world_size),
-                    "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": str(port),
-                },
+                self.rank_log(config, rank),
+                rank_environment(rank, world_size, port),
                 largest_file_bytes,
             )
             for rank in range(world_size)
         ]
+
+    def fork_ranks(
+        self, config: RunConfig, world_size: int, slow_disk_seconds: float = 0.0
+    ) -> list[int]:
+        """The same by fork, which takes milliseconds; returns the pids."""
+        assert self.nursery is not None
+        file, port = self.config_file(config), free_port()
+        self.forked = [
+            self.nursery.start(
+                ["train", "--config", str(file)],
+                rank_environment(rank, world_size, port),
+                self.rank_log(config, rank),
+                slow_disk_seconds,
+            )
+            for rank in range(world_size)
+        ]
+        return self.forked
+
+    def ended(self, pids: Sequence[int], seconds: float = 60) -> list[int]:
+        """The exit codes of forked processes; fails with their logs if one does not end."""
+        assert self.nursery is not None
+        codes = [self.nursery.wait(pid, seconds) for pid in pids]
+        assert None not in codes, f"exit codes {codes} after {seconds} s\n{self.logs()}"
+        self.forked = [pid for pid in self.forked if pid not in pids]
+        return [code for code in codes if code is not None]
+
+    def train_forked(self, config: RunConfig, world_size: int, expect: int = 0) -> None:
+        """Run all ranks to their end, by fork."""
+        codes = self.ended(self.fork_ranks(config, world_size))
+        assert codes == [expect] * world_size, self.logs()
+
+    def rank_log(self, config: RunConfig, rank: int) -> Path:
+        return self.root / f"{config.run_name}-rank-{rank}.log"
 
     def train(self, config: RunConfig, world_size: int, expect: int = 0) -> None:
         """Run all ranks to their end; fails with their logs unless all end with `expect`."""
@@ -189,10 +220,26 @@ class Lab:
         return "\n".join(f"== {p.name}\n{p.read_text()}" for p in sorted(self.root.glob("*.log")))
 
     def end_all(self) -> None:
+        for pid in self.forked:
+            os.kill(pid, signal.SIGKILL)
+        if self.forked:
+            self.ended(self.forked)
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+
+def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun sets."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": loopback(),
+    }
 
 
 def free_port() -> int:

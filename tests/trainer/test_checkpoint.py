@@ -11,12 +11,13 @@ import torch
 from trainer import checkpoint, durable
 
 
-def save(root: Path, step: int, keep_last: int = 3) -> None:
+def save(root: Path, step: int, keep_last: int = 3, val_loss: float | None = None) -> None:
     tensors = {
         "model": {"weight": torch.full((50,), float(step))},
         "optimizer": {"weight": {"exp_avg": torch.ones(50), "step": torch.tensor(float(step))}},
     }
-    checkpoint.save(root, step, tensors, {"note": f"at {step}"}, keep_last)
+    state = {"note": f"at {step}", "val_loss": val_loss}
+    checkpoint.save(root, step, tensors, state, keep_last, keep_best=True)
 
 
 def latest(root: Path) -> tuple[int | None, list[str]]:
@@ -28,7 +29,11 @@ def test_a_checkpoint_gives_back_what_was_saved(tmp_path: Path) -> None:
     save(tmp_path, 7)
     model = checkpoint.load_tensors(tmp_path, 7, "model", torch.device("cpu"))
     assert torch.equal(model["weight"], torch.full((50,), 7.0))
-    assert checkpoint.load_state(tmp_path, 7) == {"step": 7, "note": "at 7"}
+    assert checkpoint.load_state(tmp_path, 7) == {
+        "step": 7,
+        "note": "at 7",
+        "val_loss": None,
+    }
     assert latest(tmp_path) == (7, [])
 
 
