@@ -24,22 +24,16 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.fixture
-def fast_lab(tmp_path: Path, words_file: Path, nursery: Nursery) -> Iterator[Lab]:
-    """A lab that can also start ranks by fork."""
+def lab(tmp_path: Path, words_file: Path, nursery: Nursery) -> Iterator[Lab]:
     lab = Lab(tmp_path, words_file, nursery)
     yield lab
     lab.end_all()
 
 
-@pytest.fixture
-def lab(tmp_path: Path, words_file: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path, words_file)
-    yield lab
-    lab.end_all()
-
-
 @pytest.fixture(scope="module")
-def module_lab(tmp_path_factory: pytest.TempPathFactory, words_file: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path_factory.mktemp("lab"), words_file)
+def module_lab(
+    tmp_path_factory: pytest.TempPathFactory, words_file: Path, nursery: Nursery
+) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("lab"), words_file, nursery)
     yield lab
     lab.end_all()

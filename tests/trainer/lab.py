@@ -52,10 +52,10 @@ def prepare_tiny_shakespeare(preset: str, root: Path) -> Dataset:
 class Lab:
     """One data root with a prepared dataset, and ways to run the trainer in it."""
 
-    def __init__(self, root: Path, words: Path, nursery: Nursery | None = None):
+    def __init__(self, root: Path, words: Path, nursery: Nursery):
         self.root = root
-        self.nursery = nursery
-        self.forked: list[int] = []
+        self._nursery = nursery
+        self._forked: set[int] = set()
         self._words = words
         self._processes: list[subprocess.Popen[str]] = []
 
@@ -156,11 +156,10 @@ class Lab:
     def fork_ranks(
         self, config: RunConfig, world_size: int, slow_disk_seconds: float = 0.0
     ) -> list[int]:
-        """The same by fork, which takes milliseconds; returns the pids."""
-        assert self.nursery is not None
+        """The same by fork, which takes milliseconds instead of seconds; returns the pids."""
         file, port = self.config_file(config), free_port()
-        self.forked = [
-            self.nursery.start(
+        pids = [
+            self._nursery.start(
                 ["train", "--config", str(file)],
                 rank_environment(rank, world_size, port),
                 self.rank_log(config, rank),
@@ -168,20 +167,15 @@ class Lab:
             )
             for rank in range(world_size)
         ]
-        return self.forked
+        self._forked.update(pids)
+        return pids
 
     def ended(self, pids: Sequence[int], seconds: float = 60) -> list[int]:
         """The exit codes of forked processes; fails with their logs if one does not end."""
-        assert self.nursery is not None
-        codes = [self.nursery.wait(pid, seconds) for pid in pids]
+        codes = [self._nursery.wait(pid, seconds) for pid in pids]
         assert None not in codes, f"exit codes {codes} after {seconds} s\n{self.logs()}"
-        self.forked = [pid for pid in self.forked if pid not in pids]
+        self._forked.difference_update(pids)
         return [code for code in codes if code is not None]
-
-    def train_forked(self, config: RunConfig, world_size: int, expect: int = 0) -> None:
-        """Run all ranks to their end, by fork."""
-        codes = self.ended(self.fork_ranks(config, world_size))
-        assert codes == [expect] * world_size, self.logs()
 
     def rank_log(self, config: RunConfig, rank: int) -> Path:
         return self.root / f"{config.run_name}-rank-{rank}.log"
@@ -191,10 +185,10 @@ class Lab:
         self.train_side_by_side((config, world_size), expect=expect)
 
     def train_side_by_side(self, *runs: tuple[RunConfig, int], expect: int = 0) -> None:
-        """The same for several runs of different names at once: they start faster together."""
-        processes = [process for run in runs for process in self.start_ranks(*run)]
-        codes = [process.wait(timeout=120) for process in processes]
-        assert codes == [expect] * len(processes), self.logs()
+        """The same for several runs of different names at once."""
+        pids = [pid for run in runs for pid in self.fork_ranks(*run)]
+        codes = self.ended(pids, 120)
+        assert codes == [expect] * len(pids), self.logs()
 
     def start_entrypoint(
         self, config: RunConfig, node: int, nnodes: int, local_ranks: int, port: int
@@ -220,10 +214,9 @@ class Lab:
         return "\n".join(f"== {p.name}\n{p.read_text()}" for p in sorted(self.root.glob("*.log")))
 
     def end_all(self) -> None:
-        for pid in self.forked:
+        for pid in self._forked:
             os.kill(pid, signal.SIGKILL)
-        if self.forked:
-            self.ended(self.forked)
+        self.ended(list(self._forked))
         for process in self._processes:
             if process.poll() is None:
                 process.kill()

@@ -22,12 +22,12 @@ def assert_same_losses(one: RunConfig, other: RunConfig, tolerance: float = 1e-5
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_shards_train_as_copies_do(fast_lab: Lab, world_size: int) -> None:
-    copies = fast_lab.config(run_name="ddp", **UNEVEN)
-    shards = fast_lab.config(run_name="fsdp", train__parallel="fsdp", **UNEVEN)
-    fast_lab.train_forked(copies, world_size)
-    fast_lab.train_forked(shards, world_size)
-    assert "fsdp: each rank has a shard" in fast_lab.rank_log(shards, 0).read_text()
+def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
+    copies = lab.config(run_name="ddp", **UNEVEN)
+    shards = lab.config(run_name="fsdp", train__parallel="fsdp", **UNEVEN)
+    lab.train(copies, world_size)
+    lab.train(shards, world_size)
+    assert "fsdp: each rank has a shard" in lab.rank_log(shards, 0).read_text()
     assert_same_losses(copies, shards)
     left, right = saved_tensors(copies), saved_tensors(shards)
     assert left.keys() == right.keys()
@@ -37,22 +37,22 @@ def test_shards_train_as_copies_do(fast_lab: Lab, world_size: int) -> None:
 
 
 def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
-    fast_lab: Lab,
+    lab: Lab,
 ) -> None:
-    whole = fast_lab.config(run_name="whole", train__max_steps=24, **UNEVEN)
-    fast_lab.train_forked(whole, 1)
+    whole = lab.config(run_name="whole", train__max_steps=24, **UNEVEN)
+    lab.train(whole, 1)
     ways = [(6, 3, "fsdp"), (12, 2, "ddp"), (18, 1, "fsdp"), (24, 3, "fsdp")]
     part = whole
     for steps, world_size, parallel in ways:
-        part = fast_lab.config(
+        part = lab.config(
             run_name="parts",
             train__max_steps=steps,
             train__decay_steps=24,
             train__parallel=parallel,
             **UNEVEN,
         )
-        fast_lab.train_forked(part, world_size)
-    log = fast_lab.rank_log(part, 0).read_text()
+        lab.train(part, world_size)
+    log = lab.rank_log(part, 0).read_text()
     for (steps, before, _), (_, after, _) in pairwise(ways):
         assert f"continuing after step {steps} from" in log
         assert f"{before} rank(s) saved it, {after} continue" in log
@@ -61,34 +61,34 @@ def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
         assert right[1] == pytest.approx(left[1], rel=1e-5)
 
 
-def test_a_resumed_run_in_shards_is_bitwise_the_uninterrupted_one(fast_lab: Lab) -> None:
+def test_a_resumed_run_in_shards_is_bitwise_the_uninterrupted_one(lab: Lab) -> None:
     shape = {"model__dropout": 0.2, "train__parallel": "fsdp", "train__decay_steps": 16, **UNEVEN}
-    whole = fast_lab.config(run_name="whole", train__max_steps=16, **shape)
-    fast_lab.train_forked(whole, 3)
+    whole = lab.config(run_name="whole", train__max_steps=16, **shape)
+    lab.train(whole, 3)
     for steps in (7, 16):
-        part = fast_lab.config(
+        part = lab.config(
             run_name="parts", train__max_steps=steps, **{**shape, "eval__interval": 0}
         )
-        fast_lab.train_forked(part, 3)
-    part = fast_lab.config(run_name="parts", train__max_steps=16, **shape)
+        lab.train(part, 3)
+    part = lab.config(run_name="parts", train__max_steps=16, **shape)
     assert_bitwise_equal(whole, part)
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_activation_checkpointing_changes_no_bit(fast_lab: Lab, parallel: str) -> None:
+def test_activation_checkpointing_changes_no_bit(lab: Lab, parallel: str) -> None:
     shape = {"model__dropout": 0.2, "train__parallel": parallel, "train__max_steps": 8}
-    kept = fast_lab.config(run_name="kept", **shape)
-    again = fast_lab.config(run_name="again", train__activation_checkpointing=True, **shape)
+    kept = lab.config(run_name="kept", **shape)
+    again = lab.config(run_name="again", train__activation_checkpointing=True, **shape)
     for run in (kept, again):
-        fast_lab.train_forked(run, 2)
-    assert "activation checkpointing on" in fast_lab.rank_log(again, 0).read_text()
+        lab.train(run, 2)
+    assert "activation checkpointing on" in lab.rank_log(again, 0).read_text()
     assert_bitwise_equal(kept, again)
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_bfloat16_trains_in_both_ways(fast_lab: Lab, parallel: str) -> None:
-    run = fast_lab.config(train__parallel=parallel, train__dtype="bfloat16")
-    fast_lab.train_forked(run, 2)
+def test_bfloat16_trains_in_both_ways(lab: Lab, parallel: str) -> None:
+    run = lab.config(train__parallel=parallel, train__dtype="bfloat16")
+    lab.train(run, 2)
     first, *_, last = records(run)
     assert last["loss"] < first["loss"] - 0.3
     assert {str(tensor.dtype) for tensor in saved_tensors(run).values()} == {"torch.float32"}
