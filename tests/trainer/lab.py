@@ -294,12 +294,18 @@ def assert_bitwise_equal(one: RunConfig, other: RunConfig) -> None:
     assert not different
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float, lab: Lab) -> None:
+def wait_for(
+    what: str,
+    condition: Callable[[], bool],
+    seconds: float,
+    lab: Lab,
+    pause_seconds: float = 0.05,
+) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail(f"waited {seconds:g} s for: {what}\n{lab.logs()}")
-        time.sleep(0.05)
+        time.sleep(pause_seconds)
 
 
 def processes_below(pid: int) -> list[int]:
