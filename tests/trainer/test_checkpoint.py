@@ -43,6 +43,27 @@ def test_only_the_newest_ones_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
 
 
+def test_the_best_one_stays_however_old_it_is(tmp_path: Path) -> None:
+    for step, loss in ((1, 3.0), (2, 1.5), (3, None), (4, 2.0), (5, 1.5)):
+        save(tmp_path, step, keep_last=2, val_loss=loss)
+    assert checkpoint.best_step(tmp_path) == 2  # the earlier of two equals
+    assert checkpoint.all_steps(tmp_path) == [5, 4, 2]
+    save(tmp_path, 6, keep_last=2, val_loss=1.0)
+    assert checkpoint.all_steps(tmp_path) == [6, 5]
+
+
+def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step, val_loss=float(4 - step))
+    flip_a_bit(tmp_path / "step-00000003" / "model.pt")  # its size says nothing
+    newest, _ = latest(tmp_path)
+    checkpoint.set_damaged_aside(tmp_path, newest)
+    assert checkpoint.best_step(tmp_path) == 2
+    save(tmp_path, 4, keep_last=2)
+    assert checkpoint.all_steps(tmp_path) == [4, 2]
+    assert (tmp_path / "damaged-step-00000003" / "model.pt").exists()
+
+
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
     assert latest(tmp_path / "none") == (None, [])
     assert latest(tmp_path) == (None, [])

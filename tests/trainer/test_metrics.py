@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.lab import Lab, records
 from trainer.metrics import StepMetrics
@@ -82,6 +84,39 @@ def test_records_after_a_resume_follow_without_gap_or_overlap(lab: Lab) -> None:
     lab.train(more, 1)
     assert [record["step"] for record in records(more)] == list(range(1, 21))
     assert all(record["loss"] < 5 for record in records(more))
+
+
+def test_curves_do_not_overlap_after_crashes(lab: Lab) -> None:
+    """What TensorBoard shows: each step once, and none missing, though logs end anywhere."""
+    settings = {"train__decay_steps": 30, "checkpoint__interval": 4}
+    run = lab.config(train__max_steps=30, **settings)
+    for steps in (10, 20, 30):
+        run = lab.config(train__max_steps=steps, **settings)
+        lab.train(run, 1)
+        if steps < 30:  # as if it had been killed 2 steps before the end
+            shutil.rmtree(run.run_dir / "checkpoints" / f"step-{steps:08d}")
+            (run.run_dir / "done.json").unlink()
+    curves = EventAccumulator(str(run.run_dir / "tensorboard")).Reload()
+    assert [event.step for event in curves.Scalars("loss")] == list(range(1, 31))
+    assert [event.value for event in curves.Scalars("loss")] == pytest.approx(
+        [record["loss"] for record in records(run)]
+    )
+
+
+def test_every_record_says_how_fast_and_how_big_the_run_is(lab: Lab) -> None:
+    run = lab.config(train__max_steps=12, checkpoint__interval=6, log__interval=2)
+    lab.train(run, 2)
+    found = records(run)
+    assert [record["step"] for record in found] == [1, 2, 4, 6, 8, 10, 12]
+    for record in found:
+        assert record["tokens_per_second_per_rank"] == record["tokens_per_second"] / 2
+        assert 0 < record["step_seconds_p50"] <= record["step_seconds_p95"]
+        assert 0 < record["data_wait_share"] < 1
+        assert record["peak_memory_bytes"] > 50 * 2**20
+        assert record["mfu"] is None
+    assert [record["step"] for record in found if record["checkpoint_seconds"]] == [8]
+    assert [record["eta_seconds"] is None for record in found[:2]] == [True, False]
+    assert found[-1]["eta_seconds"] == 0
 
 
 def test_validation_is_recorded_with_bits_per_byte(lab: Lab) -> None:
