@@ -24,6 +24,7 @@ from trainer.distributed import World
 from trainer.durable import write_text
 from trainer.evaluate import Validation, evaluate
 from trainer.exit_codes import FatalError
+from trainer.gpt2_weights import load_gpt2_weights
 from trainer.metrics import MetricsLog, Speedometer, StepMetrics, peak_flops
 from trainer.model import GPT, load_optimizer_state, make_optimizer, optimizer_state_by_name
 from trainer.run_identity import check_identity, identity, write_done_marker
@@ -73,6 +74,8 @@ def train(
     )
     torch.manual_seed(config.seed)  # the same weights on every rank
     model = GPT(config.model, dataset.tokenizer.vocab_size).to(device)
+    if config.train.initial_weights is not None:
+        load_gpt2_weights(model, config.train.initial_weights)
     optimizer = make_optimizer(model, config.train)
     scaler = torch.amp.GradScaler(device.type, enabled=compute.dtype == torch.float16)
 
