@@ -22,6 +22,7 @@ from trainer.distributed import World
 from trainer.durable import write_text
 from trainer.evaluate import evaluate
 from trainer.exit_codes import FatalError
+from trainer.gpt2_weights import load_gpt2_weights
 from trainer.metrics import MetricsLog, StepMetrics
 from trainer.model import GPT, make_optimizer
 from trainer.parallel import Parallel
@@ -68,6 +69,8 @@ def train(
     tokens_per_update = config.train.global_batch_size * config.model.block_size
     torch.manual_seed(config.seed)  # the same weights on every rank
     model = GPT(config.model, dataset.tokenizer.vocab_size).to(device)
+    if config.train.initial_weights is not None:
+        load_gpt2_weights(model, config.train.initial_weights)
     parameters, flops_per_token = model.parameter_count(), model.flops_per_token()
     parallel = Parallel(model, config.train, compute, world)
     optimizer = make_optimizer(model, config.train)

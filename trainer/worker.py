@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import torch
 
+from trainer.allocator import keep_freed_memory
 from trainer.config import RunConfig
 from trainer.cores import available_cores
 from trainer.device import choose_compute
@@ -55,6 +56,8 @@ def _train(
 
     try:
         compute = choose_compute(config.train, world.local_rank)
+        if compute.device.type == "cpu":
+            keep_freed_memory()
         if "OMP_NUM_THREADS" not in os.environ:  # torchrun and the entrypoint set it
             torch.set_num_threads(available_cores())
         world.connect(compute, config.train.timeout_seconds)
