@@ -39,6 +39,7 @@ class Expectations:
     no_proxy: str = ""
     proxy_scope: str = "all"
     image: str = ""
+    ca_bundle: str = ""
     internet: bool = True
     http_probe: str = HTTP_PROBE
     https_probe: str = HTTPS_PROBE

@@ -87,6 +87,7 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
         "HTTPS_PROXY_URL": expect.https_proxy,
         "HTTP_PROBE": expect.http_probe,
         "HTTPS_PROBE": expect.https_probe if fetches or expect.has_proxy else "",
+        "CA_BUNDLE": expect.ca_bundle,
         "CTR": plan.ctr,
         "IMAGE": expect.image if plan.scope == "all" else "",
         "KUBECTL": "/usr/local/bin/k3s kubectl",

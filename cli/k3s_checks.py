@@ -27,7 +27,8 @@ def k3s_complete(facts: Facts, expect: Expectations) -> Fault | str:
 def k3s_owner(facts: Facts, expect: Expectations) -> Fault | str:
     """A k3s that we did not install is used, not changed."""
     asked_for(expect.provision, "the cluster exists already: its own business")
-    asked_for(facts.one("k3s_binary") == "yes", "k3s is not installed yet")
+    whole = facts.one("k3s_binary") == facts.one("k3s_unit") == "yes"
+    asked_for(whole, "k3s is not installed, or not all of it")
     if facts.one("k3s_ours") != "yes":
         return warning(
             "k3s is there and was not installed by this program",

@@ -8,12 +8,13 @@ from cli.facts import Facts, NotSeenError
 
 # https://curl.se/libcurl/c/libcurl-errors.html
 NO_PROXY_NAME, NO_NAME, REFUSED, TIMED_OUT = 5, 6, 7, 28
+UNTRUSTED = (51, 60)
 REASONS = {
     NO_PROXY_NAME: "its name cannot be resolved",
     REFUSED: "nobody listens there",
     TIMED_OUT: "no answer in time",
 }
-DEMANDS_PASSWORD = "407"
+DEMANDS_PASSWORD = ("407", "401")  # tinyproxy answers a wrong password with 401
 
 
 def proxy_reachable(facts: Facts, expect: Expectations) -> Fault | str:
@@ -21,13 +22,15 @@ def proxy_reachable(facts: Facts, expect: Expectations) -> Fault | str:
     asked_for(expect.has_proxy, "no proxy is set")
     for kind, url in _proxies(expect):
         status, connect, answer = _via(facts, kind)
-        if DEMANDS_PASSWORD in (connect, answer):
+        if _demanded(connect, answer):
             continue  # it answers; proxy-password has the rest
         if status in REASONS and connect == "000" and answer == "000":
             return error(
                 f"{kind} proxy {_shown(url)}: {REASONS[status]}",
                 f"start it, or correct {kind}Proxy; try: curl -x {_shown(url)} http://example.org",
             )
+        if status in UNTRUSTED:
+            continue  # it gets out; proxy-certificate has the rest
         if status or answer[:1] == "5":
             refused = connect if connect not in ("000", "200") else answer
             return error(
@@ -42,13 +45,26 @@ def proxy_password(facts: Facts, expect: Expectations) -> Fault | str:
     asked_for(expect.has_proxy, "no proxy is set")
     for kind, url in _proxies(expect):
         _, connect, answer = _via(facts, kind)
-        if DEMANDS_PASSWORD in (connect, answer):
+        status = _demanded(connect, answer)
+        if status:
             given = "refuses the given one" if "@" in url else "none is given"
             return error(
-                f"{kind} proxy {_shown(url)} demands a password and {given} (407)",
+                f"{kind} proxy {_shown(url)} demands a password and {given} ({status})",
                 f"pulumi config set --secret {kind}Proxy http://USER:PASSWORD@HOST:PORT",
             )
     return "none demanded, or accepted"
+
+
+def proxy_certificate(facts: Facts, expect: Expectations) -> Fault | str:
+    """A proxy that looks into TLS signs with an authority of its own."""
+    asked_for(expect.https_proxy, "no proxy for https is set")
+    status, _, _ = _via(facts, "https")
+    if status in UNTRUSTED:
+        return error(
+            f"behind the proxy, {expect.https_probe} shows a certificate that nobody here trusts",
+            "pulumi config set caBundle FILE (the proxy's certificate authority, PEM)",
+        )
+    return "trusted" if status == 0 else "not seen"
 
 
 def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
@@ -120,6 +136,11 @@ def _via(facts: Facts, name: str) -> tuple[int, str, str]:
     return int(status or "0"), connect, answer
 
 
+def _demanded(connect: str, answer: str) -> str:
+    """The status by which a proxy asks for a password; empty: it does not."""
+    return next((status for status in (connect, answer) if status in DEMANDS_PASSWORD), "")
+
+
 def _shown(url: str) -> str:
     """The address without user and password."""
     parts = urlsplit(url)
@@ -129,6 +150,7 @@ def _shown(url: str) -> str:
 PROXY_CHECKS = (
     Check("proxy-reachable", proxy_reachable),
     Check("proxy-password", proxy_password),
+    Check("proxy-certificate", proxy_certificate),
     Check("no-proxy", no_proxy),
     Check("proxy-of-k3s", proxy_of_k3s),
     Check("way-out", way_out),

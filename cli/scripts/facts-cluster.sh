@@ -51,8 +51,8 @@ kubeconfig() {
   fact kubeconfig_insecure "$insecure"
   fact kubeconfig_ca "$ca"
   command -v openssl >/dev/null 2>&1 || return 0
-  until=$(sed -n 's/ *client-certificate-data: *//p' "$file" | head -n 1 | base64 -d 2>/dev/null |
-    openssl x509 -noout -enddate 2>/dev/null)
+  until=$(sed -n 's/.*client-certificate-data"*: *"*\([A-Za-z0-9+/=]*\).*/\1/p' "$file" | head -n 1 |
+    base64 -d 2>/dev/null | openssl x509 -noout -enddate 2>/dev/null)
   [ -z "$until" ] || fact client_certificate_until "${until#notAfter=}"
 }
 

@@ -2,7 +2,7 @@
 # Prints facts about this host, one a line: `name=value`, or `name?reason` for what cannot be seen.
 # Reads only. Slow questions run side by side; each has PROBE_SECONDS. No output holds a password.
 # May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
-# IMAGE, ROOT_PROBLEM (why it is not run as root). Usage: facts-host.sh
+# IMAGE, CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root). Usage: facts-host.sh
 set -u
 
 : "${PROBE_SECONDS:?}" "${HTTP_PROBE:=}" "${HTTPS_PROBE:=}"
@@ -227,10 +227,14 @@ resolve() { # name
 # environment: on a command line everybody could read its password.
 fetch() { # name proxy url
   has curl || { unseen "via.$1" "no curl" && return; }
+  bundle=""
+  [ -z "${CA_BUNDLE:-}" ] || bundle=$(mktemp) && [ -z "$bundle" ] || printf '%s' "$CA_BUNDLE" >"$bundle"
   answer=$(http_proxy=$2 https_proxy=$2 no_proxy='' NO_PROXY='' HTTPS_PROXY='' ALL_PROXY='' \
-    curl --silent --head --output /dev/null --max-time "$PROBE_SECONDS" \
+    curl ${bundle:+--cacert "$bundle"} --silent --head --output /dev/null --max-time "$PROBE_SECONDS" \
     --write-out '%{http_connect}|%{http_code}' "$3" </dev/null 2>/dev/null)
-  fact "via.$1" "$?|$answer"
+  status=$?
+  [ -z "$bundle" ] || rm -f "$bundle"
+  fact "via.$1" "$status|$answer"
 }
 
 image() {
