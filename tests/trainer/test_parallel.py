@@ -23,8 +23,9 @@ def assert_same_losses(one: RunConfig, other: RunConfig, tolerance: float = 1e-5
 
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
-    copies = lab.config(run_name="ddp", **UNEVEN)
-    shards = lab.config(run_name="fsdp", train__parallel="fsdp", **UNEVEN)
+    # A bias of keys has a gradient of 0 but for rounding, which Adam blows up: no biases here.
+    copies = lab.config(run_name="ddp", model__bias=False, **UNEVEN)
+    shards = lab.config(run_name="fsdp", model__bias=False, train__parallel="fsdp", **UNEVEN)
     lab.train(copies, world_size)
     lab.train(shards, world_size)
     assert "fsdp: each rank has a shard" in lab.rank_log(shards, 0).read_text()
