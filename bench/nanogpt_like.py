@@ -7,6 +7,8 @@ and stacked one by one, AdamW without `fused` (nanoGPT fuses on CUDA only), the 
     python -m bench.nanogpt_like CONFIG.yaml    prints one JSON object per 20 steps
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
 import json
@@ -18,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import nn
 
 from trainer.config import ModelConfig, RunConfig, load_config
@@ -104,7 +107,7 @@ class Model(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)), y.reshape(-1), ignore_index=-1)
 
 
-def exact_validation(model: Model, tokens: np.ndarray, block_size: int) -> float:
+def exact_validation(model: Model, tokens: NDArray[np.uint16], block_size: int) -> float:
     """Mean loss over all tokens in consecutive windows, as trainer.evaluate counts them."""
     total, targets = 0.0, len(tokens) - 1
     full, tail = divmod(targets, block_size)
