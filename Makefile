@@ -28,7 +28,7 @@ lint: ## ruff, pyright, shellcheck
 	.venv-dev/bin/ruff check .
 	.venv-dev/bin/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv-dev/bin/pyright
-	.venv-dev/bin/shellcheck infra/scripts/*.sh .ci/run
+	.venv-dev/bin/shellcheck infra/scripts/*.sh cli/scripts/*.sh disttrain .ci/run
 
 unit: ## the tests that end in seconds
 	@$(SANDBOX) setup --only-dev

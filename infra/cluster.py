@@ -23,13 +23,14 @@ class Cluster(pulumi.ComponentResource):
         name: str,
         settings: Settings,
         runner: Runner,
+        depends_on: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         cluster = settings.cluster
         super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
         self.install: HostCommand | None = None
         if cluster.kind == "k3s":
-            self.install = self._install_k3s(name, settings, runner)
+            self.install = self._install_k3s(name, settings, runner, depends_on)
             self.kubeconfig = self._fetch_kubeconfig(name, settings, runner, self.install)
         else:
             self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
@@ -48,7 +49,13 @@ class Cluster(pulumi.ComponentResource):
         """For components with Kubernetes resources; what lies in our k3s goes with it."""
         return pulumi.ResourceOptions(providers=[self.provider], deleted_with=self.install)
 
-    def _install_k3s(self, name: str, settings: Settings, runner: Runner) -> HostCommand:
+    def _install_k3s(
+        self,
+        name: str,
+        settings: Settings,
+        runner: Runner,
+        depends_on: list[pulumi.Resource],
+    ) -> HostCommand:
         cluster = settings.cluster
         variables: dict[str, pulumi.Input[str]] = {
             "K3S_VERSION": cluster.k3s_version,
@@ -65,7 +72,7 @@ class Cluster(pulumi.ComponentResource):
             f"{name}-k3s",
             "k3s-install.sh",
             variables,
-            pulumi.ResourceOptions(parent=self, custom_timeouts=timeouts),
+            pulumi.ResourceOptions(parent=self, depends_on=depends_on, custom_timeouts=timeouts),
         )
 
     def _fetch_kubeconfig(

@@ -105,6 +105,14 @@ class TrainConfig:
         choices=("auto", "float32", "bfloat16", "float16"),
     )
     compile: str = _option("auto", "torch.compile", choices=("auto", "on", "off"))
+    parallel: str = _option(
+        "ddp",
+        "how ranks share the model: a whole copy each, or shards (FSDP2)",
+        choices=("ddp", "fsdp"),
+    )
+    activation_checkpointing: bool = _option(
+        False, "compute each block again in the backward pass: less memory, more time"
+    )
     backend: str = _option("auto", "collectives", choices=("auto", "gloo", "nccl"))
     device: str = _option("auto", "where to compute", choices=("auto", "cpu", "cuda"))
     timeout_seconds: int = _option(60, "longest wait inside one collective", at_least=5)
@@ -130,7 +138,11 @@ class CheckpointConfig:
     """When a checkpoint is written and how many stay."""
 
     interval: int = _option(250, "updates between two; 0: only at the end", at_least=0)
-    keep_last: int = _option(2, "complete checkpoints that stay", at_least=1)
+    keep_last: int = _option(2, "newest complete checkpoints that stay", at_least=1)
+    keep_best: bool = _option(
+        True, "save at each new lowest validation loss, and let that checkpoint stay too"
+    )
+    asynchronous: bool = _option(True, "write while training goes on, at most one at a time")
 
 
 @dataclass(frozen=True)
