@@ -170,7 +170,7 @@ k3s_parts() {
     [ ! -e "$file" ] || unit=yes
   done
   [ ! -d /var/lib/rancher/k3s/server/db ] || data=yes
-  for file in /etc/rancher/k3s/.installed-by-disttrain /var/lib/disttrain-k3s /etc/disttrain/k3s; do
+  for file in /etc/rancher/disttrain /etc/rancher/k3s/.installed-by-disttrain; do
     [ ! -e "$file" ] || ours=yes
   done
   fact k3s_binary "$binary"
