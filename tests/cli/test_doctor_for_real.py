@@ -156,9 +156,7 @@ def test_a_jump_host_is_gone_through_with_its_own_pinned_key(server: Sshd, tmp_p
     assert gather(plan).facts.get("host_done") == "yes"
     assert server.logins() == before + 2
     assert Plan.from_json(plan.to_json()) == plan
-    wrong = ssh_plan(
-        server, jump=replace(there, host="localhost", host_key=make_key(tmp_path / "k"))
-    )
+    stranger = replace(there, host="localhost", host_key=make_key(tmp_path / "other"))
     assert not examine(ssh_plan(server, jump=stranger)).reached
     assert server.logins() == before + 2
 
