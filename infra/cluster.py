@@ -49,10 +49,15 @@ class Cluster(pulumi.ComponentResource):
         return pulumi.ResourceOptions(providers=[self.provider], deleted_with=self.install)
 
     def _install_k3s(self, name: str, settings: Settings, runner: Runner) -> HostCommand:
-        cluster = settings.cluster
+        cluster, k3s = settings.cluster, settings.cluster.k3s
         variables: dict[str, pulumi.Input[str]] = {
-            "K3S_VERSION": cluster.k3s_version,
-            "K3S_SHA256": cluster.k3s_sha256,
+            "K3S_VERSION": k3s.version,
+            "K3S_SHA256": k3s.sha256,
+            "K3S_INSTALLER_SHA256": k3s.installer_sha256,
+            "K3S_MIRROR": k3s.mirror,
+            "K3S_EXISTING": k3s.existing,
+            "K3S_FORCE": "true" if k3s.force else "",
+            "K3S_REGISTRIES": k3s.registries.output if k3s.registries else "",
             "POD_CIDR": cluster.pod_cidr,
             "SERVICE_CIDR": cluster.service_cidr,
             "TLS_SAN": cluster.node_address,

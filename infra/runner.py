@@ -102,6 +102,7 @@ class SshRunner:
             private_key=ssh.private_key.output if ssh.private_key else None,
             dial_error_limit=10,
             per_dial_timeout=15,
+            proxy=_jump(ssh),
         )
 
     def script(
@@ -148,6 +149,20 @@ def host_runner(host: HostSettings) -> Runner:
     if host.ssh is None:
         return LocalRunner(host.sudo_password)
     return SshRunner(host.ssh, host.sudo_password)
+
+
+def _jump(ssh: SshSettings) -> remote.ProxyConnectionArgs | None:
+    if ssh.jump is None:
+        return None
+    return remote.ProxyConnectionArgs(
+        host=ssh.jump.host,
+        port=float(ssh.jump.port),
+        user=ssh.jump.user,
+        host_key=ssh.jump.host_key,
+        private_key=ssh.private_key.output if ssh.private_key else None,
+        dial_error_limit=10,
+        per_dial_timeout=15,
+    )
 
 
 def _options(opts: pulumi.ResourceOptions, quiet: bool) -> pulumi.ResourceOptions:

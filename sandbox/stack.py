@@ -19,20 +19,25 @@ class Stack:
         name: name of the stack; created if it is not there.
         backend: folder of the stacks' states.
         settings_file: the stack's settings. Tests give a copy, so that the checkout stays clean.
+        project: folder of Pulumi.yaml.
     """
 
-    def __init__(self, name: str, backend: Path, settings_file: Path) -> None:
+    def __init__(
+        self, name: str, backend: Path, settings_file: Path, project: Path = PROJECT
+    ) -> None:
         self.name = name
         self.settings_file = settings_file
+        self.project = project
         self.environment = pulumi_environment(backend, ensure_venv(".venv"))
         self._select_or_create()
 
-    def set(self, key: str, value: str | None) -> None:
+    def set(self, key: str, value: str | None, *, secret: bool = False) -> None:
         """Change one setting; None removes it. `key` may be a path: `run.train.max_steps`."""
+        kind = ("--secret",) if secret else ()
         if value is None:
             self._run("config", "rm", "--path", f"disttrain:{key}")
         else:
-            self._run("config", "set", "--path", f"disttrain:{key}", "--", value)
+            self._run("config", "set", "--path", *kind, f"disttrain:{key}", "--", value)
 
     def up(self, *options: str) -> str:
         """`pulumi up`; returns its output. Raises PulumiFailedError."""
@@ -44,7 +49,7 @@ class Stack:
         lines: list[str] = []
         with subprocess.Popen(
             command,
-            cwd=PROJECT,
+            cwd=self.project,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -83,7 +88,7 @@ class Stack:
 
         The engine writes it to `Pulumi.<stack>.yaml` of the project; no option changes that.
         """
-        written = PROJECT / f"Pulumi.{self.name}.yaml"
+        written = self.project / f"Pulumi.{self.name}.yaml"
         elsewhere = not written.exists()
         self._run("stack", "select", "--create", self.name, config_file=False)
         if elsewhere and written.exists():
@@ -102,7 +107,7 @@ class Stack:
     def _run(self, *arguments: str, config_file: bool = True) -> str:
         done = subprocess.run(
             self._command(*arguments, config_file=config_file),
-            cwd=PROJECT,
+            cwd=self.project,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

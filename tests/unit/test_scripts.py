@@ -283,7 +283,7 @@ def test_kubeconfig_script_names_what_is_missing() -> None:
 
 
 def test_k3s_that_is_not_ours_is_left_alone() -> None:
-    assert not Path("/etc/rancher/k3s/.installed-by-disttrain").exists(), "this machine is a node"
+    assert not Path("/etc/rancher/disttrain").exists(), "this machine is a node"
     done = run(
         "k3s-install.sh",
         "delete",
@@ -356,13 +356,16 @@ def test_sudo_gets_its_password_from_a_helper_and_never_by_argument(tmp_path: Pa
     done = as_root(BODY, "pass'word", fake_user(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("create: it's 'quoted' $HOME\n")
-    assert (tmp_path / "calls").read_text() == "sudo -A sh -s -- create\n"
+    assert (tmp_path / "calls").read_text() == "sudo -A true\nsudo -A sh -s -- create\n"
 
 
-def test_wrong_sudo_password_fails(tmp_path: Path) -> None:
-    assert as_root(BODY, "wrong", fake_user(tmp_path)).returncode != 0
+def test_wrong_sudo_password_fails_and_the_setting_is_named(tmp_path: Path) -> None:
+    done = as_root(BODY, "wrong", fake_user(tmp_path))
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "sudoPassword: sudo of this host refuses it for user" in done.stderr
 
 
 def test_without_a_password_sudo_must_not_ask(tmp_path: Path) -> None:
     assert as_root(BODY, "", fake_user(tmp_path)).returncode == 0
-    assert (tmp_path / "calls").read_text() == "sudo -n sh -s -- create\n"
+    assert (tmp_path / "calls").read_text() == "sudo -n true\nsudo -n sh -s -- create\n"
