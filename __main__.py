@@ -13,7 +13,7 @@ from infra.revisions import revisions
 from infra.run_config import RunConfigMap
 from infra.runner import host_runner
 from infra.settings import load_settings
-from infra.storage import DataVolume
+from infra.storage import DataFolder, DataVolume
 from infra.topologies import TOPOLOGIES
 from infra.trainer_image import TrainerImage
 
@@ -22,14 +22,15 @@ names = revisions(settings)
 runner = host_runner(settings.host)
 kubectl = make_kubectl(settings.cluster, settings.host, runner)
 
-cluster = Cluster("cluster", settings, runner)
+folder = DataFolder("data-root", settings, runner)
+cluster = Cluster("cluster", settings, runner, after=[folder.command])
 inside = cluster.options
 ready: list[pulumi.Resource] = [cluster]
 if settings.gpu_operator:
     ready.append(GpuOperator("gpu-operator", settings.gpu_operator, settings, inside))
 image = TrainerImage("image", settings, [cluster])
 namespace = Namespace("namespace", settings, kubectl, names, inside)
-volume = DataVolume("data", settings, runner, [namespace], inside)
+volume = DataVolume("data", settings, [namespace, folder.command], inside)
 proxy = ProxyConfig("proxy", settings, [namespace], inside)
 dataset = DatasetJob("dataset", settings, names, runner, [image, volume, proxy], inside)
 run = RunConfigMap("run", settings, names, [namespace], inside)

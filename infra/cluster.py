@@ -1,11 +1,16 @@
 """The Kubernetes cluster: k3s that this program installs, or one that exists."""
 
+from dataclasses import asdict
+from typing import Any
+
 import pulumi
 import pulumi_kubernetes as kubernetes
+import yaml
 
 from infra.proxy import proxy_environment
 from infra.runner import HostCommand, Runner
-from infra.settings import Settings
+from infra.settings import Settings, SshSettings
+from infra.tunnel import tunnelled
 
 
 class Cluster(pulumi.ComponentResource):
@@ -24,12 +29,15 @@ class Cluster(pulumi.ComponentResource):
         settings: Settings,
         runner: Runner,
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        after: list[pulumi.Resource] | None = None,
     ) -> None:
+        """Install k3s after the resources `after`: `destroy` takes these away later than k3s."""
         cluster = settings.cluster
         super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
         self.install: HostCommand | None = None
         if cluster.kind == "k3s":
-            self.install = self._install_k3s(name, settings, runner)
+            self.install = self._install_k3s(name, settings, runner, after or [])
             self.kubeconfig = self._fetch_kubeconfig(name, settings, runner, self.install)
         else:
             self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
@@ -48,7 +56,9 @@ class Cluster(pulumi.ComponentResource):
         """For components with Kubernetes resources; what lies in our k3s goes with it."""
         return pulumi.ResourceOptions(providers=[self.provider], deleted_with=self.install)
 
-    def _install_k3s(self, name: str, settings: Settings, runner: Runner) -> HostCommand:
+    def _install_k3s(
+        self, name: str, settings: Settings, runner: Runner, after: list[pulumi.Resource]
+    ) -> HostCommand:
         cluster, k3s = settings.cluster, settings.cluster.k3s
         variables: dict[str, pulumi.Input[str]] = {
             "K3S_VERSION": k3s.version,
@@ -70,14 +80,15 @@ class Cluster(pulumi.ComponentResource):
             f"{name}-k3s",
             "k3s-install.sh",
             variables,
-            pulumi.ResourceOptions(parent=self, custom_timeouts=timeouts),
+            pulumi.ResourceOptions(parent=self, depends_on=after, custom_timeouts=timeouts),
         )
 
     def _fetch_kubeconfig(
         self, name: str, settings: Settings, runner: Runner, install: HostCommand
     ) -> pulumi.Output[str]:
         """A command of its own: its output stays known while the install's inputs change."""
-        host = settings.host.ssh.host if settings.host.ssh else "127.0.0.1"
+        ssh, tunnel = settings.host.ssh, settings.cluster.tunnel
+        host = ssh.host if ssh and not tunnel else "127.0.0.1"
         command = runner.script(
             f"{name}-kubeconfig",
             "k3s-kubeconfig.sh",
@@ -85,7 +96,19 @@ class Cluster(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[install]),
             quiet=True,
         )
-        return pulumi.Output.secret(command.stdout)
+        if ssh is None or not tunnel:
+            return pulumi.Output.secret(command.stdout)
+        spec = tunnel_spec(ssh)
+        return pulumi.Output.secret(command.stdout).apply(
+            lambda text: yaml.safe_dump(tunnelled(yaml.safe_load(text), spec))
+        )
+
+
+def tunnel_spec(ssh: SshSettings) -> dict[str, Any]:
+    """How `infra/tunnel.py` gets to the host; holds the private key."""
+    jump = asdict(ssh.jump) if ssh.jump else None
+    key = ssh.private_key.text if ssh.private_key else None
+    return {**asdict(ssh), "jump": jump, "private_key": key}
 
 
 def _identifier(settings: Settings) -> str:

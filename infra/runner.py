@@ -56,8 +56,9 @@ class Runner(Protocol):
 class LocalRunner:
     """The host is this machine."""
 
-    def __init__(self, sudo_password: Secret | None = None) -> None:
+    def __init__(self, sudo_password: Secret | None = None, *, gone: bool = False) -> None:
         self._sudo_password = sudo_password
+        self._gone = gone
 
     def script(
         self,
@@ -77,7 +78,7 @@ class LocalRunner:
             stdin=_program(script, variables, as_root, self._sudo_password),
             logging=local.Logging.NONE if quiet else local.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
-            opts=_options(opts, quiet),
+            opts=_options(opts, quiet, self._gone),
         )
 
     def copy_file(
@@ -91,8 +92,11 @@ class LocalRunner:
 class SshRunner:
     """The host is reached over SSH; its key is pinned."""
 
-    def __init__(self, ssh: SshSettings, sudo_password: Secret | None) -> None:
+    def __init__(
+        self, ssh: SshSettings, sudo_password: Secret | None, *, gone: bool = False
+    ) -> None:
         self._sudo_password = sudo_password
+        self._gone = gone
         self._user = ssh.user
         self._connection = remote.ConnectionArgs(
             host=ssh.host,
@@ -124,7 +128,7 @@ class SshRunner:
             stdin=_program(script, variables, as_root, self._sudo_password),
             logging=remote.Logging.NONE if quiet else remote.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
-            opts=_options(opts, quiet),
+            opts=_options(opts, quiet, self._gone),
         )
 
     def copy_file(
@@ -147,8 +151,8 @@ class SshRunner:
 def host_runner(host: HostSettings) -> Runner:
     """The runner for where the node is."""
     if host.ssh is None:
-        return LocalRunner(host.sudo_password)
-    return SshRunner(host.ssh, host.sudo_password)
+        return LocalRunner(host.sudo_password, gone=host.gone)
+    return SshRunner(host.ssh, host.sudo_password, gone=host.gone)
 
 
 def _jump(ssh: SshSettings) -> remote.ProxyConnectionArgs | None:
@@ -165,9 +169,12 @@ def _jump(ssh: SshSettings) -> remote.ProxyConnectionArgs | None:
     )
 
 
-def _options(opts: pulumi.ResourceOptions, quiet: bool) -> pulumi.ResourceOptions:
+def _options(
+    opts: pulumi.ResourceOptions, quiet: bool, host_is_gone: bool
+) -> pulumi.ResourceOptions:
     ours = pulumi.ResourceOptions(
         delete_before_replace=True,
+        retain_on_delete=host_is_gone or None,  # forgotten, as nothing can be removed there
         additional_secret_outputs=["stdout", "stderr"] if quiet else None,
     )
     return pulumi.ResourceOptions.merge(opts, ours)

@@ -70,6 +70,7 @@ class HostSettings:
 
     ssh: SshSettings | None
     sudo_password: Secret | None
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class ClusterSettings:
     context: str
     kubectl: str
     k3s: K3sSettings
+    tunnel: bool
     pod_cidr: str
     service_cidr: str
     node_address: str
@@ -126,6 +128,7 @@ class StorageSettings:
 
     data_root: PurePosixPath
     size: str
+    purge: bool
 
 
 @dataclass(frozen=True)
@@ -274,7 +277,9 @@ def _read_host(reader: Reader) -> HostSettings:
         reader.problem(
             "sshHostKey", "", "with host: ssh, the host's public key (ssh-keyscan shows it)"
         )
-    return HostSettings(ssh if kind == "ssh" else None, reader.secret("sudoPassword"))
+    return HostSettings(
+        ssh if kind == "ssh" else None, reader.secret("sudoPassword"), reader.boolean("hostGone")
+    )
 
 
 def _read_jump(reader: Reader) -> JumpSettings | None:
@@ -310,12 +315,16 @@ def _read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     pods, services = _read_cidr(reader, "podCidr"), _read_cidr(reader, "serviceCidr")
     if pods and services and pods.version == services.version and pods.overlaps(services):
         reader.problem("podCidr", str(pods), f"a network apart from serviceCidr {services}")
+    tunnel = reader.choice("clusterAccess", ("direct", "tunnel")) == "tunnel"
+    if tunnel and (kind == "existing" or host.ssh is None):
+        reader.problem("clusterAccess", "tunnel", "direct, unless cluster: k3s and host: ssh")
     return ClusterSettings(
         kind=kind,
         kubeconfig=kubeconfig,
         context=context,
         kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", allowed="a command"),
         k3s=_read_k3s(reader),
+        tunnel=tunnel,
         pod_cidr=str(pods or ""),
         service_cidr=str(services or ""),
         node_address=address,
@@ -417,8 +426,12 @@ def _read_storage(reader: Reader) -> StorageSettings:
                 "dataRoot", text, f"a folder outside k3s' own ({', '.join(K3S_FOLDERS)})"
             )
             break
+    purge = reader.choice("dataOnDestroy", ("keep", "purge")) == "purge"
+    confirmed = reader.text("purgeConfirmed")
+    if purge and confirmed != text:
+        reader.problem("purgeConfirmed", confirmed, f"{text}, to confirm dataOnDestroy: purge")
     return StorageSettings(
-        root, reader.text("dataSize", pattern=_SIZE, allowed="a size such as 50Gi")
+        root, reader.text("dataSize", pattern=_SIZE, allowed="a size such as 50Gi"), purge
     )
 
 

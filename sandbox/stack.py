@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.pulumi_home import pulumi_environment
+from sandbox.say import say
+from sandbox.state_locks import release_dead_locks
 from sandbox.venvs import PROJECT, ensure_venv
 
 
@@ -28,6 +30,7 @@ class Stack:
         self.name = name
         self.settings_file = settings_file
         self.project = project
+        self._backend = backend
         self.environment = pulumi_environment(backend, ensure_venv(".venv"))
         self._select_or_create()
 
@@ -41,10 +44,12 @@ class Stack:
 
     def up(self, *options: str) -> str:
         """`pulumi up`; returns its output. Raises PulumiFailedError."""
+        self._release_locks()
         return self._run("up", "--yes", "--skip-preview", *options)
 
     def up_lines(self) -> Iterator[str]:
         """`pulumi up`, line by line as it goes on. Raises PulumiFailedError."""
+        self._release_locks()
         command = self._command("up", "--yes", "--skip-preview")
         lines: list[str] = []
         with subprocess.Popen(
@@ -73,6 +78,7 @@ class Stack:
 
     def destroy(self) -> str:
         """`pulumi destroy`; returns its output. Raises PulumiFailedError."""
+        self._release_locks()
         return self._run("destroy", "--yes", "--skip-preview")
 
     def output(self, name: str) -> str:
@@ -82,6 +88,11 @@ class Stack:
     def export(self) -> str:
         """The state as JSON text."""
         return self._run("stack", "export", config_file=False)
+
+    def _release_locks(self) -> None:
+        """What an `up` that was killed holds would stop each one after it."""
+        for pid in release_dead_locks(self._backend, "disttrain", self.name):
+            say(f"  stack {self.name}: released the lock of pulumi process {pid}, which is gone")
 
     def _select_or_create(self) -> None:
         """A new stack's encryption salt goes to the settings file, wherever that is.

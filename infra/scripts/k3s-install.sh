@@ -256,10 +256,11 @@ claim() {
     if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
 }before $path"; fi
   done
-  mkdir -p "${OURS%/*}"
-  printf '# kept by disttrain: its own k3s\n%s\n' "$before" >"$OURS.new"
-  chmod 600 "$OURS.new"
-  mv "$OURS.new" "$OURS"
+  if ! { mkdir -p "${OURS%/*}" && (umask 077 && printf '# its own k3s, kept by disttrain\n%s\n' \
+    "$before" >"$OURS.new") && mv "$OURS.new" "$OURS"; }; then
+    rm -f "$OURS.new"
+    fail "$OURS cannot be written: is the disk full? Nothing was installed"
+  fi
 }
 
 was_there_before() { grep -qxF "before $1" "$OURS"; }

@@ -117,6 +117,18 @@ class Host:
         )
         wait_until("sshd", self._sshd_missing, timeout_seconds=BOOT_SECONDS)
 
+    def key_pair(self) -> tuple[str, str]:
+        """Its identity: private, public."""
+        key = self.path("/etc/ssh/ssh_host_ed25519_key")
+        return key.read_text(), key.with_suffix(".pub").read_text()
+
+    def set_host_key(self, pair: tuple[str, str]) -> None:
+        """Take on an identity of before."""
+        key = self.path("/etc/ssh/ssh_host_ed25519_key")
+        key.write_text(pair[0])
+        key.with_suffix(".pub").write_text(pair[1])
+        self.shell("systemctl restart ssh")
+
     @property
     def host_key(self) -> str:
         """As it stands in known_hosts after the name."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from infra.runner import SCRIPTS, assemble_program
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT, ensure_venv
 from tests.node.host import Entry, Host, make_key
@@ -21,6 +22,7 @@ from tests.node.mirror import Mirror
 
 PROGRAM = Path(__file__).parent / "program" / "__main__.py"
 OLD, VERSION = "v1.33.6+k3s1", "v1.34.2+k3s1"
+DATA_ROOT = "/var/lib/disttrain"
 SECRETS = ("sshPrivateKey", "sudoPassword", "k3sRegistries", "httpProxy")
 
 
@@ -41,6 +43,7 @@ class Lab:
         self.host.authorize(public_key)
         self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo's own
         self.host_key = self.host.host_key
+        self._first_host_key = self.host.key_pair()
         self.before = self.host.files()
         self._stacks = 0
         self.stacks: list[Stack] = []
@@ -76,13 +79,38 @@ class Lab:
         self.stacks.append(stack)
         return stack
 
+    def install_by_hand(self, action: str = "create", **variables: str) -> str:
+        """Output of k3s-install.sh, run on the host as `host: local` runs it."""
+        given = {
+            "K3S_VERSION": VERSION,
+            "K3S_MIRROR": self.mirror.url,
+            "TLS_SAN": self.host.address,
+            "POD_CIDR": "10.42.0.0/16",
+            "SERVICE_CIDR": "10.43.0.0/16",
+            "NAMESPACE": "disttrain",
+            "GRACE_SECONDS": "5",
+            **variables,
+        }
+        script = (SCRIPTS / "k3s-install.sh").read_text()
+        wrapper = (SCRIPTS / "as-root.sh").read_text()
+        return self.host.shell(f"sh -s -- {action}", assemble_program(script, given, wrapper, ""))
+
+    def remove_by_hand(self) -> None:
+        """The way back of `install_by_hand`."""
+        assert "k3s is removed" in self.install_by_hand("delete")
+
+    def restore_host_key(self) -> None:
+        """The key of the beginning."""
+        self.host.set_host_key(self._first_host_key)
+
     def calls(self) -> list[str]:
         """What the stand-ins of k3s and of its installer were called with."""
         return self.host.shell("cat /lab/calls 2>/dev/null || true").splitlines()
 
     def differences(self) -> list[str]:
-        """What of the host's file list is not as at first."""
-        return different(self.before, self.host.files())
+        """What of the host's file list is not as at first, data aside."""
+        paths = different(self.before, self.host.files())
+        return [path for path in paths if not f"{path}/".startswith(f"{DATA_ROOT}/")]
 
     def state(self, stack: Stack) -> str:
         """The state as it lies on the disk."""
@@ -97,15 +125,20 @@ class Lab:
     def clean(self) -> None:
         """For the next test: no stack, no k3s, no marks, nothing slow."""
         self.mirror.slow(False)
+        self.host.try_shell("umount /etc/rancher; systemctl stop taker; systemctl start ssh")
+        self.host.shell("rm -rf /ballast")
         for version in (OLD, VERSION):
             self.mirror.release(version)
         self.host.shell("rm -rf /lab; mkdir /lab")
+        (self.mirror.folder / "requests").unlink(missing_ok=True)
         for stack in self.stacks:
             if self.resources(stack):
                 with contextlib.suppress(PulumiFailedError):
                     stack.destroy()
         self.stacks.clear()
-        self.host.shell("rm -rf /lab; mkdir /lab")
+        self.host.try_shell("[ ! -e /root/aside ] || mv /root/aside /etc/rancher/disttrain")
+        self.install_by_hand("delete")  # what a failed test left
+        self.host.shell(f"rm -rf /lab {DATA_ROOT}; mkdir /lab")
 
     def close(self) -> None:
         self.mirror.close()

@@ -16,6 +16,7 @@ COMPONENTS = {
     "disttrain:infra:GpuOperator": ("infra.gpu_operator", "GpuOperator"),
     "disttrain:infra:TrainerImage": ("infra.trainer_image", "TrainerImage"),
     "disttrain:infra:Namespace": ("infra.namespace", "Namespace"),
+    "disttrain:infra:DataFolder": ("infra.storage", "DataFolder"),
     "disttrain:infra:DataVolume": ("infra.storage", "DataVolume"),
     "disttrain:infra:ProxyConfig": ("infra.proxy", "ProxyConfig"),
     "disttrain:infra:DatasetJob": ("infra.dataset", "DatasetJob"),
@@ -28,7 +29,7 @@ COMMON = {
     "command:local:Command image-ensure",
     "kubernetes:core/v1:Namespace namespace-namespace",
     "command:local:Command namespace-handover",
-    "command:local:Command data-folder",
+    "command:local:Command data-root-folder",
     "kubernetes:core/v1:PersistentVolume data-volume",
     "kubernetes:core/v1:PersistentVolumeClaim data-claim",
     "kubernetes:core/v1:ConfigMap proxy-config-map",
@@ -371,7 +372,7 @@ def test_commands_over_ssh_pin_the_host_key(tmp_path: Path) -> None:
     assert {r.name for r in remote} == {
         "cluster-k3s",
         "cluster-kubeconfig",
-        "data-folder",
+        "data-root-folder",
         "namespace-handover",
         "training-await",
     }

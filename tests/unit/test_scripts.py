@@ -369,3 +369,60 @@ def test_wrong_sudo_password_fails_and_the_setting_is_named(tmp_path: Path) -> N
 def test_without_a_password_sudo_must_not_ask(tmp_path: Path) -> None:
     assert as_root(BODY, "", fake_user(tmp_path)).returncode == 0
     assert (tmp_path / "calls").read_text() == "sudo -n true\nsudo -n sh -s -- create\n"
+
+
+# --- every script's dry mode ---
+
+
+@pytest.mark.parametrize("script", sorted(p.name for p in SCRIPTS.glob("*.sh")))
+def test_script_has_a_dry_mode(script: str) -> None:
+    text = (SCRIPTS / script).read_text()
+    assert "DRY_RUN" in text or script == "as-root.sh"
+
+
+def test_dry_data_root_changes_nothing_and_says_what_it_would(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    done = run("data-root.sh", "create", DATA_ROOT=str(root), DRY_RUN="1")
+    assert f"would make or own: {root}/runs" in done.stdout
+    assert not root.exists()
+
+
+def test_dry_data_set_file_changes_nothing(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("text")
+    paths = {"SOURCE": str(source), "TARGET": str(target), "DRY_RUN": "1"}
+    assert run("dataset-file.sh", "create", **paths).stdout == f"would copy: {source} to {target}\n"
+    assert not target.exists()
+    target.write_text("text")
+    assert run("dataset-file.sh", "delete", **paths).stdout == f"would remove: {target}\n"
+    assert target.exists()
+
+
+def test_dry_handover_deletes_nothing(cluster: Path) -> None:
+    (cluster / "found").write_text("job.batch/train-singlepod\n")
+    (cluster / "volume").write_text("Released")
+    names = ("NAMESPACE", "STACK", "TRAINING_REVISION", "DATASET_REVISION", "VOLUME_NAME")
+    values = dict.fromkeys((*names, "CLAIM_NAME", "GRACE_SECONDS"), "x")
+    kubectl = str(cluster / "kubectl")
+    done = run("handover.sh", "create", **values, KUBECTL=kubectl, DRY_RUN="1")
+    assert "would end: job.batch/train-singlepod" in done.stdout
+    assert "would free: volume x" in done.stdout
+    calls = (cluster / "calls").read_text()
+    assert " delete " not in calls
+    assert " patch " not in calls
+
+
+@pytest.mark.parametrize("purge", ["", "/somewhere/else"])
+def test_data_is_not_purged_unless_its_own_path_says_so(tmp_path: Path, purge: str) -> None:
+    (tmp_path / "runs").mkdir()
+    done = run("data-root.sh", "delete", DATA_ROOT=str(tmp_path), PURGE=purge)
+    assert "are kept" in done.stdout
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_purge_takes_only_what_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "notes").touch()
+    done = run("data-root.sh", "delete", DATA_ROOT=str(tmp_path), PURGE=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]

@@ -5,7 +5,10 @@ import pulumi
 from infra.cluster import Cluster
 from infra.runner import host_runner
 from infra.settings import load_settings
+from infra.storage import DataFolder
 
 settings = load_settings()
-cluster = Cluster("cluster", settings, host_runner(settings.host))
+runner = host_runner(settings.host)
+folder = DataFolder("data-root", settings, runner)
+cluster = Cluster("cluster", settings, runner, after=[folder.command])
 pulumi.export("kubeconfig", cluster.kubeconfig)
