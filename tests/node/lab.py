@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from infra.runner import SCRIPTS, assemble_program
+from infra.tunnel import is_open
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT, ensure_venv
 from tests.node.host import Entry, Host, make_key
@@ -23,7 +24,7 @@ from tests.node.mirror import Mirror
 PROGRAM = Path(__file__).parent / "program" / "__main__.py"
 OLD, VERSION = "v1.33.6+k3s1", "v1.34.2+k3s1"
 DATA_ROOT = "/var/lib/disttrain"
-SECRETS = ("sshPrivateKey", "sudoPassword", "k3sRegistries", "httpProxy")
+SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy")
 
 
 class Lab:
@@ -103,6 +104,20 @@ class Lab:
         """The key of the beginning."""
         self.host.set_host_key(self._first_host_key)
 
+    def firewall(self, action: str) -> None:
+        """Add (-I) or remove (-D) the rule that lets nobody outside to the API server."""
+        rule = ("INPUT", "-i", "node0", "-p", "tcp", "--dport", "6443", "-j", "REJECT")
+        subprocess.run(
+            [*("nsenter", "--target", str(self.host.pid), "--net"), "iptables", action, *rule],
+            check=True,
+        )
+
+    def end_tunnels(self, config: Mapping[str, Any]) -> None:
+        """End the SSH sessions that carry tunnels, and wait for this kubeconfig's."""
+        self.host.try_shell("pkill -KILL -x sleep")
+        port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+        wait_for("the tunnel to end", lambda: not is_open(port))
+
     def calls(self) -> list[str]:
         """What the stand-ins of k3s and of its installer were called with."""
         return self.host.shell("cat /lab/calls 2>/dev/null || true").splitlines()
@@ -136,6 +151,7 @@ class Lab:
                 with contextlib.suppress(PulumiFailedError):
                     stack.destroy()
         self.stacks.clear()
+        self.host.try_shell("pkill -KILL -x sleep")  # sessions of tunnels
         self.host.try_shell("[ ! -e /root/aside ] || mv /root/aside /etc/rancher/disttrain")
         self.install_by_hand("delete")  # what a failed test left
         self.host.shell(f"rm -rf /lab {DATA_ROOT}; mkdir /lab")
