@@ -21,14 +21,15 @@ demo-local: ## the same training by torchrun on this machine, no root, no cluste
 
 test: lint ## every test, the end-to-end ones included
 	@$(SANDBOX) setup --for-tests
-	$(DEV) -m pytest tests --require tests/e2e --junitxml=build/junit.xml
+	$(DEV) -m pytest tests --require tests/e2e --require tests/node --junitxml=build/junit.xml
 
 lint: ## ruff, pyright, shellcheck
 	@$(SANDBOX) setup --only-dev
 	.venv-dev/bin/ruff check .
 	.venv-dev/bin/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv-dev/bin/pyright
-	.venv-dev/bin/shellcheck infra/scripts/*.sh cli/scripts/*.sh disttrain .ci/run
+	.venv-dev/bin/shellcheck infra/scripts/*.sh cli/scripts/*.sh disttrain .ci/run \
+		tests/node/boot.sh tests/node/stand_in/*.sh
 
 unit: ## the tests that end in seconds
 	@$(SANDBOX) setup --only-dev

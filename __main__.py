@@ -5,7 +5,7 @@ import pulumi
 from infra.cluster import Cluster
 from infra.dataset import DatasetJob
 from infra.gpu_operator import GpuOperator
-from infra.host import before_cluster
+from infra.host import prepare_host
 from infra.kubectl import make_kubectl
 from infra.namespace import Namespace
 from infra.outputs import stack_outputs
@@ -22,15 +22,15 @@ settings = load_settings()
 names = revisions(settings)
 runner = host_runner(settings.host)
 kubectl = make_kubectl(settings.cluster, settings.host, runner)
-
-cluster = Cluster("cluster", settings, runner, before_cluster(settings, runner))
+host = prepare_host(settings, runner)
+cluster = Cluster("cluster", settings, runner, host)
 inside = cluster.options
 ready: list[pulumi.Resource] = [cluster]
 if settings.gpu_operator:
     ready.append(GpuOperator("gpu-operator", settings.gpu_operator, settings, kubectl, inside))
 image = TrainerImage("image", settings, [cluster])
 namespace = Namespace("namespace", settings, kubectl, names, inside)
-volume = DataVolume("data", settings, runner, [namespace], inside)
+volume = DataVolume("data", settings, [namespace, *host], inside)
 proxy = ProxyConfig("proxy", settings, [namespace], inside)
 dataset = DatasetJob("dataset", settings, names, runner, [image, volume, proxy], inside)
 run = RunConfigMap("run", settings, names, [namespace], inside)

@@ -1,11 +1,16 @@
 """The Kubernetes cluster: k3s that this program installs, or one that exists."""
 
+from dataclasses import asdict
+from typing import Any
+
 import pulumi
 import pulumi_kubernetes as kubernetes
+import yaml
 
 from infra.proxy import k3s_proxy_environment
 from infra.runner import HostCommand, Runner
-from infra.settings import Settings
+from infra.settings import Settings, SshSettings
+from infra.tunnel import tunnelled
 
 
 class Cluster(pulumi.ComponentResource):
@@ -26,6 +31,7 @@ class Cluster(pulumi.ComponentResource):
         depends_on: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
+        """Install k3s after `depends_on`: `destroy` takes these away later than k3s."""
         cluster = settings.cluster
         super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
         self.install: HostCommand | None = None
@@ -56,10 +62,15 @@ class Cluster(pulumi.ComponentResource):
         runner: Runner,
         depends_on: list[pulumi.Resource],
     ) -> HostCommand:
-        cluster = settings.cluster
+        cluster, k3s = settings.cluster, settings.cluster.k3s
         variables: dict[str, pulumi.Input[str]] = {
-            "K3S_VERSION": cluster.k3s_version,
-            "K3S_SHA256": cluster.k3s_sha256,
+            "K3S_VERSION": k3s.version,
+            "K3S_SHA256": k3s.sha256,
+            "K3S_INSTALLER_SHA256": k3s.installer_sha256,
+            "K3S_MIRROR": k3s.mirror,
+            "K3S_EXISTING": k3s.existing,
+            "K3S_FORCE": "true" if k3s.force else "",
+            "K3S_REGISTRIES": k3s.registries.output if k3s.registries else "",
             "POD_CIDR": cluster.pod_cidr,
             "SERVICE_CIDR": cluster.service_cidr,
             "TLS_SAN": cluster.node_address,
@@ -79,7 +90,8 @@ class Cluster(pulumi.ComponentResource):
         self, name: str, settings: Settings, runner: Runner, install: HostCommand
     ) -> pulumi.Output[str]:
         """A command of its own: its output stays known while the install's inputs change."""
-        host = settings.host.ssh.host if settings.host.ssh else "127.0.0.1"
+        ssh, tunnel = settings.host.ssh, settings.cluster.tunnel
+        host = ssh.host if ssh and not tunnel else "127.0.0.1"
         command = runner.script(
             f"{name}-kubeconfig",
             "k3s-kubeconfig.sh",
@@ -87,7 +99,19 @@ class Cluster(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[install]),
             quiet=True,
         )
-        return pulumi.Output.secret(command.stdout)
+        if ssh is None or not tunnel:
+            return pulumi.Output.secret(command.stdout)
+        spec = tunnel_spec(ssh)
+        return pulumi.Output.secret(command.stdout).apply(
+            lambda text: yaml.safe_dump(tunnelled(yaml.safe_load(text), spec))
+        )
+
+
+def tunnel_spec(ssh: SshSettings) -> dict[str, Any]:
+    """How `infra/tunnel.py` gets to the host; holds the private key."""
+    jump = asdict(ssh.jump) if ssh.jump else None
+    key = ssh.private_key.text if ssh.private_key else None
+    return {**asdict(ssh), "jump": jump, "private_key": key}
 
 
 def _identifier(settings: Settings) -> str:

@@ -80,7 +80,7 @@ def expectations(settings: Settings) -> Expectations:
     ranks = compute.pods * compute.ranks_per_pod
     return Expectations(
         provision=cluster.kind == "k3s",
-        k3s_version=cluster.k3s_version,
+        k3s_version=cluster.k3s.version,
         data_root=str(settings.storage.data_root),
         namespace=settings.namespace,
         gpus=ranks if on_gpu else 0,

@@ -1,10 +1,11 @@
-"""What happens on the host before the cluster: the doctor looks, then its trust is set."""
+"""What happens on the host before the cluster: the doctor, its trust, the data folder."""
 
 import pulumi
 
 from infra.doctor import Doctor
 from infra.runner import Runner
 from infra.settings import Settings
+from infra.storage import DataFolder
 
 
 class HostTrust(pulumi.ComponentResource):
@@ -32,11 +33,11 @@ class HostTrust(pulumi.ComponentResource):
         self.register_outputs({"installed": self.installed})
 
 
-def before_cluster(settings: Settings, runner: Runner) -> list[pulumi.Resource]:
-    """What the cluster waits for; nothing where it exists already."""
-    if settings.cluster.kind != "k3s":
-        return []
-    first: list[pulumi.Resource] = [Doctor("doctor", settings)]
-    if settings.proxy.ca_bundle:
-        first.append(HostTrust("trust", settings.proxy.ca_bundle, runner, [*first]))
-    return first
+def prepare_host(settings: Settings, runner: Runner) -> list[pulumi.Resource]:
+    """What the cluster waits for, and `destroy` comes to last; the folder alone if it exists."""
+    first: list[pulumi.Resource] = []
+    if settings.cluster.kind == "k3s":
+        first.append(Doctor("doctor", settings))
+        if settings.proxy.ca_bundle:
+            first.append(HostTrust("trust", settings.proxy.ca_bundle, runner, [*first]))
+    return [*first, DataFolder("data-root", settings, runner, [*first])]

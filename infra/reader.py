@@ -82,8 +82,8 @@ class Reader:
     def secret(self, key: str) -> Secret | None:
         """A value that must be encrypted in the stack's file; None when it is empty."""
         value = self._value(key)
-        if value and key not in self._secret_keys:
-            self._not_encrypted(key)
+        if value:
+            self.require_encrypted(key)
         return Secret(value) if value else None
 
     def proxy_url(self, key: str) -> Secret | None:
@@ -97,6 +97,11 @@ class Reader:
         elif "@" in value and key not in self._secret_keys:
             self._not_encrypted(key)
         return Secret(value)
+
+    def require_encrypted(self, key: str) -> None:
+        """Note that `key` holds a secret, unless it is encrypted in the stack's file."""
+        if key not in self._secret_keys:
+            self._not_encrypted(key)
 
     def reject_unknown(self) -> None:
         """Note every key of the stack that nothing has asked for. Call it after all reads."""

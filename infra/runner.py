@@ -56,8 +56,9 @@ class Runner(Protocol):
 class LocalRunner:
     """The host is this machine."""
 
-    def __init__(self, sudo_password: Secret | None = None) -> None:
+    def __init__(self, sudo_password: Secret | None = None, *, gone: bool = False) -> None:
         self._sudo_password = sudo_password
+        self._gone = gone
 
     def script(
         self,
@@ -77,7 +78,7 @@ class LocalRunner:
             stdin=_program(script, variables, as_root, self._sudo_password),
             logging=local.Logging.NONE if quiet else local.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
-            opts=_options(opts, quiet),
+            opts=_options(opts, quiet, self._gone),
         )
 
     def copy_file(
@@ -91,8 +92,11 @@ class LocalRunner:
 class SshRunner:
     """The host is reached over SSH; its key is pinned."""
 
-    def __init__(self, ssh: SshSettings, sudo_password: Secret | None) -> None:
+    def __init__(
+        self, ssh: SshSettings, sudo_password: Secret | None, *, gone: bool = False
+    ) -> None:
         self._sudo_password = sudo_password
+        self._gone = gone
         self._user = ssh.user
         self._connection = remote.ConnectionArgs(
             host=ssh.host,
@@ -102,6 +106,7 @@ class SshRunner:
             private_key=ssh.private_key.output if ssh.private_key else None,
             dial_error_limit=10,
             per_dial_timeout=15,
+            proxy=_jump(ssh),
         )
 
     def script(
@@ -123,7 +128,7 @@ class SshRunner:
             stdin=_program(script, variables, as_root, self._sudo_password),
             logging=remote.Logging.NONE if quiet else remote.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
-            opts=_options(opts, quiet),
+            opts=_options(opts, quiet, self._gone),
         )
 
     def copy_file(
@@ -146,13 +151,30 @@ class SshRunner:
 def host_runner(host: HostSettings) -> Runner:
     """The runner for where the node is."""
     if host.ssh is None:
-        return LocalRunner(host.sudo_password)
-    return SshRunner(host.ssh, host.sudo_password)
+        return LocalRunner(host.sudo_password, gone=host.gone)
+    return SshRunner(host.ssh, host.sudo_password, gone=host.gone)
 
 
-def _options(opts: pulumi.ResourceOptions, quiet: bool) -> pulumi.ResourceOptions:
+def _jump(ssh: SshSettings) -> remote.ProxyConnectionArgs | None:
+    if ssh.jump is None:
+        return None
+    return remote.ProxyConnectionArgs(
+        host=ssh.jump.host,
+        port=float(ssh.jump.port),
+        user=ssh.jump.user,
+        host_key=ssh.jump.host_key,
+        private_key=ssh.private_key.output if ssh.private_key else None,
+        dial_error_limit=10,
+        per_dial_timeout=15,
+    )
+
+
+def _options(
+    opts: pulumi.ResourceOptions, quiet: bool, host_is_gone: bool
+) -> pulumi.ResourceOptions:
     ours = pulumi.ResourceOptions(
         delete_before_replace=True,
+        retain_on_delete=host_is_gone or None,  # forgotten, as nothing can be removed there
         additional_secret_outputs=["stdout", "stderr"] if quiet else None,
     )
     return pulumi.ResourceOptions.merge(opts, ours)

@@ -5,6 +5,7 @@ All problems are collected and raised at once, before any resource is registered
 
 import hashlib
 import ipaddress
+import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -46,7 +47,18 @@ K3S_FOLDERS = ("/var/lib/rancher", "/var/lib/kubelet", "/etc/rancher", "/run/k3s
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _SHA256 = r"([0-9a-f]{64})?"
+_HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
 _SIZE = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+
+
+@dataclass(frozen=True)
+class JumpSettings:
+    """A host on the way; the private key is the same."""
+
+    host: str
+    port: int
+    user: str
+    host_key: str
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class SshSettings:
     user: str
     private_key: Secret | None
     host_key: str
+    jump: JumpSettings | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,20 @@ class HostSettings:
 
     ssh: SshSettings | None
     sudo_password: Secret | None
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class K3sSettings:
+    """How k3s gets to the host; `registries` is the text of registries.yaml."""
+
+    version: str
+    sha256: str
+    installer_sha256: str
+    mirror: str
+    existing: Literal["refuse", "adopt"]
+    force: bool
+    registries: Secret | None
 
 
 @dataclass(frozen=True)
@@ -76,8 +103,8 @@ class ClusterSettings:
     kubeconfig: str
     context: str
     kubectl: str
-    k3s_version: str
-    k3s_sha256: str
+    k3s: K3sSettings
+    tunnel: bool
     pod_cidr: str
     service_cidr: str
     node_address: str
@@ -114,6 +141,7 @@ class StorageSettings:
 
     data_root: PurePosixPath
     size: str
+    purge: bool
 
 
 @dataclass(frozen=True)
@@ -260,9 +288,10 @@ def _read_host(reader: Reader) -> HostSettings:
         reader.secret("sshPrivateKey"),
         reader.text(
             "sshHostKey",
-            pattern=r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|",
+            pattern=_HOST_KEY,
             allowed="the host's public key, such as 'ssh-ed25519 AAAA...'",
         ),
+        _read_jump(reader),
     )
     if kind == "ssh" and not ssh.host:
         reader.problem("sshHost", ssh.host, "the name or address of the node with host: ssh")
@@ -270,7 +299,21 @@ def _read_host(reader: Reader) -> HostSettings:
         reader.problem(
             "sshHostKey", "", "with host: ssh, the host's public key (ssh-keyscan shows it)"
         )
-    return HostSettings(ssh if kind == "ssh" else None, reader.secret("sudoPassword"))
+    return HostSettings(
+        ssh if kind == "ssh" else None, reader.secret("sudoPassword"), reader.boolean("hostGone")
+    )
+
+
+def _read_jump(reader: Reader) -> JumpSettings | None:
+    jump = JumpSettings(
+        reader.text("sshJumpHost", pattern=r"[A-Za-z0-9._:-]*", allowed="a host name or address"),
+        reader.integer("sshJumpPort", at_least=1, at_most=65535),
+        reader.text("sshJumpUser", pattern=r"[a-z_][a-z0-9_.-]*", allowed="a user name"),
+        reader.text("sshJumpHostKey", pattern=_HOST_KEY, allowed="the jump host's public key"),
+    )
+    if jump.host and not jump.host_key:
+        reader.problem("sshJumpHostKey", "", "with sshJumpHost, that host's public key")
+    return jump if jump.host else None
 
 
 def _read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
@@ -294,19 +337,52 @@ def _read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     pods, services = _read_cidr(reader, "podCidr"), _read_cidr(reader, "serviceCidr")
     if pods and services and pods.version == services.version and pods.overlaps(services):
         reader.problem("podCidr", str(pods), f"a network apart from serviceCidr {services}")
+    tunnel = reader.choice("clusterAccess", ("direct", "tunnel")) == "tunnel"
+    if tunnel and (kind == "existing" or host.ssh is None):
+        reader.problem("clusterAccess", "tunnel", "direct, unless cluster: k3s and host: ssh")
     return ClusterSettings(
         kind=kind,
         kubeconfig=kubeconfig,
         context=context,
         kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", allowed="a command"),
-        k3s_version=reader.text(
-            "k3sVersion", pattern=r"v\d+\.\d+\.\d+\+k3s\d+", allowed="a release: vX.Y.Z+k3sN"
-        ),
-        k3s_sha256=reader.text("k3sSha256", pattern=_SHA256, allowed="64 hex digits"),
+        k3s=_read_k3s(reader),
+        tunnel=tunnel,
         pod_cidr=str(pods or ""),
         service_cidr=str(services or ""),
         node_address=address,
     )
+
+
+def _read_k3s(reader: Reader) -> K3sSettings:
+    sha256 = reader.text("k3sSha256", pattern=_SHA256, allowed="64 hex digits")
+    installer = reader.text("k3sInstallerSha256", pattern=_SHA256, allowed="64 hex digits")
+    mirror = reader.text("k3sMirror", pattern=r"(https?://[^\s@]+)?", allowed="an http(s) address")
+    if mirror.startswith("http://") and not (sha256 and installer):
+        reader.problem(
+            "k3sMirror", mirror, "https, or http with k3sSha256 and k3sInstallerSha256 set"
+        )
+    return K3sSettings(
+        version=reader.text(
+            "k3sVersion", pattern=r"v\d+\.\d+\.\d+\+k3s\d+", allowed="a release: vX.Y.Z+k3sN"
+        ),
+        sha256=sha256,
+        installer_sha256=installer,
+        mirror=mirror.rstrip("/"),
+        existing=cast(
+            Literal["refuse", "adopt"], reader.choice("k3sExisting", ("refuse", "adopt"))
+        ),
+        force=reader.boolean("k3sForce"),
+        registries=_read_registries(reader),
+    )
+
+
+def _read_registries(reader: Reader) -> Secret | None:
+    """As YAML text; JSON is YAML too, and needs no library to be written."""
+    content = reader.mapping("k3sRegistries")
+    text = json.dumps(content, indent=2, sort_keys=True)
+    if re.search(r'"(password|auth|identity_token)": "', text):
+        reader.require_encrypted("k3sRegistries")
+    return Secret(text) if content else None
 
 
 def _read_cidr(reader: Reader, key: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
@@ -370,7 +446,7 @@ def _read_gpu_operator(
     elif refusal := refuse_chart(chart):
         reader.problem("gpuOperatorVersion", version, refusal)
     else:
-        k3s = k3s_version(cluster.k3s_version) if cluster.kind == "k3s" else ()
+        k3s = k3s_version(cluster.k3s.version) if cluster.kind == "k3s" else ()
         try:
             chosen = choose_regime(regime, chart, k3s, parts)
         except ValueError as allowed:
@@ -398,8 +474,12 @@ def _read_storage(reader: Reader) -> StorageSettings:
                 "dataRoot", text, f"a folder outside k3s' own ({', '.join(K3S_FOLDERS)})"
             )
             break
+    purge = reader.choice("dataOnDestroy", ("keep", "purge")) == "purge"
+    confirmed = reader.text("purgeConfirmed")
+    if purge and confirmed != text:
+        reader.problem("purgeConfirmed", confirmed, f"{text}, to confirm dataOnDestroy: purge")
     return StorageSettings(
-        root, reader.text("dataSize", pattern=_SIZE, allowed="a size such as 50Gi")
+        root, reader.text("dataSize", pattern=_SIZE, allowed="a size such as 50Gi"), purge
     )
 
 

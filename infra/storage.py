@@ -8,10 +8,13 @@ from infra.runner import Runner
 from infra.settings import Settings
 
 
-class DataVolume(pulumi.ComponentResource):
-    """A hostPath volume bound to `disttrain-pvc`. Destroying it leaves the folder as it is."""
+class DataFolder(pulumi.ComponentResource):
+    """The folder of the node; belongs to no cluster, and is the last that `destroy` comes to.
 
-    claim_name: pulumi.Output[str]
+    With `dataOnDestroy: purge`, `destroy` removes what is in it: by then nothing may use it.
+    """
+
+    path: pulumi.Output[str]
 
     def __init__(
         self,
@@ -21,19 +24,35 @@ class DataVolume(pulumi.ComponentResource):
         depends_on: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("disttrain:infra:DataVolume", name, {}, opts)
-        self.folder = runner.script(
+        super().__init__("disttrain:infra:DataFolder", name, {}, opts)
+        root, purge = str(settings.storage.data_root), settings.storage.purge
+        self.command = runner.script(
             f"{name}-folder",
             "data-root.sh",
-            {"DATA_ROOT": str(settings.storage.data_root)},
-            # not deleted with the cluster: nothing of it is in there
-            pulumi.ResourceOptions(parent=self),
+            {"DATA_ROOT": root, "PURGE": root if purge else ""},
+            pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
-        after = [*depends_on, self.folder]
+        self.path = pulumi.Output.from_input(root)
+        self.register_outputs({"path": self.path})
+
+
+class DataVolume(pulumi.ComponentResource):
+    """A hostPath volume bound to `disttrain-pvc`. Destroying it leaves the folder as it is."""
+
+    claim_name: pulumi.Output[str]
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        depends_on: list[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("disttrain:infra:DataVolume", name, {}, opts)
         self.volume = kubernetes.core.v1.PersistentVolume(
             f"{name}-volume",
             **volume(settings),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=after),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
         self.claim = kubernetes.core.v1.PersistentVolumeClaim(
             f"{name}-claim",

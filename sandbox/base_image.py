@@ -76,7 +76,8 @@ def _sources(text: str) -> Iterator[tuple[list[str], list[str], list[str]]]:
             yield fields.get("uris", []), fields.get("suites", []), fields.get("components", [])
 
 
-def _apt_sources() -> list[str]:
+def debian_sources() -> list[str]:
+    """The texts of apt's source lists on this machine."""
     apt = Path("/etc/apt")
     folder = apt / "sources.list.d"
     files = [
@@ -87,7 +88,7 @@ def _apt_sources() -> list[str]:
     return [file.read_text() for file in files if file.is_file()]
 
 
-def _proxy() -> dict[str, str]:
+def apt_proxy() -> dict[str, str]:
     """apt's own proxy for debootstrap, where the environment names none."""
     if os.environ.get("http_proxy") or shutil.which("apt-config") is None:
         return {}
@@ -114,9 +115,9 @@ def _build(recipe: str) -> None:
                 # without a keyring it would take whatever the mirror sends
                 *("debootstrap", "--variant=minbase", "--force-check-gpg"),
                 *(f"--include={','.join(PACKAGES)}", SUITE, str(root)),
-                debian_mirror(_apt_sources()),
+                debian_mirror(debian_sources()),
             ],
-            environment=_proxy(),
+            environment=apt_proxy(),
         )
         for leftover in ("var/cache/apt/archives", "var/lib/apt/lists"):
             shutil.rmtree(root / leftover)

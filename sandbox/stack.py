@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.pulumi_home import pulumi_environment
+from sandbox.say import say
+from sandbox.state_locks import release_dead_locks
 from sandbox.venvs import PROJECT, ensure_venv
 
 
@@ -19,32 +21,40 @@ class Stack:
         name: name of the stack; created if it is not there.
         backend: folder of the stacks' states.
         settings_file: the stack's settings. Tests give a copy, so that the checkout stays clean.
+        project: folder of Pulumi.yaml.
     """
 
-    def __init__(self, name: str, backend: Path, settings_file: Path) -> None:
+    def __init__(
+        self, name: str, backend: Path, settings_file: Path, project: Path = PROJECT
+    ) -> None:
         self.name = name
         self.settings_file = settings_file
+        self.project = project
+        self._backend = backend
         self.environment = pulumi_environment(backend, ensure_venv(".venv"))
         self._select_or_create()
 
-    def set(self, key: str, value: str | None) -> None:
+    def set(self, key: str, value: str | None, *, secret: bool = False) -> None:
         """Change one setting; None removes it. `key` may be a path: `run.train.max_steps`."""
+        kind = ("--secret",) if secret else ()
         if value is None:
             self._run("config", "rm", "--path", f"disttrain:{key}")
         else:
-            self._run("config", "set", "--path", f"disttrain:{key}", "--", value)
+            self._run("config", "set", "--path", *kind, f"disttrain:{key}", "--", value)
 
     def up(self, *options: str) -> str:
         """`pulumi up`; returns its output. Raises PulumiFailedError."""
+        self._release_locks()
         return self._run("up", "--yes", "--skip-preview", *options)
 
     def up_lines(self) -> Iterator[str]:
         """`pulumi up`, line by line as it goes on. Raises PulumiFailedError."""
+        self._release_locks()
         command = self._command("up", "--yes", "--skip-preview")
         lines: list[str] = []
         with subprocess.Popen(
             command,
-            cwd=PROJECT,
+            cwd=self.project,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -68,6 +78,7 @@ class Stack:
 
     def destroy(self) -> str:
         """`pulumi destroy`; returns its output. Raises PulumiFailedError."""
+        self._release_locks()
         return self._run("destroy", "--yes", "--skip-preview")
 
     def output(self, name: str) -> str:
@@ -78,12 +89,17 @@ class Stack:
         """The state as JSON text."""
         return self._run("stack", "export", config_file=False)
 
+    def _release_locks(self) -> None:
+        """What an `up` that was killed holds would stop each one after it."""
+        for pid in release_dead_locks(self._backend, "disttrain", self.name):
+            say(f"  stack {self.name}: released the lock of pulumi process {pid}, which is gone")
+
     def _select_or_create(self) -> None:
         """A new stack's encryption salt goes to the settings file, wherever that is.
 
         The engine writes it to `Pulumi.<stack>.yaml` of the project; no option changes that.
         """
-        written = PROJECT / f"Pulumi.{self.name}.yaml"
+        written = self.project / f"Pulumi.{self.name}.yaml"
         elsewhere = not written.exists()
         self._run("stack", "select", "--create", self.name, config_file=False)
         if elsewhere and written.exists():
@@ -102,7 +118,7 @@ class Stack:
     def _run(self, *arguments: str, config_file: bool = True) -> str:
         done = subprocess.run(
             self._command(*arguments, config_file=config_file),
-            cwd=PROJECT,
+            cwd=self.project,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

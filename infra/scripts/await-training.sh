@@ -2,7 +2,8 @@
 # create: returns when all ranks have stepped or the training has finished; fails with the reason
 # and the pods' last lines. delete: refuses while another stack is in force in the namespace.
 # Needs: KUBECTL (a command, shell-quoted), NAMESPACE, STACK, KIND (Job or StatefulSet), NAME,
-# REVISION, PODS, TIMEOUT_SECONDS. Usage: await-training.sh create|delete
+# REVISION, PODS, TIMEOUT_SECONDS; may be empty: DRY_RUN (1: says what it would wait for; nothing
+# is ever changed). Usage: await-training.sh create|delete
 set -eu
 
 : "${KUBECTL:?}" "${NAMESPACE:?}" "${STACK:?}" "${KIND:?}" "${NAME:?}" "${REVISION:?}" "${PODS:?}"
@@ -73,6 +74,10 @@ fail() { # reason
 }
 
 create() {
+  if [ -n "${DRY_RUN:-}" ]; then
+    echo "would wait: $TIMEOUT_SECONDS s for $PODS ready pods of $KIND $NAME"
+    return
+  fi
   start=$(date +%s) told=0 said="" stuck_since=0
   while :; do
     now=$(date +%s)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # create: adds certificate authorities to the host's trust store, of whatever family the host is.
-# delete: takes them out again. Needs: CA_BUNDLE (PEM). Usage: ca-bundle.sh create|delete
+# delete: takes them out again. Needs: CA_BUNDLE (PEM); may be empty: DRY_RUN (1: only says what
+# would change). Usage: ca-bundle.sh create|delete
 set -eu
 
 : "${CA_BUNDLE:?}"
@@ -10,6 +11,8 @@ readonly STORES='/usr/local/share/ca-certificates|update-ca-certificates
 /etc/pki/trust/anchors|update-ca-certificates'
 readonly FILE=disttrain.crt
 STORE_ROOT=${STORE_ROOT:-} # for tests
+
+dry() { [ -n "${DRY_RUN:-}" ]; }
 
 find_store() { # sets folder and update
   while IFS='|' read -r folder update; do
@@ -27,6 +30,9 @@ create() {
   if [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$CA_BUNDLE" ]; then
     echo "$folder/$FILE is there"
     return
+  elif dry; then
+    echo "would write: $folder/$FILE, and run $update"
+    return
   fi
   printf '%s\n' "$CA_BUNDLE" >"$folder/$FILE.new"
   chmod 644 "$folder/$FILE.new"
@@ -38,6 +44,10 @@ create() {
 delete() {
   find_store || return 0
   [ -e "$folder/$FILE" ] || return 0
+  if dry; then
+    echo "would remove: $folder/$FILE, and run $update"
+    return
+  fi
   rm -f "$folder/$FILE"
   "$update" >/dev/null
   echo "$folder/$FILE is removed"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Puts a text where the data set's Job can read it: below the data root on the node.
-# Needs: SOURCE (a file on this host), TARGET (its path there). Usage: dataset-file.sh create|delete
+# Needs: SOURCE (a file on this host), TARGET (its path there); may be empty: DRY_RUN (1: only says
+# what would change). Usage: dataset-file.sh create|delete
 set -eu
 
 : "${SOURCE:?}" "${TARGET:?}"
@@ -14,6 +15,10 @@ create() {
     echo "datasetFile: $SOURCE cannot be read on this host" >&2
     exit 1
   fi
+  if [ -n "${DRY_RUN:-}" ]; then
+    echo "would copy: $SOURCE to $TARGET"
+    return
+  fi
   partial=$TARGET.partial.$$
   trap 'rm -f "$partial"' EXIT
   mkdir -p "${TARGET%/*}"
@@ -24,6 +29,10 @@ create() {
 }
 
 delete() {
+  if [ -n "${DRY_RUN:-}" ]; then
+    echo "would remove: $TARGET"
+    return
+  fi
   rm -f "$TARGET"
   echo "$TARGET removed"
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # create: returns when the operator says ready and the node offers the GPUs; shows what is still
 # missing while that takes minutes; fails with the pods' own reasons. delete: nothing.
-# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, GPUS, TIMEOUT_SECONDS.
+# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, GPUS, TIMEOUT_SECONDS; may be empty: DRY_RUN
+# (1: says what it would wait for; it never changes anything).
 # Usage: gpu-operator-await.sh create|delete
 set -eu
 
@@ -35,6 +36,10 @@ fail() {
 }
 
 create() {
+  if [ -n "${DRY_RUN:-}" ]; then
+    echo "would wait up to $TIMEOUT_SECONDS s until the node offers $GPUS GPUs"
+    return
+  fi
   start=$(date +%s) told=0 said=""
   while :; do
     now=$(date +%s)

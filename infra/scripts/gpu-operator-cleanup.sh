@@ -1,11 +1,15 @@
 #!/bin/sh
 # create: nothing. delete: takes away what the GPU Operator leaves behind when its release is gone:
 # its CRDs (Helm keeps CRDs) and its labels and annotations on nodes. Needs: KUBECTL (a command,
-# shell-quoted). Usage: gpu-operator-cleanup.sh create|delete
+# shell-quoted); may be empty: DRY_RUN (1: the API server is asked what it would do, and says so).
+# Usage: gpu-operator-cleanup.sh create|delete
 set -eu
 
 : "${KUBECTL:?}"
 readonly CRDS='clusterpolicies.nvidia.com nvidiadrivers.nvidia.com gpuclusters.nvidia.com'
+
+dry_run=--dry-run=none
+[ -z "${DRY_RUN:-}" ] || dry_run=--dry-run=server
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 
@@ -22,8 +26,8 @@ strip() { # label or annotate, metadata field
   keys=$(kubectl_ get nodes -o "go-template=$(printf "$KEYS" "$2")" | ours)
   [ -n "$keys" ] || return 0
   # shellcheck disable=SC2046 # one key per word
-  kubectl_ "$1" nodes --all $(echo "$keys" | sed 's/$/-/') >/dev/null
-  echo "$(echo "$keys" | wc -l) ${2} of nvidia.com removed from the nodes"
+  kubectl_ "$1" nodes --all "$dry_run" $(echo "$keys" | sed 's/$/-/') >/dev/null
+  echo "$(echo "$keys" | wc -l) ${2} of nvidia.com removed from the nodes${DRY_RUN:+ (dry run)}"
 }
 
 delete() {
@@ -32,7 +36,7 @@ delete() {
     return
   fi
   # shellcheck disable=SC2086 # one CRD per word
-  kubectl_ delete crd $CRDS --ignore-not-found --timeout=120s
+  kubectl_ delete crd $CRDS --ignore-not-found --timeout=120s "$dry_run"
   strip label labels
   strip annotate annotations
 }

@@ -3,7 +3,8 @@
 # one to come (another stack's, another revision's) and a data set Job with other contents, and
 # waits until their pods are gone, so that two trainings never write the same run.
 # Needs: KUBECTL (a command, shell-quoted), NAMESPACE, STACK, TRAINING_REVISION, DATASET_REVISION,
-# VOLUME_NAME, CLAIM_NAME, GRACE_SECONDS. Usage: handover.sh create|delete
+# VOLUME_NAME, CLAIM_NAME, GRACE_SECONDS; may be empty: DRY_RUN (1: only says what would change).
+# Usage: handover.sh create|delete
 set -eu
 
 : "${KUBECTL:?}" "${NAMESPACE:?}" "${STACK:?}" "${TRAINING_REVISION:?}" "${DATASET_REVISION:?}"
@@ -11,9 +12,15 @@ set -eu
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 
+dry() { [ -n "${DRY_RUN:-}" ]; }
+
 end() { # kinds selector
   found=$(kubectl_ -n "$NAMESPACE" get "$1" -l "$2" -o name)
   [ -n "$found" ] || return 0
+  if dry; then
+    echo "would end: $(echo "$found" | tr '\n' ' ')"
+    return
+  fi
   echo "ending $(echo "$found" | tr '\n' ' ')(up to $GRACE_SECONDS s to save)"
   kubectl_ -n "$NAMESPACE" delete "$1" -l "$2" --cascade=foreground --ignore-not-found \
     --timeout="$((GRACE_SECONDS + 60))s"
@@ -35,6 +42,10 @@ check_claim() {
 rebind_volume() {
   phase=$(kubectl_ get pv "$VOLUME_NAME" --ignore-not-found -o 'jsonpath={.status.phase}')
   [ "$phase" = Released ] || return 0
+  if dry; then
+    echo "would free: volume $VOLUME_NAME"
+    return
+  fi
   echo "volume $VOLUME_NAME is free again"
   kubectl_ patch pv "$VOLUME_NAME" --type=json \
     -p '[{"op":"remove","path":"/spec/claimRef/uid"},{"op":"remove","path":"/spec/claimRef/resourceVersion"}]'
@@ -48,7 +59,7 @@ create() {
   end job,statefulset,service,configmap "$training,disttrain.dev/stack!=$STACK"
   end job "$dataset,disttrain.dev/revision!=$DATASET_REVISION"
   rebind_volume
-  echo "namespace $NAMESPACE is stack $STACK's"
+  dry || echo "namespace $NAMESPACE is stack $STACK's"
 }
 
 main() {

@@ -1,84 +1,144 @@
 #!/bin/sh
-# create: installs or upgrades k3s from a checksummed binary, without the curl-to-shell installer.
+# create: brings k3s to a version and a configuration, or takes a k3s that is there as it is.
 # delete: takes away what create made, and nothing that it did not make.
-# Needs: K3S_VERSION, POD_CIDR, SERVICE_CIDR, NAMESPACE, GRACE_SECONDS; may be empty: K3S_SHA256,
-# TLS_SAN, HTTP_PROXY, HTTPS_PROXY, NO_PROXY. Usage: k3s-install.sh create|delete
+# Binary and installer are checked against their sha256 before anything of them is used; a second
+# create changes nothing; a broken-off one is finished by the next. DRY_RUN=1: only says what
+# would change.
+# Needs: K3S_VERSION, POD_CIDR, SERVICE_CIDR, NAMESPACE, GRACE_SECONDS; may be empty: K3S_EXISTING
+# (refuse or adopt), K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_FORCE (true),
+# TLS_SAN, HTTP_PROXY, HTTPS_PROXY, NO_PROXY, DRY_RUN. Usage: k3s-install.sh create|delete
 set -eu
+umask 022
 
 : "${K3S_VERSION:?}" "${POD_CIDR:?}" "${SERVICE_CIDR:?}" "${NAMESPACE:?}" "${GRACE_SECONDS:?}"
 readonly BINARY=/usr/local/bin/k3s
-readonly UNIT=/etc/systemd/system/k3s.service
+readonly UNINSTALLER=/usr/local/bin/k3s-uninstall.sh # the installer makes it
+readonly UNIT=/etc/systemd/system/k3s.service        # and this
 readonly CONFIG=/etc/rancher/k3s/config.yaml
-readonly ENVIRONMENT=/etc/default/k3s # the unit reads it; nothing of k3s writes it
-readonly OURS=/etc/rancher/k3s/.installed-by-disttrain
+readonly REGISTRIES=/etc/rancher/k3s/registries.yaml
+readonly ENVIRONMENT=/etc/default/k3s # the unit reads it; the installer never writes it
+readonly OURS=/etc/rancher/disttrain  # what we did; the uninstaller leaves it alone
+readonly SCRATCH=/var/lib/rancher/disttrain-scratch
+readonly LOCK=/run/disttrain-k3s.lock
+readonly API_PORT=6443
 readonly READY_SECONDS=300
+readonly LOCK_SECONDS=600
+readonly MIN_FREE_MIB=512 # the binary, what it unpacks, and the new beside the old
 readonly PROXIES='HTTP_PROXY HTTPS_PROXY NO_PROXY'
+# What k3s and its tools make on a host. Of these only what was not there before is removed.
+readonly FOLDERS='/etc/rancher/k3s /etc/rancher/node /etc/rancher /var/lib/rancher/k3s
+/var/lib/rancher /var/lib/kubelet /var/lib/cni /run/k3s /run/flannel /var/log/pods
+/var/log/containers /root/.kube'
+readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
 
 fail() {
   echo "$1" >&2
   exit 1
 }
 
-preflight() {
-  [ -d /run/systemd/system ] || fail "k3s is run by systemd, which is not this host's init"
-  if [ -e "$BINARY" ] && [ ! -e "$OURS" ]; then
-    fail "$BINARY was not installed by this program: use cluster: existing, or remove that k3s"
-  fi
-}
+dry() { [ -n "${DRY_RUN:-}" ]; }
 
 architecture() {
   case $(uname -m) in
     x86_64) echo amd64 ;;
     aarch64) echo arm64 ;;
-    *) fail "no k3s for $(uname -m)" ;;
+    *) fail "no k3s for $(uname -m); there is one for x86_64 and aarch64" ;;
   esac
 }
 
-download() { # url file
-  curl --fail --silent --show-error --location --proto '=https' --tlsv1.2 \
-    --connect-timeout 15 --retry 3 --max-time 600 --output "$2" "$1" || fail "cannot download $1"
+# An earlier `create` may still run, when the program that started it was killed or cut off.
+one_at_a_time() {
+  dry && return
+  command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
+  exec 9>"$LOCK"
+  if ! flock -n 9; then
+    echo "another run is at work on this host; waiting for it, at most $LOCK_SECONDS s"
+    flock -w "$LOCK_SECONDS" 9 || fail "another run still works on this host ($LOCK is locked)"
+  fi
 }
 
-is_checksum() { # file sha256
-  [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "$2" ]
+k3s_kubectl() { # the cache would go to root's home
+  KUBECACHEDIR=/run/k3s/disttrain-kubectl "$BINARY" kubectl --request-timeout=15s "$@" </dev/null
 }
 
-install_binary() {
-  arch=$(architecture) asset=k3s
-  [ "$arch" = amd64 ] || asset=k3s-$arch
-  release=https://github.com/k3s-io/k3s/releases/download/$(echo "$K3S_VERSION" | sed 's/+/%2B/')
-  if [ -x "$BINARY" ] && "$BINARY" --version | grep -qF "k3s version $K3S_VERSION " &&
-    { [ -z "${K3S_SHA256:-}" ] || is_checksum "$BINARY" "$K3S_SHA256"; }; then
+is_active() { systemctl is-active --quiet k3s; }
+
+# --- before anything is touched ---
+
+foreign() { [ ! -e "$OURS" ] && { [ -e "$BINARY" ] || [ -e "$UNIT" ]; }; }
+
+preflight() {
+  [ -d /run/systemd/system ] || fail "k3s is run by systemd, which is not this host's init"
+  for tool in curl sha256sum awk; do
+    command -v "$tool" >/dev/null || fail "$tool is missing on this host: install it"
+  done
+  if foreign; then
+    fail "a k3s that this program did not install is on this host; allowed: k3sExisting: adopt \
+(use it as it is), or remove that k3s first"
+  fi
+  if [ ! -e "$OURS" ] && [ -n "$(ls -A /var/lib/kubelet 2>/dev/null)" ]; then
+    fail "/var/lib/kubelet is not empty: another Kubernetes is or was on this host; remove it first"
+  fi
+  if owner=$(port_owner); then
+    fail "port $API_PORT of this host is taken by $owner; k3s' API server needs it"
+  fi
+}
+
+# Who listens on the API server's port; fails when nobody does, or k3s itself.
+port_owner() {
+  hex=$(printf '%04X' "$API_PORT")
+  inode=$(awk -v port=":$hex" '$4 == "0A" && $2 ~ port "$" { print $10; exit }' \
+    /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+  [ -n "$inode" ] || return 1
+  for fd in /proc/[0-9]*/fd/*; do
+    if [ "$(readlink "$fd" 2>/dev/null)" = "socket:[$inode]" ]; then
+      pid=${fd#/proc/}
+      pid=${pid%%/*}
+      if grep -qs 'k3s\.service' "/proc/$pid/cgroup"; then return 1; fi
+      echo "process $pid ($(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80))"
+      return
+    fi
+  done
+  echo "a process that cannot be named"
+}
+
+free_space() { # for a download that is not there yet
+  for folder in /var/lib /usr/local; do
+    free=$(df -Pm "$folder" | awk 'NR == 2 { print $4 }')
+    [ "$free" -ge "$MIN_FREE_MIB" ] ||
+      fail "$folder has $free MiB free; k3s and its images need $MIN_FREE_MIB MiB"
+  done
+}
+
+# The installer makes systemd re-read its units, and a restart does more: pods lose their GPUs
+# (gpu-operator#485).
+guard_gpu_pods() {
+  if [ "${K3S_FORCE:-}" = true ] || ! is_active; then
     return
   fi
-  scratch=$(mktemp -d)
-  trap 'rm -rf "$scratch"' EXIT
-  expected=${K3S_SHA256:-}
-  if [ -z "$expected" ]; then
-    download "$release/sha256sum-$arch.txt" "$scratch/sums"
-    expected=$(awk -v name="$asset" '$2 == name { print $1 }' "$scratch/sums")
-    [ -n "$expected" ] || fail "the release's checksum file names no $asset"
-  fi
-  echo "downloading k3s $K3S_VERSION ($arch)"
-  download "$release/$asset" "$scratch/k3s"
-  is_checksum "$scratch/k3s" "$expected" ||
-    fail "k3s $K3S_VERSION: the download's sha256 is not $expected; nothing was installed"
-  mkdir -p "${OURS%/*}"
-  touch "$OURS"
-  install -m 755 "$scratch/k3s" "$BINARY.new"
-  mv "$BINARY.new" "$BINARY" # a running k3s keeps the old file
-  changed=binary
+  # shellcheck disable=SC2016 # the $ are the template's
+  running=$(k3s_kubectl get pods --all-namespaces --field-selector=status.phase=Running -o \
+    'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}') ||
+    fail "the running k3s cannot be asked for pods with GPUs; allowed: k3sForce: true (go on)"
+  [ -z "$running" ] || fail "pods with GPUs run, and would lose them: $running. \
+Allowed: wait for them, or k3sForce: true (they are disturbed)"
 }
 
-# Makes a file hold a text, readable by root alone.
-put() { # file text
-  mkdir -p "${1%/*}"
-  (umask 077 && printf '%s\n' "$2" >"$1.new")
-  if cmp -s "$1.new" "$1"; then
-    rm "$1.new"
+# --- what is wanted ---
+
+release() {
+  if [ -n "${K3S_MIRROR:-}" ]; then
+    echo "$K3S_MIRROR/$(echo "$K3S_VERSION" | sed 's/+/%2B/')"
   else
-    mv "$1.new" "$1"
-    changed=$changed,${1##*/}
+    echo "https://github.com/k3s-io/k3s/releases/download/$(echo "$K3S_VERSION" | sed 's/+/%2B/')"
+  fi
+}
+
+installer_source() {
+  if [ -n "${K3S_MIRROR:-}" ]; then
+    release
+  else
+    echo "https://raw.githubusercontent.com/k3s-io/k3s/$(echo "$K3S_VERSION" | sed 's/+/%2B/')"
   fi
 }
 
@@ -98,118 +158,289 @@ environment() {
   done
 }
 
-unit() {
-  cat <<END
-[Unit]
-Description=Kubernetes (k3s), installed by disttrain
-Wants=network-online.target
-After=network-online.target
+sha256_of() { sha256sum "$1" | cut -d ' ' -f 1; }
 
-[Service]
-Type=notify
-EnvironmentFile=-$ENVIRONMENT
-ExecStartPre=-/sbin/modprobe br_netfilter
-ExecStartPre=-/sbin/modprobe overlay
-ExecStart=$BINARY server
-KillMode=process
-Delegate=yes
-LimitNOFILE=1048576
-LimitNPROC=infinity
-LimitCORE=infinity
-TasksMax=infinity
-TimeoutStartSec=0
-Restart=always
-RestartSec=5s
+noted() { # key
+  [ ! -e "$OURS" ] || awk -v key="$1" '$1 == key { print $2 }' "$OURS"
+}
 
-[Install]
-WantedBy=multi-user.target
-END
+note() { # key value
+  { grep -v "^$1 " "$OURS" || true; } >"$OURS.new"
+  echo "$1 $2" >>"$OURS.new"
+  mv "$OURS.new" "$OURS"
+}
+
+wrong_binary() {
+  [ -x "$BINARY" ] && [ "$(noted version)" = "$K3S_VERSION" ] &&
+    [ "$(noted binary)" = "${K3S_SHA256:-$(noted binary)}" ] &&
+    [ "$(noted binary)" = "$(sha256_of "$BINARY")" ] && return 1
+  return 0
+}
+
+wrong_service() { # the last note of an install that went through
+  [ "$(noted installed)" = "$K3S_VERSION" ] && [ -x "$UNINSTALLER" ] && [ -e "$UNIT" ] &&
+    [ "$(noted unit)" = "$(sha256_of "$UNIT")" ] && return 1
+  return 0
+}
+
+wrong_text() { # file text
+  if [ -z "$2" ]; then
+    [ -e "$1" ]
+  elif [ -e "$1" ] && printf '%s\n' "$2" | cmp -s - "$1"; then
+    return 1
+  fi
+}
+
+# Sets `changes`: what differs from what is wanted, one word each.
+compare() {
+  changes=""
+  if wrong_binary; then changes="$changes binary"; fi
+  if wrong_service; then changes="$changes service"; fi
+  if wrong_text "$CONFIG" "$(configuration)"; then changes="$changes config.yaml"; fi
+  if wrong_text "$REGISTRIES" "${K3S_REGISTRIES:-}"; then changes="$changes registries.yaml"; fi
+  if wrong_text "$ENVIRONMENT" "$(environment)"; then changes="$changes environment"; fi
+  changes=${changes# }
+}
+
+changed() { # word
+  case " $changes " in
+    *" $1 "*) true ;;
+    *) false ;;
+  esac
+}
+
+# --- changes ---
+
+download() { # url file
+  case $1 in
+    https://*) protocol='=https' ;;
+    *) protocol='=http,https' ;; # only with both checksums given: infra/settings.py
+  esac
+  curl --fail --silent --show-error --location --proto "$protocol" --tlsv1.2 \
+    --connect-timeout 15 --retry 3 --max-time 900 --speed-limit 1000 --speed-time 60 \
+    --output "$2" "$1" || fail "cannot download $1"
+}
+
+fetch() { # what, url, file, sha256 or empty, url of the checksum file, name in there
+  expected=$4
+  if [ -z "$expected" ]; then
+    download "$5" "$SCRATCH/sums"
+    expected=$(awk -v name="$6" '$2 == name || $2 == "*" name { print $1 }' "$SCRATCH/sums")
+    [ -n "$expected" ] || fail "the checksum file $5 names no $6"
+  fi
+  download "$2" "$3"
+  got=$(sha256_of "$3")
+  [ "$got" = "$expected" ] ||
+    fail "$1 $K3S_VERSION: sha256 of $2 is $got, not $expected; nothing of it was installed"
+}
+
+fetch_all() {
+  arch=$(architecture) asset=k3s
+  [ "$arch" = amd64 ] || asset=k3s-$arch
+  if changed binary; then
+    echo "downloading k3s $K3S_VERSION ($arch)"
+    fetch k3s "$(release)/$asset" "$SCRATCH/k3s" "${K3S_SHA256:-}" \
+      "$(release)/sha256sum-$arch.txt" "$asset"
+  fi
+  if changed service; then
+    fetch "k3s' installer" "$(installer_source)/install.sh" "$SCRATCH/install.sh" \
+      "${K3S_INSTALLER_SHA256:-}" "$(installer_source)/install.sh.sha256sum" install.sh
+  fi
+}
+
+# From here on the host's k3s is ours. What was there before is noted, and stays for ever.
+claim() {
+  [ ! -e "$OURS" ] || return 0
+  before=""
+  for path in $FOLDERS $LINKS; do
+    if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
+}before $path"; fi
+  done
+  if ! { mkdir -p "${OURS%/*}" && (umask 077 && printf '# its own k3s, kept by disttrain\n%s\n' \
+    "$before" >"$OURS.new") && mv "$OURS.new" "$OURS"; }; then
+    rm -f "$OURS.new"
+    fail "$OURS cannot be written: is the disk full? Nothing was installed"
+  fi
+}
+
+was_there_before() { grep -qxF "before $1" "$OURS"; }
+
+place() { # file mode source
+  mkdir -p "${1%/*}"
+  install -m "$2" "$3" "$1.disttrain-new"
+  mv "$1.disttrain-new" "$1" # a running program keeps the old file
+}
+
+put() { # file text; readable by root alone
+  if [ -z "$2" ]; then
+    rm -f "$1"
+    return
+  fi
+  (umask 077 && printf '%s\n' "$2" >"$SCRATCH/text")
+  place "$1" 600 "$SCRATCH/text"
+}
+
+# k3s' own installer writes the unit and the uninstaller. It gets no proxy: it would note it in a
+# file of its own, and lose it with the next run.
+run_installer() {
+  skip=true
+  if [ -x "$(command -v getenforce)" ] && [ "$(getenforce)" != Disabled ] &&
+    ! rpm -q --quiet k3s-selinux; then
+    skip=binary # SELinux needs k3s' policy, from the distribution's package manager
+  fi
+  env -i PATH="$PATH" HOME=/root INSTALL_K3S_VERSION="$K3S_VERSION" \
+    INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_SKIP_START=true INSTALL_K3S_SYMLINK=skip \
+    INSTALL_K3S_BIN_DIR="${BINARY%/*}" INSTALL_K3S_EXEC=server \
+    sh "$SCRATCH/install.sh" </dev/null >"$SCRATCH/installer.log" 2>&1 || {
+    tail -n 15 "$SCRATCH/installer.log" | cut -c 1-300 >&2
+    fail "k3s' installer failed"
+  }
+  note unit "$(sha256_of "$UNIT")"
 }
 
 wait_ready() {
   start=$(date +%s) told=$(date +%s)
-  until "$BINARY" kubectl get nodes --no-headers 2>/dev/null | grep -q ' Ready'; do
+  until k3s_kubectl get nodes --no-headers 2>/dev/null | grep -q ' Ready'; do
     now=$(date +%s)
-    if [ $((now - start)) -ge "$READY_SECONDS" ]; then
+    if systemctl is-failed --quiet k3s || [ $((now - start)) -ge "$READY_SECONDS" ]; then
       journalctl --unit=k3s --lines=20 --no-pager --output=cat | cut -c 1-300 >&2
-      fail "waited $READY_SECONDS s for the node to be Ready"
+      fail "k3s did not get its node Ready in $((now - start)) s; its last lines are above"
     fi
     if [ $((now - told)) -ge 20 ]; then
       echo "$((now - start)) s: the node is not Ready yet"
       told=$now
     fi
-    sleep 1
+    sleep 0.5
   done
-  echo "k3s $K3S_VERSION is up, the node is Ready"
+}
+
+converge() {
+  trap 'rm -rf "$SCRATCH"' EXIT
+  if changed binary; then free_space; fi
+  rm -rf "$SCRATCH"
+  claim
+  mkdir -p "$SCRATCH"
+  chmod 700 "$SCRATCH"
+  fetch_all
+  put "$CONFIG" "$(configuration)"
+  put "$REGISTRIES" "${K3S_REGISTRIES:-}"
+  put "$ENVIRONMENT" "$(environment)"
+  if changed binary; then
+    # noted first: a binary without its note would be taken for somebody else's
+    note version "$K3S_VERSION"
+    note binary "$(sha256_of "$SCRATCH/k3s")"
+    place "$BINARY" 755 "$SCRATCH/k3s"
+  fi
+  if changed service; then run_installer; fi
+  echo "starting k3s (changed: $changes)"
+  systemctl restart k3s || {
+    journalctl --unit=k3s --lines=20 --no-pager --output=cat | cut -c 1-300 >&2
+    fail "k3s did not start; its last lines are above"
+  }
+}
+
+adopt() {
+  [ -x "$BINARY" ] || fail "k3sExisting: adopt, but this host has no $BINARY"
+  is_active || fail "k3sExisting: adopt, but the k3s of this host does not run (systemctl status k3s)"
+  dry || wait_ready
+  range=$(k3s_kubectl get nodes -o 'jsonpath={.items[0].spec.podCIDR}')
+  echo "taken as it is: $("$BINARY" --version | head -n 1), pods in $range; it is not ours"
 }
 
 create() {
+  one_at_a_time
+  if [ "${K3S_EXISTING:-}" = adopt ] && [ ! -e "$OURS" ]; then
+    adopt
+    return
+  fi
   preflight
-  changed=""
-  install_binary
-  put "$CONFIG" "$(configuration)"
-  put "$ENVIRONMENT" "$(environment)"
-  put "$UNIT" "$(unit)"
-  case $changed in *k3s.service*) systemctl daemon-reload ;; esac
-  systemctl enable --quiet k3s
-  if [ -n "$changed" ]; then
-    echo "starting k3s (changed: ${changed#,})"
-    systemctl restart k3s
-  else
+  compare
+  if dry; then
+    for change in ${changes:-nothing}; do echo "would change: $change"; done
+    return
+  fi
+  if [ -n "$changes" ]; then
+    guard_gpu_pods
+    converge
+  elif ! is_active; then
     systemctl start k3s
   fi
   wait_ready
+  if [ "$(noted installed)" != "$K3S_VERSION" ]; then note installed "$K3S_VERSION"; fi
+  echo "k3s $K3S_VERSION is up, the node is Ready"
 }
+
+# --- removal ---
 
 end_pods() {
-  "$BINARY" kubectl delete namespace "$NAMESPACE" --ignore-not-found --request-timeout=15s \
-    --timeout="$((GRACE_SECONDS + 60))s" </dev/null || echo "namespace $NAMESPACE did not go in time"
+  is_active || return 0
+  k3s_kubectl delete namespace "$NAMESPACE" --ignore-not-found \
+    --timeout="$((GRACE_SECONDS + 60))s" || echo "namespace $NAMESPACE did not go in time"
 }
 
-# Pods outlive k3s on purpose (KillMode=process): their shims run from k3s' data folder.
-end_shims() {
-  for exe in /proc/[0-9]*/exe; do
-    case $(readlink "$exe" 2>/dev/null) in
-      /var/lib/rancher/k3s/data/*/bin/containerd-shim*)
-        pid=${exe#/proc/}
-        pid=${pid%/exe}
-        # shellcheck disable=SC2046 # one pid per word
-        kill -9 "$pid" $(cat "/proc/$pid/task/"*/children 2>/dev/null) 2>/dev/null || true
-        ;;
+# The uninstaller takes some paths whoever made them: those of before stand aside meanwhile.
+aside() { # away or back
+  for path in $LINKS /var/lib/cni; do
+    if was_there_before "$path"; then
+      case $1 in
+        away) [ ! -e "$path" ] && [ ! -L "$path" ] || mv "$path" "$path.disttrain-kept" ;;
+        back) [ ! -e "$path.disttrain-kept" ] && [ ! -L "$path.disttrain-kept" ] ||
+          { rm -rf "$path" && mv "$path.disttrain-kept" "$path"; } ;;
+      esac
+    fi
+  done
+}
+
+remove_rest() { # also what an install that was broken off has left
+  systemctl disable --quiet --now k3s 2>/dev/null || true
+  rm -rf "$UNIT" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
+    "$BINARY.disttrain-new" "$ENVIRONMENT" "$CONFIG" "$REGISTRIES" "$SCRATCH" /root/.kube/cache
+  systemctl daemon-reload
+  systemctl reset-failed k3s 2>/dev/null || true
+}
+
+remove_folders() {
+  keep=$(grep '^before ' "$OURS" || true)
+  rm -f "$OURS" "$OURS.new" "$LOCK"
+  for path in $FOLDERS; do
+    case "
+$keep
+" in
+      *"
+before $path
+"*) ;;
+      *) case $path in
+        /etc/rancher | /var/lib/rancher | /root/.kube) rmdir "$path" 2>/dev/null || true ;;
+        *) rm -rf "$path" ;;
+      esac ;;
     esac
   done
 }
 
-remove_mounts() {
-  awk '$2 ~ "^/(run/k3s|var/lib/rancher/k3s|var/lib/kubelet|run/netns/cni-)" { print $2 }' \
-    /proc/self/mounts | sort -r | while read -r mount; do
-    umount "$mount" || umount -l "$mount" || true
-  done
-}
-
-remove_network() {
-  for link in cni0 flannel.1 flannel-v6.1 kube-ipvs0; do
-    ip link delete "$link" 2>/dev/null || true
-  done
-  for tool in iptables ip6tables; do
-    command -v "$tool-save" >/dev/null || continue
-    "$tool-save" | grep -v -e KUBE- -e CNI- -e flannel | "$tool-restore" || true
-  done
-}
-
 delete() {
+  one_at_a_time
   if [ ! -e "$OURS" ]; then
+    dry || rm -f "$LOCK"
     echo "k3s here was not installed by this program, or is gone already"
     return
   fi
+  if dry; then
+    echo "would remove: k3s $(noted version), $BINARY, $UNIT, $ENVIRONMENT and what k3s made in"
+    for path in $FOLDERS; do was_there_before "$path" || echo "  $path"; done
+    return
+  fi
   end_pods
-  systemctl disable --quiet --now k3s || true
-  end_shims
-  remove_mounts
-  remove_network
-  rm -rf "$UNIT" "$ENVIRONMENT" /etc/rancher/k3s /etc/rancher/node /run/k3s /run/flannel \
-    /var/lib/rancher/k3s /var/lib/kubelet /var/lib/cni /etc/cni/net.d/10-flannel.conflist "$BINARY"
-  systemctl daemon-reload
+  if [ -x "$UNINSTALLER" ]; then
+    aside away
+    "$UNINSTALLER" </dev/null >/run/disttrain-uninstall.log 2>&1 || {
+      tail -n 15 /run/disttrain-uninstall.log | cut -c 1-300
+      echo "k3s' uninstaller ended with an error; going on"
+    }
+    rm -f /run/disttrain-uninstall.log
+  fi
+  remove_rest
+  aside back
+  remove_folders
   echo "k3s is removed"
 }
 

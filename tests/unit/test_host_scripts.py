@@ -97,8 +97,8 @@ def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -
     done = cleanup(cluster)
     assert done.returncode == 0, done.stderr
     calls = (cluster / "calls").read_text().splitlines()
-    assert "label nodes --all nvidia.com/gpu.count- nvidia.com/mig.config-" in calls
-    assert "annotate nodes --all nvidia.com/gpu-driver-upgrade-enabled-" in calls
+    assert "label nodes --all --dry-run=none nvidia.com/gpu.count- nvidia.com/mig.config-" in calls
+    assert "annotate nodes --all --dry-run=none nvidia.com/gpu-driver-upgrade-enabled-" in calls
     (crds,) = [call for call in calls if call.startswith("delete crd ")]
     assert "clusterpolicies.nvidia.com" in crds
     assert "nfd" not in crds

@@ -283,7 +283,7 @@ def test_kubeconfig_script_names_what_is_missing() -> None:
 
 
 def test_k3s_that_is_not_ours_is_left_alone() -> None:
-    assert not Path("/etc/rancher/k3s/.installed-by-disttrain").exists(), "this machine is a node"
+    assert not Path("/etc/rancher/disttrain").exists(), "this machine is a node"
     done = run(
         "k3s-install.sh",
         "delete",
@@ -356,13 +356,73 @@ def test_sudo_gets_its_password_from_a_helper_and_never_by_argument(tmp_path: Pa
     done = as_root(BODY, "pass'word", fake_user(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("create: it's 'quoted' $HOME\n")
-    assert (tmp_path / "calls").read_text() == "sudo -A sh -s -- create\n"
+    assert (tmp_path / "calls").read_text() == "sudo -A true\nsudo -A sh -s -- create\n"
 
 
-def test_wrong_sudo_password_fails(tmp_path: Path) -> None:
-    assert as_root(BODY, "wrong", fake_user(tmp_path)).returncode != 0
+def test_wrong_sudo_password_fails_and_the_setting_is_named(tmp_path: Path) -> None:
+    done = as_root(BODY, "wrong", fake_user(tmp_path))
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "sudoPassword: sudo of this host refuses it for user" in done.stderr
 
 
 def test_without_a_password_sudo_must_not_ask(tmp_path: Path) -> None:
     assert as_root(BODY, "", fake_user(tmp_path)).returncode == 0
-    assert (tmp_path / "calls").read_text() == "sudo -n sh -s -- create\n"
+    assert (tmp_path / "calls").read_text() == "sudo -n true\nsudo -n sh -s -- create\n"
+
+
+# --- every script's dry mode ---
+
+
+@pytest.mark.parametrize("script", sorted(p.name for p in SCRIPTS.glob("*.sh")))
+def test_script_has_a_dry_mode(script: str) -> None:
+    text = (SCRIPTS / script).read_text()
+    assert "DRY_RUN" in text or script == "as-root.sh"
+
+
+def test_dry_data_root_changes_nothing_and_says_what_it_would(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    done = run("data-root.sh", "create", DATA_ROOT=str(root), DRY_RUN="1")
+    assert f"would make or own: {root}/runs" in done.stdout
+    assert not root.exists()
+
+
+def test_dry_data_set_file_changes_nothing(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("text")
+    paths = {"SOURCE": str(source), "TARGET": str(target), "DRY_RUN": "1"}
+    assert run("dataset-file.sh", "create", **paths).stdout == f"would copy: {source} to {target}\n"
+    assert not target.exists()
+    target.write_text("text")
+    assert run("dataset-file.sh", "delete", **paths).stdout == f"would remove: {target}\n"
+    assert target.exists()
+
+
+def test_dry_handover_deletes_nothing(cluster: Path) -> None:
+    (cluster / "found").write_text("job.batch/train-singlepod\n")
+    (cluster / "volume").write_text("Released")
+    names = ("NAMESPACE", "STACK", "TRAINING_REVISION", "DATASET_REVISION", "VOLUME_NAME")
+    values = dict.fromkeys((*names, "CLAIM_NAME", "GRACE_SECONDS"), "x")
+    kubectl = str(cluster / "kubectl")
+    done = run("handover.sh", "create", **values, KUBECTL=kubectl, DRY_RUN="1")
+    assert "would end: job.batch/train-singlepod" in done.stdout
+    assert "would free: volume x" in done.stdout
+    calls = (cluster / "calls").read_text()
+    assert " delete " not in calls
+    assert " patch " not in calls
+
+
+@pytest.mark.parametrize("purge", ["", "/somewhere/else"])
+def test_data_is_not_purged_unless_its_own_path_says_so(tmp_path: Path, purge: str) -> None:
+    (tmp_path / "runs").mkdir()
+    done = run("data-root.sh", "delete", DATA_ROOT=str(tmp_path), PURGE=purge)
+    assert "are kept" in done.stdout
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_purge_takes_only_what_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "notes").touch()
+    done = run("data-root.sh", "delete", DATA_ROOT=str(tmp_path), PURGE=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]

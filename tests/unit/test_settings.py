@@ -93,6 +93,21 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"host": "ssh"}, "sshHost: '' is not allowed; allowed: the name or address of the node"),
     (SSH | {"sshHostKey": ""}, "sshHostKey: '' is not allowed; allowed: with host: ssh"),
     ({"sudoPassword": "x"}, "sudoPassword: holds a secret in plain text; allowed: an encrypted"),
+    (SSH | {"sshJumpHost": "gate"}, "sshJumpHostKey: '' is not allowed; allowed: with sshJumpHost"),
+    # k3s
+    ({"k3sMirror": "http://mirror"}, "https, or http with k3sSha256 and k3sInstallerSha256 set"),
+    ({"k3sExisting": "keep"}, "k3sExisting: 'keep' is not allowed; allowed: refuse or adopt"),
+    (
+        {"k3sRegistries": {"configs": {"r": {"auth": {"password": "x"}}}}},
+        "k3sRegistries: holds a secret in plain text; allowed: an encrypted value",
+    ),
+    ({"clusterAccess": "tunnel"}, "direct, unless cluster: k3s and host: ssh"),
+    # the data, on destroy
+    ({"dataOnDestroy": "purge"}, "purgeConfirmed: '' is not allowed; allowed: /var/lib/disttrain"),
+    (
+        {"dataOnDestroy": "purge", "purgeConfirmed": "/data"},
+        "purgeConfirmed: '/data' is not allowed; allowed: /var/lib/disttrain, to confirm",
+    ),
     # the cluster
     ({"cluster": "existing"}, "kubeconfig: '' is not allowed; allowed: the path of a kubeconfig"),
     (

@@ -1,0 +1,37 @@
+"""Locks that a killed `pulumi` left in a file backend; the engine itself would wait for ever."""
+
+import getpass
+import json
+import socket
+from pathlib import Path
+
+
+def release_dead_locks(backend: Path, project: str, stack: str) -> list[int]:
+    """Remove the stack's locks of this machine and user whose process is gone; returns their PIDs.
+
+    Args:
+        backend: folder of the stacks' states, as in `file://<backend>`.
+        project: name of the Pulumi project.
+        stack: name of the stack.
+    """
+    released: list[int] = []
+    for file in (backend / ".pulumi" / "locks" / "organization" / project / stack).glob("*.json"):
+        lock = json.loads(file.read_text())
+        ours = (lock.get("hostname"), lock.get("username")) == (
+            socket.gethostname(),
+            getpass.getuser(),
+        )
+        if ours and not is_pulumi(lock["pid"]):
+            file.unlink()
+            released.append(lock["pid"])
+    return released
+
+
+def is_pulumi(pid: int) -> bool:
+    """Whether that process runs, and is no other one that has got the number since."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    name, _, rest = status.partition("(")[2].rpartition(")")
+    return name == "pulumi" and rest.split()[0] not in "ZX"

@@ -1,0 +1,31 @@
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.cache import locked
+
+with warnings.catch_warnings():
+    # the package warns of its own deprecated resource whenever it is imported
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from pulumi_command.remote import Command  # noqa: F401  # makes the lazy import happen
+
+    from tests.node.lab import Lab
+
+
+@pytest.fixture(scope="session")
+def whole_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with locked("node-lab"):
+        lab = Lab(tmp_path_factory.mktemp("node"))
+        try:
+            yield lab
+        finally:
+            lab.close()
+
+
+@pytest.fixture
+def lab(whole_lab: Lab) -> Iterator[Lab]:
+    """The host as it was at first, before and after each test."""
+    yield whole_lab
+    whole_lab.clean()
+    assert whole_lab.differences() == [], "a test left the host changed"

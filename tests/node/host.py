@@ -1,0 +1,253 @@
+"""A test host: Debian with real systemd, sshd and sudo, in namespaces of its own.
+
+It is reached over a veth link, as a server is over a network. Ending process 1 ends all of it: the
+root file system's changes lie on a tmpfs in the mount namespace, and go with it.
+"""
+
+import fcntl
+import hashlib
+import os
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox import network
+from sandbox.waiting import wait_until
+from tests.node.rootfs import rootfs, run
+
+BOOT = Path(__file__).parent / "boot.sh"
+BOOT_SECONDS = 60
+# What a running Debian writes by itself, whatever we do.
+OWN_BUSINESS = (
+    *("/proc", "/sys", "/dev", "/run", "/var/log/journal", "/var/log/wtmp", "/var/log/lastlog"),
+    *("/var/log/btmp", "/var/lib/systemd", "/var/lib/sudo", "/var/lib/private", "/var/cache"),
+    *("/lab", "/home/admin/.cache", "/home/deploy/.cache"),
+)
+UNHASHED = ("/usr/lib/", "/usr/share/", "/usr/bin/", "/usr/sbin/", "/usr/libexec/")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One path of a file list; `content` is a sha256 or a link's target, `mtime` in ns."""
+
+    mode: str
+    owner: tuple[int, int]
+    content: str
+    mtime: int
+
+    @property
+    def lasting(self) -> tuple[str, tuple[int, int], str]:
+        """What must be as before after destroy; a folder's time of change cannot be."""
+        return self.mode, self.owner, self.content
+
+
+class Host:
+    """A running host; close it."""
+
+    pid: int
+    """Of its process 1, as seen from here."""
+
+    address: str
+    """On the link."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._scratch = tempfile.TemporaryDirectory(prefix="disttrain-node-")
+        self._cgroup = cgroup2_root() / f"disttrain-node-{os.getpid()}-{name}"
+        self._cgroup.mkdir()
+        folder = Path(self._scratch.name)
+        unshare = ["unshare", "--mount", "--uts", "--net", "--pid", "--ipc", "--cgroup", "--fork"]
+        enter = f'echo $$ >{self._cgroup}/cgroup.procs; exec "$@"'
+        with (folder / "boot.log").open("w") as log:
+            self._process = subprocess.Popen(
+                [
+                    # without its parent it ends, and the kernel ends the rest
+                    *("setpriv", "--pdeathsig", "KILL", "sh", "-c", enter, "sh"),
+                    *(*unshare, "--kill-child", "sh", str(BOOT), str(rootfs()), str(folder), name),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            self._boot(folder / "boot.log")
+        except BaseException:
+            self.close()
+            raise
+
+    def _boot(self, log: Path) -> None:
+        def not_up() -> str | None:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"the test host did not boot:\n{log.read_text()}")
+            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+            pids = children.read_text().split()
+            if not pids:
+                return "no process 1 yet"
+            self.pid = int(pids[0])
+            # until systemd is there, the namespaces are not complete
+            comm = Path(f"/proc/{self.pid}/comm").read_text().strip()
+            return None if comm == "systemd" else f"process 1 is still {comm}"
+
+        wait_until("the test host's process 1", not_up, timeout_seconds=BOOT_SECONDS)
+        with machine_lock():
+            link = network.connect(f"dtn-{self.pid}"[:15], self.pid)
+        self.address = str(link.node)
+        wait_until("systemd to be done", self._jobs, timeout_seconds=BOOT_SECONDS)
+        self.shell("mkdir -p /root/.ssh /home/admin/.ssh /home/deploy/.ssh /lab")
+        self.new_host_key()
+
+    def _sshd_missing(self) -> str | None:
+        state = self.try_shell("systemctl is-active ssh").stdout.strip()
+        return None if state == "active" else f"ssh.service is {state}"
+
+    def _jobs(self) -> str | None:
+        state = self.try_shell("systemctl is-system-running").stdout.strip()
+        return None if state in ("running", "degraded") else f"systemd is {state}"
+
+    def new_host_key(self) -> None:
+        """As after an installation from scratch: another identity."""
+        self.shell(
+            "rm -f /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' "
+            "-f /etc/ssh/ssh_host_ed25519_key; systemctl restart --no-block ssh"
+        )
+        wait_until("sshd", self._sshd_missing, timeout_seconds=BOOT_SECONDS)
+
+    def key_pair(self) -> tuple[str, str]:
+        """Its identity: private, public."""
+        key = self.path("/etc/ssh/ssh_host_ed25519_key")
+        return key.read_text(), key.with_suffix(".pub").read_text()
+
+    def set_host_key(self, pair: tuple[str, str]) -> None:
+        """Take on an identity of before."""
+        key = self.path("/etc/ssh/ssh_host_ed25519_key")
+        key.write_text(pair[0])
+        key.with_suffix(".pub").write_text(pair[1])
+        self.shell("systemctl restart ssh")
+
+    @property
+    def host_key(self) -> str:
+        """As it stands in known_hosts after the name."""
+        words = self.path("/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
+        return " ".join(words[:2])
+
+    def authorize(self, public_key: str) -> None:
+        """Let this key log in as root, admin and deploy."""
+        for user, home in (("root", "/root"), ("admin", "/home/admin"), ("deploy", "/home/deploy")):
+            self.path(f"{home}/.ssh/authorized_keys").write_text(public_key)
+            self.shell(f"chown -R {user}: {home}/.ssh; chmod -R go= {home}/.ssh")
+
+    def path(self, inside: str) -> Path:
+        """A path of the host, as seen from here. Only folders on its way that are no links."""
+        return Path(f"/proc/{self.pid}/root{inside}")
+
+    def enter(self, *command: str) -> list[str]:
+        """The command line that runs `command` on the host, as root."""
+        return ["nsenter", "--target", str(self.pid), "--all", "--", *command]
+
+    def try_shell(self, text: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a shell text as root."""
+        return subprocess.run(
+            self.enter("/bin/sh", "-c", f"cd /; {text}"),
+            env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def shell(self, text: str, stdin: str = "") -> str:
+        """Output of a shell text, run as root; must succeed."""
+        done = self.try_shell(text, stdin)
+        assert done.returncode == 0, f"{text}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def exists(self, inside: str) -> bool:
+        return self.try_shell(f"test -e {inside}").returncode == 0
+
+    def files(self) -> dict[str, Entry]:
+        """Every path of the root file system but what a running Debian writes by itself."""
+        root = f"/proc/{self.pid}/root"
+        found: dict[str, Entry] = {}
+        for folder, names, files in os.walk(root):
+            inside = folder.removeprefix(root)
+            names[:] = [name for name in names if f"{inside}/{name}" not in OWN_BUSINESS]
+            for name in (*names, *files):
+                path = f"{inside}/{name}"
+                if path not in OWN_BUSINESS and not name.startswith("systemd-private-"):
+                    found[path] = self._entry(path, f"{folder}/{name}")
+        return found
+
+    def _entry(self, path: str, here: str) -> Entry:
+        info = os.lstat(here)
+        if stat.S_ISLNK(info.st_mode):
+            content = str(Path(here).readlink())
+        elif not stat.S_ISREG(info.st_mode):
+            content = ""
+        elif path.startswith(UNHASHED):
+            content = f"{info.st_size} bytes of {info.st_mtime_ns}"
+        else:
+            content = hashlib.sha256(Path(here).read_bytes()).hexdigest()
+        mode = stat.filemode(info.st_mode)
+        return Entry(mode, (info.st_uid, info.st_gid), content, info.st_mtime_ns)
+
+    def close(self) -> None:
+        """End it and remove what is left outside: the scratch folder and the control group."""
+        with suppress(ProcessLookupError, AttributeError):
+            os.kill(self.pid, 9)
+        self._process.kill()
+        self._process.wait()
+
+        def busy() -> str | None:
+            try:
+                remove_cgroups(self._cgroup)
+            except OSError as error:
+                return str(error)
+            return None
+
+        wait_until("the test host's processes to end", busy, timeout_seconds=30)
+        self._scratch.cleanup()
+
+
+def remove_cgroups(top: Path) -> None:
+    """Remove a control group and those below it; OSError while a process is in one."""
+    for folder, _, _ in os.walk(top, topdown=False):
+        Path(folder).rmdir()
+
+
+def cgroup2_root() -> Path:
+    """Where the version 2 hierarchy is mounted, if only for names, as beside version 1."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, folder, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(folder)
+    raise RuntimeError("no cgroup2 is mounted here: systemd of the test host needs one")
+
+
+@contextmanager
+def machine_lock() -> Iterator[None]:
+    """The lock under which the sandbox hands out subnets, see sandbox/cluster.py."""
+    descriptor = os.open("/var/lib", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def make_key(folder: Path) -> tuple[str, str]:
+    """A fresh pair of SSH keys: private, public."""
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
+    return (folder / "key").read_text(), (folder / "key.pub").read_text()
+
+
+def wait_for_text(path: Path, text: str, limit_seconds: float) -> None:
+    """Until the file holds the text."""
+    deadline = time.monotonic() + limit_seconds
+    while not (path.exists() and text in path.read_text()):
+        assert time.monotonic() < deadline, f"waited {limit_seconds} s for {text!r} in {path}"
+        time.sleep(0.05)

@@ -1,0 +1,250 @@
+"""The lab of the node tests: a test host, a mirror of k3s releases, stacks that install them."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.runner import SCRIPTS, assemble_program
+from infra.tunnel import is_open
+from sandbox.stack import PulumiFailedError, Stack
+from sandbox.venvs import PROJECT, ensure_venv
+from tests.node.host import Entry, Host, make_key
+from tests.node.mirror import Mirror
+
+PROGRAM = Path(__file__).parent / "program" / "__main__.py"
+OLD, VERSION = "v1.33.6+k3s1", "v1.34.2+k3s1"
+DATA_ROOT = "/var/lib/disttrain"
+SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy")
+
+
+class Lab:
+    """One host for all tests; each test brings it back to how it was."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self.host = Host("gpu-node")
+        mirror_folder = scratch / "mirror"
+        mirror_folder.mkdir()
+        target = ["nsenter", "--target", str(self.host.pid), "--net", "--"]
+        self.mirror = Mirror(mirror_folder, target)
+        for version in (OLD, VERSION):
+            self.mirror.release(version)
+        self.host.shell("cat >>/etc/ssl/certs/ca-certificates.crt", self.mirror.certificate)
+        self.private_key, public_key = make_key(scratch)
+        self.host.authorize(public_key)
+        self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo's own
+        self.host_key = self.host.host_key
+        self._first_host_key = self.host.key_pair()
+        self.before = self.host.files()
+        self._stacks = 0
+        self.stacks: list[Stack] = []
+
+    def stack(self, user: str = "root", **changes: str | bool) -> Stack:
+        """A stack of the cluster-only program, for this host over SSH."""
+        self._stacks += 1
+        name = f"node{self._stacks}"
+        project = self.scratch / name
+        project.mkdir()
+        content = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
+        content["runtime"]["options"]["virtualenv"] = str(ensure_venv(".venv"))
+        (project / "Pulumi.yaml").write_text(yaml.safe_dump(content))
+        (project / "__main__.py").write_text(PROGRAM.read_text())
+        settings = project / f"Pulumi.{name}.yaml"
+        wanted: dict[str, str | bool] = {
+            "host": "ssh",
+            "sshHost": self.host.address,
+            "sshUser": user,
+            "sshHostKey": self.host_key,
+            "sshPrivateKey": self.private_key,
+            "k3sVersion": VERSION,
+            "k3sMirror": self.mirror.url,
+            **changes,
+        }
+        plain = {f"disttrain:{k}": v for k, v in wanted.items() if k not in SECRETS}
+        settings.write_text(yaml.safe_dump({"config": plain}))
+        stack = Stack(name, self.scratch / "backend", settings, project)
+        stack.environment["PYTHONPATH"] = str(PROJECT)
+        for key in SECRETS:
+            if key in wanted:
+                stack.set(key, str(wanted[key]), secret=True)
+        self.stacks.append(stack)
+        return stack
+
+    def install_by_hand(self, action: str = "create", **variables: str) -> str:
+        """Output of k3s-install.sh, run on the host as `host: local` runs it."""
+        given = {
+            "K3S_VERSION": VERSION,
+            "K3S_MIRROR": self.mirror.url,
+            "TLS_SAN": self.host.address,
+            "POD_CIDR": "10.42.0.0/16",
+            "SERVICE_CIDR": "10.43.0.0/16",
+            "NAMESPACE": "disttrain",
+            "GRACE_SECONDS": "5",
+            **variables,
+        }
+        script = (SCRIPTS / "k3s-install.sh").read_text()
+        wrapper = (SCRIPTS / "as-root.sh").read_text()
+        return self.host.shell(f"sh -s -- {action}", assemble_program(script, given, wrapper, ""))
+
+    def remove_by_hand(self) -> None:
+        """The way back of `install_by_hand`."""
+        assert "k3s is removed" in self.install_by_hand("delete")
+
+    def restore_host_key(self) -> None:
+        """The key of the beginning."""
+        self.host.set_host_key(self._first_host_key)
+
+    def firewall(self, action: str) -> None:
+        """Add (-I) or remove (-D) the rule that lets nobody outside to the API server."""
+        rule = ("INPUT", "-i", "node0", "-p", "tcp", "--dport", "6443", "-j", "REJECT")
+        subprocess.run(
+            [*("nsenter", "--target", str(self.host.pid), "--net"), "iptables", action, *rule],
+            check=True,
+        )
+
+    def end_tunnels(self, config: Mapping[str, Any]) -> None:
+        """End the SSH sessions that carry tunnels, and wait for this kubeconfig's."""
+        self.host.try_shell("pkill -KILL -x sleep")
+        port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+        wait_for("the tunnel to end", lambda: not is_open(port))
+
+    def calls(self) -> list[str]:
+        """What the stand-ins of k3s and of its installer were called with."""
+        return self.host.shell("cat /lab/calls 2>/dev/null || true").splitlines()
+
+    def differences(self) -> list[str]:
+        """What of the host's file list is not as at first, data aside."""
+        paths = different(self.before, self.host.files())
+        return [path for path in paths if not f"{path}/".startswith(f"{DATA_ROOT}/")]
+
+    def state(self, stack: Stack) -> str:
+        """The state as it lies on the disk."""
+        files = (self.scratch / "backend").rglob(f"stacks/disttrain/{stack.name}.json")
+        return "".join(file.read_text() for file in files)
+
+    def resources(self, stack: Stack) -> list[str]:
+        """Names of what the state says is there."""
+        deployment = json.loads(self.state(stack) or "{}").get("checkpoint", {}).get("latest") or {}
+        return [resource["urn"] for resource in deployment.get("resources", ())]
+
+    def clean(self) -> None:
+        """For the next test: no stack, no k3s, no marks, nothing slow."""
+        self.mirror.slow(False)
+        self.host.try_shell("umount /etc/rancher; systemctl stop taker; systemctl start ssh")
+        self.host.shell("rm -rf /ballast")
+        for version in (OLD, VERSION):
+            self.mirror.release(version)
+        self.host.shell("rm -rf /lab; mkdir /lab")
+        (self.mirror.folder / "requests").unlink(missing_ok=True)
+        for stack in self.stacks:
+            if self.resources(stack):
+                with contextlib.suppress(PulumiFailedError):
+                    stack.destroy()
+        self.stacks.clear()
+        self.host.try_shell("pkill -KILL -x sleep")  # sessions of tunnels
+        self.host.try_shell("[ ! -e /root/aside ] || mv /root/aside /etc/rancher/disttrain")
+        self.install_by_hand("delete")  # what a failed test left
+        self.host.shell(f"rm -rf /lab {DATA_ROOT}; mkdir /lab")
+
+    def close(self) -> None:
+        self.mirror.close()
+        self.host.close()
+
+
+def different(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
+    """Paths that came, went or changed."""
+    return sorted(
+        path
+        for path in before.keys() | after.keys()
+        if path not in before or path not in after or before[path].lasting != after[path].lasting
+    )
+
+
+def rewritten(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
+    """Paths that were written to, if only with what was there."""
+    return sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
+
+
+def failure(stack: Stack) -> str:
+    """The output of an `up` that must fail."""
+    try:
+        output = stack.up()
+    except PulumiFailedError as error:
+        return str(error)
+    raise AssertionError(f"pulumi up should have failed:\n{output}")
+
+
+def counts(output: str) -> dict[str, int]:
+    """What `pulumi` says it did: {"created": 3, ...}."""
+    summary = output.partition("Resources:")[2]
+    found = re.findall(r"^\s+[+\-~ ]*(\d+) (\w+)", summary, re.MULTILINE)
+    return {what: int(number) for number, what in found}
+
+
+def kubeconfig(stack: Stack) -> dict[str, Any]:
+    """The stack's output."""
+    return yaml.safe_load(stack.output("kubeconfig"))
+
+
+class CommandLines(threading.Thread):
+    """Collects every command line on the machine, and so on the test host, while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: set[bytes] = set()
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(0.02):
+            for process in Path("/proc").glob("[0-9]*"):
+                with contextlib.suppress(OSError):
+                    self.seen.add((process / "cmdline").read_bytes())
+
+    def __enter__(self) -> "CommandLines":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+
+@contextlib.contextmanager
+def background_up(stack: Stack) -> Iterator[subprocess.Popen[str]]:
+    """`pulumi up` as a process of its own, to be killed."""
+    process = subprocess.Popen(
+        [
+            *("pulumi", "--non-interactive", "--color=never", "up", "--yes", "--skip-preview"),
+            *("--stack", stack.name, "--config-file", str(stack.settings_file)),
+        ],
+        cwd=stack.project,
+        env=stack.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_for(what: str, ask: Any, limit_seconds: float = 60) -> None:
+    deadline = time.monotonic() + limit_seconds
+    while not ask():
+        assert time.monotonic() < deadline, f"waited {limit_seconds} s for {what}"
+        time.sleep(0.1)

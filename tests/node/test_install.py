@@ -1,0 +1,66 @@
+"""`pulumi up` on a bare host over SSH, as root and by sudo, and the way back."""
+
+import json
+
+import pytest
+
+from tests.node.lab import VERSION, Lab, counts, kubeconfig, rewritten
+from tests.node.rootfs import PASSWORD
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("root", None), ("deploy", None), ("admin", PASSWORD)]
+)
+def test_bare_host_gets_k3s_and_is_bare_again_after_destroy(
+    lab: Lab, user: str, password: str | None
+) -> None:
+    stack = lab.stack(user, **({"sudoPassword": password} if password else {}))
+    output = stack.up()
+    assert f"k3s {VERSION} is up, the node is Ready" in output
+    assert lab.host.shell("systemctl is-active k3s; systemctl is-enabled k3s").split() == [
+        "active",
+        "enabled",
+    ]
+    cluster = kubeconfig(stack)["clusters"][0]["cluster"]
+    assert cluster["server"] == f"https://{lab.host.address}:6443"
+    assert cluster["certificate-authority-data"]
+    before = lab.host.files()
+    again = stack.up()
+    assert set(counts(again)) == {"unchanged"}, again
+    assert rewritten(before, lab.host.files()) == []
+    stack.destroy()
+    assert lab.differences() == []
+
+
+def test_dry_mode_tells_what_would_change_and_changes_nothing(lab: Lab) -> None:
+    before = lab.host.files()
+    said = lab.install_by_hand(DRY_RUN="1")
+    assert said.splitlines() == [
+        f"would change: {what}" for what in ("binary", "service", "config.yaml")
+    ]
+    assert rewritten(before, lab.host.files()) == []
+    assert lab.calls() == []
+    lab.install_by_hand()
+    before = lab.host.files()
+    said = lab.install_by_hand("delete", DRY_RUN="1")
+    assert f"would remove: k3s {VERSION}" in said
+    assert rewritten(before, lab.host.files()) == []
+
+
+def test_script_that_runs_again_writes_nothing(lab: Lab) -> None:
+    """The way of `host: local`: the same script, run by root on the host itself."""
+    assert "downloading" in lab.install_by_hand()
+    before, requests = lab.host.files(), len(lab.mirror.requests)
+    assert "downloading" not in lab.install_by_hand()
+    assert rewritten(before, lab.host.files()) == []
+    assert len(lab.mirror.requests) == requests
+
+
+def test_installer_gets_no_proxy_and_k3s_does(lab: Lab) -> None:
+    proxy = {"HTTP_PROXY": "http://proxy.test:3128", "NO_PROXY": "127.0.0.1,localhost"}
+    lab.install_by_hand(**proxy)
+    assert lab.host.shell("cat /etc/systemd/system/k3s.service.env").strip() == ""
+    assert json.loads(lab.host.shell("cat /lab/environment")) == proxy
+    assert "changed: environment" in lab.install_by_hand()
+    assert json.loads(lab.host.shell("cat /lab/environment")) == {}
+    assert not lab.host.exists("/etc/default/k3s")

@@ -1,0 +1,82 @@
+"""The tunnel's pure parts; the tunnel itself is opened in tests/node."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from infra.tunnel import VARIABLE, credential, known_hosts, local_port, ssh_config, tunnelled
+
+SPEC: dict[str, Any] = {
+    "host": "10.1.2.3",
+    "port": 22,
+    "user": "admin",
+    "host_key": "ssh-ed25519 AAAANODE",
+    "private_key": "the-private-key",
+    "jump": {"host": "gate", "port": 2222, "user": "me", "host_key": "ssh-ed25519 AAAAGATE"},
+}
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+KUBECONFIG = {
+    "clusters": [
+        {
+            "name": "default",
+            "cluster": {
+                "server": "https://127.0.0.1:6443",
+                "certificate-authority-data": encoded("the-authority"),
+            },
+        }
+    ],
+    "users": [
+        {
+            "name": "default",
+            "user": {
+                "client-certificate-data": encoded("the-certificate"),
+                "client-key-data": encoded("the-key"),
+            },
+        }
+    ],
+    "current-context": "default",
+}
+
+
+def test_kubeconfig_keeps_its_authority_and_leads_to_the_tunnel() -> None:
+    config = tunnelled(KUBECONFIG, SPEC)
+    cluster = config["clusters"][0]["cluster"]
+    assert cluster["certificate-authority-data"] == encoded("the-authority")
+    assert cluster["server"] == f"https://127.0.0.1:{local_port('10.1.2.3', 22, 'admin')}"
+    assert "insecure-skip-tls-verify" not in cluster
+
+
+def test_plugin_gets_everything_by_its_environment() -> None:
+    plugin = tunnelled(KUBECONFIG, SPEC)["users"][0]["user"]["exec"]
+    assert "private-key" not in json.dumps([plugin["command"], plugin["args"]])
+    (variable,) = plugin["env"]
+    assert variable["name"] == VARIABLE
+    answer = json.loads(credential(json.loads(variable["value"])))
+    assert answer["status"]["clientCertificateData"] == "the-certificate"
+    assert answer["status"]["clientKeyData"] == "the-key"
+    assert answer["apiVersion"] == plugin["apiVersion"]
+
+
+def test_port_is_the_same_each_time_and_below_those_that_clients_get() -> None:
+    ports = {local_port("10.1.2.3", 22, "admin") for _ in range(3)}
+    assert len(ports) == 1
+    assert all(20000 <= local_port(f"10.0.0.{i}", 22, "root") < 30000 for i in range(100))
+
+
+def test_both_keys_are_pinned_and_checked(tmp_path: Path) -> None:
+    text = ssh_config(SPEC, tmp_path)
+    assert text.count("StrictHostKeyChecking yes") == 2
+    assert f"ProxyCommand ssh -F {tmp_path}/config -W %h:%p jump" in text
+    assert known_hosts(SPEC) == "node ssh-ed25519 AAAANODE\njump ssh-ed25519 AAAAGATE\n"
+
+
+def test_without_a_jump_host_or_a_key_neither_is_named(tmp_path: Path) -> None:
+    text = ssh_config({**SPEC, "jump": None, "private_key": None}, tmp_path)
+    assert "ProxyCommand" not in text
+    assert "IdentityFile" not in text
