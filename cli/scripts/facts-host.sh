@@ -56,11 +56,10 @@ disk() { # name path
 
 disks() {
   disk data "$DATA_ROOT"
-  if [ -d /var/lib/containerd ] && [ ! -d /var/lib/rancher ] && [ "${CTR:-}" = ctr ]; then
-    disk containerd /var/lib/containerd
-  else
-    disk containerd /var/lib/rancher/k3s
-  fi
+  case ${CTR:-} in
+    ctr*) disk containerd /var/lib/containerd ;;
+    *) disk containerd /var/lib/rancher/k3s ;;
+  esac
   disk tmp /tmp
   fact shm_kib "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2 }')"
   kind="absent"
@@ -170,7 +169,7 @@ k3s_parts() {
     [ ! -e "$file" ] || unit=yes
   done
   [ ! -d /var/lib/rancher/k3s/server/db ] || data=yes
-  for file in /etc/rancher/k3s/.installed-by-disttrain /var/lib/disttrain-k3s /etc/disttrain/k3s; do
+  for file in /etc/rancher/disttrain /etc/rancher/k3s/.installed-by-disttrain; do
     [ ! -e "$file" ] || ours=yes
   done
   fact k3s_binary "$binary"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+import torch
 
 from tests.trainer.lab import Lab, assert_bitwise_equal, losses, records, saved_tensors
 from trainer.config import RunConfig
@@ -34,7 +35,12 @@ def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
     assert left.keys() == right.keys()
     for name, tensor in left.items():
         assert tensor.shape == right[name].shape
-        assert (tensor - right[name]).abs().max() < 1e-4, name
+        difference = (tensor - right[name]).abs()
+        if name.endswith("c_attn.bias"):
+            # Softmax cancels the keys' bias: its gradient is rounding noise, which Adam scales up.
+            query, _, value = difference.chunk(3)
+            difference = torch.cat((query, value))
+        assert difference.max() < 1e-4, name
 
 
 def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
