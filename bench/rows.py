@@ -170,7 +170,7 @@ def checkpoints(bench: Bench) -> list[Row]:
         Row(
             f"blocking part of a checkpoint, every {interval} steps",
             "<= 5 % of the time of the steps",
-            f"{share:.2%} ({1e3 * blocking:.1f} ms; a step takes {1e3 * step_seconds:.1f} ms)",
+            f"{share:.2%} ({1e3 * blocking:.1f} ms; one step takes {1e3 * step_seconds:.1f} ms)",
             share <= 0.05,
         )
     ]
