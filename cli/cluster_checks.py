@@ -26,7 +26,7 @@ def kubeconfig_ca(facts: Facts, _: Expectations) -> Fault | str:
     """The server's certificate is checked against the cluster's own authority."""
     fix = "fetch it again from the node (/etc/rancher/k3s/k3s.yaml) with its CA"
     if facts.one("kubeconfig_insecure") == "yes":
-        return error("the kubeconfig says insecure-skip-tls-verify: true", fix)
+        return error("the kubeconfig switches TLS checks off (insecure-skip-tls-verify)", fix)
     if facts.one("kubeconfig_ca") != "yes":
         return warning("the kubeconfig has no certificate-authority", fix)
     return "kept"

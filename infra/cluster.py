@@ -46,6 +46,7 @@ class Cluster(pulumi.ComponentResource):
             context=cluster.context or None,
             cluster_identifier=_identifier(settings),
             enable_config_map_mutable=True,  # proxy-config keeps its name
+            enable_secret_mutable=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"kubeconfig": self.kubeconfig})

@@ -1,5 +1,6 @@
 """The proxy settings for everything that uses them; for pods as a ConfigMap and a Secret."""
 
+from base64 import b64encode
 from typing import Any
 
 import pulumi
@@ -53,10 +54,17 @@ def proxy_config_map(settings: Settings) -> dict[str, Any]:
 def proxy_secret(settings: Settings) -> dict[str, Any]:
     """The addresses with passwords; empty without one, so that no old one stays in force."""
     values = proxy_environment(settings.proxy)
+    # not string_data, nor empty data: the API server gives back neither, and each `pulumi up`
+    # would see a change
+    data = {k: _base64(v) for k, v in values.items() if not isinstance(v, str)}
     return {
         "metadata": metadata(PROXY_CONFIG, settings.namespace, "proxy", settings.stack),
-        "string_data": {k: v for k, v in values.items() if not isinstance(v, str)},
+        **({"data": data} if data else {}),
     }
+
+
+def _base64(value: pulumi.Input[str]) -> pulumi.Output[str]:
+    return pulumi.Output.from_input(value).apply(lambda text: b64encode(text.encode()).decode())
 
 
 def ca_config_map(settings: Settings) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One typed value feeds every consumer of the proxy: the same set, both cases, no secret shown."""
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def consumers(result: Deployment) -> dict[str, dict[str, str]]:
     names = (*NAMES, *(name.upper() for name in NAMES))
     driver = result.one("gpu-operator-release").inputs["values"]["driver"].get("env", [])
     config_map = result.one("proxy-config-map").inputs["data"]
-    secret = result.one("proxy-secret").inputs["stringData"]
+    encoded = result.one("proxy-secret").inputs.get("data", {})
+    secret = {name: b64decode(value).decode() for name, value in encoded.items()}
     assert not config_map.keys() & secret.keys()
     build = result.one("image-ensure").inputs["environment"]
     return {
