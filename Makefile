@@ -28,7 +28,7 @@ lint: ## ruff, pyright, shellcheck
 	.venv-dev/bin/ruff check .
 	.venv-dev/bin/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv-dev/bin/pyright
-	.venv-dev/bin/shellcheck infra/scripts/*.sh tests/node/boot.sh tests/node/stand_in/*.sh .ci/run
+	.venv-dev/bin/shellcheck infra/scripts/*.sh cli/scripts/*.sh disttrain tests/node/boot.sh tests/node/stand_in/*.sh .ci/run
 
 unit: ## the tests that end in seconds
 	@$(SANDBOX) setup --only-dev
@@ -38,7 +38,11 @@ e2e: ## the end-to-end tests alone
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests/e2e --require tests/e2e
 
+bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
+	@$(SANDBOX) setup --only-dev
+	$(DEV) -m bench
+
 clean-cache: ## empty the cache of tools, virtualenvs and images
 	@$(SANDBOX) clean-cache
 
-.PHONY: help setup demo demo-down demo-local test lint unit e2e clean-cache
+.PHONY: help setup demo demo-down demo-local test lint unit e2e bench clean-cache

@@ -4,6 +4,7 @@ import pulumi
 
 from infra.cluster import Cluster
 from infra.dataset import DatasetJob
+from infra.doctor import doctor_before_cluster
 from infra.gpu_operator import GpuOperator
 from infra.kubectl import make_kubectl
 from infra.namespace import Namespace
@@ -21,9 +22,8 @@ settings = load_settings()
 names = revisions(settings)
 runner = host_runner(settings.host)
 kubectl = make_kubectl(settings.cluster, settings.host, runner)
-
 folder = DataFolder("data-root", settings, runner)
-cluster = Cluster("cluster", settings, runner, after=[folder.command])
+cluster = Cluster("cluster", settings, runner, [*doctor_before_cluster(settings), folder.command])
 inside = cluster.options
 ready: list[pulumi.Resource] = [cluster]
 if settings.gpu_operator:

@@ -28,16 +28,15 @@ class Cluster(pulumi.ComponentResource):
         name: str,
         settings: Settings,
         runner: Runner,
+        depends_on: list[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
-        *,
-        after: list[pulumi.Resource] | None = None,
     ) -> None:
-        """Install k3s after the resources `after`: `destroy` takes these away later than k3s."""
+        """Install k3s after `depends_on`; `destroy` takes these away later than k3s."""
         cluster = settings.cluster
         super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
         self.install: HostCommand | None = None
         if cluster.kind == "k3s":
-            self.install = self._install_k3s(name, settings, runner, after or [])
+            self.install = self._install_k3s(name, settings, runner, depends_on)
             self.kubeconfig = self._fetch_kubeconfig(name, settings, runner, self.install)
         else:
             self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
@@ -57,7 +56,11 @@ class Cluster(pulumi.ComponentResource):
         return pulumi.ResourceOptions(providers=[self.provider], deleted_with=self.install)
 
     def _install_k3s(
-        self, name: str, settings: Settings, runner: Runner, after: list[pulumi.Resource]
+        self,
+        name: str,
+        settings: Settings,
+        runner: Runner,
+        depends_on: list[pulumi.Resource],
     ) -> HostCommand:
         cluster, k3s = settings.cluster, settings.cluster.k3s
         variables: dict[str, pulumi.Input[str]] = {
@@ -80,7 +83,7 @@ class Cluster(pulumi.ComponentResource):
             f"{name}-k3s",
             "k3s-install.sh",
             variables,
-            pulumi.ResourceOptions(parent=self, depends_on=after, custom_timeouts=timeouts),
+            pulumi.ResourceOptions(parent=self, depends_on=depends_on, custom_timeouts=timeouts),
         )
 
     def _fetch_kubeconfig(

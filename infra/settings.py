@@ -185,6 +185,7 @@ class Settings:
     limits: LimitSettings
     run: RunConfig
     dataset_file: DatasetFile | None
+    doctor: str
 
 
 def load_settings() -> Settings:
@@ -234,6 +235,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     )
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", stack) is None:
         reader.problem("name of the stack", stack, "at most 63 characters, as it is a label")
+    doctor = reader.choice("doctor", ("error", "warning", "none"))
     namespace = reader.text(
         "namespace", pattern=_DNS_LABEL, allowed="1 to 63 of a-z, 0-9 and -, as in a host name"
     )
@@ -254,6 +256,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
         limits=limits,
         run=run,
         dataset_file=dataset_file,
+        doctor=doctor,
     )
 
 

@@ -58,7 +58,10 @@ def up(stack_name: str) -> None:
     say(f"  text: {text.what}")
     shutil.copyfile(text.path, STATE_ROOT / "default" / "input.txt")
     say(f"3/4 pulumi up --stack {stack_name}")
-    stack = Stack(stack_name, STATE, PROJECT / f"Pulumi.{stack_name}.yaml")
+    # both, so that `pulumi stack select` finds the other one; the last is selected
+    names = sorted(STACKS, key=lambda name: name == stack_name)
+    stacks = [Stack(name, STATE, PROJECT / f"Pulumi.{name}.yaml") for name in names]
+    stack = stacks[-1]
     _pulumi_up(stack)
     say("4/4 training")
     run_dir = Path(stack.output("hostRunPath"))

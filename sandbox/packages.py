@@ -26,6 +26,8 @@ CLUSTER_PACKAGES: Mapping[str, str] = {
 TEST_PACKAGES: Mapping[str, str] = {
     "sshd": "openssh-server",
     "ssh": "openssh-client",
+    "tinyproxy": "tinyproxy",
+    "curl": "curl",
 }
 
 

@@ -1,4 +1,4 @@
-"""Command line of the trainer: `python -m trainer {prepare,entrypoint,train,sample}`."""
+"""Command line of the trainer: `python -m trainer --help` lists the commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.config import ConfigError, load_config
+from trainer.config import ConfigError, load_config, preset_names, preset_path
 from trainer.exit_codes import ExitCode, FatalError, RetryableError
 
 _WITH_CONFIG = {
@@ -15,6 +15,8 @@ _WITH_CONFIG = {
     "entrypoint": "what a training pod runs: torchrun with restarts (reads PET_* variables)",
     "train": "one training process (started by torchrun, or alone)",
 }
+
+_RUN_DIR = "<data_root>/runs/<run_name>"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,16 +27,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(
             name, help=text, description=text, epilog="--section.key=value overrides the file"
         )
-        command.add_argument("--config", required=True, help="YAML file or name of a preset")
-    command = commands.add_parser("sample", help="text from the newest checkpoint of a run")
-    command.add_argument("--run-dir", type=Path, required=True, help="<data_root>/runs/<run_name>")
-    command.add_argument("--prompt", default="\n")
-    command.add_argument("--max-new-tokens", type=int, default=200)
-    command.add_argument("--temperature", type=float, default=0.8, help="0: the likeliest token")
-    command.add_argument("--top-k", type=int, default=None)
-    command.add_argument("--seed", type=int, default=1337)
+        source = command.add_mutually_exclusive_group(required=True)
+        source.add_argument("--config", help="YAML file or name of a preset")
+        source.add_argument("--preset", help=f"one of {', '.join(preset_names())}")
+    _add_sample(commands.add_parser("sample", help="text from the newest checkpoint of a run"))
+    command = commands.add_parser("plot", help="draw loss and throughput of a run as PNG")
+    command.add_argument("run_dir", type=Path, help=_RUN_DIR)
+    command.add_argument("--output", type=Path, help="default: <run>/plot.png")
+    command = commands.add_parser("export", help="weights of a run in GPT-2's published format")
+    command.add_argument("--run-dir", type=Path, required=True, help=_RUN_DIR)
+    command.add_argument(
+        "--output", type=Path, required=True, help="directory for model.safetensors, config.json"
+    )
     options, rest = parser.parse_known_args(arguments)
-    if options.command == "sample" and rest:
+    if options.command not in _WITH_CONFIG and rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     try:
         return _run(options, rest)
@@ -44,6 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RetryableError as error:
         print(error, file=sys.stderr)
         return ExitCode.RETRYABLE
+
+
+def _add_sample(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--run-dir", type=Path, required=True, help=_RUN_DIR)
+    command.add_argument("--prompt", default="\n")
+    command.add_argument("--max-new-tokens", type=int, default=200)
+    command.add_argument("--temperature", type=float, default=0.8, help="0: the likeliest token")
+    command.add_argument("--top-k", type=int, help="only the k likeliest tokens")
+    command.add_argument("--top-p", type=float, help="only the likeliest tokens up to this sum")
+    command.add_argument("--seed", type=int, default=1337)
+    command.add_argument("--no-cache", action="store_true", help="the same tokens, slower")
 
 
 def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -58,11 +75,24 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
                 options.max_new_tokens,
                 options.temperature,
                 options.top_k,
+                options.top_p,
                 options.seed,
+                not options.no_cache,
             )
         )
         return ExitCode.DONE
-    config = load_config(options.config, overrides)
+    if options.command == "plot":
+        from trainer.plot import plot
+
+        print(plot(options.run_dir, options.output))
+        return ExitCode.DONE
+    if options.command == "export":
+        from trainer.saved_model import export_run
+
+        export_run(options.run_dir, options.output)
+        return ExitCode.DONE
+    source = options.config or preset_path(options.preset)
+    config = load_config(source, overrides)
     if options.command == "prepare":
         from trainer.prepare import prepare
 
@@ -71,7 +101,7 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     if options.command == "entrypoint":
         from trainer.entrypoint import run_entrypoint
 
-        return run_entrypoint(config, ["--config", options.config, *overrides])
+        return run_entrypoint(config, ["--config", str(source), *overrides])
     from trainer.worker import run_worker
 
     return run_worker(config)

@@ -29,6 +29,7 @@ MANIFEST_FILE = "manifest.json"
 STATE_FILE = "state.json"
 _DIRECTORY = re.compile(r"step-(\d{8})")
 _TEMPORARY_PREFIX = ".tmp-"
+_DAMAGED_PREFIX = "damaged-"
 
 
 def directory_of(root: Path, step: int) -> Path:
@@ -50,13 +51,16 @@ def save(
     tensors: Mapping[str, Mapping[str, Any]],
     state: Mapping[str, Any],
     keep_last: int,
+    keep_best: bool,
 ) -> None:
-    """Write the checkpoint of `step` and then remove all but the newest `keep_last`.
+    """Write the checkpoint of `step`, then remove older ones that need not stay.
 
     Args:
         root: directory of all checkpoints of the run; only one process may save into it.
         tensors: per file stem ("model", "optimizer") a nested mapping of names to tensors.
-        state: JSON values, returned by `load_state`.
+        state: JSON values, returned by `load_state`; "val_loss" decides which one is best.
+        keep_last: how many of the newest stay.
+        keep_best: whether the one with the lowest validation loss stays, however old.
 
     Raises:
         OSError: the disk is full or fails; the earlier checkpoints are untouched.
@@ -75,14 +79,37 @@ def save(
             path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
         }
         write_json(building / MANIFEST_FILE, {"files": manifest})
-        _discard(directory_of(root, step))  # one that did not verify, or the run would be past it
+        _discard(directory_of(root, step))
         building.rename(directory_of(root, step))
         fsync_directory(root)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    complete = [step for step in all_steps(root) if not _problem(directory_of(root, step), False)]
+    complete = complete_steps(root)
+    best = best_step(root) if keep_best else None
     for old in complete[keep_last:]:
-        _discard(directory_of(root, old))
+        if old != best:
+            _discard(directory_of(root, old))
+
+
+def best_step(root: Path) -> int | None:
+    """Step of the complete checkpoint with the lowest validation loss; None where none has one."""
+    losses = [(val_loss(root, step), step) for step in complete_steps(root)]
+    measured = [(loss, step) for loss, step in losses if loss is not None]
+    return min(measured)[1] if measured else None
+
+
+def val_loss(root: Path, step: int) -> float | None:
+    """The validation loss of a checkpoint, None where none was measured at that step."""
+    try:
+        value = load_state(root, step).get("val_loss")
+    except (OSError, ValueError):
+        return None
+    return float(value) if isinstance(value, float | int) else None
+
+
+def complete_steps(root: Path) -> list[int]:
+    """Steps of the checkpoints whose files have the right sizes, newest first."""
+    return [step for step in all_steps(root) if not _problem(directory_of(root, step), False)]
 
 
 def _save_tensors(values: dict[str, Any], path: Path) -> None:
@@ -102,13 +129,30 @@ def remove_leftovers(root: Path) -> None:
         shutil.rmtree(path)
 
 
-def latest_verified(root: Path, say: Callable[[str], None]) -> int | None:
-    """Step of the newest checkpoint whose files all match the manifest, or None.
+def set_damaged_aside(root: Path, newest_good: int | None) -> None:
+    """Rename those after `newest_good`, so that they never count as one of those that stay.
 
-    Says one line for each newer one that had to be skipped, with the reason.
+    They keep their files, as damaged-step-<number>.
     """
     for step in all_steps(root):
-        problem = _problem(directory_of(root, step), True)
+        if newest_good is None or step > newest_good:
+            aside = root / f"{_DAMAGED_PREFIX}{directory_of(root, step).name}"
+            shutil.rmtree(aside, ignore_errors=True)
+            directory_of(root, step).rename(aside)
+
+
+def latest_verified(
+    root: Path,
+    say: Callable[[str], None],
+    further_problem: Callable[[int], str | None] = lambda step: None,
+) -> int | None:
+    """Step of the newest checkpoint whose files all match the manifest, or None.
+
+    Says one line for each newer one that had to be skipped, with the reason. `further_problem`
+    may name a reason against a checkpoint that is as it was written.
+    """
+    for step in all_steps(root):
+        problem = _problem(directory_of(root, step), True) or further_problem(step)
         if problem is None:
             return step
         say(f"checkpoint {directory_of(root, step).name} skipped: {problem}")

@@ -19,6 +19,17 @@ from typing import Any, cast
 import yaml
 
 PRESETS_DIR = Path(__file__).parent / "presets"
+# What nanoGPT calls our keys.
+_NANOGPT_KEYS = {
+    "max_iters": "train.max_steps",
+    "batch_size": "train.global_batch_size",
+    "lr_decay_iters": "train.decay_steps",
+    "warmup_iters": "train.warmup_steps",
+    "eval_interval": "eval.interval",
+    "log_interval": "log.interval",
+    "init_from": "train.initial_weights",
+    "out_dir": "run_name",
+}
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
@@ -68,6 +79,9 @@ class ModelConfig:
     block_size: int = _option(256, "context length in tokens", at_least=1)
     dropout: float = _option(0.2, "dropout probability", at_least=0, below=1)
     bias: bool = _option(False, "biases in linear layers and layer norms")
+    gelu: str = _option(
+        "exact", "activation; GPT-2's own weights want tanh", choices=("exact", "tanh")
+    )
 
 
 @dataclass(frozen=True)
@@ -91,10 +105,21 @@ class TrainConfig:
         choices=("auto", "float32", "bfloat16", "float16"),
     )
     compile: str = _option("auto", "torch.compile", choices=("auto", "on", "off"))
+    parallel: str = _option(
+        "ddp",
+        "how ranks share the model: a whole copy each, or shards (FSDP2)",
+        choices=("ddp", "fsdp"),
+    )
+    activation_checkpointing: bool = _option(
+        False, "compute each block again in the backward pass: less memory, more time"
+    )
     backend: str = _option("auto", "collectives", choices=("auto", "gloo", "nccl"))
     device: str = _option("auto", "where to compute", choices=("auto", "cpu", "cuda"))
     timeout_seconds: int = _option(60, "longest wait inside one collective", at_least=5)
     rendezvous_timeout_seconds: int = _option(600, "longest wait for DNS and peers", at_least=5)
+    initial_weights: str | None = _option(
+        None, "GPT-2 weights to start from: a safetensors file or its directory", pattern=r".+"
+    )
     max_restarts: int = _option(
         10, "restarts in place without a newer checkpoint between them", at_least=0
     )
@@ -113,7 +138,11 @@ class CheckpointConfig:
     """When a checkpoint is written and how many stay."""
 
     interval: int = _option(250, "updates between two; 0: only at the end", at_least=0)
-    keep_last: int = _option(2, "complete checkpoints that stay", at_least=1)
+    keep_last: int = _option(2, "newest complete checkpoints that stay", at_least=1)
+    keep_best: bool = _option(
+        True, "save at each new lowest validation loss, and let that checkpoint stay too"
+    )
+    asynchronous: bool = _option(True, "write while training goes on, at most one at a time")
 
 
 @dataclass(frozen=True)
@@ -167,6 +196,21 @@ class RunConfig:
         return Path(self.data_root) / "runs" / self.run_name
 
 
+def preset_names() -> list[str]:
+    """Names that `preset_path` knows."""
+    return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset. Raises ConfigError naming the closest ones."""
+    if name not in preset_names():
+        hint = _did_you_mean(difflib.get_close_matches(name, preset_names(), n=1))
+        raise ConfigError(
+            [f"--preset: {name!r} is unknown; {hint}allowed: {', '.join(preset_names())}"]
+        )
+    return PRESETS_DIR / f"{name}.yaml"
+
+
 def load_config(config: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a YAML file (or a preset's name) and apply `--section.key=value` overrides.
 
@@ -218,11 +262,11 @@ def load_mapping(config: str | Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
-        names = ", ".join(sorted(p.stem for p in PRESETS_DIR.glob("*.yaml")))
+        hint = _did_you_mean(difflib.get_close_matches(str(config), preset_names(), n=1))
         raise ConfigError(
             [
-                f"--config {config}: cannot be read ({error}); "
-                f"allowed: a YAML file, or one of {names}"
+                f"--config {config}: cannot be read ({error}); {hint}"
+                f"allowed: a YAML file, or one of {', '.join(preset_names())}"
             ]
         ) from None
     except yaml.YAMLError as error:
@@ -275,8 +319,7 @@ def _read(cls: type[Any], mapping: object, prefix: str, problems: list[str]) -> 
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in fields:
-            close = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f"did you mean {prefix}{close[0]}? " if close else ""
+            hint = _did_you_mean(_closest_keys(prefix, str(key), list(fields)))
             problems.append(
                 f"{prefix}{key}: unknown key with value {value!r}; {hint}allowed: "
                 + ", ".join(fields)
@@ -299,10 +342,55 @@ def _check(
         return None
     if wanted is float:
         value = _as_float(value)
+    if isinstance(value, bool) and "on" in (metadata["choices"] or ()):
+        value = "on" if value else "off"  # YAML 1.1 reads a bare on and off as true and false
     kind_fits = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
     if not kind_fits or not _within(value, metadata):
-        problems.append(f"{name}: {value!r} is not allowed; allowed: {_allowed(wanted, metadata)}")
+        hint = _did_you_mean(_closest_values(value, wanted, metadata))
+        problems.append(
+            f"{name}: {value!r} is not allowed; {hint}allowed: {_allowed(wanted, metadata)}"
+        )
     return value
+
+
+def _did_you_mean(candidates: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(candidates)}? " if candidates else ""
+
+
+def _closest_keys(prefix: str, key: str, siblings: Sequence[str]) -> list[str]:
+    """Full names like `key`: in its section, else with the same name in another, else like it."""
+    if near := difflib.get_close_matches(key, siblings, n=1):
+        return [prefix + near[0]]
+    by_name: dict[str, list[str]] = {}
+    for section, hint in typing.get_type_hints(RunConfig).items():
+        if dataclasses.is_dataclass(hint):
+            for inner in dataclasses.fields(hint):
+                by_name.setdefault(inner.name, []).append(f"{section}.{inner.name}")
+        else:
+            by_name.setdefault(section, []).append(section)
+    if key in by_name:
+        return by_name[key]
+    if key in _NANOGPT_KEYS:
+        return [_NANOGPT_KEYS[key]]
+    near = difflib.get_close_matches(key, by_name, n=1, cutoff=0.75)
+    return by_name[near[0]] if near else []
+
+
+def _closest_values(value: object, wanted: type[Any], metadata: Mapping[str, Any]) -> list[str]:
+    """What may have been meant by a value of the wrong type or outside the choices."""
+    if metadata["choices"] is not None:
+        text = str(value).lower()
+        text = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(text, text)
+        return difflib.get_close_matches(text, cast(Sequence[str], metadata["choices"]), n=1)
+    if wanted is bool and str(value).lower() in ("yes", "on", "1", "true"):
+        return ["true"]
+    if wanted is bool and str(value).lower() in ("no", "off", "0", "false"):
+        return ["false"]
+    if wanted is int and isinstance(value, (float, str)):
+        number = _as_float(str(value).replace(",", "").replace("_", ""))
+        if isinstance(number, float) and math.isfinite(number) and _within(round(number), metadata):
+            return [str(round(number))]
+    return []
 
 
 def _as_float(value: object) -> object:

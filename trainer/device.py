@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
@@ -35,7 +37,7 @@ def choose_compute(train: TrainConfig, local_rank: int) -> Compute:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
     dtype, dtype_reason = _choose_dtype(train.dtype, capability)
-    compiled, compile_reason = _choose_compile(train.compile, capability)
+    compiled, compile_reason = _choose_compile(train.compile, capability, device)
     backend = train.backend
     if backend == "auto":
         backend = "nccl" if device.type == "cuda" else "gloo"
@@ -84,13 +86,40 @@ def _choose_dtype(setting: str, capability: tuple[int, int] | None) -> tuple[tor
     return (torch.bfloat16 if capability >= (8, 0) else torch.float16), text
 
 
-def _choose_compile(setting: str, capability: tuple[int, int] | None) -> tuple[bool, str]:
-    if setting != "auto":
-        return setting == "on", "as set"
+def _choose_compile(
+    setting: str, capability: tuple[int, int] | None, device: torch.device
+) -> tuple[bool, str]:
+    if setting == "off":
+        return False, "as set"
+    if setting == "on":
+        if (problem := trial_compile(device)) is not None:
+            raise FatalError(
+                f"train.compile: 'on' is not possible here ({problem}); allowed: auto, off"
+            )
+        return True, "as set"
     if capability is None:
         return False, "CPU"
     if capability < (7, 0):
         return False, f"needs compute capability 7.0, this GPU has {capability[0]}.{capability[1]}"
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         return False, "Triton needs a C compiler and there is none"
-    return True, "the GPU and a C compiler are there"
+    if (problem := trial_compile(device)) is not None:
+        return False, f"a trial failed: {problem}"
+    return True, "a trial succeeded"
+
+
+def trial_compile(device: torch.device) -> str | None:
+    """Compile a small function for `device`; why it does not work, or None."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2.0).relu()
+
+    try:
+        compiled = cast(Callable[[torch.Tensor], torch.Tensor], torch.compile(function))  # pyright: ignore[reportUnknownMemberType]
+        compiled(torch.ones(8, device=device))
+    except Exception as error:  # compilers and drivers fail in their own ways
+        first_line = str(error).strip().partition("\n")[0]
+        return f"{type(error).__name__}: {first_line}"
+    finally:
+        torch.compiler.reset()
+    return None

@@ -74,18 +74,21 @@ class World:
         """Whether the flag is set on at least one rank."""
         return self.sum([float(flag)])[0] > 0
 
-    def broadcast(self, value: int) -> int:
+    def broadcast(self, value: float) -> float:
         """Rank 0's value, on all ranks."""
-        return int(self.sum([float(value if self.is_main else 0)])[0])
+        return self.sum([value if self.is_main else 0.0])[0]
+
+    def max(self, values: Sequence[float]) -> list[float]:
+        """The largest value of any rank, for each position."""
+        if self.size == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        return [float(value) for value in tensor.tolist()]
 
     def barrier(self) -> None:
         """Wait until all ranks are here."""
         self.sum([0.0])
-
-    def disconnect(self) -> None:
-        """Leave the process group."""
-        if self.size > 1 and dist.is_initialized():
-            dist.destroy_process_group()
 
     def _gather_text(self, text: str, room: int = 64) -> list[str]:
         mine = torch.tensor(list(text.encode().ljust(room)[:room]), dtype=torch.uint8)

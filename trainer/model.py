@@ -1,7 +1,7 @@
 """A GPT-2-class decoder-only transformer.
 
-Shapes: B sequences, T tokens, C = n_embd channels, V padded vocabulary. The initial values and
-the groups of weight decay are GPT-2's, as nanoGPT has them.
+Shapes: B sequences, T tokens, C = n_embd channels. The groups of weight decay are nanoGPT's, and so
+are the initial values at GPT-2's width; narrower models start with larger ones (docs/trainer.md).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -16,13 +16,45 @@ import torch.nn.functional as F
 from torch import nn
 
 from trainer.config import ModelConfig, TrainConfig
+from trainer.linear import linear
 
-_INITIAL_STD = 0.02
+# GPT-2's 0.02 at its width of 768, and the same size of a layer's output at any other width.
+_GPT2_INITIAL_STD, _GPT2_WIDTH = 0.02, 768
 
 
 def padded_vocab_size(vocab_size: int) -> int:
     """Large vocabularies grow to a multiple of 64, which GPUs multiply faster (50257 -> 50304)."""
     return -(-vocab_size // 64) * 64 if vocab_size > 1024 else vocab_size
+
+
+class KVCache:
+    """Keys and values of the tokens so far, so that a sample computes each of them once.
+
+    Shape (n_layer, B, n_head, block_size, C / n_head); the first `length` positions are filled.
+    """
+
+    def __init__(self, config: ModelConfig, batch: int, like: torch.Tensor):
+        head_width = config.n_embd // config.n_head
+        shape = (config.n_layer, batch, config.n_head, config.block_size, head_width)
+        self.length = 0
+        self._keys, self._values = like.new_empty(shape), like.new_empty(shape)
+
+    def extend(
+        self, layer: int, k: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add the new positions of one layer; returns its keys and values of all positions."""
+        end = self.length + k.shape[2]
+        self._keys[layer, :, :, self.length : end] = k
+        self._values[layer, :, :, self.length : end] = v
+        return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
+
+
+class Linear(nn.Linear):
+    """A dense layer, by `trainer.linear`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """(..., I) -> (..., O)."""
+        return linear(input, self.weight, self.bias)
 
 
 class LayerNorm(nn.Module):
@@ -41,20 +73,24 @@ class LayerNorm(nn.Module):
 class CausalSelfAttention(nn.Module):
     """Multi-head attention in which a token sees itself and what came before."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
+        self.layer = layer
         self.n_head = config.n_head
         self.dropout = config.dropout
-        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.c_attn = Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
+        self.c_proj = Linear(config.n_embd, config.n_embd, bias=config.bias)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
         """(B, T, C) -> (B, T, C)."""
         batch, length, width = x.shape
         heads = (batch, length, self.n_head, width // self.n_head)
         q, k, v = (part.view(heads).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
+        if cache is not None:
+            k, v = cache.extend(self.layer, k, v)
+        # A single token comes last and sees all keys: nothing to mask.
         y = F.scaled_dot_product_attention(
-            q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True
+            q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=length > 1
         )
         y = self.c_proj(y.transpose(1, 2).reshape(batch, length, width))
         return F.dropout(y, self.dropout, self.training)
@@ -66,27 +102,29 @@ class MLP(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.dropout = config.dropout
-        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+        self.approximate = "tanh" if config.gelu == "tanh" else "none"
+        self.c_fc = Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
+        self.c_proj = Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(B, T, C) -> (B, T, C)."""
-        return F.dropout(self.c_proj(F.gelu(self.c_fc(x))), self.dropout, self.training)
+        x = self.c_proj(F.gelu(self.c_fc(x), approximate=self.approximate))
+        return F.dropout(x, self.dropout, self.training)
 
 
 class Block(nn.Module):
     """Attention and MLP, each behind a layer norm and added to the residual stream."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
         self.ln_1 = LayerNorm(config.n_embd, config.bias)
-        self.attn = CausalSelfAttention(config)
+        self.attn = CausalSelfAttention(config, layer)
         self.ln_2 = LayerNorm(config.n_embd, config.bias)
         self.mlp = MLP(config)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
         """(B, T, C) -> (B, T, C)."""
-        x = x + self.attn(self.ln_1(x))
+        x = x + self.attn(self.ln_1(x), cache)
         return x + self.mlp(self.ln_2(x))
 
 
@@ -99,41 +137,53 @@ class GPT(nn.Module):
         self.vocab_size = vocab_size
         self.wte = nn.Embedding(padded_vocab_size(vocab_size), config.n_embd)
         self.wpe = nn.Embedding(config.block_size, config.n_embd)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layer))
         self.ln_f = LayerNorm(config.n_embd, config.bias)
         self._initialise()
 
     def _initialise(self) -> None:
-        """N(0, 0.02); layers that write to the residual stream scaled by 1/sqrt(their number)."""
-        residual_std = _INITIAL_STD / math.sqrt(2 * self.config.n_layer)
+        """N(0, std); layers that write to the residual stream scaled by 1/sqrt(their number)."""
+        std = _GPT2_INITIAL_STD * math.sqrt(_GPT2_WIDTH / self.config.n_embd)
+        residual_std = std / math.sqrt(2 * self.config.n_layer)
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif parameter.dim() >= 2:
-                std = residual_std if name.endswith("c_proj.weight") else _INITIAL_STD
-                nn.init.normal_(parameter, mean=0.0, std=std)
+                is_residual = name.endswith("c_proj.weight")
+                nn.init.normal_(parameter, mean=0.0, std=residual_std if is_residual else std)
 
-    def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        targets: torch.Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> torch.Tensor:
         """Logits of the last position, or the loss where targets are given.
 
         Args:
             tokens: (B, T) int64 with T <= block_size.
             targets: (B, T) int64, the next token at each position.
+            cache: `tokens` continue what it holds (T = 1 unless it is empty); it is extended.
 
         Returns:
-            Without targets: (B, V) logits of the token after the last one.
+            Without targets: (B, vocab_size) logits of the token after the last one.
             With targets: the cross-entropy in nats, summed over all B * T positions.
         """
-        length = tokens.shape[1]
-        assert length <= self.config.block_size
-        x = self.wte(tokens) + self.wpe.weight[:length]
+        start, length = 0 if cache is None else cache.length, tokens.shape[1]
+        assert start + length <= self.config.block_size
+        assert start == 0 or length == 1
+        x = self.wte(tokens) + self.wpe.weight[start : start + length]
         x = F.dropout(x, self.config.dropout, self.training)
         for block in self.blocks:
-            x = block(x)
-        x = self.ln_f(x)
+            x = block(x, cache)
+        if cache is not None:
+            cache.length += length
         if targets is None:
-            return F.linear(x[:, -1], self.wte.weight)
-        logits = F.linear(x, self.wte.weight)
+            x = x[:, -1:]
+        # Padding is a matter of layout: its rows take no part in the probabilities.
+        logits = linear(self.ln_f(x), self.wte.weight)[..., : self.vocab_size]
+        if targets is None:
+            return logits[:, 0]
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
 
     def parameter_count(self) -> int:
@@ -146,28 +196,6 @@ class GPT(nn.Module):
         head_width = config.n_embd // config.n_head
         attention = 12 * config.n_layer * config.n_head * head_width * config.block_size
         return 6 * self.parameter_count() + attention
-
-    def generate(
-        self,
-        tokens: torch.Tensor,
-        count: int,
-        temperature: float,
-        top_k: int | None,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Append `count` sampled tokens to (B, T) `tokens`; temperature 0 takes the likeliest."""
-        for _ in range(count):
-            logits = self(tokens[:, -self.config.block_size :]).float()[:, : self.vocab_size]
-            if temperature == 0:
-                chosen = logits.argmax(dim=1, keepdim=True)
-            else:
-                if top_k is not None:
-                    least = logits.topk(min(top_k, logits.shape[1])).values[:, -1:]
-                    logits = logits.masked_fill(logits < least, -math.inf)
-                probabilities = F.softmax(logits / temperature, dim=1)
-                chosen = torch.multinomial(probabilities, 1, generator=generator)
-            tokens = torch.cat((tokens, chosen), dim=1)
-        return tokens
 
 
 def make_optimizer(model: GPT, train: TrainConfig) -> torch.optim.AdamW:

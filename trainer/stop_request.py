@@ -12,11 +12,16 @@ from trainer.exit_codes import ExitCode
 _POLL_SECONDS = 0.2
 
 
+# Ctrl-C reaches torchrun and its ranks, and torchrun sends it on: that is one request, not two.
+_SAME_REQUEST_SECONDS = 2.0
+
+
 class StopRequest:
-    """Set by the first SIGTERM or SIGINT after `install`; the second one ends the process."""
+    """Set by the first SIGTERM or SIGINT after `install`; one more, later, ends the process."""
 
     def __init__(self) -> None:
         self.requested = False  # not an Event: its lock could be held when the handler runs
+        self._since = 0.0
 
     def install(self) -> None:
         """Take over both signals. Call it in the main thread."""
@@ -30,6 +35,8 @@ class StopRequest:
             time.sleep(min(left, _POLL_SECONDS))
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        now = time.monotonic()
+        if self.requested and now - self._since > _SAME_REQUEST_SECONDS:
             os._exit(ExitCode.PREEMPTED)
-        self.requested = True
+        if not self.requested:
+            self.requested, self._since = True, now

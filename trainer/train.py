@@ -4,37 +4,38 @@
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import cast
+from dataclasses import dataclass
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from trainer import checkpoint
 from trainer.batch_plan import plan_batch
 from trainer.config import RunConfig, dump_config
-from trainer.dataset import Dataset, gather, open_dataset
+from trainer.console import Console
+from trainer.dataset import gather, open_dataset
 from trainer.device import Compute
 from trainer.distributed import World
 from trainer.durable import write_text
-from trainer.evaluate import Validation, evaluate
+from trainer.evaluate import evaluate
 from trainer.exit_codes import FatalError
-from trainer.metrics import MetricsLog, Speedometer, StepMetrics, peak_flops
-from trainer.model import GPT, load_optimizer_state, make_optimizer, optimizer_state_by_name
-from trainer.run_identity import check_identity, identity, write_done_marker
+from trainer.gpt2_weights import load_gpt2_weights
+from trainer.metrics import MetricsLog, StepMetrics
+from trainer.model import GPT, make_optimizer
+from trainer.parallel import Parallel
+from trainer.peak_flops import peak_flops
+from trainer.run_state import CHECKPOINTS_DIR as CHECKPOINTS_DIR
+from trainer.run_state import RunState
 from trainer.sample_order import SampleOrder
 from trainer.schedule import learning_rate
+from trainer.speed import Speedometer, peak_memory_bytes
 from trainer.stop_request import StopRequest
 
-CHECKPOINTS_DIR = "checkpoints"
 
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TrainingEnd:
     """How far training came; `finished` is false when it was asked to stop before the end."""
 
@@ -54,44 +55,52 @@ def train(
     Continues from the newest checkpoint that verifies. `stop` is installed once there is
     something to save. Raises FatalError for what a restart cannot mend.
     """
+    console = Console(speaks=world.is_main)
+    device, max_steps = compute.device, config.train.max_steps
 
-    def say(text: str) -> None:
-        if world.is_main:
-            print(text, flush=True)
-
-    device, run_dir = compute.device, config.run_dir
-    checkpoints = run_dir / CHECKPOINTS_DIR
+    # --- data, model, optimiser -------------------------------------------------------------
     dataset = open_dataset(config.dataset_dir)
     order = SampleOrder(
-        len(dataset.train),
-        config.model.block_size,
-        config.train.global_batch_size,
-        config.seed,
+        len(dataset.train), config.model.block_size, config.train.global_batch_size, config.seed
     )
     plan = plan_batch(
         config.train.global_batch_size, config.train.micro_batch_size, world.size, world.rank
     )
+    tokens_per_update = config.train.global_batch_size * config.model.block_size
     torch.manual_seed(config.seed)  # the same weights on every rank
     model = GPT(config.model, dataset.tokenizer.vocab_size).to(device)
+    if config.train.initial_weights is not None:
+        load_gpt2_weights(model, config.train.initial_weights)
+    parameters, flops_per_token = model.parameter_count(), model.flops_per_token()
+    parallel = Parallel(model, config.train, compute, world)
     optimizer = make_optimizer(model, config.train)
     scaler = torch.amp.GradScaler(device.type, enabled=compute.dtype == torch.float16)
 
     for reason in compute.reasons:
-        say(reason)
-    say(plan.describe(config.model.block_size))
-    say(
-        f"model {model.parameter_count():,} parameters, data {len(dataset.train):,} training and "
+        console.say(reason)
+    console.say(parallel.describe())
+    console.say(plan.describe(config.model.block_size))
+    console.say(
+        f"model {parameters:,} parameters, data {len(dataset.train):,} training and "
         f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch"
     )
 
+    # --- where the run stands ---------------------------------------------------------------
+    state = RunState(config, world, dataset, model, parallel, optimizer, scaler, console.say)
+    first_step = state.resume()
+    metrics_log = None
     if world.is_main:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        checkpoint.remove_leftovers(checkpoints)
-    first_step = _resume(config, world, dataset, model, optimizer, scaler, say)
-    if world.is_main:
-        write_text(run_dir / "run.yaml", dump_config(config))
-    metrics_log = MetricsLog(run_dir, first_step) if world.is_main else None
+        write_text(config.run_dir / "run.yaml", dump_config(config))
+        metrics_log = MetricsLog(config.run_dir, first_step)
+    meter = Speedometer(
+        tokens_per_update,
+        flops_per_token,
+        peak_flops(compute.device_name, compute.dtype),
+        world.size,
+        device,
+    )
 
+    # --- one update -------------------------------------------------------------------------
     def autocast() -> AbstractContextManager[object]:
         enabled = compute.dtype != torch.float32
         return torch.autocast(device.type, compute.dtype) if enabled else nullcontext()
@@ -105,89 +114,60 @@ def train(
         for position, indices in enumerate(plan.micro_batches):
             # A rank without a sequence for this micro-step runs some sequence with weight 0.
             weight = 1.0 if len(indices) else 0.0
-            starts = order.window_starts(update, indices or range(1))
-            batch = gather(dataset.train, starts, config.model.block_size, device)
-            if isinstance(stepped, DistributedDataParallel):
-                # Must be set before the forward pass: DDP decides there whether to reduce.
-                stepped.require_backward_grad_sync = position == last
+            with meter.fetching():
+                starts = order.window_starts(update, indices or range(1))
+                batch = gather(dataset.train, starts, config.model.block_size, device)
             with autocast():
-                loss = stepped(*batch)
-            # DDP averages over ranks: times world.size makes that a sum; all tokens weigh the same.
-            scaler.scale(loss * (weight * world.size / tokens_per_update)).backward()
+                loss = parallel.loss(*batch, reduces=position == last)
+            # The gradients are summed over the ranks, so that all tokens weigh the same.
+            scaler.scale(parallel.for_sum(loss) * (weight / tokens_per_update)).backward()
             loss_sum += weight * loss.detach()
         return loss_sum
 
-    tokens_per_update = config.train.global_batch_size * config.model.block_size
-    stepped = cast(torch.nn.Module, torch.compile(model) if compute.compile else model)
-    if world.size > 1:
-        device_ids = [device] if device.type == "cuda" else None
-        stepped = DistributedDataParallel(stepped, device_ids, gradient_as_bucket_view=True)
-        # DDP reorders its buckets after the first pass, which changes the order of additions in
-        # the all-reduce. One pass that is thrown away puts fresh and resumed runs on the same path.
-        backward_of_global_batch(first_step)
-        optimizer.zero_grad(set_to_none=True)
-
-    def save(step: int, loss: float, validation: Validation | None) -> None:
-        failure: OSError | None = None
-        if world.is_main:
-            begin = time.monotonic()
-            state = {
-                "identity": identity(config),
-                "data_sha256": dataset.fingerprint,
-                "tokenizer": dataset.tokenizer.to_json(),
-                "config": config.to_mapping(),
-                "scaler": scaler.state_dict(),
-                "world_size": world.size,
-                "tokens": step * tokens_per_update,
-                "loss": loss,
-                "val_loss": validation and validation.loss,
-                "torch_version": str(torch.__version__),
-            }
-            tensors = {
-                "model": model.state_dict(),
-                "optimizer": optimizer_state_by_name(model, optimizer),
-            }
-            try:
-                checkpoint.save(checkpoints, step, tensors, state, config.checkpoint.keep_last)
-            except OSError as error:
-                failure = error
-            else:
-                name = checkpoint.directory_of(checkpoints, step).name
-                say(f"checkpoint {name} saved in {time.monotonic() - begin:.2f} s")
-        if world.any(failure is not None):  # also keeps the others until the checkpoint is there
-            raise FatalError(
-                f"the checkpoint of step {step} could not be written: {failure or 'see rank 0'}"
-            )
-
-    peak = peak_flops(compute.device_name, compute.dtype)
-    meter = Speedometer(tokens_per_update, model.flops_per_token(), peak, world.size)
-    validation: Validation | None = None
-    stopping, step = False, first_step
-    stop.install()
-    meter.start(step)
-    while step < config.train.max_steps and not stopping:
-        lr = learning_rate(step, config.train)
+    def update_weights(lr: float) -> torch.Tensor:
+        """One optimiser step; returns the norm of the gradients before clipping."""
         for group in optimizer.param_groups:
             group["lr"] = lr
-        loss_sum = backward_of_global_batch(step)
         scaler.unscale_(optimizer)
         limit = config.train.grad_clip or math.inf
         grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
         scaler.step(optimizer)
         scaler.update()
-        step += 1
-        if step == first_step + 1:
-            on_first_step()
+        return parallel.whole(grad_norm)
 
-        stopping = world.any(stop.requested)
-        is_last = step == config.train.max_steps
-        evaluates = not stopping and (is_last or _due(step, config.eval.interval))
-        saves = stopping or is_last or _due(step, config.checkpoint.interval)
-        logs = is_last or step == 1 or evaluates or _due(step, config.log.interval)
-        if logs or saves:
+    if parallel.changes_order_after_first_pass:
+        # One pass that is thrown away puts fresh and resumed runs on the same path.
+        backward_of_global_batch(first_step)
+
+    # --- the loop ---------------------------------------------------------------------------
+    stopping, step, held_up_seconds, summary = False, first_step, 0.0, ""
+    try:
+        stop.install()
+        meter.start(step)
+        while step < max_steps and not stopping:
+            lr = learning_rate(step, config.train)
+            loss_sum = backward_of_global_batch(step)
+            grad_norm = update_weights(lr)
+            step += 1
+            meter.step_done(step)
+            if step == first_step + 1:
+                on_first_step()
+
+            stops, failures = world.sum([float(stop.requested), float(state.save_failed)])
+            if failures:
+                state.raise_failure()
+            stopping = stops > 0
+            is_last = step == max_steps
+            evaluates = not stopping and (is_last or _due(step, config.eval.interval))
+            saves = stopping or is_last or _due(step, config.checkpoint.interval)
+            logs = is_last or step == 1 or evaluates or _due(step, config.log.interval)
+            if not logs and not saves:
+                console.progress(step, max_steps, summary)
+                continue
+
             (loss,) = (total / tokens_per_update for total in world.sum([float(loss_sum)]))
             speed = meter.stop(step)
-            # The float16 scaler skips updates whose gradients overflow; otherwise it is the end.
+            # float16's scaler skips updates whose gradients overflow; otherwise it is the end.
             norm = float(grad_norm) if math.isfinite(grad_norm) else None
             if not math.isfinite(loss) or (norm is None and not scaler.is_enabled()):
                 raise FatalError(
@@ -204,8 +184,13 @@ def train(
                     device,
                     autocast,
                     should_stop=lambda: world.any(stop.requested),
+                    in_lockstep=parallel.in_lockstep,
                 )
+                parallel.free_gathered()
                 stopping = validation is None
+            data_seconds, peak_memory = world.max(
+                [speed.data_seconds, float(peak_memory_bytes(device))]
+            )
             if metrics_log is not None and (logs or stopping):
                 metrics = StepMetrics(
                     step=step,
@@ -215,64 +200,42 @@ def train(
                     lr=lr,
                     grad_norm=norm,
                     tokens_per_second=speed.tokens_per_second,
+                    tokens_per_second_per_rank=speed.tokens_per_second / world.size,
                     step_seconds=speed.step_seconds,
+                    step_seconds_p50=speed.step_seconds_p50,
+                    step_seconds_p95=speed.step_seconds_p95,
                     mfu=speed.mfu,
+                    data_wait_share=data_seconds / speed.step_seconds,
+                    peak_memory_bytes=int(peak_memory),
+                    checkpoint_seconds=held_up_seconds or None,
+                    eta_seconds=meter.seconds_left(step, max_steps),
                     tokens=step * tokens_per_update,
                     world_size=world.size,
                     unix_time=time.time(),
                 )
                 metrics_log.record(metrics)
-                say(metrics.line(config.train.max_steps))
-            if saves or stopping:
-                save(step, loss, validation)
+                held_up_seconds = 0.0
+                if not console.has_bar or validation is not None:
+                    console.say(metrics.line(max_steps))
+                summary = metrics.summary()
+                console.progress(step, max_steps, summary)
+            if saves or stopping or state.is_best(validation):
+                if metrics_log is not None:
+                    metrics_log.flush()
+                held_up_seconds += state.save(step, loss, validation)
             meter.start(step)
+        state.wait()
+    finally:
+        state.let_write_end()
+        console.end()
 
-    finished = step >= config.train.max_steps
+    finished = step >= max_steps
     if metrics_log is not None:
         metrics_log.close()
         if finished:
-            state = checkpoint.load_state(checkpoints, step)
-            write_done_marker(config, {key: state[key] for key in ("step", "loss", "val_loss")})
+            state.finish(step)
     world.barrier()
     return TrainingEnd(step, finished)
-
-
-def _resume(
-    config: RunConfig,
-    world: World,
-    dataset: Dataset,
-    model: GPT,
-    optimizer: torch.optim.AdamW,
-    scaler: torch.amp.GradScaler,
-    say: Callable[[str], None],
-) -> int:
-    """Load the newest checkpoint that verifies; returns the number of updates already done."""
-    root, device = config.run_dir / CHECKPOINTS_DIR, model.wte.weight.device
-    # Rank 0 reads every byte to verify; the others take its word for the step.
-    found = checkpoint.latest_verified(root, say) if world.is_main else None
-    step = world.broadcast(-1 if found is None else found)
-    if step < 0:
-        say("no checkpoint: starting at step 0")
-        return 0
-    state = checkpoint.load_state(root, step)
-    check_identity(state["identity"], config, checkpoint.directory_of(root, step).name)
-    if state["data_sha256"] != dataset.fingerprint:
-        raise FatalError(
-            f"dataset {config.dataset.name} has changed since run {config.run_name!r} was started "
-            "(other training tokens); put it back or choose another run_name"
-        )
-    model.load_state_dict(checkpoint.load_tensors(root, step, "model", device))
-    saved_optimizer = checkpoint.load_tensors(root, step, "optimizer", device)
-    load_optimizer_state(model, optimizer, saved_optimizer)
-    if state["scaler"]:
-        scaler.load_state_dict(state["scaler"])
-    say(f"continuing after step {step} from {checkpoint.directory_of(root, step).name}")
-    if state["world_size"] != world.size:
-        say(
-            f"{state['world_size']} rank(s) saved it, {world.size} continue: the same samples in "
-            "the same order; sums round differently, and dropout draws other masks"
-        )
-    return step
 
 
 def _due(step: int, interval: int) -> bool:

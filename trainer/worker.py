@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 
 import torch
 
+from trainer.allocator import keep_freed_memory
 from trainer.config import RunConfig
 from trainer.cores import available_cores
 from trainer.device import choose_compute
@@ -19,6 +21,8 @@ from trainer.lifeline import follow_entrypoint, started_by_entrypoint
 from trainer.status_files import Ending, StatusFiles
 from trainer.stop_request import StopRequest
 from trainer.train import train
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def run_worker(config: RunConfig) -> NoReturn:
@@ -38,7 +42,9 @@ def run_worker(config: RunConfig) -> NoReturn:
         status.report_exit(world.local_rank, ending)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(ending.code)  # threads of a broken process group must not delay the end
+    # Not by way of destroy_process_group: with gloo it can wait for ever for a thread of its own
+    # that waits for the interpreter (torch 2.7.1, seen with 3 ranks on a busy machine).
+    os._exit(ending.code)
 
 
 def _train(
@@ -50,13 +56,19 @@ def _train(
 
     try:
         compute = choose_compute(config.train, world.local_rank)
+        if compute.device.type == "cpu":
+            keep_freed_memory()
         if "OMP_NUM_THREADS" not in os.environ:  # torchrun and the entrypoint set it
             torch.set_num_threads(available_cores())
         world.connect(compute, config.train.timeout_seconds)
         end = train(config, world, compute, stop, on_first_step)
-        world.disconnect()
     except (FatalError, ValueError, torch.OutOfMemoryError) as error:
         return Ending(ExitCode.FATAL, str(error))
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            traceback.print_exc()
+            return Ending(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
+        return Ending(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
     except Exception as error:
         if stop.requested:
             return Ending(ExitCode.PREEMPTED, f"stopped while a peer was leaving: {error}")

@@ -1,16 +1,30 @@
 """Talks to containerd through its `ctr`: what is there, import, names, removal."""
 
+import hashlib
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from infra.imaging.oci import COPY_BYTES, Image, config_digest, image_at_node, write_archive
+from infra.imaging.node import Node, NodeError
+from infra.imaging.oci import (
+    COPY_BYTES,
+    Image,
+    archive_size_bytes,
+    config_digest,
+    image_at_node,
+    write_archive,
+)
+from infra.imaging.parts import PART_BYTES, joined, remove_parts, send_parts
 
 KUBERNETES_NAMESPACE = "k8s.io"  # the only one in which the kubelet looks
 # Where containerd knows it (1.6.29, 1.7 and later), the kubelet's clean-up passes the image over.
 PINNED_LABEL = "io.cri-containerd.pinned=pinned"
+
+COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # before containerd is asked again what it holds
+CUT_OFF = 255  # ssh's exit status when it is the connection that failed
 
 
 class ContainerdError(RuntimeError):
@@ -22,14 +36,18 @@ class Containerd:
     """How to reach containerd.
 
     Args:
-        ctr: the command that runs ctr: `["ctr"]`, `["k3s", "ctr"]`, `["ssh", "node", "ctr"]`.
+        ctr: the command that runs ctr: `["ctr"]`, `["k3s", "ctr"]`.
         address: containerd's socket where it is not ctr's default.
         namespace: containerd's, not Kubernetes'.
+        node: where ctr runs, as root; None: here, as who we are.
+        part_bytes: a remote node gets what is larger in compressed parts of this size.
     """
 
     ctr: Sequence[str]
     address: str | None = None
     namespace: str = KUBERNETES_NAMESPACE
+    node: Node | None = None
+    part_bytes: int = PART_BYTES
 
     def images(self, namespace: str | None = None) -> dict[str, str]:
         """`{name: manifest digest}` of all images of a namespace."""
@@ -49,8 +67,12 @@ class Containerd:
         manifest = self._blob(rows[0].split()[2])
         return image_at_node(manifest, self._blob(config_digest(manifest)))
 
-    def import_images(self, images: Mapping[str, Image]) -> int:
+    def import_images(self, images: Mapping[str, Image], say: Callable[[str], None]) -> int:
         """Import the blobs that are missing, name the images, pin them.
+
+        Args:
+            images: `{full name: image}`.
+            say: takes a line of progress.
 
         Returns:
             Number of content bytes moved.
@@ -58,13 +80,17 @@ class Containerd:
         Raises:
             ContainerdError: the import failed; ends with ctr's own words.
         """
-        try:
-            moved = self._import_missing(images)
-        except ContainerdError as error:
-            # What was listed can be collected as garbage before the import holds it: look again.
-            if "not found" not in str(error):
-                raise
-            moved = self._import_missing(images)
+        for pause_seconds in COLLECTED_PAUSES_SECONDS:
+            try:
+                moved = self._import_missing(images, say)
+                break
+            except ContainerdError as error:
+                # What was listed can be collected as garbage before the import holds it.
+                if "not found" not in str(error):
+                    raise
+                time.sleep(pause_seconds)
+        else:
+            moved = self._import_missing(images, say)
         for name in images:
             self._ask("images", "label", name, PINNED_LABEL)
         return moved
@@ -88,8 +114,16 @@ class Containerd:
             self._ask("images", "rm", "--sync", *sorted(doomed))
         return doomed
 
-    def _import_missing(self, images: Mapping[str, Image]) -> int:
+    def _import_missing(self, images: Mapping[str, Image], say: Callable[[str], None]) -> int:
         held = frozenset(self._ask("content", "ls", "-q").split())
+        size_bytes = archive_size_bytes(images, held)
+        if self.node and self.node.remote and size_bytes > self.part_bytes:
+            self._import_in_parts(self.node, images, held, say)
+        else:
+            self._import_stream(images, held)
+        return size_bytes
+
+    def _import_stream(self, images: Mapping[str, Image], held: frozenset[str]) -> None:
         command = self._command("images", "import", "-")
         try:
             process = subprocess.Popen(
@@ -104,33 +138,73 @@ class Containerd:
         with process:
             assert process.stdin is not None
             assert process.stdout is not None
-            moved, broken = _feed(process.stdin, images, held)
+            broken = _feed(process.stdin, self._input, images, held)
             output = process.stdout.read().decode(errors="replace").strip()
         if process.returncode or broken:
-            raise ContainerdError(f"{shlex.join(command)}: {output[-1500:] or broken}")
-        return moved
+            raise ContainerdError(f"{self._shown('images import')}: {output[-1500:] or broken}")
+
+    def _import_in_parts(
+        self,
+        node: Node,
+        images: Mapping[str, Image],
+        held: frozenset[str],
+        say: Callable[[str], None],
+    ) -> None:
+        digests = [part.digest for image in images.values() for part in image.blobs]
+        content = " ".join([*images, *(digest for digest in digests if digest not in held)])
+        name = hashlib.sha256(content.encode()).hexdigest()[:32]
+        try:
+            folder = send_parts(
+                node, name, lambda to: write_archive(to, images, held), say, self.part_bytes
+            )
+            ctr = shlex.join([*self._ctr_words(), "images", "import", "-"])
+            command = node.as_root(["sh", "-c", f"{joined(folder)} | {ctr}"])
+            done = subprocess.run(command, input=self._input, capture_output=True, check=False)
+            if done.returncode != CUT_OFF:
+                remove_parts(node, folder)  # refused ones as well: the next attempt starts afresh
+        except NodeError as error:
+            raise ContainerdError(str(error)) from error
+        if done.returncode:
+            reason = done.stderr.decode(errors="replace").strip()[-1500:]
+            raise ContainerdError(f"{self._shown('images import')}: {reason}")
 
     def _blob(self, digest: str) -> bytes:
         return self._ask("content", "get", digest).encode()
 
     def _ask(self, *arguments: str, namespace: str | None = None) -> str:
-        command = self._command(*arguments, namespace=namespace)
+        return self._run(self._command(*arguments, namespace=namespace), " ".join(arguments))
+
+    def _run(self, command: Sequence[str], what: str) -> str:
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(command, input=self._input, capture_output=True, check=False)
         except FileNotFoundError as error:
             raise self._no_program() from error
         if done.returncode:
-            raise ContainerdError(f"{shlex.join(command)}: {done.stderr.strip()[-1500:]}")
-        return done.stdout
+            reason = done.stderr.decode(errors="replace").strip()[-1500:]
+            raise ContainerdError(f"{self._shown(what)}: {reason}")
+        return done.stdout.decode()
 
     def _command(self, *arguments: str, namespace: str | None = None) -> list[str]:
+        words = [*self._ctr_words(namespace), *arguments]
+        return self.node.as_root(words) if self.node else words
+
+    def _ctr_words(self, namespace: str | None = None) -> list[str]:
         address = ["--address", self.address] if self.address else []
-        return [*self.ctr, *address, "--namespace", namespace or self.namespace, *arguments]
+        return [*self.ctr, *address, "--namespace", namespace or self.namespace]
+
+    @property
+    def _input(self) -> bytes:
+        """What goes ahead of every command's input."""
+        return self.node.root_input if self.node else b""
+
+    def _shown(self, what: str) -> str:
+        """A command for an error: what runs where, without the shell text around it."""
+        where = f"on {self.node.shell[-1]}: " if self.node and self.node.remote else ""
+        return f"{where}{shlex.join(self._ctr_words())} {what}"
 
     def _no_program(self) -> ContainerdError:
-        return ContainerdError(f"{self.ctr[0]!r} is not a program on this machine's PATH")
+        program = self.node.shell[0] if self.node else self.ctr[0]
+        return ContainerdError(f"{program!r} is not a program on this machine's PATH")
 
 
 def misplaced(containerd: Containerd, reference: str) -> list[str]:
@@ -154,11 +228,12 @@ def misplaced(containerd: Containerd, reference: str) -> list[str]:
     return found
 
 
-def _feed(stream: IO[bytes], images: Mapping[str, Image], held: frozenset[str]) -> tuple[int, str]:
+def _feed(stream: IO[bytes], head: bytes, images: Mapping[str, Image], held: frozenset[str]) -> str:
     """Write the archive. A pipe that broke is no news: the importer says why it ended."""
     try:
-        moved = write_archive(stream, images, held)
+        stream.write(head)
+        write_archive(stream, images, held)
         stream.close()
     except BrokenPipeError as error:
-        return 0, str(error)
-    return moved, ""
+        return str(error)
+    return ""

@@ -67,7 +67,7 @@ def ensure(
         image = append_layer(deps, plan.code_layer, CREATED_BY)
         start = time.monotonic()
         # both names, so that the large layers are kept while only the code changes
-        moved = containerd.import_images({plan.deps_reference: deps, plan.reference: image})
+        moved = containerd.import_images({plan.deps_reference: deps, plan.reference: image}, say)
         say(f"image: {moved} bytes imported in {time.monotonic() - start:.1f} s")
         there = containerd.complete_image(plan.reference)
         if there is None or there.manifest.digest != image.manifest.digest:

@@ -142,16 +142,13 @@ def append_layer(image: Image, layer: bytes, created_by: str) -> Image:
 
 def write_archive(
     stream: IO[bytes], images: Mapping[str, Image], held: frozenset[str] = frozenset()
-) -> int:
+) -> None:
     """Write an OCI archive with the images' blobs that are not in `held`.
 
     Args:
         stream: where the tar goes; need not be seekable.
         images: `{full name: image}`.
         held: digests that the receiver has already.
-
-    Returns:
-        Number of content bytes written.
     """
     index = {
         "schemaVersion": 2,
@@ -164,14 +161,21 @@ def write_archive(
             for name, image in images.items()
         ],
     }
-    parts = {part.digest: part for image in images.values() for part in image.blobs}
-    missing = [part for digest, part in parts.items() if digest not in held]
     _add(stream, "oci-layout", blob(as_json({"imageLayoutVersion": "1.0.0"})))
     _add(stream, "index.json", blob(as_json(index)))
-    for part in missing:
+    for part in _missing(images, held):
         _add(stream, f"blobs/{part.digest.replace(':', '/')}", part)
     stream.write(bytes(2 * tarfile.BLOCKSIZE))  # the end of a tar
-    return sum(part.size_bytes for part in missing)
+
+
+def archive_size_bytes(images: Mapping[str, Image], held: frozenset[str]) -> int:
+    """Content bytes of the archive that `write_archive` writes for the same arguments."""
+    return sum(part.size_bytes for part in _missing(images, held))
+
+
+def _missing(images: Mapping[str, Image], held: frozenset[str]) -> list[Blob]:
+    parts = {part.digest: part for image in images.values() for part in image.blobs}
+    return [part for digest, part in parts.items() if digest not in held]
 
 
 def _add(stream: IO[bytes], name: str, part: Blob) -> None:

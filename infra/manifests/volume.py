@@ -38,7 +38,15 @@ def volume(settings: Settings) -> dict[str, Any]:
 def claim(settings: Settings) -> dict[str, Any]:
     """Takes that volume and no other: the empty storage class keeps provisioners away."""
     return {
-        "metadata": metadata(CLAIM, settings.namespace, STORAGE, settings.stack),
+        "metadata": metadata(
+            CLAIM,
+            settings.namespace,
+            STORAGE,
+            settings.stack,
+            # the provider's wait warns that there is no storage class, which is meant so; a claim
+            # that stays unbound shows in the dataset Job's pod
+            annotations={"pulumi.com/skipAwait": "true"},
+        ),
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "",

@@ -2,13 +2,16 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from infra.imaging.containerd import Containerd
 from sandbox.cluster_commands import programs
 from sandbox.image_archive import image_archive
 from sandbox.toolchain import go_program
+from tests.sandbox.image_lab import Lab, image_lab, running_containerd
 
 PROBE_SOURCE = Path(__file__).parent / "probe"
 PROBE_IMAGE = "localhost/disttrain/probe:test"
@@ -32,3 +35,15 @@ def probe_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = folder / "probe.tar"
     archive.write_bytes(image_archive(folder / "probe", PROBE_IMAGE))
     return archive
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[Containerd]:
+    with running_containerd() as client:
+        yield client
+
+
+@pytest.fixture
+def lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
+    with image_lab(containerd, tmp_path) as made:
+        yield made

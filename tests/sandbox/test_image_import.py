@@ -1,134 +1,19 @@
-"""The image's way into a real containerd of our own; a tiny layer stands for torch's gigabytes."""
+"""The image's way into a real containerd of our own (image_lab.py)."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from infra.imaging.containerd import Containerd
 from infra.imaging.ensure import Ensured, ensure, problems
-from infra.imaging.oci import Image
-from infra.imaging.plan import ImagePlan, plan_image
-from tests.unit.imaging.layouts import tiny_image, write_layout
+from tests.sandbox.image_lab import DEPS_BYTES, REPOSITORY, Lab, wait_for
+from tests.unit.imaging.layouts import tiny_image
 
 PROJECT = Path(__file__).parent.parent.parent
-DEPS_BYTES = 5_000_000
-REPOSITORY = "localhost/disttrain/trainer"
-
-CONFIG = """\
-version = 2
-root = "{folder}/root"
-state = "{folder}/state"
-[grpc]
-  address = "{folder}/containerd.sock"
-"""
-
-
-def wait_for(what: str, check: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not check():
-        assert time.monotonic() < end, f"waited 60 s for {what}"
-        time.sleep(0.1)
-
-
-@pytest.fixture(scope="module")
-def containerd() -> Iterator[Containerd]:
-    """A containerd that is ended, with all it stored, after this file."""
-    folder = Path(tempfile.mkdtemp(prefix="ctrd-", dir="/tmp"))  # a socket's path must be short
-    (folder / "config.toml").write_text(CONFIG.format(folder=folder))
-    client = Containerd(["ctr"], f"{folder}/containerd.sock")
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            ["containerd", "--config", str(folder / "config.toml")], stdout=log, stderr=log
-        )
-
-    def answers() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()[-2000:]
-        command = ["ctr", "--address", str(client.address), "version"]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-    try:
-        wait_for("containerd to answer", answers)
-        yield client
-    finally:
-        process.terminate()
-        process.wait(30)
-        shutil.rmtree(folder)
-
-
-@dataclass
-class Lab:
-    """A project, a cache that holds its built dependencies, and a containerd."""
-
-    containerd: Containerd
-    project: Path
-    cache: Path
-    deps: Image
-    said: list[str] = field(default_factory=lambda: [])
-
-    def plan(self, repository: str = REPOSITORY) -> ImagePlan:
-        return plan_image(self.project, repository, "scratch", None)
-
-    def ensure(self, repository: str = REPOSITORY, cache: Path | None = None) -> Ensured:
-        return ensure(
-            self.plan(repository),
-            self.containerd,
-            self.project,
-            cache or self.cache,
-            "auto",
-            self.said.append,
-        )
-
-    def change_code(self, text: str) -> None:
-        (self.project / "trainer" / "__main__.py").write_text(text)
-
-    def ctr(self, *arguments: str, namespace: str = "k8s.io") -> str:
-        command = ["ctr", "--address", str(self.containerd.address), "-n", namespace, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def file_in_image(self, reference: str, path: str, target: Path) -> tuple[str, os.stat_result]:
-        target.mkdir()
-        self.ctr("images", "mount", reference, str(target))
-        try:
-            return (target / path).read_text(), (target / path).stat()
-        finally:
-            self.ctr("images", "unmount", "--rm", str(target))
-
-    def empty(self) -> bool:
-        return not (self.containerd.images() or self.ctr("content", "ls", "-q").split())
-
-    def cri_knows(self, digest: str) -> bool:
-        """Whether the CRI plugin has given the image its second name, `sha256:<config digest>`."""
-        images = self.containerd.images().items()
-        return any(name.startswith("sha256:") and held == digest for name, held in images)
-
-
-@pytest.fixture
-def lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
-    project = tmp_path / "project"
-    for name in ("docker/Dockerfile", "trainer/requirements.txt"):
-        (project / name).parent.mkdir(parents=True)
-        shutil.copyfile(PROJECT / name, project / name)
-    # random, so that no test finds another's layer
-    lab = Lab(containerd, project, tmp_path / "cache", tiny_image(os.urandom(DEPS_BYTES)))
-    lab.change_code("print(1)\n")
-    write_layout(lab.cache / "images" / f"deps-{lab.plan().deps_hash}", lab.deps)
-    yield lab
-    for namespace in containerd.namespaces():
-        if names := containerd.images(namespace):
-            lab.ctr("images", "rm", "--sync", *names, namespace=namespace)
-    wait_for("containerd to be empty", lab.empty)
 
 
 def test_the_first_import_moves_everything_and_the_second_nothing(lab: Lab) -> None:
@@ -196,7 +81,7 @@ def test_an_image_whose_layer_is_gone_is_reported_and_mended(lab: Lab) -> None:
 
 def test_other_content_under_our_name_is_reported_and_replaced(lab: Lab) -> None:
     other = tiny_image(b"not ours")
-    lab.containerd.import_images({lab.plan().reference: other})
+    lab.containerd.import_images({lab.plan().reference: other}, print)
     assert "other content" in problems(lab.plan(), lab.containerd)[0]
     assert lab.containerd.images()[lab.plan().reference] == other.manifest.digest
     assert lab.ensure().digest == lab.containerd.images()[lab.plan().reference]
@@ -236,7 +121,7 @@ def test_the_images_are_pinned_against_the_kubelets_clean_up(lab: Lab) -> None:
 
 def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab: Lab) -> None:
     other = tiny_image(b"somebody else's")
-    lab.containerd.import_images({"localhost/other:1": other})
+    lab.containerd.import_images({"localhost/other:1": other}, print)
     first = lab.ensure()
     lab.change_code("print(4)\n")
     second = lab.ensure()

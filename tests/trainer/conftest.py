@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.forked import Nursery
 from tests.trainer.lab import Lab, text_of_words
 
 
@@ -15,15 +16,24 @@ def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
 @pytest.fixture
-def lab(tmp_path: Path, words_file: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path, words_file)
+def lab(tmp_path: Path, words_file: Path, nursery: Nursery) -> Iterator[Lab]:
+    lab = Lab(tmp_path, words_file, nursery)
     yield lab
     lab.end_all()
 
 
 @pytest.fixture(scope="module")
-def module_lab(tmp_path_factory: pytest.TempPathFactory, words_file: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path_factory.mktemp("lab"), words_file)
+def module_lab(
+    tmp_path_factory: pytest.TempPathFactory, words_file: Path, nursery: Nursery
+) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("lab"), words_file, nursery)
     yield lab
     lab.end_all()

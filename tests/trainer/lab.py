@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import torch
 import yaml
 
+from tests.trainer.forked import Nursery
 from trainer import checkpoint
 from trainer.config import RunConfig, load_config
 from trainer.dataset import Dataset, open_dataset
@@ -50,8 +52,10 @@ def prepare_tiny_shakespeare(preset: str, root: Path) -> Dataset:
 class Lab:
     """One data root with a prepared dataset, and ways to run the trainer in it."""
 
-    def __init__(self, root: Path, words: Path):
+    def __init__(self, root: Path, words: Path, nursery: Nursery):
         self.root = root
+        self._nursery = nursery
+        self._forked: set[int] = set()
         self._words = words
         self._processes: list[subprocess.Popen[str]] = []
 
@@ -142,28 +146,49 @@ class Lab:
             self.start(
                 "train",
                 config,
-                self.root / f"{config.run_name}-rank-{rank}.log",
-                {
-                    "RANK": str(rank),
-                    "LOCAL_RANK": str(rank),
-                    "WORLD_SIZE": str(world_size),
-                    "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": str(port),
-                },
+                self.rank_log(config, rank),
+                rank_environment(rank, world_size, port),
                 largest_file_bytes,
             )
             for rank in range(world_size)
         ]
+
+    def fork_ranks(
+        self, config: RunConfig, world_size: int, slow_disk_seconds: float = 0.0
+    ) -> list[int]:
+        """The same by fork, which takes milliseconds instead of seconds; returns the pids."""
+        file, port = self.config_file(config), free_port()
+        pids = [
+            self._nursery.start(
+                ["train", "--config", str(file)],
+                rank_environment(rank, world_size, port),
+                self.rank_log(config, rank),
+                slow_disk_seconds,
+            )
+            for rank in range(world_size)
+        ]
+        self._forked.update(pids)
+        return pids
+
+    def ended(self, pids: Sequence[int], seconds: float = 60) -> list[int]:
+        """The exit codes of forked processes; fails with their logs if one does not end."""
+        codes = [self._nursery.wait(pid, seconds) for pid in pids]
+        assert None not in codes, f"exit codes {codes} after {seconds} s\n{self.logs()}"
+        self._forked.difference_update(pids)
+        return [code for code in codes if code is not None]
+
+    def rank_log(self, config: RunConfig, rank: int) -> Path:
+        return self.root / f"{config.run_name}-rank-{rank}.log"
 
     def train(self, config: RunConfig, world_size: int, expect: int = 0) -> None:
         """Run all ranks to their end; fails with their logs unless all end with `expect`."""
         self.train_side_by_side((config, world_size), expect=expect)
 
     def train_side_by_side(self, *runs: tuple[RunConfig, int], expect: int = 0) -> None:
-        """The same for several runs of different names at once: they start faster together."""
-        processes = [process for run in runs for process in self.start_ranks(*run)]
-        codes = [process.wait(timeout=120) for process in processes]
-        assert codes == [expect] * len(processes), self.logs()
+        """The same for several runs of different names at once."""
+        pids = [pid for run in runs for pid in self.fork_ranks(*run)]
+        codes = self.ended(pids, 120)
+        assert codes == [expect] * len(pids), self.logs()
 
     def start_entrypoint(
         self, config: RunConfig, node: int, nnodes: int, local_ranks: int, port: int
@@ -189,10 +214,25 @@ class Lab:
         return "\n".join(f"== {p.name}\n{p.read_text()}" for p in sorted(self.root.glob("*.log")))
 
     def end_all(self) -> None:
+        for pid in self._forked:
+            os.kill(pid, signal.SIGKILL)
+        self.ended(list(self._forked))
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+
+def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun sets."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": loopback(),
+    }
 
 
 def free_port() -> int:
@@ -254,12 +294,18 @@ def assert_bitwise_equal(one: RunConfig, other: RunConfig) -> None:
     assert not different
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float, lab: Lab) -> None:
+def wait_for(
+    what: str,
+    condition: Callable[[], bool],
+    seconds: float,
+    lab: Lab,
+    pause_seconds: float = 0.05,
+) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail(f"waited {seconds:g} s for: {what}\n{lab.logs()}")
-        time.sleep(0.05)
+        time.sleep(pause_seconds)
 
 
 def processes_below(pid: int) -> list[int]:

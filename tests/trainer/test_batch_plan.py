@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.batch_plan import plan_batch, split_evenly
+from trainer.sample_order import SampleOrder
 
 SIZES = st.integers(1, 300)
 
@@ -37,6 +39,20 @@ def test_all_ranks_run_the_same_number_of_micro_steps_within_the_limit(
     assert all(len(part) <= micro for plan in plans for part in plan.micro_batches)
     largest_share = -(-batch // world)
     assert len(plans[0].micro_batches) == -(-largest_share // micro)
+
+
+@given(SIZES, SIZES, st.integers(1, 16), st.integers(0, 500), st.integers(0, 2**31 - 1))
+def test_each_update_has_the_same_samples_on_any_number_of_ranks(
+    batch: int, micro: int, world: int, update: int, seed: int
+) -> None:
+    order = SampleOrder(token_count=5000, block_size=16, global_batch_size=batch, seed=seed)
+    alone = order.window_starts(update, range(batch))
+    shared = [
+        order.window_starts(update, indices)
+        for rank in range(world)
+        for indices in plan_batch(batch, micro, world, rank).micro_batches
+    ]
+    assert np.array_equal(np.concatenate(shared), alone)
 
 
 def test_the_plan_of_64_over_3_says_so() -> None:

@@ -11,12 +11,13 @@ import torch
 from trainer import checkpoint, durable
 
 
-def save(root: Path, step: int, keep_last: int = 3) -> None:
+def save(root: Path, step: int, keep_last: int = 3, val_loss: float | None = None) -> None:
     tensors = {
         "model": {"weight": torch.full((50,), float(step))},
         "optimizer": {"weight": {"exp_avg": torch.ones(50), "step": torch.tensor(float(step))}},
     }
-    checkpoint.save(root, step, tensors, {"note": f"at {step}"}, keep_last)
+    state = {"note": f"at {step}", "val_loss": val_loss}
+    checkpoint.save(root, step, tensors, state, keep_last, keep_best=True)
 
 
 def latest(root: Path) -> tuple[int | None, list[str]]:
@@ -28,7 +29,11 @@ def test_a_checkpoint_gives_back_what_was_saved(tmp_path: Path) -> None:
     save(tmp_path, 7)
     model = checkpoint.load_tensors(tmp_path, 7, "model", torch.device("cpu"))
     assert torch.equal(model["weight"], torch.full((50,), 7.0))
-    assert checkpoint.load_state(tmp_path, 7) == {"step": 7, "note": "at 7"}
+    assert checkpoint.load_state(tmp_path, 7) == {
+        "step": 7,
+        "note": "at 7",
+        "val_loss": None,
+    }
     assert latest(tmp_path) == (7, [])
 
 
@@ -36,6 +41,27 @@ def test_only_the_newest_ones_stay(tmp_path: Path) -> None:
     for step in range(1, 6):
         save(tmp_path, step, keep_last=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
+
+
+def test_the_best_one_stays_however_old_it_is(tmp_path: Path) -> None:
+    for step, loss in ((1, 3.0), (2, 1.5), (3, None), (4, 2.0), (5, 1.5)):
+        save(tmp_path, step, keep_last=2, val_loss=loss)
+    assert checkpoint.best_step(tmp_path) == 2  # the earlier of two equals
+    assert checkpoint.all_steps(tmp_path) == [5, 4, 2]
+    save(tmp_path, 6, keep_last=2, val_loss=1.0)
+    assert checkpoint.all_steps(tmp_path) == [6, 5]
+
+
+def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step, val_loss=float(4 - step))
+    flip_a_bit(tmp_path / "step-00000003" / "model.pt")  # its size says nothing
+    newest, _ = latest(tmp_path)
+    checkpoint.set_damaged_aside(tmp_path, newest)
+    assert checkpoint.best_step(tmp_path) == 2
+    save(tmp_path, 4, keep_last=2)
+    assert checkpoint.all_steps(tmp_path) == [4, 2]
+    assert (tmp_path / "damaged-step-00000003" / "model.pt").exists()
 
 
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:

@@ -79,6 +79,44 @@ def test_an_unknown_key_comes_with_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mapping", "suggestion"),
+    [
+        ({"max_steps": 3}, "max_steps: unknown key with value 3; did you mean train.max_steps?"),
+        ({"train": {"max_iters": 3}}, "did you mean train.max_steps?"),  # nanoGPT's name
+        ({"train": {"interval": 3}}, "eval.interval or checkpoint.interval or log.interval?"),
+        ({"train": {"dtype": "bf16"}}, "'bf16' is not allowed; did you mean bfloat16?"),
+        ({"train": {"max_steps": "2,000"}}, "'2,000' is not allowed; did you mean 2000?"),
+        ({"train": {"max_steps": 2000.0}}, "2000.0 is not allowed; did you mean 2000?"),
+        ({"model": {"bias": "yes"}}, "'yes' is not allowed; did you mean true?"),
+        ({"dataset": {"tokenizer": "gpt-2"}}, "'gpt-2' is not allowed; did you mean gpt2?"),
+    ],
+)
+def test_what_was_probably_meant_is_suggested(mapping: dict[str, Any], suggestion: str) -> None:
+    dataset = {**VALID["dataset"], **mapping.get("dataset", {})}
+    (problem,) = problems({**mapping, "dataset": dataset})
+    assert suggestion in problem
+
+
+@pytest.mark.parametrize("mapping", [{"train": {"max_steps": -3}}, {"train": {"dtype": "int8"}}])
+def test_nothing_is_suggested_that_is_not_allowed(mapping: dict[str, Any]) -> None:
+    (problem,) = problems({**VALID, **mapping})
+    assert "did you mean -3" not in problem
+    assert "did you mean int8" not in problem
+
+
+def test_on_and_off_may_stand_without_quotes() -> None:
+    assert load_config("shakespeare-char", ["--train.compile=off"]).train.compile == "off"
+
+
+def test_an_unknown_preset_comes_with_a_suggestion() -> None:
+    command = [sys.executable, "-m", "trainer", "train", "--preset", "shakespear-char-cpu"]
+    result = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    assert result.returncode == 78
+    assert "--preset: 'shakespear-char-cpu' is unknown" in result.stderr
+    assert "did you mean shakespeare-char-cpu?" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("mapping", "words"),
     [
         ({"model": {"n_embd": 10, "n_head": 3}}, "model.n_head: 3 must divide model.n_embd 10"),

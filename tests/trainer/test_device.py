@@ -11,7 +11,7 @@ from trainer.config import TrainConfig
 from trainer.device import choose_compute
 from trainer.distributed import duplicates
 from trainer.exit_codes import FatalError
-from trainer.metrics import peak_flops
+from trainer.peak_flops import peak_flops
 
 
 @pytest.fixture
@@ -22,6 +22,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda d: machine["capability"])
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda d: machine["name"])
     monkeypatch.setattr(torch.cuda, "set_device", lambda d: None)
+    monkeypatch.setattr(device, "trial_compile", lambda d: None)
     return machine
 
 
@@ -61,7 +62,15 @@ def test_compilation_is_off_with_the_reason_where_it_cannot_work(
     assert not compute.compile
     assert "compile off (Triton needs a C compiler and there is none)" in compute.reasons
     monkeypatch.setattr(device.shutil, "which", lambda name: "/usr/bin/cc")
+    monkeypatch.setattr(device, "trial_compile", lambda device: "CompilerError: no libcuda.so")
+    compute = choose_compute(TrainConfig(), 0)
+    assert not compute.compile
+    assert "compile off (a trial failed: CompilerError: no libcuda.so)" in compute.reasons
+    with pytest.raises(FatalError, match=r"'on' is not possible here .CompilerError: no libcuda"):
+        choose_compute(TrainConfig(compile="on"), 0)
+    monkeypatch.setattr(device, "trial_compile", lambda device: None)
     assert choose_compute(TrainConfig(), 0).compile
+    assert not choose_compute(TrainConfig(compile="off"), 0).compile
     gpu["capability"] = (6, 1)
     assert not choose_compute(TrainConfig(), 0).compile
 
@@ -97,8 +106,18 @@ def test_ranks_on_the_same_gpu_are_found() -> None:
         ("NVIDIA A100-SXM4-40GB", 312),
         ("NVIDIA H100 80GB HBM3", 989),
         ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H200", 989),
         ("NVIDIA L4", 121),
-        ("NVIDIA L40S", None),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA A30", 165),
+        ("NVIDIA A40", 149.7),
+        ("NVIDIA RTX A6000", 154.8),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
+        ("NVIDIA A10-24Q", None),
+        ("NVIDIA GH200 480GB", None),
         ("NVIDIA A1000 Laptop GPU", None),
         ("CPU", None),
     ],

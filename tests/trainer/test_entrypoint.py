@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +16,7 @@ import pytest
 from tests.trainer.lab import (
     Lab,
     assert_bitwise_equal,
+    checkpoints,
     free_port,
     last_step,
     losses,
@@ -22,7 +25,7 @@ from tests.trainer.lab import (
     wait_for,
 )
 from trainer import checkpoint
-from trainer.config import ConfigError
+from trainer.config import ConfigError, RunConfig
 from trainer.entrypoint import Node, judge, node_from_environment
 from trainer.exit_codes import ExitCode
 from trainer.status_files import Ending
@@ -36,6 +39,10 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def newest(run: RunConfig) -> int:
+    return checkpoint.latest_verified(checkpoints(run), lambda line: pytest.fail(line)) or 0
 
 
 def kill_entrypoint(process: subprocess.Popen[str]) -> None:
@@ -88,6 +95,39 @@ def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(l
     assert [node.wait(timeout=10) for node in nodes] == [0, 0, 0]
     whole = lab.config(run_name="uninterrupted", **LONG)
     lab.train(whole, 3)
+    assert_bitwise_equal(whole, run)
+
+
+def test_after_6_kills_of_torchrun_the_run_is_the_uninterrupted_one(lab: Lab) -> None:
+    """At random instants, in one start of the entrypoint: it starts torchrun again each time."""
+    draw = random.Random("torchrun")
+    settings = {"train__max_steps": 200, "checkpoint__interval": 10, "model__dropout": 0.1}
+    run = lab.config(run_name="killed", **settings)
+    entrypoint = lab.start_entrypoint(run, 0, 1, 2, free_port())
+    for kill in range(6):
+        wait_for(
+            f"start {kill}",
+            lambda kill=kill: (
+                len(re.findall("starting at step|continuing after", lab.logs())) > kill
+            ),
+            90,
+            lab,
+        )
+        target = newest(run) + draw.randint(11, 25)  # past a checkpoint: that counts as progress
+        wait_for(f"step {target}", lambda t=target: last_step(run) >= t, 60, lab, 0.002)
+        time.sleep(draw.uniform(0, 0.05))
+        torchrun, *ranks = processes_below(entrypoint.pid)[1:]
+        os.kill(torchrun, signal.SIGKILL)
+        wait_for(
+            "the ranks of the killed torchrun to end",
+            lambda pids=ranks: not any(is_running(pid) for pid in pids),
+            20,
+            lab,
+        )
+        assert newest(run) >= last_step(run) - 2 * 10  # one save may have been under way
+    assert entrypoint.wait(timeout=90) == 0, lab.logs()
+    whole = lab.config(run_name="uninterrupted", **settings)
+    lab.train(whole, 2)
     assert_bitwise_equal(whole, run)
 
 

@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.lab import CHECKOUT, WORDS, Lab
+from trainer.__main__ import main
 from trainer.config import RunConfig
 
 
 @pytest.fixture(scope="module")
-def run(module_lab: Lab) -> RunConfig:
-    config = module_lab.config(train__max_steps=150, train__global_batch_size=32)
-    module_lab.train(config, 2)
-    return config
+def runs(module_lab: Lab) -> tuple[RunConfig, RunConfig]:
+    """The same run by one process and by two."""
+    settings = {"train__max_steps": 150, "train__global_batch_size": 32}
+    one, two = (module_lab.config(run_name=name, **settings) for name in ("one", "two"))
+    module_lab.train_side_by_side((one, 1), (two, 2))
+    return one, two
+
+
+@pytest.fixture(scope="module")
+def run(runs: tuple[RunConfig, RunConfig]) -> RunConfig:
+    return runs[1]
 
 
 def sample(run_dir: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -31,6 +39,21 @@ def test_a_sample_continues_the_prompt_with_words_of_the_text(run: RunConfig) ->
     assert len(result.stdout) == 5 + 200 + 1
 
 
+def test_checkpoints_of_one_and_of_two_ranks_give_the_same_sample(
+    runs: tuple[RunConfig, RunConfig],
+) -> None:
+    one, two = (sample(run.run_dir, "--temperature=0", "--max-new-tokens=40") for run in runs)
+    assert one.returncode == 0, one.stderr
+    assert one.stdout == two.stdout
+
+
+def test_the_cache_does_not_change_the_sample(run: RunConfig) -> None:
+    options = ("--max-new-tokens=60", "--temperature=0.9", "--top-k=8", "--top-p=0.95")
+    with_cache, without = sample(run.run_dir, *options), sample(run.run_dir, *options, "--no-cache")
+    assert with_cache.returncode == 0, with_cache.stderr
+    assert with_cache.stdout == without.stdout
+
+
 def test_the_seed_decides_the_sample(run: RunConfig) -> None:
     one, same, other = (sample(run.run_dir, f"--seed={seed}").stdout for seed in (1, 1, 2))
     assert one == same != other
@@ -42,13 +65,19 @@ def test_the_seed_decides_the_sample(run: RunConfig) -> None:
         ("--prompt=€", "--prompt: '€': not in the vocabulary"),
         ("--prompt=", "--prompt: it must hold at least one token"),
         ("--top-k=0", "--top-k: 0 is not allowed; allowed: at least 1"),
-        ("--temperature=-1", "--temperature: -1.0 is not allowed"),
+        ("--temperature=-1", "--temperature: -1.0 is not allowed; allowed: at least 0"),
+        ("--temperature=nan", "--temperature: nan is not allowed"),
+        ("--top-p=0", "--top-p: 0.0 is not allowed; allowed: above 0 and at most 1"),
+        ("--top-p=1.5", "--top-p: 1.5 is not allowed"),
+        ("--seed=-1", "--seed: -1 is not allowed; allowed: 0 to 2^63 - 1"),
+        ("--max-new-tokens=0", "--max-new-tokens: 0 is not allowed; allowed: at least 1"),
     ],
 )
-def test_a_bad_option_is_named(run: RunConfig, option: str, words: str) -> None:
-    result = sample(run.run_dir, option)
-    assert result.returncode == 78
-    assert words in result.stderr
+def test_a_bad_option_is_named(
+    run: RunConfig, option: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sample", "--run-dir", str(run.run_dir), option]) == 78
+    assert words in capsys.readouterr().err
 
 
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:

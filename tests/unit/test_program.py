@@ -12,6 +12,7 @@ import pytest
 from tests.unit.stacks import PROJECT, STACKS, Deployment, Registered, deploy, without_secrets
 
 COMPONENTS = {
+    "disttrain:infra:Doctor": ("infra.doctor", "Doctor"),
     "disttrain:infra:Cluster": ("infra.cluster", "Cluster"),
     "disttrain:infra:GpuOperator": ("infra.gpu_operator", "GpuOperator"),
     "disttrain:infra:TrainerImage": ("infra.trainer_image", "TrainerImage"),
@@ -39,6 +40,7 @@ COMMON = {
     "command:local:Command training-await",
 }
 ON_K3S = {
+    "command:local:Command doctor-host",
     "command:local:Command cluster-k3s",
     "command:local:Command cluster-kubeconfig",
     "kubernetes:helm.sh/v3:Release gpu-operator-release",
@@ -360,7 +362,7 @@ def test_secrets_are_nowhere_in_plain_text(tmp_path: Path) -> None:
 def test_secrets_are_on_no_command_line(tmp_path: Path) -> None:
     result = deploy("dev", tmp_path, SECRETS, SECRET_KEYS)
     commands = [r for r in result.resources if r.type.startswith("command:")]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         for key in ("create", "update", "delete"):
             assert "hunter" not in command.inputs.get(key, ""), (command.name, key)

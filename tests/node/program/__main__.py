@@ -10,5 +10,5 @@ from infra.storage import DataFolder
 settings = load_settings()
 runner = host_runner(settings.host)
 folder = DataFolder("data-root", settings, runner)
-cluster = Cluster("cluster", settings, runner, after=[folder.command])
+cluster = Cluster("cluster", settings, runner, [folder.command])
 pulumi.export("kubeconfig", cluster.kubeconfig)

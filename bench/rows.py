@@ -1,0 +1,221 @@
+"""The rows of the table: each measures one bar and can be run alone."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bench.runs import Bench
+from trainer.allocator import keep_freed_memory
+from trainer.config import RunConfig
+from trainer.dataset import gather, open_dataset
+from trainer.distributed import World
+from trainer.evaluate import evaluate
+from trainer.model import GPT
+from trainer.sample_order import SampleOrder
+
+_STEPS, _PAIRS = 160, 7
+_NOTHING_BESIDES = ["--eval.interval=0", "--checkpoint.interval=0", "--log.interval=20"]
+SEEDS = (1337, 1338, 1339)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `met` is None where a figure is only for information."""
+
+    what: str
+    bar: str
+    measured: str
+    met: bool | None
+
+
+def throughput(bench: Bench) -> list[Row]:
+    """Tokens per second against the yardstick: interleaved pairs, the median of their ratios."""
+    ratios: list[float] = []
+    ours: list[float] = []
+    for pair in range(_PAIRS):
+        settings = [f"--train.max_steps={_STEPS}", *_NOTHING_BESIDES]
+        theirs = _speed(bench.reference(bench.config(f"reference-{pair}", settings)))
+        ours.append(_speed(bench.train(bench.config(f"ours-{pair}", settings))))
+        ratios.append(ours[-1] / theirs)
+        print(f"pair {pair}: {ours[-1]:.0f} and {theirs:.0f} tokens/s, {ratios[-1]:.2f}x")
+    ratio = statistics.median(ratios)
+    return [
+        Row(
+            f"tokens/s on the CPU against a nanoGPT-style loop, {bench.threads} thread(s)",
+            ">= 1.10x",
+            f"{ratio:.2f}x ({min(ratios):.2f} to {max(ratios):.2f} over {_PAIRS} pairs), "
+            f"{statistics.median(ours):,.0f} tokens/s",
+            ratio >= 1.10,
+        )
+    ]
+
+
+def assembly(bench: Bench) -> list[Row]:
+    """Time to choose and gather a batch, the new order of every epoch included."""
+    config, step_seconds = _short_run(bench, "assembly")
+    dataset = open_dataset(config.dataset_dir)
+    block, batch = config.model.block_size, config.train.global_batch_size
+    order = SampleOrder(len(dataset.train), block, batch, config.seed)
+    updates = 2 * order.windows_per_epoch // batch
+    begin = time.perf_counter()
+    for update in range(updates):
+        gather(dataset.train, order.window_starts(update, range(batch)), block, torch.device("cpu"))
+    seconds = (time.perf_counter() - begin) / updates
+    share = seconds / step_seconds
+    return [
+        Row("batch assembly", "<= 1 % of a step", f"{share:.2%} ({1e6 * seconds:.0f} us)",
+            share <= 0.01)
+    ]  # fmt: skip
+
+
+def evaluation(bench: Bench) -> list[Row]:
+    """What the exact passes of a whole `shakespeare-char-cpu` run take of it."""
+    config, step_seconds = _short_run(bench, "evaluation")
+    torch.set_num_threads(bench.threads)
+    keep_freed_memory()
+    dataset = open_dataset(config.dataset_dir)
+    model = GPT(config.model, dataset.tokenizer.vocab_size)
+    seconds: list[float] = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        evaluate(
+            model,
+            dataset,
+            config.eval.batch_size,
+            World(),
+            torch.device("cpu"),
+            nullcontext,
+            lambda: False,
+        )
+        seconds.append(time.perf_counter() - begin)
+    preset = bench.config("preset")
+    passes = preset.train.max_steps // preset.eval.interval
+    spent = passes * statistics.median(seconds)
+    share = spent / (spent + preset.train.max_steps * step_seconds)
+    return [
+        Row(
+            f"evaluation in shakespeare-char-cpu, {passes} exact passes",
+            "<= 5 % of wall time",
+            f"{share:.1%} ({statistics.median(seconds):.2f} s each)",
+            share <= 0.05,
+        )
+    ]
+
+
+def checkpoints(bench: Bench) -> list[Row]:
+    """How long training stands still for a save."""
+    every = 40
+    settings = [f"--train.max_steps={8 * every}", "--eval.interval=0", f"--log.interval={every}"]
+    config = bench.config("saving", [*settings, f"--checkpoint.interval={every}"])
+    records = bench.train(config)
+    held = [float(r["checkpoint_seconds"]) for r in records if r.get("checkpoint_seconds")]
+    if not held:  # without that figure a save is synchronous, and the log has its whole time
+        found = re.findall(r"saved in ([0-9.]+) s", bench.log(config))
+        held = [float(seconds) for seconds in found]
+    step_seconds = statistics.median(record["step_seconds"] for record in records)
+    interval = bench.config("preset").checkpoint.interval
+    blocking = statistics.median(held)
+    share = blocking / (interval * step_seconds)
+    return [
+        Row(
+            f"blocking part of a checkpoint, every {interval} steps",
+            "<= 5 % of the time of the steps",
+            f"{share:.2%} ({1e3 * blocking:.1f} ms; a step takes {1e3 * step_seconds:.1f} ms)",
+            share <= 0.05,
+        )
+    ]
+
+
+def ranks(bench: Bench) -> list[Row]:
+    """The losses of 1, 2 and 3 ranks with the same global batch, 50 steps in float32."""
+    rows: list[Row] = []
+    for batch in (60, 64):
+        series: list[list[float]] = []
+        for world_size in (1, 2, 3):
+            settings = [
+                "--train.max_steps=50",
+                "--train.warmup_steps=10",
+                "--train.dtype=float32",
+                f"--train.global_batch_size={batch}",
+                "--eval.interval=0",
+                "--checkpoint.interval=0",
+                "--log.interval=1",
+            ]
+            config = bench.config(f"ranks-{batch}-{world_size}", settings)
+            series.append([record["loss"] for record in bench.train(config, world_size)])
+        assert all(len(losses) == 50 for losses in series)
+        worst = max(
+            abs(other - one) / one
+            for others in series[1:]
+            for one, other in zip(series[0], others, strict=True)
+        )
+        rows.append(
+            Row(
+                f"loss of 1, 2 and 3 ranks, global batch {batch}, 50 steps",
+                "relative difference <= 1e-5",
+                f"{worst:.1e}",
+                worst <= 1e-5,
+            )
+        )
+    return rows
+
+
+def quality(bench: Bench) -> list[Row]:
+    """The preset `shakespeare-char-cpu` from start to end, three times."""
+    losses: list[float] = []
+    for seed in SEEDS:
+        config = bench.config(f"quality-{seed}", [f"--seed={seed}"])
+        losses.append(float(bench.train(config)[-1]["val_loss"]))
+        print(f"seed {seed}: {losses[-1]:.4f}")
+    mean = statistics.mean(losses)
+    each = ", ".join(f"{loss:.4f}" for loss in losses)
+    return [
+        Row(
+            "shakespeare-char-cpu, tiny Shakespeare: exact validation loss after 2,000 steps",
+            "<= 1.88, mean of 3 seeds",
+            f"{mean:.4f} ({each})",
+            mean <= 1.88,
+        )
+    ]
+
+
+def quality_of_reference(bench: Bench) -> list[Row]:
+    """The yardstick on the same run with the same exact validation, for comparison."""
+    losses: list[float] = []
+    for seed in SEEDS:
+        config = bench.config(f"reference-quality-{seed}", [f"--seed={seed}"])
+        losses.append(float(bench.reference(config)[-1]["val_loss"]))
+        print(f"seed {seed}: {losses[-1]:.4f}")
+    each = ", ".join(f"{loss:.4f}" for loss in losses)
+    what = "the same for the nanoGPT-style loop"
+    return [Row(what, "", f"{statistics.mean(losses):.4f} ({each})", None)]
+
+
+def _speed(records: list[dict[str, Any]]) -> float:
+    """The median, without the first record, which holds the warm-up."""
+    return statistics.median(r["tokens_per_second"] for r in records[1:] if "step" in r)
+
+
+def _short_run(bench: Bench, name: str) -> tuple[RunConfig, float]:
+    """A run without evaluation and checkpoints, and the seconds that one of its steps takes."""
+    config = bench.config(name, ["--train.max_steps=120", *_NOTHING_BESIDES])
+    records = bench.train(config)
+    return config, statistics.median(r["step_seconds"] for r in records[1:])
+
+
+ROWS = {
+    "throughput": throughput,
+    "assembly": assembly,
+    "evaluation": evaluation,
+    "checkpoints": checkpoints,
+    "ranks": ranks,
+    "quality": quality,
+    "quality-of-reference": quality_of_reference,
+}

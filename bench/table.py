@@ -1,0 +1,31 @@
+"""Measurements as a Markdown table, in its place in a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
+_MARKS = {True: "yes", False: "**no**", None: "-"}
+
+
+def table(results: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[str]) -> str:
+    """The rows of `names`, as far as they are measured."""
+    lines = ["| row | what | bar | measured | met | when and where |", "|---|---|---|---|---|---|"]
+    for name in names:
+        for row in results.get(name, ()):
+            cells = (name, row["what"], row["bar"], row["measured"], _MARKS[row["met"]])
+            lines.append(f"| {' | '.join(cells)} | {row['where']} |")
+    return "\n".join(lines)
+
+
+def put_into_section(document: Path, heading: str, text: str) -> None:
+    """Replace the table of the section `heading`; section and document are made where missing."""
+    content = document.read_text() if document.exists() else "# Benchmarks\n"
+    if heading not in content.splitlines():
+        content = f"{content.rstrip()}\n\n{heading}\n\n{_BEGIN}\n{_END}\n"
+    before, _, section = content.partition(f"{heading}\n")
+    head, _, rest = section.partition(_BEGIN)
+    _, _, tail = rest.partition(_END)
+    document.write_text(f"{before}{heading}\n{head}{_BEGIN}\n{text}\n{_END}{tail}")

@@ -1,0 +1,201 @@
+"""Runs the gather scripts: one program for the host, sent once over one connection."""
+
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cli.check import PROBE_SECONDS
+from cli.facts import Facts, parse_facts
+from cli.plan import Plan, SshTarget
+from infra.runner import assemble_program
+
+SCRIPTS = Path(__file__).parent / "scripts"
+HOST_SECONDS = 30  # for everything; each probe has PROBE_SECONDS
+CONNECT_SECONDS = 10
+SSH_FAILED = 255
+CLOCK_SLACK_SECONDS = 1
+# what ssh says -> what to do
+SSH_FIXES = {
+    "Host key verification failed": (
+        "compare `ssh-keyscan HOST` with /etc/ssh/ssh_host_*_key.pub on the host; set sshHostKey "
+        "(or known_hosts) anew only if the host was really installed anew"
+    ),
+    "Permission denied": "give the right key (sshPrivateKey, --identity) or user (sshUser)",
+    "Connection refused": "start sshd on the host, or correct the port (sshPort)",
+    "timed out": "is the host on, and does a firewall let this machine in?",
+    "Could not resolve": "correct the host's name, or use its address",
+}
+
+
+class UnreachableError(Exception):
+    """The host could not be looked at."""
+
+    def __init__(self, evidence: str, fix: str) -> None:
+        super().__init__(evidence)
+        self.evidence = evidence
+        self.fix = fix
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The facts, and how long it took to get them."""
+
+    facts: Facts
+    seconds: float
+
+
+def gather(plan: Plan) -> Gathered:
+    """All facts of the host, and of the cluster where the plan has one.
+
+    Raises:
+        UnreachableError: not reached, or what came back is not complete.
+    """
+    start = time.monotonic()
+    with ThreadPoolExecutor() as pool:
+        host = pool.submit(_host_facts, plan)
+        cluster = pool.submit(_cluster_lines, plan) if _has_own_kubectl(plan) else None
+        lines = [*host.result(), *(cluster.result() if cluster else [])]
+    return Gathered(parse_facts(lines), time.monotonic() - start)
+
+
+def host_program(plan: Plan) -> str:
+    """The shell text for the host: variables, the script, and k3s' part where k3s is."""
+    text = (SCRIPTS / "facts-host.sh").read_text()
+    if plan.scope == "all" and plan.expect.provision:
+        cluster = (SCRIPTS / "facts-cluster.sh").read_text()
+        text = f"{text}\n[ -x /usr/local/bin/k3s ] || exit 0\n{cluster}"
+    wrapper = (SCRIPTS / "root-if-possible.sh").read_text()
+    return assemble_program(text, host_variables(plan), wrapper, plan.sudo_password)
+
+
+def host_variables(plan: Plan) -> Mapping[str, str]:
+    """Environment of facts-host.sh and, for k3s, of facts-cluster.sh."""
+    expect = plan.expect
+    fetches = expect.provision and expect.internet
+    names = {urlsplit(expect.https_probe).hostname or ""} if fetches else set[str]()
+    return {
+        "PROBE_SECONDS": str(PROBE_SECONDS),
+        "DATA_ROOT": expect.data_root,
+        "DNS_NAMES": "" if expect.has_proxy else " ".join(sorted(names)),
+        "HTTP_PROXY_URL": expect.http_proxy,
+        "HTTPS_PROXY_URL": expect.https_proxy,
+        "HTTP_PROBE": expect.http_probe,
+        "HTTPS_PROBE": expect.https_probe if fetches or expect.has_proxy else "",
+        "CA_BUNDLE": expect.ca_bundle,
+        "CTR": plan.ctr,
+        "IMAGE": expect.image if plan.scope == "all" else "",
+        "KUBECTL": "/usr/local/bin/k3s kubectl",
+        "KUBECONFIG_FILE": "/etc/rancher/k3s/k3s.yaml",
+        "NAMESPACE": expect.namespace,
+    }
+
+
+def ssh_command(target: SshTarget, folder: Path) -> list[str]:
+    """The client's command; key and host key are in files of the private `folder`."""
+    words = ["ssh", "-T", "-p", str(target.port)]
+    options = {
+        "BatchMode": "yes",
+        "ConnectTimeout": str(CONNECT_SECONDS),
+        "ServerAliveInterval": "5",
+        "ServerAliveCountMax": "2",
+    }
+    if target.host_key:
+        known = folder / "known_hosts"
+        name = target.host if target.port == 22 else f"[{target.host}]:{target.port}"
+        known.write_text(f"{name} {target.host_key}\n")
+        options |= {
+            "UserKnownHostsFile": str(known),
+            "GlobalKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "yes",
+        }
+    identity = target.identity_file
+    if target.private_key:
+        file = folder / "identity"
+        file.touch(mode=0o600)
+        file.write_text(target.private_key.rstrip("\n") + "\n")
+        identity = str(file)
+    if identity:
+        words += ["-i", identity]
+        options["IdentitiesOnly"] = "yes"
+    words += [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
+    login = f"{target.user}@{target.host}" if target.user else target.host
+    return [*words, "--", login, "sh -s"]
+
+
+def why_unreachable(target: SshTarget, stderr: str) -> UnreachableError:
+    """The last line of ssh, and what to do about it."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip(" @\r")]
+    evidence = f"{target.name}: {lines[-1] if lines else 'ssh ended without a word'}"
+    if "IDENTIFICATION HAS CHANGED" in stderr:
+        evidence = f"{target.name}: the host's key is not the pinned one"
+    fix = next((fix for words, fix in SSH_FIXES.items() if words in stderr), "try: ssh -v HOST")
+    return UnreachableError(evidence, fix)
+
+
+def clock_skew(before: float, remote: int, after: float) -> int:
+    """Seconds that the other clock, read between two readings of ours, is surely apart."""
+    early, late = before - CLOCK_SLACK_SECONDS - remote, remote - after - CLOCK_SLACK_SECONDS
+    return round(max(early, late, 0))
+
+
+def _host_facts(plan: Plan) -> list[str]:
+    before = time.time()
+    with tempfile.TemporaryDirectory(prefix="disttrain-") as scratch:
+        command = ssh_command(plan.ssh, Path(scratch)) if plan.ssh else ["sh", "-s"]
+        lines, stderr, status = _run(command, host_program(plan), plan)
+    after = time.time()
+    facts = parse_facts(lines)
+    if plan.ssh and status == SSH_FAILED:
+        raise why_unreachable(plan.ssh, stderr)
+    if facts.get("host_done") != "yes":
+        tail = stderr.strip().splitlines()[-1:] or ["no error text"]
+        raise UnreachableError(
+            f"{plan.host_name}: the answer is not complete (status {status}: {tail[0][:200]})",
+            "run it again; it stays incomplete: is /bin/sh a POSIX shell, is the disk full?",
+        )
+    return [*lines, f"clock_skew={clock_skew(before, facts.number('time'), after)}"]
+
+
+def _has_own_kubectl(plan: Plan) -> bool:
+    return plan.scope == "all" and bool(plan.kubeconfig)
+
+
+def _cluster_lines(plan: Plan) -> list[str]:
+    variables = {
+        "PROBE_SECONDS": str(PROBE_SECONDS),
+        "KUBECTL": plan.kubectl or shlex.join(["kubectl", "--kubeconfig", plan.kubeconfig]),
+        "KUBECONFIG_FILE": plan.kubeconfig,
+        "NAMESPACE": plan.expect.namespace,
+    }
+    script = (SCRIPTS / "facts-cluster.sh").read_text()
+    lines, _, _ = _run(["sh", "-s"], assemble_program(script, variables, None, ""), plan)
+    return lines
+
+
+def _run(command: list[str], program: str, plan: Plan) -> tuple[list[str], str, int]:
+    try:
+        done = subprocess.run(
+            command,
+            input=program,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=HOST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnreachableError(
+            f"{plan.host_name}: no answer in {HOST_SECONDS} s",
+            "is the machine overloaded, or a file system of it (NFS) hanging?",
+        ) from None
+    except FileNotFoundError:
+        raise UnreachableError(
+            f"no {command[0]} on this machine", f"install {command[0]} (openssh-client for ssh)"
+        ) from None
+    return done.stdout.splitlines(), done.stderr, done.returncode

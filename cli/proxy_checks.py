@@ -1,0 +1,157 @@
+"""Checks of the way out: the proxies, their passwords, NO_PROXY, and no proxy at all."""
+
+from urllib.parse import urlsplit
+
+from cli.check import Check, Fault, asked_for, error, warning
+from cli.expectations import Expectations
+from cli.facts import Facts, NotSeenError
+
+# https://curl.se/libcurl/c/libcurl-errors.html
+NO_PROXY_NAME, NO_NAME, REFUSED, TIMED_OUT = 5, 6, 7, 28
+UNTRUSTED = (51, 60)
+REASONS = {
+    NO_PROXY_NAME: "its name cannot be resolved",
+    REFUSED: "nobody listens there",
+    TIMED_OUT: "no answer in time",
+}
+DEMANDS_PASSWORD = ("407", "401")  # tinyproxy answers a wrong password with 401
+
+
+def proxy_reachable(facts: Facts, expect: Expectations) -> Fault | str:
+    """Each proxy answers and fetches something."""
+    asked_for(expect.has_proxy, "no proxy is set")
+    for kind, url in _proxies(expect):
+        status, connect, answer = _via(facts, kind)
+        if _demanded(connect, answer):
+            continue  # it answers; proxy-password has the rest
+        if status in REASONS and connect == "000" and answer == "000":
+            return error(
+                f"{kind} proxy {_shown(url)}: {REASONS[status]}",
+                f"start it, or correct {kind}Proxy; try: curl -x {_shown(url)} http://example.org",
+            )
+        if status in UNTRUSTED:
+            continue  # it gets out; proxy-certificate has the rest
+        if status or answer[:1] == "5":
+            refused = connect if connect not in ("000", "200") else answer
+            return error(
+                f"{kind} proxy {_shown(url)} does not get out: curl {status}, status {refused}",
+                f"have {urlsplit(_probe(expect, kind)).hostname} allowed in the proxy",
+            )
+    return ", ".join(_shown(url) for _, url in _proxies(expect))
+
+
+def proxy_password(facts: Facts, expect: Expectations) -> Fault | str:
+    """The password that the proxy asks for is there and right."""
+    asked_for(expect.has_proxy, "no proxy is set")
+    for kind, url in _proxies(expect):
+        _, connect, answer = _via(facts, kind)
+        status = _demanded(connect, answer)
+        if status:
+            given = "refuses the given one" if "@" in url else "none is given"
+            return error(
+                f"{kind} proxy {_shown(url)} demands a password and {given} ({status})",
+                f"pulumi config set --secret {kind}Proxy http://USER:PASSWORD@HOST:PORT",
+            )
+    return "none demanded, or accepted"
+
+
+def proxy_certificate(facts: Facts, expect: Expectations) -> Fault | str:
+    """A proxy that looks into TLS signs with an authority of its own."""
+    asked_for(expect.https_proxy, "no proxy for https is set")
+    status, _, _ = _via(facts, "https")
+    if status in UNTRUSTED:
+        return error(
+            f"behind the proxy, {expect.https_probe} shows a certificate that nobody here trusts",
+            "pulumi config set caBundle FILE (the proxy's certificate authority, PEM)",
+        )
+    return "trusted" if status == 0 else "not seen"
+
+
+def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
+    """Node, pods, services and loopback go past the proxy: as set, and as k3s has it."""
+    there = {"NO_PROXY of the settings": expect.no_proxy} if expect.has_proxy else {}
+    for name in ("NO_PROXY", "CONTAINERD_NO_PROXY"):
+        if facts.get(f"k3s_env.{name}"):
+            there[f"{name} of k3s' environment file"] = facts.get(f"k3s_env.{name}")
+    proxied = any(facts.get(f"k3s_env.{name}") for name in ("HTTP_PROXY", "HTTPS_PROXY"))
+    if proxied and not facts.get("k3s_env.NO_PROXY"):
+        there["NO_PROXY of k3s' environment file"] = ""
+    asked_for(there, "no proxy is set")
+    needed = [expect.node_address, expect.pod_cidr, expect.service_cidr]
+    needed += [".svc", ".cluster.local", "127.0.0.1", "localhost"]
+    for where, text in there.items():
+        given = {entry.strip() for entry in text.split(",")}
+        missing = [entry for entry in needed if entry and entry not in given]
+        if missing:
+            return error(
+                f"{where} lacks {', '.join(missing)}",
+                "unset noProxyOverride (the list is computed), then pulumi up",
+            )
+    return "complete: " + ", ".join(there)
+
+
+def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:
+    """A k3s that runs with a proxy of its own, which the settings know nothing of."""
+    prefixes = ("", "CONTAINERD_")
+    names = [f"k3s_env.{p}{n}" for p in prefixes for n in ("HTTP_PROXY", "HTTPS_PROXY")]
+    found = [facts.get(name) for name in names if facts.get(name)]
+    asked_for(found, "k3s has no proxy")
+    if not expect.has_proxy:
+        return warning(
+            f"k3s runs with the proxy {found[0]} and the settings have none: pods get none",
+            f"pulumi config set httpsProxy {found[0]} (--secret with a password in it)",
+        )
+    return found[0]
+
+
+def way_out(facts: Facts, expect: Expectations) -> Fault | str:
+    """Without a proxy, the place that k3s comes from answers."""
+    asked_for(expect.provision and expect.internet, "nothing is fetched from outside")
+    asked_for(not expect.has_proxy, "by the proxy (proxy-reachable)")
+    asked_for(facts.get("k3s_binary") != "yes", "k3s is there already")
+    status, _, _ = _via(facts, "direct")
+    if status == NO_NAME:
+        raise NotSeenError("the name is not resolved (dns)")
+    if status:
+        reason = REASONS.get(status, "failed")
+        return error(
+            f"{expect.https_probe}: {reason} (curl {status})",
+            "set httpProxy/httpsProxy, or install from a bundle where nothing gets out",
+        )
+    return f"{expect.https_probe} answers"
+
+
+def _proxies(expect: Expectations) -> list[tuple[str, str]]:
+    both = (("http", expect.http_proxy), ("https", expect.https_proxy))
+    return [(kind, url) for kind, url in both if url]
+
+
+def _probe(expect: Expectations, kind: str) -> str:
+    return expect.http_probe if kind == "http" else expect.https_probe
+
+
+def _via(facts: Facts, name: str) -> tuple[int, str, str]:
+    facts.one(f"via.{name}")
+    status, connect, answer = facts.rows(f"via.{name}", 3)[-1]
+    return int(status or "0"), connect, answer
+
+
+def _demanded(connect: str, answer: str) -> str:
+    """The status by which a proxy asks for a password; empty: it does not."""
+    return next((status for status in (connect, answer) if status in DEMANDS_PASSWORD), "")
+
+
+def _shown(url: str) -> str:
+    """The address without user and password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+PROXY_CHECKS = (
+    Check("proxy-reachable", proxy_reachable),
+    Check("proxy-password", proxy_password),
+    Check("proxy-certificate", proxy_certificate),
+    Check("no-proxy", no_proxy),
+    Check("proxy-of-k3s", proxy_of_k3s),
+    Check("way-out", way_out),
+)

@@ -1,0 +1,72 @@
+"""What the doctor found, for people and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from cli.check import Result
+
+NO_FINDINGS, FINDINGS, COULD_NOT_CHECK = 0, 1, 2
+FAIL_ON = {"warning": ("error", "warning"), "error": ("error",), "none": ()}
+WIDTH = 200  # Pulumi's provider stops reading at very long lines
+
+
+@dataclass(frozen=True)
+class Report:
+    """Results of one run; `reached` is false where the host could not be looked at."""
+
+    host: str
+    results: Sequence[Result]
+    seconds: float
+    reached: bool = True
+
+    def exit_code(self, fail_on: str = "warning") -> int:
+        """0 no findings, 1 findings, 2 could not check.
+
+        With another `fail_on` than `warning`, as in `pulumi up`, checks that could not be made
+        stop nothing.
+        """
+        if not self.reached:
+            return COULD_NOT_CHECK
+        if any(result.status in FAIL_ON[fail_on] for result in self.results):
+            return FINDINGS
+        if fail_on == "warning" and any(result.status == "not checked" for result in self.results):
+            return COULD_NOT_CHECK
+        return NO_FINDINGS
+
+    def text(self, *, everything: bool = False) -> str:
+        """Findings with their fixes, errors first; `everything` shows the rest too."""
+        shown = [result for result in self.results if everything or result.is_finding]
+        shown += [r for r in self.results if r.status == "not checked" and r not in shown]
+        order = ("error", "warning", "not checked", "ok", "not asked for")
+        lines: list[str] = []
+        for result in sorted(shown, key=lambda result: order.index(result.status)):
+            lines.append(f"{result.status:<13} {result.id:<19} {_short(result.evidence)}")
+            if result.fix:
+                lines.append(f"{'':<13} {'':<19} fix: {_short(result.fix)}")
+        return "\n".join([*lines, self._summary()])
+
+    def json(self, fail_on: str = "warning") -> str:
+        """The same as JSON, with all results."""
+        content = {
+            "host": self.host,
+            "reached": self.reached,
+            "seconds": round(self.seconds, 2),
+            "exit_code": self.exit_code(fail_on),
+            "counts": dict(_counts(self.results)),
+            "checks": [asdict(result) for result in self.results],
+        }
+        return json.dumps(content, indent=2)
+
+    def _summary(self) -> str:
+        counts = ", ".join(f"{count} {status}" for status, count in _counts(self.results).items())
+        return f"doctor: {self.host}: {len(self.results)} checks in {self.seconds:.1f} s: {counts}"
+
+
+def _counts(results: Iterable[Result]) -> Counter[str]:
+    return Counter(result.status for result in results)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."

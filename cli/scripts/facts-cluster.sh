@@ -1,0 +1,83 @@
+#!/bin/sh
+# Prints facts about a cluster, one a line: `name=value`, or `name?reason` for what cannot be seen.
+# Reads only; each question has PROBE_SECONDS. Needs: KUBECTL (a command, shell-quoted), NAMESPACE,
+# PROBE_SECONDS; may be empty: KUBECONFIG_FILE. Usage: facts-cluster.sh
+set -u
+
+: "${KUBECTL:?}" "${NAMESPACE:?}" "${PROBE_SECONDS:?}"
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C
+export LC_ALL PATH
+
+# shellcheck disable=SC2016 # the $ are the template's
+readonly OBJECTS='{{range .items}}{{if eq .kind "Node"}}node={{.metadata.name}}|{{range .status.conditions}}{{.type}}:{{.status}} {{end}}|{{with .spec.unschedulable}}cordoned{{end}}|{{range .spec.taints}}{{.key}}:{{.effect}} {{end}}|{{with index .status.allocatable "nvidia.com/gpu"}}{{.}}{{end}}|{{with index .metadata.labels "nvidia.com/gpu.count"}}{{.}}{{end}}|{{with index .metadata.labels "nvidia.com/gpu.replicas"}}{{.}}{{end}}|{{with index .metadata.labels "nvidia.com/mig.strategy"}}{{.}}{{end}}|{{.status.nodeInfo.kubeletVersion}}
+{{else if eq .kind "Namespace"}}namespace={{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .status "True"}}{{.message}} {{end}}{{end}}
+{{else if eq .kind "PersistentVolume"}}volume={{.metadata.name}}|{{.status.phase}}|{{with .spec.claimRef}}{{.namespace}}/{{.name}}{{end}}
+{{else if eq .kind "PersistentVolumeClaim"}}claim={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}
+{{else if eq .kind "Secret"}}release={{.metadata.namespace}}/{{index .metadata.labels "name"}}|{{index .metadata.labels "status"}}|{{index .metadata.labels "version"}}
+{{else if eq .kind "Pod"}}pod={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}|{{range .status.conditions}}{{if eq .type "PodScheduled"}}{{if eq .status "False"}}{{printf "%q" .message}}{{end}}{{end}}{{end}}|{{with index .metadata.labels "k8s-app"}}{{.}}{{end}}
+{{end}}{{end}}'
+
+fact() { printf '%s=%.900s\n' "$1" "$2"; }
+unseen() { printf '%s?%.900s\n' "$1" "$2"; }
+
+# eval, since KUBECTL is shell text; timeout, since kubectl tries again past its own limit.
+kubectl_() {
+  eval "timeout -k 1 $PROBE_SECONDS $KUBECTL --request-timeout=${PROBE_SECONDS}s \"\$@\"" </dev/null
+}
+
+objects() { # fact arguments of kubectl get
+  what=$1
+  shift
+  if lines=$(kubectl_ get "$@" -o "go-template=$OBJECTS" 2>&1); then
+    printf '%s\n' "$lines" | grep -v '^$' | cut -c 1-1500
+  else
+    unseen "$what" "$(printf '%s' "$lines" | tail -n 1)"
+  fi
+}
+
+kubeconfig() {
+  file=${KUBECONFIG_FILE:-}
+  [ -n "$file" ] || return 0
+  if [ ! -r "$file" ]; then
+    fact kubeconfig unreadable
+    return
+  fi
+  fact kubeconfig readable
+  fact kubeconfig_mode "$(stat -L -c %a "$file")"
+  insecure=no ca=no
+  ! grep -q 'insecure-skip-tls-verify: *true' "$file" || insecure=yes
+  ! grep -q 'certificate-authority' "$file" || ca=yes
+  fact kubeconfig_insecure "$insecure"
+  fact kubeconfig_ca "$ca"
+  command -v openssl >/dev/null 2>&1 || return 0
+  until=$(sed -n 's/.*client-certificate-data"*: *"*\([A-Za-z0-9+/=]*\).*/\1/p' "$file" | head -n 1 |
+    base64 -d 2>/dev/null | openssl x509 -noout -enddate 2>/dev/null)
+  [ -z "$until" ] || fact client_certificate_until "${until#notAfter=}"
+}
+
+main() {
+  kubeconfig
+  if ! answer=$(kubectl_ get --raw /readyz 2>&1); then
+    fact api "$(printf '%s' "$answer" | tail -n 1)"
+    fact cluster_done yes
+    return
+  fi
+  fact api ok
+  objects nodes nodes &
+  objects namespaces namespaces &
+  objects volumes persistentvolumes &
+  objects claims persistentvolumeclaims -n "$NAMESPACE" &
+  objects releases secrets -A -l owner=helm &
+  objects pods pods -n "$NAMESPACE" &
+  objects operator_pods pods -n gpu-operator &
+  objects dns_pods pods -n kube-system -l k8s-app=kube-dns &
+  {
+    state=$(kubectl_ get clusterpolicies.nvidia.com -o 'jsonpath={.items[0].status.state}' 2>/dev/null) &&
+      fact cluster_policy "$state"
+  } &
+  wait
+  fact cluster_done yes
+}
+
+main

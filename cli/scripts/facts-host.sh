@@ -1,0 +1,270 @@
+#!/bin/sh
+# Prints facts about this host, one a line: `name=value`, or `name?reason` for what cannot be seen.
+# Reads only. Slow questions run side by side; each has PROBE_SECONDS. No output holds a password.
+# May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
+# IMAGE, CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root). Usage: facts-host.sh
+set -u
+
+: "${PROBE_SECONDS:?}" "${HTTP_PROBE:=}" "${HTTPS_PROBE:=}"
+LC_ALL=C
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL PATH
+readonly K3S=/usr/local/bin/k3s
+
+# A line is written at once and is short, so that lines of side-by-side probes never mix.
+fact() { printf '%s=%.900s\n' "$1" "$2"; }
+unseen() { printf '%s?%.900s\n' "$1" "$2"; }
+has() { command -v "$1" >/dev/null 2>&1; }
+limited() { timeout -k 1 "$PROBE_SECONDS" "$@" </dev/null 2>&1; }
+one_line() { tr '\n\r\t' '   ' | cut -c 1-600; }
+
+system() {
+  # shellcheck disable=SC1091 # the host's own
+  [ -r /etc/os-release ] && (
+    . /etc/os-release
+    fact os "${ID:-unknown}"
+    fact os_like "${ID_LIKE:-}"
+    fact os_version "${VERSION_ID:-}"
+  )
+  fact kernel "$(uname -r)"
+  fact architecture "$(uname -m)"
+  fact uid "$(id -u)"
+  [ -z "${ROOT_PROBLEM:-}" ] || fact root_problem "$ROOT_PROBLEM"
+  if [ -d /run/systemd/system ]; then fact systemd yes; else fact systemd no; fi
+  fact time "$(date +%s)"
+  awk '/^(MemTotal|SwapTotal):/ { sub(":", "", $1); print $1 "_kib=" $2 }' /proc/meminfo
+  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    fact cgroup v2
+    fact cgroup_controllers "$(cat /sys/fs/cgroup/cgroup.controllers)"
+  else
+    fact cgroup v1
+    fact cgroup_controllers "$(awk '$4 == 1 { printf "%s ", $1 }' /proc/cgroups)"
+  fi
+}
+
+# disk.NAME=path|file system|total KiB|free KiB|inodes|free inodes|rw or ro
+disk() { # name path
+  place=$2
+  while [ ! -d "$place" ]; do place=$(dirname "$place"); done
+  sizes=$(df -Pk "$place" 2>/dev/null | awk 'NR == 2 { print $2 "|" $4 }')
+  inodes=$(df -Pi "$place" 2>/dev/null | awk 'NR == 2 { print $2 "|" $4 }')
+  mount=$(df -P "$place" 2>/dev/null | awk 'NR == 2 { print $6 }')
+  mode=$(awk -v m="$mount" '$2 == m { split($4, o, ","); found = o[1] } END { print found }' \
+    /proc/self/mounts)
+  fact "disk.$1" "$2|$(stat -f -c %T "$place")|${sizes:-|}|${inodes:-|}|$mode"
+}
+
+disks() {
+  disk data "$DATA_ROOT"
+  if [ -d /var/lib/containerd ] && [ ! -d /var/lib/rancher ] && [ "${CTR:-}" = ctr ]; then
+    disk containerd /var/lib/containerd
+  else
+    disk containerd /var/lib/rancher/k3s
+  fi
+  disk tmp /tmp
+  fact shm_kib "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2 }')"
+  kind="absent"
+  [ ! -e "$DATA_ROOT" ] || kind="file"
+  [ ! -d "$DATA_ROOT" ] || kind="folder"
+  [ ! -L "$DATA_ROOT" ] || kind="link"
+  fact data_root "$kind"
+}
+
+ports() {
+  for port in 6443 10250; do
+    hex=$(printf ':%04X' "$port")
+    taken=$(awk -v p="$hex" '$4 == "0A" && substr($2, length($2) - 4) == p { n++ } END { print n + 0 }' \
+      /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+    who=""
+    [ "$taken" = 0 ] || ! has ss ||
+      who=$(limited ss -H -ltnp "sport = :$port" | sed -n 's/.*users:(("\([^"]*\)".*/\1/p' | head -n 1)
+    if [ "$taken" = 0 ]; then fact "port.$port" free; else fact "port.$port" "taken ${who:-unknown}"; fi
+  done
+}
+
+guards() {
+  if has systemctl && [ "$(limited systemctl is-active firewalld)" = active ]; then
+    fact firewalld active
+    fact firewalld_trusted "$(limited firewall-cmd --zone=trusted --list-sources | one_line)"
+  else
+    fact firewalld inactive
+  fi
+  if grep -qs '^ENABLED=yes' /etc/ufw/ufw.conf; then
+    fact ufw active
+    fact ufw_rules "$(grep -hs '^### tuple' /etc/ufw/user.rules | one_line)"
+  else
+    fact ufw inactive
+  fi
+  case $(cat /sys/fs/selinux/enforce 2>/dev/null) in
+    1) fact selinux enforcing ;;
+    0) fact selinux permissive ;;
+    *) fact selinux off ;;
+  esac
+  policy=no
+  for module in /usr/share/selinux/packages/k3s.pp /var/lib/selinux/*/active/modules/*/k3s; do
+    [ ! -e "$module" ] || policy=yes
+  done
+  fact selinux_k3s "$policy"
+  if [ "$(cat /sys/module/apparmor/parameters/enabled 2>/dev/null)" = Y ]; then
+    fact apparmor on
+  else
+    fact apparmor off
+  fi
+  if has apparmor_parser; then fact apparmor_parser yes; else fact apparmor_parser no; fi
+}
+
+kernel_parts() {
+  for module in br_netfilter overlay; do
+    if [ -d "/sys/module/$module" ] || grep -qsw "$module" /proc/filesystems ||
+      { [ "$module" = br_netfilter ] && [ -e /proc/sys/net/bridge/bridge-nf-call-iptables ]; }; then
+      fact "module.$module" loaded
+    elif limited modprobe -n "$module" >/dev/null; then
+      fact "module.$module" loadable
+    else
+      fact "module.$module" missing
+    fi
+  done
+  fact ip_forward "$(cat /proc/sys/net/ipv4/ip_forward)"
+}
+
+network() {
+  if has ip; then
+    limited ip -4 route | awk '{
+      d = ""; for (i = 1; i < NF; i++) if ($i == "dev") d = $(i + 1)
+      print "route=" $1 " " d
+    }'
+    limited ip -o addr | awk '{ split($4, a, "/"); print "address=" a[1] }'
+  else
+    awk 'NR > 1 && $2 == "00000000" && $8 == "00000000" { print "route=default " $1 }' /proc/net/route
+    unseen address "no ip command"
+  fi
+}
+
+# The NVIDIA part: what the bus shows, what the kernel has loaded.
+gpus() {
+  for device in /sys/bus/pci/devices/*; do
+    [ "$(cat "$device/vendor" 2>/dev/null)" = 0x10de ] || continue
+    case $(cat "$device/class") in 0x03*) fact gpu_pci "${device##*/} $(cat "$device/device")" ;; esac
+  done
+  fact driver "$(sed -n '1s/.* \([0-9][0-9]*\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
+  if [ -d /sys/module/nouveau ]; then fact nouveau loaded; else fact nouveau absent; fi
+  fact container_runtime "$(command -v nvidia-container-runtime)"
+}
+
+nvidia_smi() {
+  has nvidia-smi || { fact nvidia_smi absent && return; }
+  output=$(limited nvidia-smi --query-gpu=name,mig.mode.current --format=csv,noheader)
+  status=$?
+  fact nvidia_smi "$status"
+  if [ "$status" = 0 ]; then
+    printf '%s\n' "$output" | while read -r line; do fact gpu "$line"; done
+  else
+    fact nvidia_smi_says "$(printf '%s' "$output" | one_line)"
+  fi
+}
+
+k3s_parts() {
+  binary=no unit=no data=no ours=no
+  [ ! -e "$K3S" ] || binary=yes
+  for file in /etc/systemd/system/k3s.service /usr/lib/systemd/system/k3s.service; do
+    [ ! -e "$file" ] || unit=yes
+  done
+  [ ! -d /var/lib/rancher/k3s/server/db ] || data=yes
+  [ ! -e /etc/rancher/disttrain ] || ours=yes # infra/scripts/k3s-install.sh
+  fact k3s_binary "$binary"
+  fact k3s_unit "$unit"
+  fact k3s_data "$data"
+  fact k3s_ours "$ours"
+  if has systemctl; then
+    fact k3s_active "$(limited systemctl is-active k3s | head -n 1)"
+  else
+    fact k3s_active unknown
+  fi
+  fact kubelet_mounts "$(awk '$2 ~ "^/(run/k3s|var/lib/kubelet)/" { n++ } END { print n + 0 }' \
+    /proc/self/mounts)"
+  for file in /etc/default/k3s /etc/sysconfig/k3s /etc/systemd/system/k3s.service.env; do
+    [ -r "$file" ] || continue
+    sed -n 's/"//g; s|//[^/@]*@|//|; s/^\(CONTAINERD_\)\{0,1\}\([A-Za-z]*_\)\([Pp][Rr][Oo][Xx][Yy]\)=/k3s_env.\1\2\3=/p' \
+      "$file" | cut -c 1-900
+  done
+}
+
+other_kubernetes() {
+  for process in /proc/[0-9]*; do
+    { read -r name <"$process/comm"; } 2>/dev/null || continue
+    case $name in kubelet | kube-apiserver | rke2 | k0s) ;; *) continue ;; esac
+    # one in a container or a sandbox has process numbers of its own and is not in our way
+    [ "$(readlink "$process/ns/pid")" != "$(readlink /proc/self/ns/pid)" ] ||
+      fact kubernetes "process $name (${process#/proc/})"
+  done
+  for path in /etc/kubernetes/manifests /etc/kubernetes/kubelet.conf /var/snap/microk8s \
+    /usr/local/bin/rke2 /usr/local/bin/k0s /usr/local/bin/minikube; do
+    [ ! -e "$path" ] || fact kubernetes "$path"
+  done
+  for socket in /run/containerd/containerd.sock /run/k3s/containerd/containerd.sock; do
+    [ ! -S "$socket" ] || fact containerd "$socket"
+  done
+  pods=$(find /run/containerd/io.containerd.runtime.v2.task/k8s.io -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)
+  fact containerd_pods "$((pods))"
+}
+
+clock() {
+  has timedatectl || { unseen clock_synchronised "no timedatectl" && return; }
+  if output=$(limited timedatectl show --property=NTPSynchronized --value); then
+    fact clock_synchronised "$output"
+  else
+    unseen clock_synchronised "$(printf '%s' "$output" | one_line)"
+  fi
+}
+
+resolve() { # name
+  if limited getent hosts "$1" >/dev/null; then fact "dns.$1" found; else fact "dns.$1" "not found"; fi
+}
+
+# via.NAME=curl's exit status|status of CONNECT|status of the answer. The proxy stands in the
+# environment: on a command line everybody could read its password.
+fetch() { # name proxy url
+  has curl || { unseen "via.$1" "no curl" && return; }
+  bundle=""
+  [ -z "${CA_BUNDLE:-}" ] || bundle=$(mktemp) && [ -z "$bundle" ] || printf '%s' "$CA_BUNDLE" >"$bundle"
+  answer=$(http_proxy=$2 https_proxy=$2 no_proxy='' NO_PROXY='' HTTPS_PROXY='' ALL_PROXY='' \
+    curl ${bundle:+--cacert "$bundle"} --silent --head --output /dev/null --max-time "$PROBE_SECONDS" \
+    --write-out '%{http_connect}|%{http_code}' "$3" </dev/null 2>/dev/null)
+  status=$?
+  [ -z "$bundle" ] || rm -f "$bundle"
+  fact "via.$1" "$status|$answer"
+}
+
+image() {
+  # shellcheck disable=SC2086 # CTR is a command and its arguments
+  if output=$(limited $CTR images ls -q "name==$IMAGE"); then
+    if [ "$output" = "$IMAGE" ]; then fact image present; else fact image absent; fi
+  else
+    unseen image "$(printf '%s' "$output" | tail -n 1 | one_line)"
+  fi
+}
+
+main() {
+  DATA_ROOT=${DATA_ROOT:-/var/lib/disttrain}
+  nvidia_smi &
+  clock &
+  for name in ${DNS_NAMES:-}; do resolve "$name" & done
+  [ -z "${HTTP_PROXY_URL:-}" ] || fetch http "$HTTP_PROXY_URL" "$HTTP_PROBE" &
+  [ -z "${HTTPS_PROXY_URL:-}" ] || fetch https "$HTTPS_PROXY_URL" "$HTTPS_PROBE" &
+  [ -n "${HTTP_PROXY_URL:-}${HTTPS_PROXY_URL:-}" ] || [ -z "${HTTPS_PROBE:-}" ] ||
+    fetch direct "" "$HTTPS_PROBE" &
+  [ -z "${IMAGE:-}" ] || image &
+  guards &
+  system
+  disks
+  ports
+  kernel_parts
+  network
+  gpus
+  k3s_parts
+  other_kubernetes
+  wait
+  fact host_done yes
+}
+
+main

@@ -1,0 +1,133 @@
+"""The doctor as the first command of `up`, where a host has to be provisioned."""
+
+import re
+import shlex
+import sys
+from dataclasses import replace
+
+import pulumi
+from pulumi_command import local
+
+from cli.expectations import Expectations
+from cli.plan import Plan, SshTarget
+from infra.secret import Secret
+from infra.settings import HostSettings, Settings
+
+PYPI_CUDA = "12.6"  # of the torch wheels on PyPI
+_UNITS = {"Ki": 1, "Mi": 1024, "Gi": 1024**2, "Ti": 1024**3}
+
+
+class Doctor(pulumi.ComponentResource):
+    """`python -m cli doctor`: errors stop `up` before anything is installed, warnings are shown.
+
+    Its only input is what it looks for, so that it runs when the host or the cluster to be has
+    changed, and again after it has failed; a `pulumi up` without changes does not run it.
+    """
+
+    findings: pulumi.Output[str]
+    """What it printed when it last ran."""
+
+    def __init__(
+        self, name: str, settings: Settings, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:Doctor", name, {}, opts)
+        words = [sys.executable, "-m", "cli", "doctor", "--plan", "-", "--fail-on", settings.doctor]
+        self.command = local.Command(
+            f"{name}-host",
+            create=shlex.join(words),
+            # holds the key and the passwords; on a command line they would be seen
+            stdin=pulumi.Output.secret(up_plan(settings).to_json()),
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                custom_timeouts=pulumi.CustomTimeouts(create="2m", update="2m"),
+            ),
+        )
+        self.findings = self.command.stdout
+        self.register_outputs({"findings": self.findings})
+
+
+def doctor_before_cluster(settings: Settings) -> list[pulumi.Resource]:
+    """What the cluster waits for: the doctor where k3s is ours to install, else nothing."""
+    return [Doctor("doctor", settings)] if settings.cluster.kind == "k3s" else []
+
+
+def up_plan(settings: Settings) -> Plan:
+    """What is known, and the same, before the cluster is there: the host, not the image."""
+    plan = make_plan(settings)
+    return replace(plan, scope="host", expect=replace(plan.expect, image=""))
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Host, cluster and expectations of a stack."""
+    cluster = settings.cluster
+    existing = cluster.kind == "existing"
+    context = ["--context", cluster.context] if cluster.context else []
+    kubectl = shlex.join(["--kubeconfig", cluster.kubeconfig, *context])
+    address = settings.image.containerd_address
+    return Plan(
+        ssh=_ssh_target(settings.host),
+        sudo_password=_text(settings.host.sudo_password),
+        kubeconfig=cluster.kubeconfig if existing else "",
+        kubectl=f"{cluster.kubectl} {kubectl}" if existing else "",
+        # on the node itself, so not through ssh
+        ctr=("ctr" if existing else "k3s ctr")
+        + (f" --address {address}" if address else "")
+        + (" --namespace k8s.io" if existing else ""),
+        expect=expectations(settings),
+    )
+
+
+def expectations(settings: Settings) -> Expectations:
+    """What the settings count on."""
+    cluster, compute, operator = settings.cluster, settings.compute, settings.gpu_operator
+    on_gpu = compute.accelerator == "gpu"
+    ranks = compute.pods * compute.ranks_per_pod
+    return Expectations(
+        provision=cluster.kind == "k3s" and cluster.k3s.existing == "refuse",
+        k3s_version=cluster.k3s.version,
+        data_root=str(settings.storage.data_root),
+        namespace=settings.namespace,
+        gpus=ranks if on_gpu else 0,
+        ranks=ranks,
+        operator=operator is not None,
+        operator_driver=bool(operator and operator.driver),
+        operator_toolkit=bool(operator and operator.toolkit),
+        cuda=cuda_version(settings.image.torch_index_url),
+        shm_kib=compute.pods * kibibytes(compute.shm_size),
+        node_address=cluster.node_address,
+        pod_cidr=cluster.pod_cidr,
+        service_cidr=cluster.service_cidr,
+        no_proxy=settings.proxy.no_proxy,
+        image=settings.image.plan.reference,
+        http_proxy=_text(settings.proxy.http),
+        https_proxy=_text(settings.proxy.https),
+    )
+
+
+def cuda_version(torch_index_url: str) -> str:
+    """Of torch's wheels: `.../whl/cu118` is 11.8."""
+    match = re.search(r"/cu(\d+)(\d)/?$", torch_index_url)
+    return f"{match[1]}.{match[2]}" if match else PYPI_CUDA
+
+
+def kibibytes(size: str) -> int:
+    """Of a size such as 1Gi."""
+    return int(size[:-2]) * _UNITS[size[-2:]]
+
+
+def _ssh_target(host: HostSettings) -> SshTarget | None:
+    ssh = host.ssh
+    if ssh is None:
+        return None
+    return SshTarget(
+        host=ssh.host,
+        port=ssh.port,
+        user=ssh.user,
+        private_key=_text(ssh.private_key),
+        host_key=ssh.host_key,
+    )
+
+
+def _text(secret: Secret | None) -> str:
+    return secret.text if secret else ""

@@ -1,0 +1,264 @@
+"""The scripts on this machine: here, in a network namespace with faults, over SSH, by a proxy."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.check import Result
+from cli.doctor import examine
+from cli.expectations import Expectations
+from cli.gather import clock_skew, gather, host_program, ssh_command
+from cli.plan import Plan, SshTarget
+from cli.report import COULD_NOT_CHECK, Report
+from tests.cli.servers import (
+    PASSWORD,
+    USER,
+    Sshd,
+    free_port,
+    make_certificate,
+    make_key,
+    proxy,
+    sshd,
+    web_server,
+)
+
+PROJECT = Path(__file__).parents[2]
+HERE = Plan(scope="host", expect=Expectations(gpus=0, internet=False))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+def by_id(report: Report) -> dict[str, Result]:
+    assert report.reached, report.text()
+    return {result.id: result for result in report.results}
+
+
+def run_in_new_network(setup: str, plan: Plan) -> str:
+    """What the host program prints in a network namespace where `setup` was run."""
+    done = subprocess.run(
+        [
+            "unshare",
+            "--net",
+            "sh",
+            "-c",
+            f'{setup}\nsh -s\n[ -z "${{listener:-}}" ] || kill $listener',
+        ],
+        input=host_program(plan),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+def test_this_machine_is_looked_at_completely() -> None:
+    report = examine(HERE)
+    assert by_id(report)["gpu-device"].status == "not asked for"
+    left = [result.id for result in report.results if result.status == "not checked"]
+    assert left == []
+
+
+def test_gpu_checks_say_what_the_bus_of_this_machine_says() -> None:
+    devices = Path("/sys/bus/pci/devices").glob("*/vendor")
+    nvidia = [d for d in devices if d.read_text().strip() == "0x10de"]
+    gpus = [d for d in nvidia if (d.parent / "class").read_text().startswith("0x03")]
+    plan = replace(HERE, expect=replace(HERE.expect, gpus=1000))
+    result = by_id(examine(plan))["gpu-device"]
+    assert result.status == "error"
+    seen = f"{len(gpus)} NVIDIA GPUs" if gpus else "no NVIDIA GPU"
+    assert result.evidence == f"{seen} on the PCI bus, 1000 asked for"
+
+
+def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    plan = replace(
+        HERE, expect=replace(HERE.expect, https_proxy="http://127.0.0.1:9", ca_bundle="x")
+    )
+    done = subprocess.run(
+        ["sh", "-s"],
+        input=host_program(plan),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+    assert "host_done=yes" in done.stdout
+    assert list(folder.iterdir()) == []
+
+
+LISTEN = f"""
+ip link set lo up
+{sys.executable} -m http.server 6443 >/dev/null 2>&1 &
+listener=$!
+until ss -ltn | grep -q :6443; do sleep 0.1; done"""
+
+
+def test_taken_port_and_missing_route_are_seen_in_a_network_of_their_own() -> None:
+    facts = run_in_new_network(LISTEN, HERE)
+    assert "port.6443=taken python" in facts
+    assert "port.10250=free" in facts
+    assert "route=default" not in facts
+
+
+@pytest.mark.parametrize("broken", ["", "hidden"], ids=["whole", "cut"])
+def test_answer_that_breaks_off_is_not_taken_for_a_healthy_host(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cli import gather as module
+
+    text = host_program(HERE)
+    if broken:
+        text = text.replace("fact host_done yes", "exit 3")
+    monkeypatch.setattr(module, "host_program", lambda plan: text)  # pyright: ignore[reportUnknownLambdaType]
+    report = examine(HERE)
+    assert report.reached is not bool(broken)
+    if broken:
+        assert report.exit_code() == report.exit_code("error") == COULD_NOT_CHECK
+        assert "not complete (status 3" in report.results[0].evidence
+
+
+# --- over SSH ---
+
+
+def ssh_plan(server: Sshd, **changes: str) -> Plan:
+    key = server.identity.read_text()
+    target = SshTarget("127.0.0.1", server.port, "root", key, host_key=server.host_key)
+    return replace(HERE, ssh=replace(target, **changes))
+
+
+def test_a_host_over_ssh_needs_one_connection_and_gives_the_same_facts(server: Sshd) -> None:
+    before = server.logins()
+    remote, here = gather(ssh_plan(server)).facts, gather(HERE).facts
+    assert server.logins() == before + 1
+    for name in ("os", "kernel", "MemTotal_kib", "module.overlay", "data_root"):
+        assert remote.one(name) == here.one(name)
+    assert set(remote.values) == set(here.values)
+
+
+def test_a_changed_host_key_stops_before_anything_is_sent(server: Sshd, tmp_path: Path) -> None:
+    before = server.logins()
+    report = examine(ssh_plan(server, host_key=make_key(tmp_path / "other")))
+    assert server.logins() == before
+    assert not report.reached
+    (result,) = report.results
+    assert (result.id, result.status) == ("connection", "error")
+    assert result.evidence.endswith("the host's key is not the pinned one")
+    assert "ssh-keyscan" in result.fix
+    assert report.exit_code() == COULD_NOT_CHECK
+
+
+def test_a_wrong_key_and_a_closed_port_are_named(server: Sshd, tmp_path: Path) -> None:
+    make_key(tmp_path / "other")
+    denied = examine(ssh_plan(server, private_key=(tmp_path / "other").read_text()))
+    assert "Permission denied" in denied.results[0].evidence
+    assert "sshPrivateKey" in denied.results[0].fix
+    plan = ssh_plan(server)
+    assert plan.ssh
+    closed = examine(replace(plan, ssh=replace(plan.ssh, port=free_port())))
+    assert "Connection refused" in closed.results[0].evidence
+    assert "sshPort" in closed.results[0].fix
+
+
+def test_keys_are_in_private_files_and_not_on_the_command_line(tmp_path: Path) -> None:
+    target = SshTarget("h", 2222, "u", private_key="secret-hunter1", host_key="ssh-ed25519 AAAA")
+    command = ssh_command(target, tmp_path)
+    assert "hunter1" not in " ".join(command)
+    assert (tmp_path / "identity").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "known_hosts").read_text() == "[h]:2222 ssh-ed25519 AAAA\n"
+    assert "StrictHostKeyChecking=yes" in command
+
+
+def test_command_line_gives_json_and_an_exit_code(server: Sshd) -> None:
+    words = ["--host", f"ssh://root@127.0.0.1:{server.port}", "--identity", str(server.identity)]
+    words += ["--host-key", server.host_key, "--gpus", "0", "--no-internet", "--host-only"]
+    done = subprocess.run(
+        [str(PROJECT / "disttrain"), "doctor", "--json", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    report = json.loads(done.stdout)
+    assert done.returncode == report["exit_code"] in (0, 1), done.stderr
+    assert report["host"] == f"ssh://root@127.0.0.1:{server.port}"
+    assert len(report["checks"]) >= 25
+
+
+def test_command_line_refuses_what_is_no_host() -> None:
+    done = subprocess.run(
+        [str(PROJECT / "disttrain"), "doctor", "--host", "ssh://u:hunter2@h"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == COULD_NOT_CHECK
+    assert "allowed: local or ssh://user@host:port" in done.stderr
+    assert "hunter2" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "remote", "after", "skew"),
+    [
+        (100.0, 100, 101.0, 0),
+        (100.0, 99, 101.0, 0),
+        (100.0, 50, 101.0, 49),
+        (100.0, 202, 101.0, 100),
+    ],
+)
+def test_clock_skew_is_what_the_round_trip_cannot_explain(
+    before: float, remote: int, after: float, skew: int
+) -> None:
+    assert clock_skew(before, remote, after) == skew
+
+
+# --- by a proxy ---
+
+
+def proxied(url: str, http_port: int, https_port: int, ca_bundle: str = "") -> dict[str, Result]:
+    expect = replace(
+        HERE.expect,
+        http_proxy=url,
+        https_proxy=url,
+        http_probe=f"http://127.0.0.1:{http_port}/",
+        https_probe=f"https://127.0.0.1:{https_port}/",
+        ca_bundle=ca_bundle,
+        no_proxy="10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost",
+    )
+    results = by_id(examine(replace(HERE, expect=expect)))
+    assert "hunter2" not in str(results)
+    names = ("proxy-reachable", "proxy-password", "proxy-certificate", "no-proxy")
+    return {name: results[name] for name in names}
+
+
+def findings(results: dict[str, Result]) -> list[str]:
+    return [result.id for result in results.values() if result.is_finding]
+
+
+def test_each_fault_of_a_real_proxy_with_a_password_is_named(tmp_path: Path) -> None:
+    certificate = tmp_path / "certificate"
+    authority = make_certificate(certificate)
+    with web_server() as plain, web_server(certificate) as tls, proxy(tmp_path) as port:
+        good = f"http://{USER}:{PASSWORD}@127.0.0.1:{port}"
+        assert findings(proxied(good, plain, tls, authority)) == []
+        assert findings(proxied(good, plain, tls)) == ["proxy-certificate"]
+        none = proxied(f"http://127.0.0.1:{port}", plain, tls, authority)
+        assert findings(none) == ["proxy-password"]
+        assert "none is given (407)" in none["proxy-password"].evidence
+        wrong = proxied(f"http://{USER}:wrong@127.0.0.1:{port}", plain, tls, authority)
+        assert findings(wrong) == ["proxy-password"]
+        assert "refuses the given one (401)" in wrong["proxy-password"].evidence
+    down = proxied(good, 9, 9)
+    assert findings(down) == ["proxy-reachable"]
+    assert "nobody listens there" in down["proxy-reachable"].evidence

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from trainer.__main__ import main
+
+
+def record(step: int, **changes: object) -> str:
+    values: dict[str, object] = {
+        "step": step,
+        "loss": 4.0 / step,
+        "val_loss": 4.1 / step if step % 10 == 0 else None,
+        "tokens_per_second": 1000.0 + step,
+        "tokens": step * 100,
+    }
+    return json.dumps({**values, **changes}) + "\n"
+
+
+def test_a_run_is_drawn_as_a_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half_a_line = '{"step": 31, "lo'
+    text = "".join(record(step) for step in range(1, 31)) + half_a_line
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert main(["plot", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "plot.png")
+    with Image.open(tmp_path / "plot.png") as image:
+        pixels = torch.from_numpy(np.array(image.convert("RGB")))
+    for colour in ((0x9D, 0xB8, 0xD2), (0xC0, 0x39, 0x2B), (0x2C, 0x7A, 0x4B)):  # all three curves
+        assert (pixels == torch.tensor(colour)).all(dim=2).sum() > 50
+
+
+def test_a_run_without_validation_can_be_drawn_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(record(1))
+    target = tmp_path / "other.png"
+    assert main(["plot", str(tmp_path), "--output", str(target)]) == 0
+    with Image.open(target) as image:
+        assert image.format == "PNG"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "no metrics"), ("", "no record yet"), ("{\n", "damaged")],
+)
+def test_a_run_without_usable_metrics_is_named(
+    tmp_path: Path, content: str | None, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "metrics.jsonl").write_text(content)
+    assert main(["plot", str(tmp_path)]) == 78
+    assert words in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""Dense layers, on the matrix library that is fastest for this CPU.
+
+PyTorch multiplies float32 matrices on the CPU by MKL, which leaves the AVX-512 units of AMD's
+processors unused: half their speed. oneDNN, which PyTorch brings along, uses them (the figures are
+in docs/trainer.md). Both compute the same sums in float32, in another order of additions.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """x (..., I) times weight (O, I) transposed, plus bias (O,): (..., O)."""
+    plain = (
+        x.device.type != "cpu"
+        or x.dtype != torch.float32
+        or torch.is_autocast_enabled("cpu")
+        or torch.compiler.is_compiling()
+        or not onednn_is_faster()
+    )
+    if plain:
+        return F.linear(x, weight, bias)
+    return cast(torch.Tensor, _OneDnnLinear.apply(x, weight, bias))
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether this is a CPU with AVX-512 that is not Intel's, and oneDNN is there.
+
+    By what the CPU is and not by a trial: a run that continues must take the same path.
+    """
+    return (
+        torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and not _is_intel(Path("/proc/cpuinfo"))
+        and torch.backends.mkldnn.is_available()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # private; torch is pinned
+    )
+
+
+def _is_intel(cpuinfo: Path) -> bool:
+    try:
+        return "GenuineIntel" in cpuinfo.read_text()
+    except OSError:  # not Linux: leave everything as it is
+        return True
+
+
+def _onednn(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    operators = cast(Any, torch.ops.mkldnn)
+    return operators._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        return _onednn(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        (grad,) = grads
+        rows, x_rows = grad.flatten(0, -2), x.flatten(0, -2)
+        grad_x = _onednn(grad, weight.t(), None) if ctx.needs_input_grad[0] else None
+        grad_weight = _onednn(rows.t(), x_rows.t(), None) if ctx.needs_input_grad[1] else None
+        grad_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
+        return grad_x, grad_weight, grad_bias
