@@ -4,8 +4,8 @@ import pulumi
 
 from infra.cluster import Cluster
 from infra.dataset import DatasetJob
-from infra.doctor import doctor_before_cluster
 from infra.gpu_operator import GpuOperator
+from infra.host import before_cluster
 from infra.kubectl import make_kubectl
 from infra.namespace import Namespace
 from infra.outputs import stack_outputs
@@ -22,12 +22,12 @@ settings = load_settings()
 names = revisions(settings)
 runner = host_runner(settings.host)
 kubectl = make_kubectl(settings.cluster, settings.host, runner)
-folder = DataFolder("data-root", settings, runner)
-cluster = Cluster("cluster", settings, runner, [*doctor_before_cluster(settings), folder.command])
+folder = DataFolder("data-root", settings, runner, before := before_cluster(settings, runner))
+cluster = Cluster("cluster", settings, runner, [*before, folder.command])
 inside = cluster.options
 ready: list[pulumi.Resource] = [cluster]
 if settings.gpu_operator:
-    ready.append(GpuOperator("gpu-operator", settings.gpu_operator, settings, inside))
+    ready.append(GpuOperator("gpu-operator", settings.gpu_operator, settings, kubectl, inside))
 image = TrainerImage("image", settings, [cluster])
 namespace = Namespace("namespace", settings, kubectl, names, inside)
 volume = DataVolume("data", settings, [namespace, folder.command], inside)

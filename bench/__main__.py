@@ -15,6 +15,7 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from bench.rows import ROWS, Row
 from bench.runs import CHECKOUT, Bench
@@ -40,14 +41,19 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as root:
             found = ROWS[name](Bench(Path(root), options.threads))
         where = f"{begin:%Y-%m-%d}, {_cpu()}, load {load} to {_load()} on {os.cpu_count()} cores"
-        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        kept = _kept()
         kept[name] = [{**dataclasses.asdict(row), "where": where} for row in found]
         measured.extend(found)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
         put_into_section(DOCUMENT, "## Trainer", table(kept, list(ROWS)))
-    print(table(json.loads(RESULTS.read_text()), list(options.rows or ROWS)))
+    print(table(_kept(), list(options.rows or ROWS)))
     return int(any(row.met is False for row in measured))
+
+
+def _kept() -> dict[str, list[dict[str, Any]]]:
+    """What was measured before, read late: rows may run side by side."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def _load() -> str:

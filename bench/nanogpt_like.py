@@ -4,27 +4,27 @@ It does what that loop does on a CPU, with its habits: nn.Linear, attention by
 scaled_dot_product_attention, a memory map opened for every batch, windows drawn with replacement
 and stacked one by one, AdamW without `fused` (nanoGPT fuses on CUDA only), the mean loss.
 
-    python -m bench.nanogpt_like CONFIG.yaml    prints one JSON object per 20 steps
+    python -m bench.nanogpt_like CONFIG.yaml    trains to the end and prints losses as JSON
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
 import json
 import math
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import nn
 
 from trainer.config import ModelConfig, RunConfig, load_config
 from trainer.dataset import open_dataset
 from trainer.schedule import learning_rate
-
-REPORT_STEPS = 20
 
 
 class Norm(nn.Module):
@@ -104,7 +104,7 @@ class Model(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)), y.reshape(-1), ignore_index=-1)
 
 
-def exact_validation(model: Model, tokens: np.ndarray, block_size: int) -> float:
+def exact_validation(model: Model, tokens: NDArray[np.uint16], block_size: int) -> float:
     """Mean loss over all tokens in consecutive windows, as trainer.evaluate counts them."""
     total, targets = 0.0, len(tokens) - 1
     full, tail = divmod(targets, block_size)
@@ -122,26 +122,46 @@ def exact_validation(model: Model, tokens: np.ndarray, block_size: int) -> float
     return total / targets
 
 
-def run(config: RunConfig) -> None:
-    """Train for train.max_steps and print what was measured; at the end the exact validation."""
-    model_config, train = config.model, config.train
-    block, batch = model_config.block_size, train.global_batch_size
-    dataset = open_dataset(config.dataset_dir)
-    torch.manual_seed(config.seed)
-    model = Model(model_config, dataset.tokenizer.vocab_size)
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": matrices, "weight_decay": train.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ],
-        lr=train.learning_rate,
-        betas=(train.beta1, train.beta2),
-    )
+class Loop:
+    """The training loop, one step at a time."""
 
-    def get_batch() -> tuple[torch.Tensor, torch.Tensor]:
-        data = np.memmap(config.dataset_dir / "train.bin", dtype=np.uint16, mode="r")
+    def __init__(self, config: RunConfig):
+        """Model, optimiser and the first batch; the data set of `config` must be prepared."""
+        self._config, train = config, config.train
+        self.dataset = open_dataset(config.dataset_dir)
+        torch.manual_seed(config.seed)
+        self.model = Model(config.model, self.dataset.tokenizer.vocab_size)
+        parameters = list(self.model.parameters())
+        matrices = [p for p in parameters if p.dim() >= 2]
+        others = [p for p in parameters if p.dim() < 2]
+        self._optimizer = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": train.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=train.learning_rate,
+            betas=(train.beta1, train.beta2),
+        )
+        self._batch, self._done = self._get_batch(), 0
+
+    def step(self) -> float:
+        """One update; returns its loss."""
+        train = self._config.train
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate(self._done, train)
+        loss = self.model(*self._batch)
+        self._batch = self._get_batch()
+        loss.backward()
+        if train.grad_clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.grad_clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._done += 1
+        return float(loss)
+
+    def _get_batch(self) -> tuple[torch.Tensor, torch.Tensor]:
+        block, batch = self._config.model.block_size, self._config.train.global_batch_size
+        data = np.memmap(self._config.dataset_dir / "train.bin", dtype=np.uint16, mode="r")
         ix = torch.randint(len(data) - block, (batch,))
         x = torch.stack([torch.from_numpy(data[i : i + block].astype(np.int64)) for i in ix])
         y = torch.stack(
@@ -149,26 +169,16 @@ def run(config: RunConfig) -> None:
         )
         return x, y
 
-    x, y = get_batch()
-    begin = time.perf_counter()
-    for step in range(train.max_steps):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, train)
-        loss = model(x, y)
-        x, y = get_batch()
-        loss.backward()
-        if train.grad_clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), train.grad_clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if (step + 1) % REPORT_STEPS == 0:
-            now = time.perf_counter()
-            speed = REPORT_STEPS * batch * block / (now - begin)
-            report = {"step": step + 1, "loss": loss.item(), "tokens_per_second": speed}
-            print(json.dumps(report), flush=True)
-            begin = time.perf_counter()
-    if config.eval.interval:
-        print(json.dumps({"val_loss": exact_validation(model, dataset.val, block)}), flush=True)
+
+def run(config: RunConfig) -> None:
+    """Train for train.max_steps and print the losses; at the end the exact validation."""
+    loop = Loop(config)
+    for step in range(1, config.train.max_steps + 1):
+        loss = loop.step()
+        if step % config.log.interval == 0:
+            print(json.dumps({"step": step, "loss": loss}), flush=True)
+    loss = exact_validation(loop.model, loop.dataset.val, config.model.block_size)
+    print(json.dumps({"val_loss": loss}), flush=True)
 
 
 if __name__ == "__main__":

@@ -43,8 +43,16 @@ class Bench:
 
     def train(self, config: RunConfig, world_size: int = 1) -> list[dict[str, Any]]:
         """Run the trainer to its end on so many ranks; returns the records of metrics.jsonl."""
+        return self._finish(config, self._start_ranks(config, world_size))
+
+    def train_at_once(self, configs: Sequence[RunConfig]) -> list[list[dict[str, Any]]]:
+        """The same for several runs side by side, where time is not what is measured."""
+        started = [self._start_ranks(config, 1) for config in configs]
+        return [self._finish(*run) for run in zip(configs, started, strict=True)]
+
+    def _start_ranks(self, config: RunConfig, world_size: int) -> list[subprocess.Popen[bytes]]:
         file, port = self._write(config), _free_port()
-        ranks = [
+        return [
             self._start(
                 ["-m", "trainer", "train", "--config", str(file)],
                 config.run_dir / f"rank-{rank}.log",
@@ -59,6 +67,10 @@ class Bench:
             )
             for rank in range(world_size)
         ]
+
+    def _finish(
+        self, config: RunConfig, ranks: Sequence[subprocess.Popen[bytes]]
+    ) -> list[dict[str, Any]]:
         codes = [process.wait() for process in ranks]
         if any(codes):
             raise RuntimeError(f"ranks ended with {codes}:\n{self.log(config)}")

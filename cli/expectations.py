@@ -37,7 +37,6 @@ class Expectations:
     pod_cidr: str = "10.42.0.0/16"
     service_cidr: str = "10.43.0.0/16"
     no_proxy: str = ""
-    proxy_scope: str = "all"
     image: str = ""
     ca_bundle: str = ""
     internet: bool = True

@@ -97,7 +97,12 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
 
 
 def ssh_command(target: SshTarget, folder: Path) -> list[str]:
-    """The client's command; key and host key are in files of the private `folder`."""
+    """The client's command; key and host keys are in files of the private `folder`."""
+    login = f"{target.user}@{target.host}" if target.user else target.host
+    return [*_ssh_client(target, folder), "--", login, "sh -s"]
+
+
+def _ssh_client(target: SshTarget, folder: Path) -> list[str]:
     words = ["ssh", "-T", "-p", str(target.port)]
     options = {
         "BatchMode": "yes",
@@ -106,9 +111,10 @@ def ssh_command(target: SshTarget, folder: Path) -> list[str]:
         "ServerAliveCountMax": "2",
     }
     if target.host_key:
-        known = folder / "known_hosts"
         name = target.host if target.port == 22 else f"[{target.host}]:{target.port}"
-        known.write_text(f"{name} {target.host_key}\n")
+        known = folder / "known_hosts"
+        with known.open("a") as file:
+            file.write(f"{name} {target.host_key}\n")
         options |= {
             "UserKnownHostsFile": str(known),
             "GlobalKnownHostsFile": "/dev/null",
@@ -123,9 +129,12 @@ def ssh_command(target: SshTarget, folder: Path) -> list[str]:
     if identity:
         words += ["-i", identity]
         options["IdentitiesOnly"] = "yes"
-    words += [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
-    login = f"{target.user}@{target.host}" if target.user else target.host
-    return [*words, "--", login, "sh -s"]
+    if target.jump:
+        through = target.jump
+        login = f"{through.user}@{through.host}" if through.user else through.host
+        client = shlex.join(_ssh_client(through, folder))
+        options["ProxyCommand"] = f"{client} -W [%h]:%p -- {shlex.quote(login)}"
+    return [*words, *(part for key, value in options.items() for part in ("-o", f"{key}={value}"))]
 
 
 def why_unreachable(target: SshTarget, stderr: str) -> UnreachableError:

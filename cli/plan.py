@@ -9,7 +9,10 @@ from cli.expectations import Expectations
 
 @dataclass(frozen=True)
 class SshTarget:
-    """How to reach a host; an empty `host_key` leaves it to known_hosts."""
+    """How to reach a host; an empty `host_key` leaves it to known_hosts.
+
+    `jump` is a host on the way; it gets the same key.
+    """
 
     host: str
     port: int = 22
@@ -17,6 +20,7 @@ class SshTarget:
     private_key: str = field(default="", repr=False)
     identity_file: str = ""
     host_key: str = ""
+    jump: "SshTarget | None" = None
 
     @property
     def name(self) -> str:
@@ -63,10 +67,17 @@ class Plan:
                 raise TypeError("not an object")
             values = cast(dict[str, Any], content)
             values["expect"] = Expectations.from_mapping(values["expect"])
-            values["ssh"] = SshTarget(**values["ssh"]) if values["ssh"] else None
+            values["ssh"] = _target(values["ssh"])
             return cls(**values)
         except (KeyError, TypeError, json.JSONDecodeError) as problem:
             # not the text itself: it may hold a password
             raise ValueError(
                 f"--plan: what was read is no plan of this program ({problem})"
             ) from None
+
+
+def _target(values: dict[str, Any] | None) -> SshTarget | None:
+    if values is None:
+        return None
+    fields: dict[str, Any] = {**values, "jump": _target(values["jump"])}
+    return SshTarget(**fields)

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import yaml
 
-from infra.proxy import proxy_environment
+from infra.proxy import k3s_proxy_environment
 from infra.runner import HostCommand, Runner
 from infra.settings import Settings, SshSettings
 from infra.tunnel import tunnelled
@@ -76,7 +76,7 @@ class Cluster(pulumi.ComponentResource):
             "TLS_SAN": cluster.node_address,
             "NAMESPACE": settings.namespace,
             "GRACE_SECONDS": str(settings.limits.termination_grace_seconds),
-            **proxy_environment(settings.proxy),
+            **k3s_proxy_environment(settings.proxy),
         }
         timeouts = pulumi.CustomTimeouts(create="15m", update="15m", delete="10m")
         return runner.script(

@@ -47,11 +47,6 @@ class Doctor(pulumi.ComponentResource):
         self.register_outputs({"findings": self.findings})
 
 
-def doctor_before_cluster(settings: Settings) -> list[pulumi.Resource]:
-    """What the cluster waits for: the doctor where k3s is ours to install, else nothing."""
-    return [Doctor("doctor", settings)] if settings.cluster.kind == "k3s" else []
-
-
 def up_plan(settings: Settings) -> Plan:
     """What is known, and the same, before the cluster is there: the host, not the image."""
     plan = make_plan(settings)
@@ -93,12 +88,15 @@ def expectations(settings: Settings) -> Expectations:
         operator=operator is not None,
         operator_driver=bool(operator and operator.driver),
         operator_toolkit=bool(operator and operator.toolkit),
+        time_slices=operator.sharing.time_slices if operator else 1,
+        mig=bool(operator and operator.sharing.mig_profile),
         cuda=cuda_version(settings.image.torch_index_url),
         shm_kib=compute.pods * kibibytes(compute.shm_size),
         node_address=cluster.node_address,
         pod_cidr=cluster.pod_cidr,
         service_cidr=cluster.service_cidr,
         no_proxy=settings.proxy.no_proxy,
+        ca_bundle=settings.proxy.ca_bundle,
         image=settings.image.plan.reference,
         http_proxy=_text(settings.proxy.http),
         https_proxy=_text(settings.proxy.https),

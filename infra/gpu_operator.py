@@ -1,21 +1,24 @@
-"""NVIDIA's GPU Operator, by its Helm chart."""
-
-from typing import Any
+"""NVIDIA's GPU Operator, by its Helm chart: installed, waited for, and taken away whole."""
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from infra.proxy import proxy_environment
+from infra.kubectl import Kubectl
+from infra.labels import labels
+from infra.manifests.gpu_operator import CA_CONFIG_MAP, chart_values
 from infra.settings import GpuOperatorSettings, Settings
 
 CHART_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"
 NAMESPACE = "gpu-operator"
-K3S_CONTAINERD_SOCKET = "/run/k3s/containerd/containerd.sock"
-TIMEOUT_SECONDS = 1200
 
 
 class GpuOperator(pulumi.ComponentResource):
-    """The release `gpu-operator`; its name is pinned, since its CRDs remember it."""
+    """The release `gpu-operator`; its name is pinned, since its CRDs remember it.
+
+    The namespace is a resource of its own, since Helm leaves one that it has made. What the
+    operator writes to nodes, and CRDs that Helm keeps, go by a command that the release depends
+    on: when all is destroyed, it runs after the operator is gone.
+    """
 
     release_name: pulumi.Output[str | None]
 
@@ -24,46 +27,86 @@ class GpuOperator(pulumi.ComponentResource):
         name: str,
         operator: GpuOperatorSettings,
         settings: Settings,
+        kubectl: Kubectl,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("disttrain:infra:GpuOperator", name, {"version": operator.version}, opts)
+        self.namespace = kubernetes.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata={
+                "name": NAMESPACE,
+                "labels": {
+                    **labels("gpu-operator"),
+                    "pod-security.kubernetes.io/enforce": "privileged",
+                },
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        after: list[pulumi.Resource] = [self.namespace]
+        if settings.proxy.ca_bundle and operator.driver:
+            after.append(self._ca_config_map(name, settings.proxy.ca_bundle))
+        after.append(self._cleanup(name, kubectl))
+        limit = operator.timeout_seconds
         self.release = kubernetes.helm.v3.Release(
             f"{name}-release",
             name="gpu-operator",
             namespace=NAMESPACE,
-            create_namespace=True,
             chart="gpu-operator",
             version=operator.version,
             repository_opts={"repo": CHART_REPOSITORY},
-            timeout=TIMEOUT_SECONDS,
+            timeout=limit,
             values=chart_values(operator, settings),
             opts=pulumi.ResourceOptions(
                 parent=self,
+                depends_on=after,
                 custom_timeouts=pulumi.CustomTimeouts(
-                    create=f"{TIMEOUT_SECONDS}s", update=f"{TIMEOUT_SECONDS}s", delete="10m"
+                    create=f"{limit}s", update=f"{limit}s", delete="10m"
                 ),
             ),
         )
+        self._wait(name, operator, settings, kubectl)
         self.release_name = self.release.name
         self.register_outputs({"release_name": self.release_name})
 
+    def _ca_config_map(self, name: str, bundle: str) -> pulumi.Resource:
+        return kubernetes.core.v1.ConfigMap(
+            f"{name}-ca",
+            metadata={"name": CA_CONFIG_MAP, "namespace": NAMESPACE},
+            data={"ca.crt": bundle},
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
+        )
 
-def chart_values(operator: GpuOperatorSettings, settings: Settings) -> dict[str, Any]:
-    """Values of the chart for its CDI regime (v25.10.1 and later).
+    def _cleanup(self, name: str, kubectl: Kubectl) -> pulumi.Resource:
+        return kubectl.runner.script(
+            f"{name}-cleanup",
+            "gpu-operator-cleanup.sh",
+            {"KUBECTL": kubectl.command},
+            pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
+            as_root=kubectl.as_root,
+        )
 
-    The toolkit is told k3s' socket; nothing else of containerd's configuration is named, and pods
-    that ask for nvidia.com/gpu need no runtime class.
-    """
-    values: dict[str, Any] = {
-        "driver": {"enabled": operator.driver},
-        "toolkit": {"enabled": operator.toolkit},
-        "operator": {"cleanupCRD": True},
-    }
-    proxies = proxy_environment(settings.proxy)
-    if operator.driver and proxies:
-        values["driver"]["env"] = [{"name": k, "value": v} for k, v in proxies.items()]
-    k3s_socket = K3S_CONTAINERD_SOCKET if settings.cluster.kind == "k3s" else ""
-    socket = settings.image.containerd_address or k3s_socket
-    if operator.toolkit and socket:
-        values["toolkit"]["env"] = [{"name": "CONTAINERD_SOCKET", "value": socket}]
-    return values
+    def _wait(
+        self, name: str, operator: GpuOperatorSettings, settings: Settings, kubectl: Kubectl
+    ) -> None:
+        """The chart is done in a minute; driver, toolkit and device plugin take several more."""
+        compute, limit = settings.compute, operator.timeout_seconds
+        variables: dict[str, pulumi.Input[str]] = {
+            "KUBECTL": kubectl.command,
+            "NAMESPACE": NAMESPACE,
+            "GPUS": str(compute.pods * compute.gpus_per_pod),
+            "TIMEOUT_SECONDS": str(limit),
+            "RELEASE_VERSION": self.release.status["version"].apply(str),
+            "RELEASE_REVISION": self.release.status["revision"].apply(str),
+        }
+        timeout = f"{limit + 60}s"
+        kubectl.runner.script(
+            f"{name}-await",
+            "gpu-operator-await.sh",
+            variables,
+            pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[self.release],
+                custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout),
+            ),
+            as_root=kubectl.as_root,
+        )

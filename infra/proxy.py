@@ -1,13 +1,15 @@
-"""The proxy settings as one ConfigMap that every pod takes its environment from."""
+"""The proxy settings for everything that uses them; for pods as a ConfigMap and a Secret."""
 
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from infra.labels import metadata
+from infra.labels import content_hash, metadata
 from infra.manifests.names import PROXY_CONFIG
 from infra.settings import ProxySettings, Settings
+
+CONTAINERD_PREFIX = "CONTAINERD_"  # k3s hands variables so named to containerd alone
 
 
 def proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
@@ -24,16 +26,57 @@ def proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
     return {**{name.upper(): value for name, value in values.items()}, **values}
 
 
+def k3s_proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
+    """The same for k3s' service, and the prefix that its script gives them there."""
+    values = proxy_environment(proxy)
+    if values and proxy.scope == "containerd":
+        values["PROXY_PREFIX"] = CONTAINERD_PREFIX
+    return values
+
+
+def build_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
+    """For the image's build on this machine, which takes proxies and authorities from here."""
+    authorities: dict[str, pulumi.Input[str]] = {}
+    if proxy.ca_file:
+        authorities = {name: str(proxy.ca_file) for name in ("PIP_CERT", "SSL_CERT_FILE")}
+    return {**proxy_environment(proxy), **authorities}
+
+
 def proxy_config_map(settings: Settings) -> dict[str, Any]:
-    """Every pod takes its environment from it."""
+    """Every pod takes its environment from it, and from the Secret of the same name."""
     return {
         "metadata": metadata(PROXY_CONFIG, settings.namespace, "proxy", settings.stack),
-        "data": proxy_environment(settings.proxy),
+        "data": {k: v for k, v in proxy_environment(settings.proxy).items() if isinstance(v, str)},
     }
 
 
+def proxy_secret(settings: Settings) -> dict[str, Any]:
+    """The addresses with passwords; empty without one, so that no old one stays in force."""
+    values = proxy_environment(settings.proxy)
+    return {
+        "metadata": metadata(PROXY_CONFIG, settings.namespace, "proxy", settings.stack),
+        "string_data": {k: v for k, v in values.items() if not isinstance(v, str)},
+    }
+
+
+def ca_config_map(settings: Settings) -> dict[str, Any]:
+    """The certificates that pods trust; its name carries the content."""
+    bundle = settings.proxy.ca_bundle
+    name = ca_config_map_name(bundle)
+    return {
+        "metadata": metadata(name, settings.namespace, "proxy", settings.stack),
+        "immutable": True,
+        "data": {"ca.crt": bundle},
+    }
+
+
+def ca_config_map_name(bundle: str) -> str:
+    """Another bundle is another object, and so makes other pods."""
+    return f"proxy-ca-{content_hash(bundle)}"
+
+
 class ProxyConfig(pulumi.ComponentResource):
-    """The ConfigMap `proxy-config`."""
+    """The ConfigMap and the Secret `proxy-config`, and the authorities if there are any."""
 
     config_map_name: pulumi.Output[str]
 
@@ -45,10 +88,14 @@ class ProxyConfig(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("disttrain:infra:ProxyConfig", name, {}, opts)
+        child = pulumi.ResourceOptions(parent=self, depends_on=depends_on)
         self.config_map = kubernetes.core.v1.ConfigMap(
-            f"{name}-config-map",
-            **proxy_config_map(settings),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
+            f"{name}-config-map", **proxy_config_map(settings), opts=child
         )
+        self.secret = kubernetes.core.v1.Secret(
+            f"{name}-secret", **proxy_secret(settings), opts=child
+        )
+        if settings.proxy.ca_bundle:
+            kubernetes.core.v1.ConfigMap(f"{name}-ca", **ca_config_map(settings), opts=child)
         self.config_map_name = self.config_map.metadata["name"]
         self.register_outputs({"config_map_name": self.config_map_name})

@@ -21,6 +21,16 @@ from pulumi.runtime.config import (
     is_config_secret,
 )
 
+from infra.gpu_regime import (
+    REGIMES,
+    HostParts,
+    Regime,
+    chart_version,
+    choose_regime,
+    k3s_version,
+    refuse_chart,
+)
+from infra.gpu_sharing import MOST_SLICES, Sharing, sharing_problems
 from infra.imaging.plan import ImagePlan, plan_image
 from infra.kubeconfig import api_server_host
 from infra.no_proxy import missing_entries, no_proxy, required_entries, split_no_proxy
@@ -33,7 +43,6 @@ PROJECT_ROOT = Path(__file__).parent.parent
 INCOMING = "datasets/.incoming"  # below the data root: texts on their way to `prepare`
 # k3s' uninstaller and the kubelet remove what lies in here.
 K3S_FOLDERS = ("/var/lib/rancher", "/var/lib/kubelet", "/etc/rancher", "/run/k3s")
-OLDEST_GPU_OPERATOR = (25, 10, 1)  # 24.9.0 and 25.10.0 break k3s' containerd
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -103,11 +112,15 @@ class ClusterSettings:
 
 @dataclass(frozen=True)
 class GpuOperatorSettings:
-    """NVIDIA's GPU Operator: chart version and which parts the host already has."""
+    """NVIDIA's GPU Operator: chart version, which parts it installs, and how GPUs are shared."""
 
     version: str
     driver: bool
     toolkit: bool
+    regime: Regime
+    sharing: Sharing
+    dcgm_exporter: bool
+    timeout_seconds: int
 
 
 @dataclass(frozen=True)
@@ -145,11 +158,17 @@ class ImageSettings:
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """The proxies, and the computed NO_PROXY; both None: no proxy at all."""
+    """The proxies, and the computed NO_PROXY; both None: no proxy at all.
+
+    `scope` says what of k3s uses them; `ca_bundle` is the text (PEM) of authorities to trust.
+    """
 
     http: Secret | None
     https: Secret | None
     no_proxy: str
+    scope: Literal["all", "containerd"]
+    ca_bundle: str
+    ca_file: Path | None
 
 
 @dataclass(frozen=True)
@@ -223,7 +242,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     host = _read_host(reader)
     cluster = _read_cluster(reader, host)
     compute = _read_compute(reader)
-    gpu_operator = _read_gpu_operator(reader)
+    gpu_operator = _read_gpu_operator(reader, cluster, compute)
     storage = _read_storage(reader)
     run, dataset_file = _read_run(reader, stack, compute, storage)
     image = _read_image(reader, host, cluster)
@@ -248,7 +267,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
         namespace=namespace,
         host=host,
         cluster=cluster,
-        gpu_operator=gpu_operator if compute.accelerator == "gpu" else None,
+        gpu_operator=gpu_operator,
         compute=compute,
         storage=storage,
         image=image,
@@ -405,15 +424,41 @@ def _read_compute(reader: Reader) -> ComputeSettings:
     )
 
 
-def _read_gpu_operator(reader: Reader) -> GpuOperatorSettings | None:
-    wanted = reader.boolean("gpuOperator")
+def _read_gpu_operator(
+    reader: Reader, cluster: ClusterSettings, compute: ComputeSettings
+) -> GpuOperatorSettings | None:
+    wanted = reader.boolean("gpuOperator") and compute.accelerator == "gpu"
     version = reader.text("gpuOperatorVersion")
-    match = re.fullmatch(r"v(\d+)\.(\d+)\.(\d+)", version)
-    if match is None or tuple(int(part) for part in match.groups()) < OLDEST_GPU_OPERATOR:
-        oldest = ".".join(str(part) for part in OLDEST_GPU_OPERATOR)
-        reader.problem("gpuOperatorVersion", version, f"vX.Y.Z, at least v{oldest}")
+    parts = HostParts(reader.boolean("gpuOperatorDriver"), reader.boolean("gpuOperatorToolkit"))
+    regime = reader.choice("gpuOperatorRegime", ("auto", *REGIMES))
+    sharing = Sharing(
+        reader.integer("gpuTimeSlices", at_least=1, at_most=MOST_SLICES), reader.text("migProfile")
+    )
+    model = reader.text("gpuModel")
+    if compute.accelerator == "gpu":
+        ranks = compute.pods * compute.ranks_per_pod
+        for key, value, allowed in sharing_problems(sharing, model, ranks):
+            reader.problem(key, value, allowed)
+    chosen: Regime = "cdi"
+    chart = chart_version(version)
+    if chart is None:
+        reader.problem("gpuOperatorVersion", version, "vX.Y.Z, a tag of the chart")
+    elif refusal := refuse_chart(chart):
+        reader.problem("gpuOperatorVersion", version, refusal)
+    else:
+        k3s = k3s_version(cluster.k3s.version) if cluster.kind == "k3s" else ()
+        try:
+            chosen = choose_regime(regime, chart, k3s, parts)
+        except ValueError as allowed:
+            reader.problem("gpuOperatorRegime", regime, str(allowed))
     settings = GpuOperatorSettings(
-        version, reader.boolean("gpuOperatorDriver"), reader.boolean("gpuOperatorToolkit")
+        version,
+        parts.driver,
+        parts.toolkit,
+        chosen,
+        sharing,
+        reader.boolean("gpuOperatorDcgmExporter"),
+        reader.integer("gpuOperatorTimeoutSeconds", at_least=60),
     )
     return settings if wanted else None
 
@@ -511,8 +556,10 @@ def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
     http, https = reader.proxy_url("httpProxy"), reader.proxy_url("httpsProxy")
     more = split_no_proxy(reader.text("noProxy"))
     override = split_no_proxy(reader.text("noProxyOverride"))
+    scope = cast(Literal["all", "containerd"], reader.choice("proxyScope", ("all", "containerd")))
+    ca_file, ca_bundle = _read_ca_bundle(reader)
     if http is None and https is None:
-        return ProxySettings(None, None, "")
+        return ProxySettings(None, None, "", scope, ca_bundle, ca_file)
     if not cluster.node_address:
         reader.problem(
             "nodeAddress", "", "the node's address when a proxy is set: NO_PROXY must hold it"
@@ -525,4 +572,21 @@ def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
             ",".join(override),
             f"a list that also holds {','.join(missing)} (or use noProxy, which adds to them)",
         )
-    return ProxySettings(http, https, ",".join(override) or no_proxy(required, more))
+    exceptions = ",".join(override) or no_proxy(required, more)
+    return ProxySettings(http, https, exceptions, scope, ca_bundle, ca_file)
+
+
+def _read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:
+    text = reader.text("caBundle")
+    if not text:
+        return None, ""
+    path = Path(text).expanduser().resolve()
+    try:
+        bundle = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reader.problem("caBundle", text, f"a file that can be read ({error})")
+        return None, ""
+    if "PRIVATE KEY" in bundle or "-----BEGIN CERTIFICATE-----" not in bundle:
+        reader.problem("caBundle", text, "a file with certificates (PEM), and no private key")
+        return None, ""
+    return path, bundle

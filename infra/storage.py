@@ -16,14 +16,16 @@ class DataFolder(pulumi.ComponentResource):
 
     path: pulumi.Output[str]
 
-    def __init__(self, name: str, settings: Settings, runner: Runner) -> None:
+    def __init__(
+        self, name: str, settings: Settings, runner: Runner, depends_on: list[pulumi.Resource]
+    ) -> None:
         super().__init__("disttrain:infra:DataFolder", name, {})
         root, purge = str(settings.storage.data_root), settings.storage.purge
         self.command = runner.script(
             f"{name}-folder",
             "data-root.sh",
             {"DATA_ROOT": root, "PURGE": root if purge else ""},
-            pulumi.ResourceOptions(parent=self),
+            pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
         self.path = pulumi.Output.from_input(root)
         self.register_outputs({"path": self.path})

@@ -8,7 +8,7 @@ from typing import cast
 import pulumi
 from pulumi_command import local
 
-from infra.proxy import proxy_environment
+from infra.proxy import build_environment
 from infra.settings import ImageSettings, Settings
 
 
@@ -38,7 +38,7 @@ class TrainerImage(pulumi.ComponentResource):
             # a new tag is a changed input, so that changed code runs the command again
             environment={
                 "TRAINER_IMAGE": image.plan.reference,
-                **proxy_environment(settings.proxy),
+                **build_environment(settings.proxy),
             },
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(

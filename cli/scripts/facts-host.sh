@@ -56,11 +56,10 @@ disk() { # name path
 
 disks() {
   disk data "$DATA_ROOT"
-  if [ -d /var/lib/containerd ] && [ ! -d /var/lib/rancher ] && [ "${CTR:-}" = ctr ]; then
-    disk containerd /var/lib/containerd
-  else
-    disk containerd /var/lib/rancher/k3s
-  fi
+  case ${CTR:-} in
+    ctr*) disk containerd /var/lib/containerd ;;
+    *) disk containerd /var/lib/rancher/k3s ;;
+  esac
   disk tmp /tmp
   fact shm_kib "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2 }')"
   kind="absent"

@@ -4,7 +4,8 @@ from typing import Any
 
 from infra.labels import REVISION_LABEL, content_hash, labels, metadata
 from infra.manifests.names import DATASET_JOB
-from infra.manifests.pod import pod_spec
+from infra.manifests.pod import pod_spec, trust
+from infra.proxy import ca_config_map_name
 from infra.settings import Settings
 
 DATASET = "dataset"
@@ -49,4 +50,6 @@ def dataset_job(settings: Settings, config_map: str) -> dict[str, Any]:
 
 def _pod(settings: Settings, config_map: str) -> dict[str, Any]:
     pod = pod_spec(settings.image.plan.reference, config_map, ["prepare"])
+    if settings.proxy.ca_bundle:
+        pod = trust(pod, ca_config_map_name(settings.proxy.ca_bundle))
     return {**pod, "restartPolicy": "Never"}

@@ -7,6 +7,8 @@ from infra.manifests.names import CLAIM, PROXY_CONFIG, RUN_CONFIG_PATH
 from infra.run_settings import DATA_MOUNT
 
 TRAINER_UID = 1000
+CA_FILE = "/etc/disttrain-ca/ca.crt"
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # of Python's ssl and of requests
 
 
 def pod_spec(image: str, config_map: str, arguments: list[str]) -> dict[str, Any]:
@@ -33,7 +35,11 @@ def pod_spec(image: str, config_map: str, arguments: list[str]) -> dict[str, Any
                 "imagePullPolicy": "IfNotPresent",
                 "args": [*arguments, "--config", RUN_CONFIG_PATH],
                 "env": [{"name": "HOME", "value": "/tmp"}],
-                "envFrom": [{"configMapRef": {"name": PROXY_CONFIG}}],
+                # the Secret has the addresses of proxies with a password
+                "envFrom": [
+                    {"configMapRef": {"name": PROXY_CONFIG}},
+                    {"secretRef": {"name": PROXY_CONFIG}},
+                ],
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
                     "capabilities": {"drop": ["ALL"]},
@@ -55,3 +61,18 @@ def pod_spec(image: str, config_map: str, arguments: list[str]) -> dict[str, Any
             {"name": "config", "configMap": {"name": config_map}},
         ],
     }
+
+
+def trust(pod: dict[str, Any], config_map: str) -> dict[str, Any]:
+    """The pod with the authorities of a ConfigMap (key `ca.crt`) trusted in its container."""
+    (container,) = pod["containers"]
+    folder = str(PurePosixPath(CA_FILE).parent)
+    mount = {"name": "ca", "mountPath": folder, "readOnly": True}
+    variables = [{"name": name, "value": CA_FILE} for name in CA_VARIABLES]
+    container = {
+        **container,
+        "env": [*container["env"], *variables],
+        "volumeMounts": [*container["volumeMounts"], mount],
+    }
+    volume = {"name": "ca", "configMap": {"name": config_map}}
+    return {**pod, "containers": [container], "volumes": [*pod["volumes"], volume]}

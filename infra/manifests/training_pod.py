@@ -9,7 +9,8 @@ from infra.manifests.names import (
     MULTI_POD_SET,
     READY_FILE,
 )
-from infra.manifests.pod import pod_spec
+from infra.manifests.pod import pod_spec, trust
+from infra.proxy import ca_config_map_name
 from infra.settings import Settings
 
 TRAINING = "training"
@@ -22,6 +23,8 @@ def training_template(settings: Settings, config_map: str) -> dict[str, Any]:
     """The pod template, without the label that holds its revision."""
     compute = settings.compute
     pod = pod_spec(settings.image.plan.reference, config_map, ["entrypoint"])
+    if settings.proxy.ca_bundle:
+        pod = trust(pod, ca_config_map_name(settings.proxy.ca_bundle))
     pod["terminationGracePeriodSeconds"] = settings.limits.termination_grace_seconds
     pod["volumes"].append(
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": compute.shm_size}}
@@ -39,6 +42,8 @@ def training_template(settings: Settings, config_map: str) -> dict[str, Any]:
     }
     if compute.gpus_per_pod:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(compute.gpus_per_pod)}}
+        if settings.gpu_operator and settings.gpu_operator.regime == "preinstalled":
+            pod["runtimeClassName"] = "nvidia"  # k3s' own; in other regimes runc injects devices
     return {"metadata": {"labels": labels(TRAINING)}, "spec": pod}
 
 

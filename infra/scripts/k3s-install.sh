@@ -154,7 +154,7 @@ environment() {
   for name in $PROXIES; do
     eval "value=\${$name:-}"
     # shellcheck disable=SC2154 # set by the eval
-    [ -z "$value" ] || printf '%s="%s"\n' "$name" "$value"
+    [ -z "$value" ] || printf '%s%s="%s"\n' "${PROXY_PREFIX:-}" "$name" "$value"
   done
 }
 

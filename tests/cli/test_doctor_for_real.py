@@ -132,10 +132,11 @@ def test_answer_that_breaks_off_is_not_taken_for_a_healthy_host(
 # --- over SSH ---
 
 
-def ssh_plan(server: Sshd, **changes: str) -> Plan:
+def ssh_plan(server: Sshd, **changes: object) -> Plan:
     key = server.identity.read_text()
     target = SshTarget("127.0.0.1", server.port, "root", key, host_key=server.host_key)
-    return replace(HERE, ssh=replace(target, **changes))
+    changed = replace(target, **changes)  # pyright: ignore[reportArgumentType]
+    return replace(HERE, ssh=changed)
 
 
 def test_a_host_over_ssh_needs_one_connection_and_gives_the_same_facts(server: Sshd) -> None:
@@ -145,6 +146,19 @@ def test_a_host_over_ssh_needs_one_connection_and_gives_the_same_facts(server: S
     for name in ("os", "kernel", "MemTotal_kib", "module.overlay", "data_root"):
         assert remote.one(name) == here.one(name)
     assert set(remote.values) == set(here.values)
+
+
+def test_a_jump_host_is_gone_through_with_its_own_pinned_key(server: Sshd, tmp_path: Path) -> None:
+    before = server.logins()
+    there = ssh_plan(server).ssh
+    assert there
+    plan = ssh_plan(server, jump=there)
+    assert gather(plan).facts.get("host_done") == "yes"
+    assert server.logins() == before + 2
+    assert Plan.from_json(plan.to_json()) == plan
+    stranger = replace(there, host="localhost", host_key=make_key(tmp_path / "other"))
+    assert not examine(ssh_plan(server, jump=stranger)).reached
+    assert server.logins() == before + 2
 
 
 def test_a_changed_host_key_stops_before_anything_is_sent(server: Sshd, tmp_path: Path) -> None:

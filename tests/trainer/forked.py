@@ -74,6 +74,7 @@ def _serve() -> None:
     import torch._dynamo
     import torch.utils.tensorboard  # noqa: F401
 
+    import trainer.__main__
     import trainer.sharding
     import trainer.worker  # noqa: F401
 

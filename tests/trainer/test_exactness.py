@@ -24,6 +24,10 @@ from tests.trainer.lab import (
     saved_tensors,
 )
 from trainer import checkpoint, durable
+from trainer.device import Compute
+from trainer.distributed import World
+from trainer.stop_request import StopRequest
+from trainer.train import train
 
 
 @pytest.mark.parametrize("global_batch_size", [60, 64])
@@ -276,3 +280,25 @@ def test_the_best_checkpoint_is_known_after_a_restart(lab: Lab) -> None:
     lab.train(second, 1)
     assert checkpoint.all_steps(root) == [12, 8]
     assert checkpoint.best_step(root) == 8
+
+
+class NoSignals(StopRequest):
+    """The signals stay with the test."""
+
+    def install(self) -> None:
+        pass
+
+
+def test_float16_with_its_gradient_scaler_resumes_bitwise(lab: Lab) -> None:
+    """The settings allow float16 on GPUs only; the arithmetic is there on a CPU too."""
+    half = Compute(torch.device("cpu"), "CPU", torch.float16, False, "gloo", ())
+    few = {"train__global_batch_size": 4, "train__decay_steps": 6, "eval__batch_size": 1024}
+    whole = lab.config(run_name="whole", train__max_steps=6, **few)
+    part = lab.config(run_name="parts", train__max_steps=4, **few)
+    rest = lab.config(run_name="parts", train__max_steps=6, **few)
+    for run in (whole, part, rest):
+        train(run, World(), half, NoSignals(), lambda: None)
+    assert_bitwise_equal(whole, rest)
+    states = [checkpoint.load_state(checkpoints(run), 6) for run in (whole, rest)]
+    assert states[0]["scaler"] == states[1]["scaler"]
+    assert states[0]["scaler"]["_growth_tracker"] > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+import torch
 
 from tests.trainer.lab import Lab, assert_bitwise_equal, losses, records, saved_tensors
 from trainer.config import RunConfig
@@ -23,8 +24,9 @@ def assert_same_losses(one: RunConfig, other: RunConfig, tolerance: float = 1e-5
 
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
-    copies = lab.config(run_name="ddp", **UNEVEN)
-    shards = lab.config(run_name="fsdp", train__parallel="fsdp", **UNEVEN)
+    # A bias of keys has a gradient of 0 but for rounding, which Adam blows up: no biases here.
+    copies = lab.config(run_name="ddp", model__bias=False, **UNEVEN)
+    shards = lab.config(run_name="fsdp", model__bias=False, train__parallel="fsdp", **UNEVEN)
     lab.train(copies, world_size)
     lab.train(shards, world_size)
     assert "fsdp: each rank has a shard" in lab.rank_log(shards, 0).read_text()
@@ -33,7 +35,12 @@ def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
     assert left.keys() == right.keys()
     for name, tensor in left.items():
         assert tensor.shape == right[name].shape
-        assert (tensor - right[name]).abs().max() < 1e-4, name
+        difference = (tensor - right[name]).abs()
+        if name.endswith("c_attn.bias"):
+            # Softmax cancels the keys' bias: its gradient is rounding noise, which Adam scales up.
+            query, _, value = difference.chunk(3)
+            difference = torch.cat((query, value))
+        assert difference.max() < 1e-4, name
 
 
 def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(

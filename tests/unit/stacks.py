@@ -136,6 +136,8 @@ class Echo(mocks.Mocks):
         state = dict(args.inputs)
         if args.typ.startswith("command:"):
             state |= {"stdout": '{"digest": "sha256:0123"}', "stderr": ""}
+        if args.typ == "kubernetes:helm.sh/v3:Release":
+            state["status"] = {"version": args.inputs["version"], "revision": 1}
         if "metadata" in state:
             known = {"uid": f"uid-of-{args.name}", "resourceVersion": "17"}
             state["metadata"] = {**state["metadata"], **known}

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.stacks import PROJECT, STACKS, Deployment, Registered, deploy, without_secrets
 
 COMPONENTS = {
+    "disttrain:infra:HostTrust": ("infra.host", "HostTrust"),
     "disttrain:infra:Doctor": ("infra.doctor", "Doctor"),
     "disttrain:infra:Cluster": ("infra.cluster", "Cluster"),
     "disttrain:infra:GpuOperator": ("infra.gpu_operator", "GpuOperator"),
@@ -34,6 +35,7 @@ COMMON = {
     "kubernetes:core/v1:PersistentVolume data-volume",
     "kubernetes:core/v1:PersistentVolumeClaim data-claim",
     "kubernetes:core/v1:ConfigMap proxy-config-map",
+    "kubernetes:core/v1:Secret proxy-secret",
     "kubernetes:core/v1:ConfigMap dataset-config-map",
     "kubernetes:batch/v1:Job dataset-job",
     "kubernetes:core/v1:ConfigMap run-config-map",
@@ -43,7 +45,10 @@ ON_K3S = {
     "command:local:Command doctor-host",
     "command:local:Command cluster-k3s",
     "command:local:Command cluster-kubeconfig",
+    "kubernetes:core/v1:Namespace gpu-operator-namespace",
     "kubernetes:helm.sh/v3:Release gpu-operator-release",
+    "command:local:Command gpu-operator-cleanup",
+    "command:local:Command gpu-operator-await",
 }
 IN_SANDBOX = {"command:local:Command dataset-file"}
 SINGLE = {"kubernetes:batch/v1:Job training-job"}
@@ -164,7 +169,10 @@ def test_every_pod_gets_the_proxy_and_runs_without_privileges(
     assert len(templates(result)) == 2
     for template in templates(result):
         pod, (container,) = template["spec"], template["spec"]["containers"]
-        assert container["envFrom"] == [{"configMapRef": {"name": "proxy-config"}}]
+        assert container["envFrom"] == [
+            {"configMapRef": {"name": "proxy-config"}},
+            {"secretRef": {"name": "proxy-config"}},
+        ]
         assert pod["securityContext"]["runAsUser"] == 1000
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["enableServiceLinks"] is False
@@ -269,7 +277,7 @@ def test_nothing_starts_before_what_it_needs(deployment: tuple[str, Deployment])
     workload = "training-stateful-set" if "multi" in stack else "training-job"
     before = everything_before(result, result.one(workload))
     needed = {"dataset-job", "run-config-map", "proxy-config-map", "data-claim", "image-ensure"}
-    needed |= {"gpu-operator-release"} if stack in ("dev", "multipod") else {"dataset-file"}
+    needed |= {"gpu-operator-await"} if stack in ("dev", "multipod") else {"dataset-file"}
     assert needed <= before
     assert "namespace-handover" in everything_before(result, result.one("data-claim"))
     assert "namespace-handover" in everything_before(result, result.one("dataset-job"))
@@ -362,7 +370,7 @@ def test_secrets_are_nowhere_in_plain_text(tmp_path: Path) -> None:
 def test_secrets_are_on_no_command_line(tmp_path: Path) -> None:
     result = deploy("dev", tmp_path, SECRETS, SECRET_KEYS)
     commands = [r for r in result.resources if r.type.startswith("command:")]
-    assert len(commands) == 7
+    assert len(commands) == 9
     for command in commands:
         for key in ("create", "update", "delete"):
             assert "hunter" not in command.inputs.get(key, ""), (command.name, key)
@@ -375,6 +383,8 @@ def test_commands_over_ssh_pin_the_host_key(tmp_path: Path) -> None:
         "cluster-k3s",
         "cluster-kubeconfig",
         "data-root-folder",
+        "gpu-operator-cleanup",
+        "gpu-operator-await",
         "namespace-handover",
         "training-await",
     }

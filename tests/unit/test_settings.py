@@ -30,6 +30,7 @@ def refusal(stack: str, changes: dict[str, Any], secret_keys: tuple[str, ...] = 
     return str(failure.value)
 
 
+ONE_RANK = {"gpusPerPod": 1}
 WRONG: list[tuple[dict[str, Any], str]] = [
     # unknown keys
     (
@@ -118,8 +119,31 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "kubeconfig: 'prod' is not allowed; allowed: empty with cluster: k3s",
     ),
     # the GPU Operator
-    ({"gpuOperatorVersion": "v25.10.0"}, "allowed: vX.Y.Z, at least v25.10.1"),
+    (
+        {"gpuOperatorVersion": "v25.10.0"},
+        "allowed: not this version: its toolkit 1.18.0",
+    ),
+    ({"gpuOperatorVersion": "v24.9.0"}, "allowed: not this version: its toolkit 1.17.0"),
+    ({"gpuOperatorVersion": "v23.9.2"}, "allowed: at least v24.9.1"),
     ({"gpuOperatorVersion": "latest"}, "gpuOperatorVersion: 'latest' is not allowed"),
+    ({"gpuOperatorRegime": "legacy"}, "allowed: legacy with charts older than v25.10.1"),
+    ({"gpuTimeSlices": 4}, "gpuTimeSlices: 4 is not allowed; allowed: whole GPUs for a world of"),
+    (ONE_RANK | {"migProfile": "1g.10gb"}, "migProfile: '1g.10gb' is not allowed; allowed: none"),
+    (
+        ONE_RANK | {"migProfile": "1g.5gb", "gpuModel": "H100-80GB"},
+        "migProfile: '1g.5gb' is not allowed; allowed: for the H100-80GB: 1g.10gb, 1g.20gb",
+    ),
+    (
+        ONE_RANK | {"migProfile": "1g.10gb", "gpuModel": "GTX"},
+        "gpuModel: 'GTX' is not allowed; allowed: with migProfile, one of T4",
+    ),
+    ({"caBundle": "/nowhere/ca.pem"}, "caBundle: '/nowhere/ca.pem' is not allowed"),
+    (
+        {"caBundle": "/etc/hostname"},
+        "caBundle: '/etc/hostname' is not allowed; allowed: a file with",
+    ),
+    ({"proxyScope": "pods"}, "proxyScope: 'pods' is not allowed; allowed: all or containerd"),
+    ({"doctor": "off"}, "doctor: 'off' is not allowed; allowed: error or warning or none"),
     # the image
     ({"imageRepository": "trainer"}, "imageRepository: 'trainer' is not allowed"),
     ({"imageBase": ""}, "imageBase: '' is not allowed"),

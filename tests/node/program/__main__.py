@@ -9,6 +9,6 @@ from infra.storage import DataFolder
 
 settings = load_settings()
 runner = host_runner(settings.host)
-folder = DataFolder("data-root", settings, runner)
+folder = DataFolder("data-root", settings, runner, [])
 cluster = Cluster("cluster", settings, runner, [folder.command])
 pulumi.export("kubeconfig", cluster.kubeconfig)

@@ -1,0 +1,110 @@
+"""How the GPU Operator ties into k3s' containerd, chosen from versions. Pure.
+
+Sources: NVIDIA/gpu-operator deployments/gpu-operator/values.yaml of the releases named here, its
+release notes for v25.10 and v26.3, and k3s' and RKE2's documents on NVIDIA runtimes.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Regime: TypeAlias = Literal["cdi", "nri", "legacy", "preinstalled"]
+Version: TypeAlias = tuple[int, ...]
+
+REGIMES: tuple[Regime, ...] = ("cdi", "nri", "legacy", "preinstalled")
+OLDEST_CHART: Version = (24, 9, 1)
+FIRST_CDI_CHART: Version = (25, 10, 1)
+FIRST_NRI_CHART: Version = (26, 3, 0)
+FIRST_CDI_K3S: Version = (1, 28)  # containerd 1.7
+# Charts that are known to do harm, and what they do.
+BAD_CHARTS: dict[Version, str] = {
+    (24, 9, 0): "its toolkit 1.17.0 does not find k3s' containerd",
+    (25, 10, 0): "its toolkit 1.18.0 overwrites the imports of containerd's configuration",
+}
+# First k3s of a minor with containerd 2.1, the oldest 2.x whose NRI the toolkit supports.
+CONTAINERD_2_1: dict[Version, Version] = {
+    (1, 31): (1, 31, 13),
+    (1, 32): (1, 32, 9),
+    (1, 33): (1, 33, 5),
+    (1, 34): (1, 34, 1),
+}
+
+
+@dataclass(frozen=True)
+class HostParts:
+    """What the operator is to install; what it is not to install, the host has."""
+
+    driver: bool
+    toolkit: bool
+
+
+def chart_version(text: str) -> Version | None:
+    """`v26.3.3` is (26, 3, 3); None for another form."""
+    match = re.fullmatch(r"v(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(int(part) for part in match.groups()) if match else None
+
+
+def k3s_version(text: str) -> Version:
+    """`v1.34.2+k3s1` is (1, 34, 2); empty for a cluster that exists."""
+    match = re.match(r"v(\d+)\.(\d+)\.(\d+)\+", text)
+    return tuple(int(part) for part in match.groups()) if match else ()
+
+
+def has_nri(k3s: Version) -> bool:
+    """Whether this k3s' containerd speaks NRI as the toolkit wants it."""
+    minor = k3s[:2]
+    first = CONTAINERD_2_1.get(minor)
+    return k3s >= first if first else minor > max(CONTAINERD_2_1)
+
+
+def refuse_chart(chart: Version) -> str | None:
+    """Why a version of the chart must not be used; None: it may."""
+    if chart in BAD_CHARTS:
+        return f"not this version: {BAD_CHARTS[chart]}"
+    if chart < OLDEST_CHART:
+        return f"at least {shown(OLDEST_CHART)}: older ones know no k3s with containerd 2"
+    return None
+
+
+def choose_regime(wanted: str, chart: Version, k3s: Version, parts: HostParts) -> Regime:
+    """The regime, or `wanted` if that works.
+
+    Args:
+        wanted: `auto`, or one of REGIMES.
+        chart: version of the chart.
+        k3s: its version; empty for an existing cluster, which is taken to be new enough.
+        parts: what the operator installs.
+
+    Raises:
+        ValueError: says what is allowed.
+    """
+    newer = chart >= FIRST_CDI_CHART
+    if wanted == "auto":
+        if not parts.toolkit:
+            return "preinstalled"
+        if not newer:
+            return "legacy"
+        wanted = "cdi"
+    if (wanted == "preinstalled") == parts.toolkit:
+        raise ValueError(
+            "preinstalled, and only that, with gpuOperatorToolkit false (the host has the toolkit)"
+        )
+    if wanted == "preinstalled" and parts.driver:
+        raise ValueError("preinstalled with gpuOperatorDriver false: the toolkit needs a driver")
+    if wanted == "legacy" and newer:
+        raise ValueError(f"legacy with charts older than {shown(FIRST_CDI_CHART)}")
+    if wanted == "cdi" and not newer:
+        raise ValueError(f"cdi with charts from {shown(FIRST_CDI_CHART)} on")
+    if wanted == "cdi" and k3s and k3s < FIRST_CDI_K3S:
+        raise ValueError("cdi with k3s from v1.28 on: its containerd is older than 1.7")
+    if wanted == "nri" and chart < FIRST_NRI_CHART:
+        raise ValueError(f"nri with charts from {shown(FIRST_NRI_CHART)} on")
+    if wanted == "nri" and k3s and not has_nri(k3s):
+        raise ValueError("nri with containerd 2.1: k3s v1.31.13, v1.32.9, v1.33.5, v1.34.1+")
+    assert wanted in REGIMES
+    return wanted
+
+
+def shown(version: Version) -> str:
+    """As the chart is tagged."""
+    return "v" + ".".join(str(part) for part in version)

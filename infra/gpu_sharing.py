@@ -1,0 +1,102 @@
+"""Time slices and MIG: what a GPU can be cut into, and what nccl makes of it. Pure.
+
+Profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (supported MIG profiles). The
+names are those of the mig-manager's own configuration, `all-<profile>`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_A100_80 = {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}
+# model -> profile -> instances of one GPU; an empty table: this model has no MIG
+MIG_PROFILES: Mapping[str, Mapping[str, int]] = {
+    "T4": {},
+    "V100": {},
+    "A10": {},
+    "A16": {},
+    "A40": {},
+    "L4": {},
+    "L40": {},
+    "L40S": {},
+    "A30": {"1g.6gb": 4, "2g.12gb": 2, "4g.24gb": 1},
+    "A100-40GB": {"1g.5gb": 7, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1},
+    "A100-80GB": _A100_80,
+    "H100-80GB": _A100_80,
+    "H200": {
+        **{"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3},
+        **{"3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
+    },
+    "B200": {
+        **{"1g.23gb": 7, "1g.45gb": 4, "2g.45gb": 3},
+        **{"3g.90gb": 2, "4g.90gb": 1, "7g.180gb": 1},
+    },
+}
+MOST_SLICES = 16
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How one GPU is given to several pods; neither: whole GPUs."""
+
+    time_slices: int = 1
+    mig_profile: str = ""
+
+    @property
+    def shares(self) -> bool:
+        """Whether a resource `nvidia.com/gpu` is less than a GPU."""
+        return self.time_slices > 1 or bool(self.mig_profile)
+
+
+def sharing_problems(sharing: Sharing, model: str, ranks: int) -> list[tuple[str, object, str]]:
+    """Key, value and what is allowed, for each thing that cannot work.
+
+    Nccl refuses two ranks on one physical GPU ("Duplicate GPU detected"). Which slices a pod gets
+    is up to the device plugin, so with slices of any kind only a world of one rank is safe.
+    """
+    problems: list[tuple[str, object, str]] = []
+    if sharing.time_slices > 1 and sharing.mig_profile:
+        problems.append(
+            ("gpuTimeSlices", sharing.time_slices, "1 with migProfile: one way to share at a time")
+        )
+    if sharing.shares and ranks > 1:
+        key = "migProfile" if sharing.mig_profile else "gpuTimeSlices"
+        value = sharing.mig_profile or sharing.time_slices
+        problems.append(
+            (
+                key,
+                value,
+                f"whole GPUs for a world of {ranks} ranks: two nccl ranks may get the same "
+                "physical GPU (or gpusPerPod 1 and one pod)",
+            )
+        )
+    if sharing.mig_profile:
+        profiles = MIG_PROFILES.get(model)
+        if profiles is None:
+            problems.append(
+                ("gpuModel", model, "with migProfile, one of " + ", ".join(MIG_PROFILES))
+            )
+        elif not profiles:
+            problems.append(("migProfile", sharing.mig_profile, f"none: the {model} has no MIG"))
+        elif sharing.mig_profile not in profiles:
+            allowed = ", ".join(profiles)
+            problems.append(("migProfile", sharing.mig_profile, f"for the {model}: {allowed}"))
+    return problems
+
+
+def device_plugin_config(time_slices: int) -> dict[str, Any]:
+    """The device plugin's configuration that offers each GPU so many times.
+
+    Pods ask for `nvidia.com/gpu` as before; one that asks for two of them is refused, since it
+    would get one GPU twice.
+    """
+    return {
+        "version": "v1",
+        "sharing": {
+            "timeSlicing": {
+                "renameByDefault": False,
+                "failRequestsGreaterThanOne": True,
+                "resources": [{"name": "nvidia.com/gpu", "replicas": time_slices}],
+            }
+        },
+    }

@@ -1,0 +1,72 @@
+#!/bin/sh
+# create: returns when the operator says ready and the node offers the GPUs; shows what is still
+# missing while that takes minutes; fails with the pods' own reasons. delete: nothing.
+# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, GPUS, TIMEOUT_SECONDS.
+# Usage: gpu-operator-await.sh create|delete
+set -eu
+
+: "${KUBECTL:?}" "${NAMESPACE:?}" "${GPUS:?}" "${TIMEOUT_SECONDS:?}"
+readonly HEARTBEAT_SECONDS=20
+
+kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
+
+# shellcheck disable=SC2016 # the $ are the template's
+readonly PODS='{{range .items}}{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}
+{{end}}'
+
+offered() { # the largest number that a node offers; an API server that restarts offers none
+  kubectl_ get nodes --request-timeout=10s \
+    -o 'jsonpath={range .items[*]}{.status.allocatable.nvidia\.com/gpu}{"\n"}{end}' 2>/dev/null |
+    sort -n | tail -n 1
+}
+
+missing_pods() {
+  kubectl_ -n "$NAMESPACE" get pods --request-timeout=10s -o "go-template=$PODS" 2>&1 |
+    awk -F '|' '$2 != "Succeeded" && $3 != "True" && NF > 2 {
+      why = $4 == "" ? $2 : $4; sub(/ $/, "", why); printf "%s%s (%s)", sep, $1, why; sep = ", "
+    }'
+}
+
+fail() {
+  echo "the GPU Operator is not ready: $1" | cut -c 1-900
+  echo "kubectl -n $NAMESPACE get pods; kubectl -n $NAMESPACE logs ds/nvidia-operator-validator" \
+    "--all-containers --tail=20"
+  exit 1
+}
+
+create() {
+  if [ -n "${DRY_RUN:-}" ]; then # nothing is ever changed
+    echo "would wait: $TIMEOUT_SECONDS s for the GPU Operator and $GPUS GPUs"
+    return
+  fi
+  start=$(date +%s) told=0 said=""
+  while :; do
+    now=$(date +%s)
+    state=$(kubectl_ get clusterpolicies.nvidia.com --request-timeout=10s \
+      -o 'jsonpath={.items[0].status.state}' 2>/dev/null) || state="no answer"
+    gpus=$(offered)
+    if [ "$state" = ready ] && [ "${gpus:-0}" -ge "$GPUS" ]; then
+      echo "GPU Operator is ready after $((now - start)) s; the node offers $gpus GPUs"
+      return
+    fi
+    pods=$(missing_pods)
+    now_said="operator ${state:-starting}, ${gpus:-0} of $GPUS GPUs offered; waits for: ${pods:-nothing}"
+    [ $((now - start)) -lt "$TIMEOUT_SECONDS" ] ||
+      fail "waited $TIMEOUT_SECONDS s (gpuOperatorTimeoutSeconds); $now_said"
+    if [ "$now_said" != "$said" ] || [ $((now - told)) -ge "$HEARTBEAT_SECONDS" ]; then
+      echo "$((now - start)) s: $now_said" | cut -c 1-500
+      said=$now_said told=$now
+    fi
+    sleep 2
+  done
+}
+
+main() {
+  case $1 in
+    create) create ;;
+    delete) : ;; # it goes with the release
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,199 @@
+"""The doctor on a real cluster: nothing to find on a clean one, then each fault by its own name."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from cli.check import Result
+from cli.cluster_checks import CLUSTER_CHECKS
+from cli.doctor import examine
+from cli.expectations import Expectations
+from cli.plan import Plan
+from cli.report import Report
+from infra.runner import assemble_program
+from sandbox.cache import locked
+from sandbox.cluster import Cluster
+from sandbox.toolchain import bin_dir
+from tests.cli.test_doctor_for_real import PROJECT
+
+NAME = "doctor-test"
+STUCK = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "held", "namespace": "disttrain", "finalizers": ["example.org/never"]},
+}
+RELEASE = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {
+        "name": "sh.helm.release.v1.gpu-operator.v1",
+        "namespace": "default",
+        "labels": {
+            "owner": "helm",
+            "name": "gpu-operator",
+            "status": "pending-install",
+            "version": "1",
+        },
+    },
+}
+
+
+def findings_of(report: Report) -> list[str]:
+    """Ids of findings about the cluster; the host may have troubles of its own."""
+    of_cluster = {check.id for check in CLUSTER_CHECKS}
+    return [r.id for r in report.results if r.is_finding and r.id in of_cluster]
+
+
+class Patient:
+    """A cluster, and the commands that hurt and heal it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def kubectl(self, *arguments: str, text: object = None) -> str:
+        done = subprocess.run(
+            [*self.cluster.kubectl, *arguments],
+            input=json.dumps(text) if text else "",
+            env=self.cluster.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @property
+    def node(self) -> str:
+        return self.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+
+    def plan(self, **changes: object) -> Plan:
+        kubectl = " ".join(self.cluster.kubectl)
+        expect = Expectations(provision=False, gpus=0, operator=False, internet=False)
+        return Plan(
+            kubeconfig=str(self.cluster.kubeconfig),
+            kubectl=kubectl,
+            ctr=f"ctr --address {self.cluster.containerd_address} --namespace k8s.io",
+            expect=replace(expect, **changes),  # pyright: ignore[reportArgumentType]
+        )
+
+    def findings(self, **changes: object) -> dict[str, Result]:
+        report = examine(self.plan(**changes))
+        assert report.reached, report.text()
+        ids = findings_of(report)
+        return {result.id: result for result in report.results if result.id in ids}
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Patient]:
+    with locked(f"{NAME}-cluster"):
+        cluster = Cluster(NAME, bin_dir())
+        cluster.down(purge=True)
+        cluster.up()
+        try:
+            yield Patient(cluster)
+        finally:
+            cluster.down(purge=True)
+
+
+def stuck_namespace(patient: Patient) -> Callable[[], object]:
+    patient.kubectl("create", "namespace", "disttrain")
+    patient.kubectl("apply", "-f", "-", text=STUCK)
+    patient.kubectl("delete", "namespace", "disttrain", "--wait=false")
+    # the controller says why a moment later
+    patient.kubectl(
+        *("wait", "namespace/disttrain", "--timeout=60s"),
+        "--for=condition=NamespaceContentRemaining",
+    )
+    release = ["-n", "disttrain", "patch", "configmap", "held", "--type=json"]
+    operation = '[{"op":"remove","path":"/metadata/finalizers"}]'
+    return lambda: patient.kubectl(*release, "-p", operation)
+
+
+def pending_release(patient: Patient) -> Callable[[], object]:
+    patient.kubectl("apply", "-f", "-", text=RELEASE)
+    name = RELEASE["metadata"]["name"]
+    return lambda: patient.kubectl("-n", "default", "delete", "secret", name)
+
+
+def node_schedulable(patient: Patient) -> Callable[[], object]:
+    patient.kubectl("cordon", patient.node)
+    return lambda: patient.kubectl("uncordon", patient.node)
+
+
+def kubeconfig(patient: Patient) -> Callable[[], object]:
+    file = patient.cluster.kubeconfig
+    file.chmod(0o644)
+    return lambda: file.chmod(0o600)
+
+
+WORDS = {
+    "stuck-namespace": (stuck_namespace, "finalizers"),
+    "pending-release": (pending_release, "gpu-operator is pending-install"),
+    "node-schedulable": (node_schedulable, "is cordoned"),
+    "kubeconfig": (kubeconfig, "has mode 644"),
+}
+
+
+def test_clean_cluster_has_no_finding(patient: Patient) -> None:
+    assert patient.findings() == {}
+
+
+@pytest.mark.parametrize("check_id", WORDS)
+def test_fault_of_a_real_cluster_is_named_alone_and_gone_when_mended(
+    patient: Patient, check_id: str
+) -> None:
+    hurt, words = WORDS[check_id]
+    heal = hurt(patient)
+    try:
+        found = patient.findings()
+    finally:
+        heal()
+    assert list(found) == [check_id]
+    assert words in found[check_id].evidence
+    if check_id == "stuck-namespace":
+        patient.kubectl("wait", "--for=delete", "namespace/disttrain", "--timeout=60s")
+    assert patient.findings() == {}
+
+
+def test_image_that_containerd_lacks_is_named(patient: Patient) -> None:
+    found = patient.findings(image="localhost/disttrain/trainer:none")
+    assert list(found) == ["image-present"]
+
+
+def test_missing_gpus_are_named_by_what_the_node_offers(patient: Patient) -> None:
+    found = patient.findings(gpus=3, ranks=3)
+    assert found["gpus-allocatable"].evidence == "the node offers 0 of nvidia.com/gpu, 3 asked for"
+
+
+def test_unreachable_cluster_is_one_finding(patient: Patient) -> None:
+    plan = patient.plan()
+    kubectl = f"{plan.kubectl} --server=https://127.0.0.1:9"
+    assert findings_of(examine(replace(plan, kubectl=kubectl))) == ["api-server"]
+
+
+def test_another_clusters_certificate_is_refused_and_said_so(patient: Patient) -> None:
+    plan = patient.plan()
+    kubectl = f"{plan.kubectl} --tls-server-name=other.example"
+    report = examine(replace(plan, kubectl=kubectl))
+    assert findings_of(report) == ["api-server"]
+    (finding,) = [result for result in report.results if result.id == "api-server"]
+    assert "certificate is refused" in finding.evidence
+
+
+def test_cleanup_of_the_operator_takes_its_labels_from_a_real_node(patient: Patient) -> None:
+    labels = ("nvidia.com/gpu.count=3", "nvidia.com/mig.config=all-disabled", "example.org/own=1")
+    patient.kubectl("label", "node", patient.node, *labels)
+    patient.kubectl("annotate", "node", patient.node, "nvidia.com/gpu-driver-upgrade-enabled=true")
+    script = (PROJECT / "infra/scripts/gpu-operator-cleanup.sh").read_text()
+    program = assemble_program(script, {"KUBECTL": " ".join(patient.cluster.kubectl)}, None, "")
+    done = subprocess.run(
+        ["sh", "-s", "--", "delete"], input=program, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    node = json.loads(patient.kubectl("get", "node", patient.node, "-o", "json"))["metadata"]
+    keys = [*node["labels"], *node["annotations"]]
+    assert [key for key in keys if key.startswith("nvidia.com/")] == []
+    assert node["labels"]["example.org/own"] == "1"

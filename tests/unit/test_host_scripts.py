@@ -1,0 +1,143 @@
+"""The scripts of the GPU Operator and of the trust store, run for real; kubectl is a stub."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra.runner import assemble_program
+from tests.unit.stacks import PROJECT
+
+SCRIPTS = PROJECT / "infra" / "scripts"
+# Answers from files; `state` and `gpus` give one line per call and stay at their last one.
+KUBECTL = """#!/bin/sh
+folder=$(dirname "$0")
+next() {{ head -n 1 "$folder/$1"; [ "$(wc -l <"$folder/$1")" -le 1 ] || sed -i 1d "$folder/$1"; }}
+echo "$*" >>"$folder/calls"
+case "$*" in
+  *clusterpolicies.nvidia.com*jsonpath*) next state ;;
+  *allocatable*) next gpus ;;
+  *"get pods"*) cat "$folder/pods" ;;
+  *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
+  *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
+  *readyz*) exit "$(cat "$folder/ready")" ;;
+esac
+"""
+FILES = ("state", "gpus", "pods", "labels", "annotations", "calls")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(KUBECTL.replace("{{", "{").replace("}}", "}"))
+    kubectl.chmod(0o755)
+    for name in FILES:
+        (tmp_path / name).write_text("")
+    (tmp_path / "ready").write_text("0")
+    return tmp_path
+
+
+def run(script: str, action: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    program = assemble_program((SCRIPTS / script).read_text(), variables, None, "")
+    return subprocess.run(
+        ["/bin/sh", "-s", "--", action],
+        input=program,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PATH": f"{variables.get('BIN', '')}:{os.environ['PATH']}"},
+    )
+
+
+def wait(cluster: Path, timeout_seconds: int) -> subprocess.CompletedProcess[str]:
+    return run(
+        "gpu-operator-await.sh",
+        "create",
+        KUBECTL=str(cluster / "kubectl"),
+        NAMESPACE="gpu-operator",
+        GPUS="3",
+        TIMEOUT_SECONDS=str(timeout_seconds),
+    )
+
+
+def test_wait_shows_what_is_missing_and_ends_when_the_gpus_are_offered(cluster: Path) -> None:
+    (cluster / "state").write_text("notReady\nready\nready\n")
+    (cluster / "gpus").write_text("\n0\n3\n")
+    (cluster / "pods").write_text(
+        "nvidia-driver-x|Pending|False|Init:CrashLoopBackOff \nvalidator|Succeeded|False|\n"
+        "toolkit|Running|True|\n"
+    )
+    done = wait(cluster, 30)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 3 GPUs offered; waits for: nvidia-driver-x (Init:CrashLoopBackOff)" in done.stdout
+    assert "the node offers 3 GPUs" in done.stdout.splitlines()[-1]
+
+
+def test_wait_fails_with_the_pods_reason(cluster: Path) -> None:
+    (cluster / "state").write_text("notReady\n")
+    (cluster / "gpus").write_text("0\n")
+    (cluster / "pods").write_text("nvidia-operator-validator-q|Pending|False|PodInitializing \n")
+    done = wait(cluster, 0)
+    assert done.returncode == 1
+    assert "waited 0 s (gpuOperatorTimeoutSeconds); operator notReady, 0 of 3" in done.stdout
+    assert "nvidia-operator-validator-q (PodInitializing)" in done.stdout
+
+
+def cleanup(cluster: Path) -> subprocess.CompletedProcess[str]:
+    return run("gpu-operator-cleanup.sh", "delete", KUBECTL=str(cluster / "kubectl"))
+
+
+def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -> None:
+    (cluster / "labels").write_text(
+        "kubernetes.io/hostname\nnvidia.com/gpu.count\nnvidia.com/mig.config\nmine/nvidia.com\n"
+    )
+    (cluster / "annotations").write_text("nvidia.com/gpu-driver-upgrade-enabled\nflannel/x\n")
+    done = cleanup(cluster)
+    assert done.returncode == 0, done.stderr
+    calls = (cluster / "calls").read_text().splitlines()
+    assert "label nodes --all nvidia.com/gpu.count- nvidia.com/mig.config-" in calls
+    assert "annotate nodes --all nvidia.com/gpu-driver-upgrade-enabled-" in calls
+    (crds,) = [call for call in calls if call.startswith("delete crd ")]
+    assert "clusterpolicies.nvidia.com" in crds
+    assert "nfd" not in crds
+
+
+def test_cleanup_of_a_cluster_that_is_gone_is_done(cluster: Path) -> None:
+    (cluster / "ready").write_text("1")
+    done = cleanup(cluster)
+    assert done.returncode == 0
+    assert "does not answer" in done.stdout
+
+
+STORES = {
+    "debian": ("usr/local/share/ca-certificates", "update-ca-certificates"),
+    "rhel": ("etc/pki/ca-trust/source/anchors", "update-ca-trust"),
+    "suse": ("etc/pki/trust/anchors", "update-ca-certificates"),
+}
+BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----"
+
+
+@pytest.mark.parametrize("family", STORES)
+def test_authorities_are_added_once_and_taken_out_again(family: str, tmp_path: Path) -> None:
+    folder, update = STORES[family]
+    store, tools = tmp_path / "root" / folder, tmp_path / "bin"
+    store.mkdir(parents=True)
+    tools.mkdir()
+    tool = tools / update
+    tool.write_text(f"#!/bin/sh\necho x >>{tmp_path}/updates\n")
+    tool.chmod(0o755)
+
+    def act(action: str) -> int:
+        variables = {"CA_BUNDLE": BUNDLE, "STORE_ROOT": str(tmp_path / "root"), "BIN": str(tools)}
+        done = run("ca-bundle.sh", action, **variables)
+        assert done.returncode == 0, done.stderr
+        return len((tmp_path / "updates").read_text().splitlines())
+
+    assert act("create") == 1
+    assert (store / "disttrain.crt").read_text() == BUNDLE + "\n"
+    assert act("create") == 1
+    assert act("delete") == 2
+    assert list(store.iterdir()) == []
+    assert act("delete") == 2

@@ -1,0 +1,167 @@
+"""One typed value feeds every consumer of the proxy: the same set, both cases, no secret shown."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.stacks import Deployment, deploy, without_secrets
+
+NAMES = ("http_proxy", "https_proxy", "no_proxy")
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+
+hosts = st.sampled_from(["proxy.corp.example", "10.9.8.7", "p"])
+passwords = st.sampled_from(["", "me:hunter7@", "me:hunter7%40x@"])
+urls = st.builds(
+    lambda who, host, port: f"http://{who}{host}:{port}", passwords, hosts, st.integers(1, 9999)
+)
+more = st.lists(st.sampled_from(["git.example", ".corp.example", "172.16.0.0/12"]), unique=True)
+ways = st.sampled_from(["http", "https", "both"])
+
+
+def exported(program: str, name: str) -> str | None:
+    """The value of a variable that a script's program sets."""
+    import shlex
+
+    for line in program.splitlines():
+        if line.startswith(f"export {name}="):
+            (word,) = shlex.split(line.partition("=")[2]) or [""]
+            return word
+    return None
+
+
+def consumers(result: Deployment) -> dict[str, dict[str, str]]:
+    """Variables by consumer."""
+    k3s = result.one("cluster-k3s").program
+    names = (*NAMES, *(name.upper() for name in NAMES))
+    driver = result.one("gpu-operator-release").inputs["values"]["driver"].get("env", [])
+    config_map = result.one("proxy-config-map").inputs["data"]
+    secret = result.one("proxy-secret").inputs["stringData"]
+    assert not config_map.keys() & secret.keys()
+    build = result.one("image-ensure").inputs["environment"]
+    return {
+        "k3s": {name: value for name in names if (value := exported(k3s, name))},
+        "driver": {entry["name"]: entry["value"] for entry in driver},
+        "pods": {**config_map, **secret},
+        "build": {name: build[name] for name in names if name in build},
+    }
+
+
+def changes_of(url: str, which: str, exceptions: list[str], scope: str) -> dict[str, object]:
+    both = {"httpProxy": url, "httpsProxy": url}
+    chosen = {k: v for k, v in both.items() if which == "both" or k == f"{which}Proxy"}
+    return {
+        **chosen,
+        "noProxy": ",".join(exceptions),
+        "proxyScope": scope,
+        "nodeAddress": "10.1.2.3",
+        "gpuOperatorDriver": True,
+    }
+
+
+@settings(max_examples=25, deadline=None)
+@given(urls, ways, more, st.sampled_from(["all", "containerd"]))
+def test_every_consumer_gets_the_same_set_in_both_cases(
+    tmp_path_factory: pytest.TempPathFactory,
+    url: str,
+    which: str,
+    exceptions: list[str],
+    scope: str,
+) -> None:
+    secret = ("httpProxy", "httpsProxy")
+    changes = changes_of(url, which, exceptions, scope)
+    result = deploy("dev", tmp_path_factory.mktemp("proxy"), changes, secret)
+    found = consumers(result)
+    first = found["pods"]
+    assert set(first["no_proxy"].split(",")) >= {
+        *("10.1.2.3", "10.42.0.0/16", "10.43.0.0/16", ".svc", ".cluster.local"),
+        *("127.0.0.1", "localhost"),
+        *exceptions,
+    }
+    for name, values in found.items():
+        assert values == first, name
+        assert {k.lower() for k in values} == {k for k in values if k.islower()}
+        assert all(values[key] == values[key.lower()] for key in values)
+    prefix = exported(result.one("cluster-k3s").program, "PROXY_PREFIX")
+    assert prefix == ("CONTAINERD_" if scope == "containerd" else None)
+    assert_not_shown(result, "hunter7")
+
+
+def assert_not_shown(result: Deployment, password: str) -> None:
+    for resource in result.resources:
+        shown = without_secrets(resource.wire)
+        assert password not in json.dumps(shown), resource.name
+        if resource.type.startswith("command:"):
+            for key in ("create", "update", "delete"):
+                assert password not in resource.inputs.get(key, ""), resource.name
+        if resource.type.endswith(":ConfigMap"):
+            assert password not in json.dumps(resource.inputs), resource.name
+
+
+def test_without_a_proxy_nobody_gets_one(tmp_path: Path) -> None:
+    result = deploy("dev", tmp_path, {"gpuOperatorDriver": True})
+    assert consumers(result) == {"k3s": {}, "driver": {}, "pods": {}, "build": {}}
+
+
+def pods(result: Deployment) -> list[dict[str, Any]]:
+    return [
+        result.one(name).inputs["spec"]["template"]["spec"]
+        for name in ("dataset-job", "training-job")
+    ]
+
+
+def test_authorities_reach_host_driver_build_and_pods(tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text(CERTIFICATE)
+    result = deploy("dev", tmp_path, {"caBundle": str(bundle), "gpuOperatorDriver": True})
+    program = result.one("trust-bundle").program
+    assert CERTIFICATE.strip() in program
+    assert result.one("trust-bundle").urn in result.one("cluster-k3s").request.dependencies
+    build: Mapping[str, str] = result.one("image-ensure").inputs["environment"]
+    assert build["PIP_CERT"] == build["SSL_CERT_FILE"] == str(bundle)
+    config_map = result.one("proxy-ca").inputs
+    assert config_map["data"] == {"ca.crt": CERTIFICATE}
+    for pod in pods(result):
+        (container,) = pod["containers"]
+        variables = {entry["name"]: entry.get("value") for entry in container["env"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert variables["SSL_CERT_FILE"] == f"{mounts['ca']}/ca.crt"
+        assert volumes["ca"]["configMap"]["name"] == config_map["metadata"]["name"]
+    values = result.one("gpu-operator-release").inputs["values"]
+    ca_of_driver = result.one("gpu-operator-ca").inputs
+    assert values["driver"]["certConfig"]["name"] == ca_of_driver["metadata"]["name"]
+    assert (
+        json.loads(result.one("doctor-host").inputs["stdin"])["expect"]["ca_bundle"] == CERTIFICATE
+    )
+
+
+def test_other_authorities_make_other_pods(tmp_path: Path) -> None:
+    def revision(text: str) -> str:
+        bundle = tmp_path / "ca.pem"
+        bundle.write_text(text)
+        job = deploy("dev", tmp_path, {"caBundle": str(bundle)}).one("training-job")
+        return job.inputs["metadata"]["labels"]["disttrain.dev/revision"]
+
+    assert revision(CERTIFICATE) == revision(CERTIFICATE)
+    assert revision(CERTIFICATE) != revision(CERTIFICATE * 2)
+
+
+def test_doctor_runs_first_and_its_input_is_secret_and_stable(tmp_path: Path) -> None:
+    changes = {"httpProxy": "http://me:hunter7@p:1", "nodeAddress": "10.1.2.3"}
+    result = deploy("dev", tmp_path, changes, ("httpProxy",))
+    doctor = result.one("doctor-host")
+    assert doctor.urn in result.one("cluster-k3s").request.dependencies
+    assert without_secrets(doctor.wire)["stdin"] == "[secret]"
+    again = deploy("dev", tmp_path, changes, ("httpProxy",)).one("doctor-host")
+    assert again.inputs == doctor.inputs
+    # not when the run or the code changes, but when the host is to have another k3s
+    other_run = deploy("dev", tmp_path, {**changes, "runName": "x"}, ("httpProxy",))
+    assert other_run.one("doctor-host").inputs == doctor.inputs
+    upgrade = deploy("dev", tmp_path, {**changes, "k3sVersion": "v1.34.3+k3s1"}, ("httpProxy",))
+    assert upgrade.one("doctor-host").inputs != doctor.inputs
+    assert "trainer:" not in doctor.inputs["stdin"]
