@@ -79,7 +79,7 @@ def expectations(settings: Settings) -> Expectations:
     on_gpu = compute.accelerator == "gpu"
     ranks = compute.pods * compute.ranks_per_pod
     return Expectations(
-        provision=cluster.kind == "k3s",
+        provision=cluster.kind == "k3s" and cluster.k3s.existing == "refuse",
         k3s_version=cluster.k3s.version,
         data_root=str(settings.storage.data_root),
         namespace=settings.namespace,

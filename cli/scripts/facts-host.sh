@@ -169,9 +169,7 @@ k3s_parts() {
     [ ! -e "$file" ] || unit=yes
   done
   [ ! -d /var/lib/rancher/k3s/server/db ] || data=yes
-  for file in /etc/rancher/disttrain /etc/rancher/k3s/.installed-by-disttrain; do
-    [ ! -e "$file" ] || ours=yes
-  done
+  [ ! -e /etc/rancher/disttrain ] || ours=yes # infra/scripts/k3s-install.sh
   fact k3s_binary "$binary"
   fact k3s_unit "$unit"
   fact k3s_data "$data"

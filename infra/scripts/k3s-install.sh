@@ -165,8 +165,7 @@ noted() { # key
 }
 
 note() { # key value
-  { grep -v "^$1 " "$OURS" || true; } >"$OURS.new"
-  echo "$1 $2" >>"$OURS.new"
+  (umask 077 && { grep -v "^$1 " "$OURS" || true && echo "$1 $2"; } >"$OURS.new")
   mv "$OURS.new" "$OURS"
 }
 
