@@ -1,16 +1,9 @@
-import warnings
 from collections.abc import Iterator
 
 import pytest
 
 from sandbox.cache import locked
-
-with warnings.catch_warnings():
-    # the package warns of its own deprecated resource whenever it is imported
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from pulumi_command.remote import Command  # noqa: F401  # makes the lazy import happen
-
-    from tests.node.lab import Lab
+from tests.node.lab import Lab
 
 
 @pytest.fixture(scope="session")
