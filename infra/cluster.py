@@ -1,15 +1,12 @@
 """The Kubernetes cluster: k3s that this program installs, or one that exists."""
 
-from dataclasses import asdict
-from typing import Any
-
 import pulumi
 import pulumi_kubernetes as kubernetes
 import yaml
 
 from infra.proxy import k3s_proxy_environment
 from infra.runner import HostCommand, Runner
-from infra.settings import Settings, SshSettings
+from infra.settings import Settings
 from infra.tunnel import tunnelled
 
 
@@ -102,17 +99,10 @@ class Cluster(pulumi.ComponentResource):
         )
         if ssh is None or not tunnel:
             return pulumi.Output.secret(command.stdout)
-        spec = tunnel_spec(ssh)
+        spec = ssh.for_ssh_files()
         return pulumi.Output.secret(command.stdout).apply(
             lambda text: yaml.safe_dump(tunnelled(yaml.safe_load(text), spec))
         )
-
-
-def tunnel_spec(ssh: SshSettings) -> dict[str, Any]:
-    """How `infra/tunnel.py` gets to the host; holds the private key."""
-    jump = asdict(ssh.jump) if ssh.jump else None
-    key = ssh.private_key.text if ssh.private_key else None
-    return {**asdict(ssh), "jump": jump, "private_key": key}
 
 
 def _identifier(settings: Settings) -> str:

@@ -7,11 +7,10 @@ import hashlib
 import ipaddress
 import json
 import re
-import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import pulumi
 from pulumi.runtime.config import (
@@ -71,6 +70,12 @@ class SshSettings:
     private_key: Secret | None
     host_key: str
     jump: JumpSettings | None
+
+    def for_ssh_files(self) -> dict[str, Any]:
+        """What `infra.ssh_files` takes; holds the private key."""
+        jump = asdict(self.jump) if self.jump else None
+        key = self.private_key.text if self.private_key else None
+        return {**asdict(self), "jump": jump, "private_key": key}
 
 
 @dataclass(frozen=True)
@@ -245,7 +250,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     gpu_operator = _read_gpu_operator(reader, cluster, compute)
     storage = _read_storage(reader)
     run, dataset_file = _read_run(reader, stack, compute, storage)
-    image = _read_image(reader, host, cluster)
+    image = _read_image(reader, cluster)
     proxy = _read_proxy(reader, cluster)
     limits = LimitSettings(
         reader.integer("datasetTimeoutSeconds", at_least=10),
@@ -522,15 +527,14 @@ def _checksum(reader: Reader, path: Path) -> str:
         return ""
 
 
-def _read_image(
-    reader: Reader, host: HostSettings, cluster: ClusterSettings
-) -> ImageSettings | None:
+def _read_image(reader: Reader, cluster: ClusterSettings) -> ImageSettings | None:
     repository, base = reader.text("imageRepository"), reader.text("imageBase")
     torch_index_url = reader.text(
         "torchIndexUrl", pattern=r"(https?://\S+)?", allowed="an http(s) address, or empty"
     )
     builder = reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
-    ctr = reader.text("ctr") or _default_ctr(host, cluster)
+    # k3s brings a ctr that knows its own socket
+    ctr = reader.text("ctr") or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
     address = reader.text("containerdAddress", pattern=r"(/\S+)?", allowed="an absolute path")
     if not re.fullmatch(r"\S+", base):
         reader.problem("imageBase", base, "the name of an image")
@@ -540,16 +544,6 @@ def _read_image(
         reader.problems.append(str(error))
         return None
     return ImageSettings(plan, base, builder, torch_index_url, ctr, address)
-
-
-def _default_ctr(host: HostSettings, cluster: ClusterSettings) -> str:
-    """The command for the node's containerd; k3s brings a ctr that knows its own socket."""
-    if cluster.kind == "existing":
-        return "ctr"
-    if host.ssh is None:
-        return "k3s ctr"
-    login = ["ssh", "-p", str(host.ssh.port), "-o", "BatchMode=yes"]
-    return shlex.join([*login, f"{host.ssh.user}@{host.ssh.host}", "sudo", "-n", "k3s", "ctr"])
 
 
 def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:

@@ -8,6 +8,7 @@ from typing import cast
 import pulumi
 from pulumi_command import local
 
+from infra.imaging.reach import VARIABLE as NODE_VARIABLE
 from infra.proxy import build_environment
 from infra.settings import ImageSettings, Settings
 
@@ -39,6 +40,7 @@ class TrainerImage(pulumi.ComponentResource):
             environment={
                 "TRAINER_IMAGE": image.plan.reference,
                 **build_environment(settings.proxy),
+                **node_environment(settings),
             },
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
@@ -51,6 +53,18 @@ class TrainerImage(pulumi.ComponentResource):
         self.reference = pulumi.Output.from_input(image.plan.reference)
         self.digest = self.command.stdout.apply(last_digest)
         self.register_outputs({"reference": self.reference, "digest": self.digest})
+
+
+def node_environment(settings: Settings) -> dict[str, pulumi.Output[str]]:
+    """Where containerd is root's: on the host of our k3s. Holds the key and sudo's password."""
+    host = settings.host
+    if settings.cluster.kind != "k3s":
+        return {}
+    node = {
+        "ssh": host.ssh.for_ssh_files() if host.ssh else None,
+        "sudo_password": host.sudo_password.text if host.sudo_password else "",
+    }
+    return {NODE_VARIABLE: pulumi.Output.secret(json.dumps(node, sort_keys=True))}
 
 
 def ensure_command(image: ImageSettings) -> str:

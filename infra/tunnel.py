@@ -3,7 +3,7 @@
 Clients (kubectl, Pulumi's provider) run this file before they talk to the cluster, and again when
 the credentials that it prints expire (client-go's exec plugins). It opens an SSH tunnel if none is
 open, and prints the client certificate that k3s made. The tunnel ends by itself a while later.
-Standard library only: it runs as a program, apart from the project's virtualenv.
+Standard library only: it runs as a program of its own.
 """
 
 import base64
@@ -11,7 +11,6 @@ import datetime
 import hashlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,11 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from infra.ssh_files import write_ssh_files
+
 VARIABLE = "DISTTRAIN_TUNNEL"
 API_VERSION = "client.authentication.k8s.io/v1"
 TUNNEL_SECONDS = 900  # open connections hold it longer
 CREDENTIAL_SECONDS = 600  # less: clients ask again before the tunnel can end
-CONNECT_SECONDS = 20
 FIRST_PORT, PORTS = 20000, 10000  # below the ports that systems give to clients
 
 
@@ -52,8 +52,11 @@ def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
     plugin = {
         "apiVersion": API_VERSION,
         "command": sys.executable,
-        "args": [str(Path(__file__).resolve())],
-        "env": [{"name": VARIABLE, "value": json.dumps({**spec, "credentials": credentials})}],
+        "args": ["-m", "infra.tunnel"],
+        "env": [
+            {"name": "PYTHONPATH", "value": str(Path(__file__).resolve().parent.parent)},
+            {"name": VARIABLE, "value": json.dumps({**spec, "credentials": credentials})},
+        ],
         "interactiveMode": "Never",
         "provideClusterInfo": False,
     }
@@ -62,36 +65,6 @@ def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
         "clusters": [{**cluster, "cluster": server}],
         "users": [{**user, "user": {"exec": plugin}}],
     }
-
-
-def ssh_config(spec: Mapping[str, Any], folder: Path) -> str:
-    """The configuration for `ssh node`: pinned keys, nothing asked, dead lines noticed."""
-    common = {
-        "UserKnownHostsFile": folder / "known_hosts",
-        "GlobalKnownHostsFile": "/dev/null",
-        "StrictHostKeyChecking": "yes",
-        "BatchMode": "yes",
-        "ConnectTimeout": CONNECT_SECONDS,
-        "ServerAliveInterval": 15,
-        "ExitOnForwardFailure": "yes",
-    }
-    if spec["private_key"]:
-        common |= {"IdentityFile": folder / "key", "IdentitiesOnly": "yes"}
-    lines: list[str] = []
-    for name, hop in (("node", spec), ("jump", spec["jump"])):
-        if hop:
-            values = {"HostName": hop["host"], "Port": hop["port"], "User": hop["user"], **common}
-            values["HostKeyAlias"] = name
-            if name == "node" and spec["jump"]:
-                values["ProxyCommand"] = f"ssh -F {folder / 'config'} -W %h:%p jump"
-            lines += [f"Host {name}", *(f"  {key} {value}" for key, value in values.items())]
-    return "\n".join([*lines, ""])
-
-
-def known_hosts(spec: Mapping[str, Any]) -> str:
-    """The pinned keys, under the names of `ssh_config`."""
-    hops = (("node", spec), ("jump", spec["jump"]))
-    return "".join(f"{name} {hop['host_key']}\n" for name, hop in hops if hop)
 
 
 def is_open(port: int) -> bool:
@@ -106,17 +79,12 @@ def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
     Raises:
         RuntimeError: ssh's last lines: refused, another host key, port taken.
     """
-    folder = Path(tempfile.mkdtemp(prefix="disttrain-tunnel-"))  # readable by this user alone
-    try:
-        (folder / "known_hosts").write_text(known_hosts(spec))
-        (folder / "config").write_text(ssh_config(spec, folder))
-        if spec["private_key"]:
-            key = folder / "key"
-            key.touch(mode=0o600)
-            key.write_text(spec["private_key"].rstrip("\n") + "\n")
+    # readable by this user alone
+    with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
+        config = write_ssh_files(spec, Path(folder))
         forward = f"127.0.0.1:{port}:127.0.0.1:6443"
         # A session that lasts so long, instead of -N: then ssh ends when nobody uses it any more.
-        command = ["ssh", "-F", str(folder / "config"), "-f", "-L", forward, "node"]
+        command = ["ssh", "-F", str(config), "-f", "-L", forward, "node"]
         with tempfile.TemporaryFile() as log:
             done = subprocess.run(
                 [*command, "sleep", str(TUNNEL_SECONDS)],
@@ -130,8 +98,6 @@ def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
             lines = log.read().decode(errors="replace").splitlines()[-5:]
         if done.returncode and not is_open(port):  # another run of this may have been faster
             raise RuntimeError("no tunnel to the node: " + " / ".join(lines))
-    finally:
-        shutil.rmtree(folder)
 
 
 def credential(spec: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from infra.imaging.builders import BUILDERS
 from infra.imaging.containerd import Containerd, ContainerdError
 from infra.imaging.ensure import ensure, problems
 from infra.imaging.plan import ImagePlan, check_repository, plan_image
+from infra.imaging.reach import VARIABLE, reached
 
 PROJECT = Path(__file__).parent.parent.parent
 LINE_LIMIT = 200  # Pulumi's command provider stops reading at very long lines
@@ -22,16 +23,20 @@ def main(argv: list[str] | None = None) -> int:
     """Run one action; the exit status is 0 when it was done."""
     arguments = _parser().parse_args(argv)
     try:
-        return ACTIONS[arguments.action](arguments)
+        with reached(os.environ.get(VARIABLE)) as node:
+            containerd = Containerd(
+                shlex.split(arguments.ctr), arguments.address or None, node=node
+            )
+            return ACTIONS[arguments.action](arguments, containerd)
     except (RuntimeError, ValueError, OSError) as error:
         _say(f"image: {error}")
         return 1
 
 
-def _ensure(arguments: argparse.Namespace) -> int:
+def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
     result = ensure(
         _plan(arguments),
-        _containerd(arguments),
+        containerd,
         PROJECT,
         Path(arguments.cache),
         arguments.builder,
@@ -41,19 +46,18 @@ def _ensure(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> int:
+def _check(arguments: argparse.Namespace, containerd: Containerd) -> int:
     plan = _plan(arguments)
-    found = problems(plan, _containerd(arguments))
+    found = problems(plan, containerd)
     for problem in found:
         _say(f"image: {problem}")
     print(json.dumps({"image": plan.reference, "problems": len(found)}), flush=True)
     return 1 if found else 0
 
 
-def _remove(arguments: argparse.Namespace) -> int:
+def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
     """Remove the names of our images; a containerd that is gone holds none."""
     check_repository(arguments.repository)
-    containerd = _containerd(arguments)
     try:
         there = containerd.images()
     except ContainerdError as error:
@@ -73,10 +77,6 @@ def _plan(arguments: argparse.Namespace) -> ImagePlan:
     return plan_image(
         PROJECT, arguments.repository, arguments.base_image, arguments.torch_index_url
     )
-
-
-def _containerd(arguments: argparse.Namespace) -> Containerd:
-    return Containerd(shlex.split(arguments.ctr), arguments.address or None)
 
 
 def _say(text: str) -> None:

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infra.tunnel import VARIABLE, credential, known_hosts, local_port, ssh_config, tunnelled
+from infra.ssh_files import known_hosts, ssh_config
+from infra.tunnel import VARIABLE, credential, local_port, tunnelled
 
 SPEC: dict[str, Any] = {
     "host": "10.1.2.3",
@@ -55,9 +56,9 @@ def test_kubeconfig_keeps_its_authority_and_leads_to_the_tunnel() -> None:
 def test_plugin_gets_everything_by_its_environment() -> None:
     plugin = tunnelled(KUBECONFIG, SPEC)["users"][0]["user"]["exec"]
     assert "private-key" not in json.dumps([plugin["command"], plugin["args"]])
-    (variable,) = plugin["env"]
-    assert variable["name"] == VARIABLE
-    answer = json.loads(credential(json.loads(variable["value"])))
+    values = {variable["name"]: variable["value"] for variable in plugin["env"]}
+    assert set(values) == {"PYTHONPATH", VARIABLE}
+    answer = json.loads(credential(json.loads(values[VARIABLE])))
     assert answer["status"]["clientCertificateData"] == "the-certificate"
     assert answer["status"]["clientKeyData"] == "the-key"
     assert answer["apiVersion"] == plugin["apiVersion"]

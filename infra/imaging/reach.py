@@ -1,0 +1,41 @@
+"""From `$DISTTRAIN_NODE` to a node whose containerd is root's: this machine's, or one over SSH."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.imaging.node import Node
+from infra.ssh_files import write_ssh_files
+
+VARIABLE = "DISTTRAIN_NODE"  # holds secrets, so it is no argument
+MASTER_SECONDS = 60
+
+
+@contextmanager
+def reached(text: str | None) -> Iterator[Node | None]:
+    """The node that `text` tells of; None without a text: ctr is called as it is.
+
+    All commands share one connection, so that each costs a round trip and not a login.
+
+    Args:
+        text: JSON with `ssh` (None: this machine, else see `write_ssh_files`) and `sudo_password`.
+    """
+    if not text:
+        yield None
+        return
+    spec = json.loads(text)
+    if spec["ssh"] is None:
+        yield Node(["sh", "-c"], remote=False, sudo_password=spec["sudo_password"])
+        return
+    with tempfile.TemporaryDirectory(prefix="disttrain-ssh-") as folder:
+        config = write_ssh_files(spec["ssh"], Path(folder))
+        master = ["-o", "ControlMaster=auto", "-o", f"ControlPath={folder}/master"]
+        ssh = ["ssh", "-F", str(config), *master, "-o", f"ControlPersist={MASTER_SECONDS}"]
+        try:
+            yield Node([*ssh, "node"], remote=True, sudo_password=spec["sudo_password"])
+        finally:
+            # fails when no connection was made
+            subprocess.run([*ssh, "-O", "exit", "node"], capture_output=True, check=False)
