@@ -1,15 +1,12 @@
 """The scripts of the GPU Operator and of the trust store, run for real; kubectl is a stub."""
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from infra.runner import assemble_program
-from tests.unit.stacks import PROJECT
+from tests.unit.run_script import run
 
-SCRIPTS = PROJECT / "infra" / "scripts"
 # Answers from files; `state` and `gpus` give one line per call and stay at their last one.
 KUBECTL = """#!/bin/sh
 folder=$(dirname "$0")
@@ -36,19 +33,6 @@ def cluster(tmp_path: Path) -> Path:
         (tmp_path / name).write_text("")
     (tmp_path / "ready").write_text("0")
     return tmp_path
-
-
-def run(script: str, action: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    program = assemble_program((SCRIPTS / script).read_text(), variables, None, "")
-    return subprocess.run(
-        ["/bin/sh", "-s", "--", action],
-        input=program,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, "PATH": f"{variables.get('BIN', '')}:{os.environ['PATH']}"},
-    )
 
 
 def wait(cluster: Path, timeout_seconds: int) -> subprocess.CompletedProcess[str]:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from infra.runner import assemble_program
-from tests.unit.stacks import PROJECT
+from tests.unit.run_script import SCRIPTS, run
 
-SCRIPTS = PROJECT / "infra" / "scripts"
 KUBECTL_STUB = """#!/bin/sh
 # Notes its arguments; answers with the file named after the first word of the request that fits.
 echo "$*" >>"{folder}/calls"
@@ -37,19 +36,6 @@ def cluster(tmp_path: Path) -> Path:
     for name in ("look", "logs", "namespace", "claim", "volume", "found", "calls"):
         (tmp_path / name).write_text("")
     return tmp_path
-
-
-def run(script: str, action: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script as the program does: variables and text by standard input."""
-    program = assemble_program((SCRIPTS / script).read_text(), variables, None, "")
-    return subprocess.run(
-        ["/bin/sh", "-s", "--", action],
-        input=program,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def wait(cluster: Path, kind: str = "StatefulSet", **changes: str) -> tuple[int, str]:
