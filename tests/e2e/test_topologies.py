@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
 
@@ -223,6 +224,31 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
     assert {n: u for n, u in after.items() if n in before} == {
         n: u for n, u in before.items() if n in after
     }
+
+
+def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: Stack) -> None:
+    run_name, steps = "e2e-deleted", 500  # the stack is single-pod by now
+    for key, value in run_settings(run_name, steps).items():
+        multi.set(key, value)
+    multi.up()
+    (old,) = training_pods(lab)
+    wait_for("some steps", lambda: len(lab.losses(run_name)) > 20, 120)
+    lab.kubectl("delete", old, "--wait=false")
+    assert not (lab.run_dir(run_name) / "done.json").exists(), "deleted too late to prove anything"
+    lab.wait_done(run_name)
+    (new,) = training_pods(lab)
+    assert new != old
+    assert re.search(r"continuing after step \d+", lab.kubectl("logs", new))
+    written = [point["step"] for point in train_points(lab.run_dir(run_name))]
+    assert written == list(range(1, steps + 1))  # none lost, none done twice
+
+
+def training_pods(lab: Lab) -> list[str]:
+    names = lab.kubectl(
+        *("get", "pod", "-l", "app.kubernetes.io/component=training"),
+        *("--field-selector=status.phase!=Failed", "-o", "name"),
+    )
+    return names.split()
 
 
 def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, multi: Stack) -> None:
