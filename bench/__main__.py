@@ -1,7 +1,7 @@
 """Measures the trainer's bars: `python -m bench` for all rows, or `python -m bench throughput`.
 
-Prints the table and puts it into docs/benchmarks.md. What was measured is kept in build/bench.json,
-so that rows that are run alone do not take the others out of the table.
+Prints the table and puts it into docs/benchmarks.md. What was measured is kept in
+bench/results.json, so that rows that are run alone do not take the others out of the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.runs import CHECKOUT, Bench
 from bench.table import put_into_section, table
 from trainer.cores import available_cores
 
-RESULTS = CHECKOUT / "build" / "bench.json"
+RESULTS = CHECKOUT / "bench" / "results.json"
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 
 
@@ -44,7 +44,6 @@ def main() -> int:
         kept = _kept()
         kept[name] = [{**dataclasses.asdict(row), "where": where} for row in found]
         measured.extend(found)
-        RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
         put_into_section(DOCUMENT, "## Trainer", table(kept, list(ROWS)))
     print(table(_kept(), list(options.rows or ROWS)))
