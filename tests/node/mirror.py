@@ -27,7 +27,16 @@ class Mirror:
         self._make_certificate()
         self._server = subprocess.Popen(
             # only into the network namespace: files and Python are this machine's
-            [*enter, sys.executable, __file__, str(folder), str(PORT)],
+            [
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
+                *enter,
+                sys.executable,
+                __file__,
+                str(folder),
+                str(PORT),
+            ],
             stdin=subprocess.DEVNULL,
         )
 
