@@ -113,11 +113,11 @@ class _Entrypoint:
                 ending = self._one_round()
             except (RetryableError, OSError) as error:
                 ending = Ending(ExitCode.RETRYABLE, str(error))
-                return self._fail(ending)
+                return self._fail(ending, coordinator)
             if ending is None or self._stop.requested or ending.code == ExitCode.DONE:
                 continue
             if ending.code == ExitCode.FATAL:
-                return self._fail(ending)
+                return self._fail(ending, coordinator)
             progress = self._progress()
             failures = failures + 1 if progress == last_progress else 1
             last_progress = progress
@@ -128,7 +128,8 @@ class _Entrypoint:
                         f"{failures} starts in a row failed without a newer checkpoint "
                         f"(train.max_restarts is {self._config.train.max_restarts}); "
                         f"the last one: {ending.reason}",
-                    )
+                    ),
+                    coordinator,
                 )
             pause = min(2 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
             self._say(f"training stopped: {ending.reason}; starting again in {pause} s")
@@ -246,7 +247,9 @@ class _Entrypoint:
         """Names of the checkpoints, to see whether there is a new one."""
         return sorted(path.name for path in self._config.run_dir.glob("checkpoints/step-*"))
 
-    def _fail(self, ending: Ending) -> ExitCode:
+    def _fail(self, ending: Ending, coordinator: gang.Coordinator | None) -> ExitCode:
+        if coordinator is not None:
+            coordinator.close()  # first: the others hear of it, and our reason is the last line
         kind = "fatal" if ending.code == ExitCode.FATAL else "giving up for now"
         sys.stderr.flush()
         self._say(f"{kind}: {ending.reason}")

@@ -126,8 +126,10 @@ class Coordinator:
         self._thread.join()
 
     def _serve(self) -> None:
-        while not self._closing:
-            for key, _ in self._selector.select(timeout=0.5):
+        closing = False
+        while not closing:
+            closing = self._closing  # read first: what was sent before `close` is still served
+            for key, _ in self._selector.select(timeout=0 if closing else 0.5):
                 if key.fileobj is self._server:
                     self._accept()
                 else:
