@@ -21,7 +21,7 @@ demo-local: ## the same training by torchrun on this machine, no root, no cluste
 
 test: lint ## every test, the end-to-end ones included
 	@$(SANDBOX) setup --for-tests
-	$(DEV) -m pytest tests --require tests/e2e --require tests/node --junitxml=build/junit.xml
+	$(DEV) -m pytest tests -n 2 --dist loadgroup --no-loadscope-reorder --require tests/e2e --require tests/node --junitxml=build/junit.xml
 
 lint: ## ruff, pyright, shellcheck
 	@$(SANDBOX) setup --only-dev

@@ -13,6 +13,9 @@ BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
 if BESIDE.is_file():
     os.environ.setdefault("DISTTRAIN_DATASET", str(BESIDE))
 
+# Tests that change the machine (clusters, hosts), and compare what was on it before and after.
+OF_THE_MACHINE = ("tests/cli/", "tests/e2e/", "tests/node/", "tests/sandbox/")
+
 _passed_files: set[str] = set()
 
 
@@ -26,20 +29,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `-n`, one worker takes all tests of the machine, the others a file at a time."""
+    for item in items:
+        file = item.path.relative_to(config.rootpath).as_posix()
+        group = "machine" if file.startswith(OF_THE_MACHINE) else file
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped, and a skipped check is no check: {report.longrepr}"
-    if report.when == "call" and report.passed:
-        _passed_files.add(report.location[0])
     return report
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and report.passed:
+        _passed_files.add(report.location[0])
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if session.config.option.collectonly:
-        return
+    if session.config.option.collectonly or hasattr(session.config, "workerinput"):
+        return  # a worker sees a part; the process that started it sees all
     root = session.config.rootpath
     for folder in session.config.getoption("--require"):
         files = {str(path.relative_to(root)) for path in (root / folder).glob("**/test_*.py")}

@@ -2,11 +2,12 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from infra.imaging import parts
 from infra.imaging.containerd import Containerd
 from sandbox.cluster_commands import programs
 from sandbox.image_archive import image_archive
@@ -41,6 +42,14 @@ def probe_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def containerd() -> Iterator[Containerd]:
     with running_containerd() as client:
         yield client
+
+
+@pytest.fixture
+def transfers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Path]]:
+    """What transfers have left on the node, whose folder for them is the test's own."""
+    base = tmp_path / "import"
+    monkeypatch.setattr(parts, "BASE", str(base))
+    return lambda: sorted(Path(f"{base}-{os.geteuid()}").glob("*"))
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ The other machine is this one: `node` stands for ssh, and can be told to die in 
 """
 
 import dataclasses
-import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,9 @@ case $1 in
 esac
 exec sh -c "$1"
 """
+
+
+Transfers = Callable[[], list[Path]]
 
 
 @dataclasses.dataclass
@@ -61,18 +64,16 @@ def line(tmp_path: Path) -> Line:
 
 
 @pytest.fixture
-def remote(lab: Lab, line: Line) -> Lab:
+def remote(lab: Lab, line: Line, transfers: Transfers) -> Lab:
     """The lab with its containerd at the other end of the line."""
     node = Node([str(line.folder / "node")], remote=True)
     containerd = dataclasses.replace(lab.containerd, node=node, part_bytes=PART_BYTES)
     return dataclasses.replace(lab, containerd=containerd)
 
 
-def transfers() -> list[Path]:
-    return sorted(Path(f"/var/tmp/disttrain-import-{os.geteuid()}").glob("*"))
-
-
-def test_an_image_arrives_in_parts_and_leaves_none_behind(remote: Lab, line: Line) -> None:
+def test_an_image_arrives_in_parts_and_leaves_none_behind(
+    remote: Lab, line: Line, transfers: Transfers
+) -> None:
     done = remote.ensure()
     assert done.imported_bytes > DEPS_BYTES
     assert problems(remote.plan(), remote.containerd) == []
@@ -88,7 +89,7 @@ def test_changed_code_goes_in_one_stream(remote: Lab, line: Line) -> None:
     assert line.parts == before
 
 
-def test_a_cut_connection_costs_one_part(remote: Lab, line: Line) -> None:
+def test_a_cut_connection_costs_one_part(remote: Lab, line: Line, transfers: Transfers) -> None:
     line.cut_part(4)
     with pytest.raises(ContainerdError, match="closed by remote host"):
         remote.ensure()
@@ -101,7 +102,9 @@ def test_a_cut_connection_costs_one_part(remote: Lab, line: Line) -> None:
     assert transfers() == []
 
 
-def test_a_part_that_was_changed_on_the_way_is_not_imported(remote: Lab, line: Line) -> None:
+def test_a_part_that_was_changed_on_the_way_is_not_imported(
+    remote: Lab, line: Line, transfers: Transfers
+) -> None:
     line.cut_part(6)
     with pytest.raises(ContainerdError):
         remote.ensure()
@@ -119,7 +122,7 @@ def test_a_part_that_was_changed_on_the_way_is_not_imported(remote: Lab, line: L
     assert problems(remote.plan(), remote.containerd) == []
 
 
-def test_a_full_disk_at_the_node_says_so(remote: Lab, line: Line) -> None:
+def test_a_full_disk_at_the_node_says_so(remote: Lab, line: Line, transfers: Transfers) -> None:
     shutil.copyfile(line.folder / "node", line.folder / "full")
     text = 'case $1 in *"cat > "*) echo "cat: No space left on device" >&2; exit 1;; esac\n'
     (line.folder / "node").write_text(f'#!/bin/sh\n{text}exec sh -c "$1"\n')

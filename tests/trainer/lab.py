@@ -19,11 +19,11 @@ import pytest
 import torch
 import yaml
 
+from sandbox.dataset import training_text
 from tests.trainer.forked import Nursery
 from trainer import checkpoint
 from trainer.config import RunConfig, load_config
 from trainer.dataset import Dataset, open_dataset
-from trainer.exit_codes import FatalError, RetryableError
 from trainer.prepare import prepare
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -36,17 +36,21 @@ def text_of_words(count: int = 20000) -> str:
     return "".join(draw.choice(WORDS) + draw.choice("       \n") for _ in range(count))
 
 
-def prepare_tiny_shakespeare(preset: str, root: Path) -> Dataset:
-    """The real text: DISTTRAIN_DATASET, else beside the checkout, else the preset's download."""
-    beside = CHECKOUT.parent / "shared" / "data" / "tinyshakespeare.txt"
-    text = Path(os.environ.get("DISTTRAIN_DATASET", beside))
-    file = [f"--dataset.file={text}"] if text.is_file() else []
-    run = load_config(preset, [f"--data_root={root}", *file])
-    try:
-        prepare(run)
-    except (FatalError, RetryableError) as error:
-        pytest.fail(f"tiny Shakespeare is needed, as {text} or from {run.dataset.url}: {error}")
-    return open_dataset(run.dataset_dir)
+def prepare_training_text(preset: str, root: Path) -> tuple[Dataset, bool]:
+    """The data set, and whether it is tiny Shakespeare: where neither file nor download answers,
+    it is the plays of `sandbox.dataset`, as many characters of them.
+    """
+    text = training_text()
+    run = load_config(
+        preset,
+        [
+            f"--data_root={root}",
+            f"--dataset.file={text.path}",
+            f"--dataset.sha256={text.sha256}",
+        ],
+    )
+    prepare(run)
+    return open_dataset(run.dataset_dir), text.what == "tiny Shakespeare"
 
 
 class Lab:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trainer.lab import prepare_tiny_shakespeare
+from tests.trainer.lab import prepare_training_text
 from trainer.config import RunConfig
 from trainer.dataset import open_dataset
 from trainer.exit_codes import FatalError, RetryableError
@@ -23,6 +23,7 @@ from trainer.tokenizer import CharTokenizer
 
 TEXT = "".join(f"line {number}: to be or not to be\n" for number in range(200)).encode()
 SHA256 = hashlib.sha256(TEXT).hexdigest()
+VOCAB_OF_PLAYS = 86
 
 
 @dataclass
@@ -226,10 +227,10 @@ def test_the_metadata_say_what_is_in_the_files(tmp_path: Path, server: Server) -
 
 
 def test_tiny_shakespeare_has_the_token_counts_of_nanogpt(tmp_path: Path) -> None:
-    dataset = prepare_tiny_shakespeare("shakespeare-char", tmp_path)
-    assert len(dataset.train) == 1_003_854
+    dataset, is_real = prepare_training_text("shakespeare-char", tmp_path)
+    assert len(dataset.train) == 1_003_854  # the plays are cut to the same size
     assert len(dataset.val) == 111_540
-    assert dataset.tokenizer.vocab_size == 65
+    assert dataset.tokenizer.vocab_size == (65 if is_real else VOCAB_OF_PLAYS)
 
 
 def test_characters_survive_encoding_and_unknown_ones_are_named() -> None:
