@@ -319,6 +319,10 @@ class Cluster:
         if done.returncode:
             raise RuntimeError(f"the pause image could not be imported: {done.stderr.strip()}")
         archive.unlink()
+        pinned = "io.cri-containerd.pinned=pinned"  # a kubelet short of disk would remove it
+        done = self._ctr("-n", "k8s.io", "images", "label", self._pause_image, pinned)
+        if done.returncode:
+            raise RuntimeError(f"the pause image could not be pinned: {done.stderr.strip()}")
 
     def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         program = str(components.host_program("ctr"))

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,14 @@ def build_image(cluster: Cluster) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    keep_blobs(cluster, json.loads(done.stdout.splitlines()[-1])["image"])
+
+
+def keep_blobs(cluster: Cluster, image: str) -> None:
+    """A second name, which no `destroy` knows: gigabytes are imported once, not by each stack."""
+    ctr = ("ctr", "--address", str(cluster.containerd_address), "--namespace", "k8s.io")
+    tag = ("images", "tag", "--force", image, "localhost/disttrain-e2e/kept:latest")
+    subprocess.run([*ctr, *tag], check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="session")
