@@ -21,6 +21,7 @@ from pulumi.runtime.config import (
 )
 
 from infra.gpu_regime import (
+    FIRST_SECRET_ENV_CHART,
     REGIMES,
     HostParts,
     Regime,
@@ -28,6 +29,7 @@ from infra.gpu_regime import (
     choose_regime,
     k3s_version,
     refuse_chart,
+    shown,
 )
 from infra.gpu_sharing import MOST_SLICES, Sharing, sharing_problems
 from infra.imaging.plan import ImagePlan, plan_image
@@ -252,6 +254,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     run, dataset_file = _read_run(reader, stack, compute, storage)
     image = _read_image(reader, cluster)
     proxy = _read_proxy(reader, cluster)
+    _refuse_shown_password(reader, gpu_operator, proxy)
     limits = LimitSettings(
         reader.integer("datasetTimeoutSeconds", at_least=10),
         reader.integer("trainingTimeoutSeconds", at_least=10),
@@ -568,6 +571,23 @@ def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
         )
     exceptions = ",".join(override) or no_proxy(required, more)
     return ProxySettings(http, https, exceptions, scope, ca_bundle, ca_file)
+
+
+def _refuse_shown_password(
+    reader: Reader, operator: GpuOperatorSettings | None, proxy: ProxySettings
+) -> None:
+    """The driver gets the proxy through the ClusterPolicy, which older charts fill in plain."""
+    chart = chart_version(operator.version) if operator else None
+    if not (operator and operator.driver and chart and chart < FIRST_SECRET_ENV_CHART):
+        return
+    if any(url is not None and url.url_has_password for url in (proxy.http, proxy.https)):
+        reader.problem(
+            "gpuOperatorDriver",
+            "true",
+            "false, or a chart (gpuOperatorVersion) from "
+            f"{shown(FIRST_SECRET_ENV_CHART)} on, or a proxy without a password: "
+            f"{operator.version} would show the password in the ClusterPolicy",
+        )
 
 
 def _read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:
