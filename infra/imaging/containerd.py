@@ -22,6 +22,7 @@ from infra.imaging.parts import PART_BYTES, joined, remove_parts, send_parts
 KUBERNETES_NAMESPACE = "k8s.io"  # the only one in which the kubelet looks
 # Where containerd knows it (1.6.29, 1.7 and later), the kubelet's clean-up passes the image over.
 PINNED_LABEL = "io.cri-containerd.pinned=pinned"
+WANTED_LABEL = "disttrain.dev/wanted-at"  # see presence.py
 
 COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # before containerd is asked again what it holds
 CUT_OFF = 255  # ssh's exit status when it is the connection that failed
@@ -41,6 +42,7 @@ class Containerd:
         namespace: containerd's, not Kubernetes'.
         node: where ctr runs, as root; None: here, as who we are.
         part_bytes: a remote node gets what is larger in compressed parts of this size.
+        patience_seconds: for an answer to a question; None: for ever.
     """
 
     ctr: Sequence[str]
@@ -48,6 +50,7 @@ class Containerd:
     namespace: str = KUBERNETES_NAMESPACE
     node: Node | None = None
     part_bytes: int = PART_BYTES
+    patience_seconds: float | None = None
 
     def images(self, namespace: str | None = None) -> dict[str, str]:
         """`{name: manifest digest}` of all images of a namespace."""
@@ -57,6 +60,17 @@ class Containerd:
     def namespaces(self) -> list[str]:
         """All namespaces of this containerd."""
         return self._ask("namespaces", "ls", "-q").split()
+
+    def wanted_at(self, name: str) -> str:
+        """What `mark_wanted` left on the image of that name; empty without it, or without image."""
+        # ... SIZE PLATFORMS LABELS; the last is `key=value,...`, or - without any
+        rows = self._ask("images", "ls", f"name=={name}").splitlines()[1:]
+        labels = rows[0].split()[-1].split(",") if rows else []
+        return dict(label.split("=", 1) for label in labels if "=" in label).get(WANTED_LABEL, "")
+
+    def mark_wanted(self, name: str, at: str) -> None:
+        """Label the image of that name with the time of the `up` that missed it."""
+        self._ask("images", "label", name, f"{WANTED_LABEL}={at}")
 
     def complete_image(self, name: str) -> Image | None:
         """The image of that name, if all of its blobs are there. Its layers stay at the node."""
@@ -175,10 +189,15 @@ class Containerd:
         return self._run(self._command(*arguments, namespace=namespace), " ".join(arguments))
 
     def _run(self, command: Sequence[str], what: str) -> str:
+        limit = self.patience_seconds
         try:
-            done = subprocess.run(command, input=self._input, capture_output=True, check=False)
+            done = subprocess.run(
+                command, input=self._input, capture_output=True, timeout=limit, check=False
+            )
         except FileNotFoundError as error:
             raise self._no_program() from error
+        except subprocess.TimeoutExpired as error:
+            raise ContainerdError(f"{self._shown(what)}: no answer in {limit} s") from error
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip()[-1500:]
             raise ContainerdError(f"{self._shown(what)}: {reason}")

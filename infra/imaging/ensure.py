@@ -11,7 +11,14 @@ from pathlib import Path
 
 from infra.imaging.builders import Build, build_layout, choose_builder
 from infra.imaging.containerd import Containerd, ContainerdError, misplaced
-from infra.imaging.oci import Image, append_layer, blob, read_layout
+from infra.imaging.oci import (
+    ANNOTATION,
+    Image,
+    append_layer,
+    blob,
+    image_annotations,
+    read_layout,
+)
 from infra.imaging.plan import ImagePlan
 
 CREATED_BY = "disttrain: trainer code"
@@ -35,6 +42,7 @@ def ensure(
     cache: Path,
     builder: str,
     say: Say,
+    wanted_at: str = "",
 ) -> Ensured:
     """Have the planned image in containerd, complete and under its name.
 
@@ -44,19 +52,21 @@ def ensure(
         cache: keeps the built dependencies, one folder per content.
         builder: `auto`, `docker`, `podman` or `buildah`.
         say: takes a line of progress.
+        wanted_at: left on the image as a label (presence.py); empty: none.
 
     Raises:
         ContainerdError: containerd does not answer, refused, or does not hold the image after.
         RuntimeError: the build failed.
         ValueError: no builder works, or the cache's layout is damaged.
     """
-    folder = cache / "images"
-    layout = folder / f"deps-{plan.deps_hash}"
-    with _locked(folder, f"deps-{plan.deps_hash}"):
+    layout = _layout(plan, cache)
+    with _locked(layout.parent, f"deps-{plan.deps_hash}"):
         if there := image_there(plan, containerd):
+            if wanted_at:
+                containerd.mark_wanted(plan.reference, wanted_at)
             return Ensured(plan.reference, there.manifest.digest, 0, built=False)
-        for place in misplaced(containerd, plan.reference):
-            say(f"image: {place}")
+        for problem in problems(plan, containerd):
+            say(f"image: {problem}")
         built = False
         deps = containerd.complete_image(plan.deps_reference)
         if deps is None:
@@ -64,7 +74,7 @@ def ensure(
                 _build(plan, project_root, layout, builder, say)
                 built = True
             deps = read_layout(layout)
-        image = append_layer(deps, plan.code_layer, CREATED_BY)
+        image = _with_code(plan, deps)
         start = time.monotonic()
         # both names, so that the large layers are kept while only the code changes
         moved = containerd.import_images({plan.deps_reference: deps, plan.reference: image}, say)
@@ -75,7 +85,42 @@ def ensure(
                 f"after the import containerd's namespace {containerd.namespace!r} does not hold "
                 f"{plan.reference} with digest {image.manifest.digest}"
             )
+        if wanted_at:
+            containerd.mark_wanted(plan.reference, wanted_at)
         return Ensured(plan.reference, image.manifest.digest, moved, built)
+
+
+def image_in_cache(plan: ImagePlan, cache: Path) -> Image:
+    """The planned image with all of its layers on this machine.
+
+    Raises:
+        ValueError: its dependencies were not built here, or the layout is damaged.
+    """
+    layout = _layout(plan, cache)
+    if not layout.exists():
+        raise ValueError(f"{plan.deps_reference} was not built on this machine: no {layout}")
+    return _with_code(plan, read_layout(layout))
+
+
+def _layout(plan: ImagePlan, cache: Path) -> Path:
+    return cache / "images" / f"deps-{plan.deps_hash}"
+
+
+def _with_code(plan: ImagePlan, deps: Image) -> Image:
+    return append_layer(deps, plan.code_layer, CREATED_BY, annotations(plan, deps))
+
+
+def annotations(plan: ImagePlan, deps: Image) -> dict[str, str]:
+    """What tells an image's origin to tools; `deps` names its base's digest if the builder did."""
+    name, _, digest = plan.base_image.partition("@")
+    digest = digest or image_annotations(deps).get(f"{ANNOTATION}.base.digest", "")
+    return {
+        f"{ANNOTATION}.title": "disttrain trainer",
+        f"{ANNOTATION}.version": plan.reference.rpartition(":")[2],
+        f"{ANNOTATION}.revision": plan.code_hash,
+        f"{ANNOTATION}.base.name": name,
+        **({f"{ANNOTATION}.base.digest": digest} if digest else {}),
+    }
 
 
 def image_there(plan: ImagePlan, containerd: Containerd) -> Image | None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.imaging.containerd import Containerd
+from infra.imaging.containerd import Containerd, ContainerdError
 from infra.imaging.ensure import Ensured, ensure, problems
+from infra.imaging.presence import wanted_at
 from tests.sandbox.image_lab import DEPS_BYTES, REPOSITORY, Lab, wait_for
 from tests.unit.imaging.layouts import tiny_image
 
@@ -48,6 +49,51 @@ def test_an_image_that_was_deleted_comes_back(lab: Lab) -> None:
     assert again.digest == first.digest
     assert again.imported_bytes < 20_000  # the dependencies were kept by their own name
     assert problems(lab.plan(), lab.containerd) == []
+
+
+def test_the_image_says_when_it_was_wanted_and_a_missing_one_is_wanted_now(lab: Lab) -> None:
+    """What `pulumi up` compares: the same while the image is there, new when it has gone."""
+    by_hand = lab.ensure()
+    assert wanted_at(lab.plan(), lab.containerd) == ""
+    seen: list[str] = []
+    for gone in (remove, break_off, remove):
+        gone(lab, by_hand)
+        seen.append(wanted_at(lab.plan(), lab.containerd))
+        assert seen[-1] != wanted_at(lab.plan(), lab.containerd), "not there yet"
+        lab.ensure(wanted_at=seen[-1])
+        for _ in range(2):
+            assert wanted_at(lab.plan(), lab.containerd) == seen[-1]
+    assert len(set(seen)) == 3
+    # another stack on the node missed it at the same time, and comes second
+    lab.ensure(wanted_at="later")
+    assert wanted_at(lab.plan(), lab.containerd) == "later"
+    assert "io.cri-containerd.pinned=pinned" in lab.ctr("images", "ls")
+
+
+def remove(lab: Lab, image: Ensured) -> None:
+    lab.containerd.remove_images([image.image])
+
+
+def break_off(lab: Lab, image: Ensured) -> None:
+    assert image.digest
+    lab.ctr("content", "rm", lab.deps.layers[0].digest)
+
+
+def test_why_the_image_is_imported_is_said(lab: Lab) -> None:
+    first = lab.ensure()
+    remove(lab, first)
+    lab.said.clear()
+    lab.ensure()
+    assert lab.said[0] == f"image: {first.image} is not in containerd's namespace 'k8s.io'"
+
+
+def test_a_containerd_that_does_not_answer_in_time_holds_no_image(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "ctr").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "ctr").chmod(0o755)
+    silent = Containerd([str(tmp_path / "ctr")], patience_seconds=0.1)
+    with pytest.raises(ContainerdError, match=r"no answer in 0\.1 s"):
+        silent.images()
+    assert wanted_at(lab.plan(), silent)
 
 
 def test_after_everything_was_deleted_everything_is_moved_again(lab: Lab) -> None:
