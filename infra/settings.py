@@ -38,6 +38,7 @@ from infra.no_proxy import missing_entries, no_proxy, required_entries, split_no
 from infra.reader import Reader
 from infra.run_settings import DATA_MOUNT, DatasetChoice, build_run_config
 from infra.secret import Secret
+from infra.torch_index import refuse_index
 from trainer.config import RunConfig
 
 PROJECT_ROOT = Path(__file__).parent.parent
@@ -252,7 +253,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     gpu_operator = _read_gpu_operator(reader, cluster, compute)
     storage = _read_storage(reader)
     run, dataset_file = _read_run(reader, stack, compute, storage)
-    image = _read_image(reader, cluster)
+    image = _read_image(reader, cluster, compute)
     proxy = _read_proxy(reader, cluster)
     _refuse_shown_password(reader, gpu_operator, proxy)
     limits = LimitSettings(
@@ -530,11 +531,15 @@ def _checksum(reader: Reader, path: Path) -> str:
         return ""
 
 
-def _read_image(reader: Reader, cluster: ClusterSettings) -> ImageSettings | None:
+def _read_image(
+    reader: Reader, cluster: ClusterSettings, compute: ComputeSettings
+) -> ImageSettings | None:
     repository, base = reader.text("imageRepository"), reader.text("imageBase")
     torch_index_url = reader.text(
         "torchIndexUrl", pattern=r"(https?://\S+)?", allowed="an http(s) address, or empty"
     )
+    if refusal := refuse_index(torch_index_url, compute.accelerator == "gpu"):
+        reader.problem("torchIndexUrl", torch_index_url, refusal)
     builder = reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
     # k3s brings a ctr that knows its own socket
     ctr = reader.text("ctr") or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
