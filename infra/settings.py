@@ -159,6 +159,7 @@ class ImageSettings:
     plan: ImagePlan
     base: str
     builder: str
+    build_on: Literal["here", "node"]
     torch_index_url: str
     ctr: str
     containerd_address: str
@@ -253,7 +254,7 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     gpu_operator = _read_gpu_operator(reader, cluster, compute)
     storage = _read_storage(reader)
     run, dataset_file = _read_run(reader, stack, compute, storage)
-    image = _read_image(reader, cluster, compute)
+    image = _read_image(reader, host, cluster, compute)
     proxy = _read_proxy(reader, cluster)
     _refuse_shown_password(reader, gpu_operator, proxy)
     limits = LimitSettings(
@@ -532,7 +533,7 @@ def _checksum(reader: Reader, path: Path) -> str:
 
 
 def _read_image(
-    reader: Reader, cluster: ClusterSettings, compute: ComputeSettings
+    reader: Reader, host: HostSettings, cluster: ClusterSettings, compute: ComputeSettings
 ) -> ImageSettings | None:
     repository, base = reader.text("imageRepository"), reader.text("imageBase")
     torch_index_url = reader.text(
@@ -541,6 +542,9 @@ def _read_image(
     if refusal := refuse_index(torch_index_url, compute.accelerator == "gpu"):
         reader.problem("torchIndexUrl", torch_index_url, refusal)
     builder = reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
+    build_on = cast(Literal["here", "node"], reader.choice("imageBuildOn", ("here", "node")))
+    if build_on == "node" and (host.ssh is None or cluster.kind != "k3s"):
+        reader.problem("imageBuildOn", build_on, "here, unless host: ssh and cluster: k3s")
     # k3s brings a ctr that knows its own socket
     ctr = reader.text("ctr") or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
     address = reader.text("containerdAddress", pattern=r"(/\S+)?", allowed="an absolute path")
@@ -551,7 +555,7 @@ def _read_image(
     except ValueError as error:
         reader.problems.append(str(error))
         return None
-    return ImageSettings(plan, base, builder, torch_index_url, ctr, address)
+    return ImageSettings(plan, base, builder, build_on, torch_index_url, ctr, address)
 
 
 def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:

@@ -93,7 +93,8 @@ def look(settings: Settings) -> str:
 
 def ensure_command(image: ImageSettings) -> str:
     """Builds what is missing and imports what containerd lacks."""
-    return shlex.join([*_imaging("ensure", image), "--builder", image.builder])
+    options = ["--builder", image.builder, "--build-on", image.build_on]
+    return shlex.join([*_imaging("ensure", image), *options])
 
 
 def remove_command(image: ImageSettings) -> str:

@@ -44,6 +44,7 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
         arguments.builder,
         _say,
         os.environ.get(presence.VARIABLE, ""),
+        arguments.build_on,
     )
     print(json.dumps(asdict(result)), flush=True)
     return 0
@@ -114,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--torch-index-url", help="further package index for torch (default: none)")
     add("--builder", default="auto", help=f"auto, {', '.join(BUILDERS)} (default: %(default)s)")
+    add("--build-on", choices=("here", "node"), default="here", help="(default: %(default)s)")
     add("--ctr", default="ctr", help="the command that runs ctr, such as 'k3s ctr'")
     add("--address", help="containerd's socket (default: ctr's own)")
     add("--cache", default=str(cache), help="for built dependencies (default: %(default)s)")

@@ -171,7 +171,7 @@ class Containerd:
             folder = send_parts(
                 node, name, lambda to: write_archive(to, images, held), say, self.part_bytes
             )
-            ctr = shlex.join([*self._ctr_words(), "images", "import", "-"])
+            ctr = shlex.join([*self.ctr_words(), "images", "import", "-"])
             command = node.as_root(["sh", "-c", f"{joined(folder)} | {ctr}"])
             done = subprocess.run(command, input=self._input, capture_output=True, check=False)
             if done.returncode != CUT_OFF:
@@ -204,10 +204,11 @@ class Containerd:
         return done.stdout.decode()
 
     def _command(self, *arguments: str, namespace: str | None = None) -> list[str]:
-        words = [*self._ctr_words(namespace), *arguments]
+        words = [*self.ctr_words(namespace), *arguments]
         return self.node.as_root(words) if self.node else words
 
-    def _ctr_words(self, namespace: str | None = None) -> list[str]:
+    def ctr_words(self, namespace: str | None = None) -> list[str]:
+        """The command, its socket and its namespace."""
         address = ["--address", self.address] if self.address else []
         return [*self.ctr, *address, "--namespace", namespace or self.namespace]
 
@@ -219,7 +220,7 @@ class Containerd:
     def _shown(self, what: str) -> str:
         """A command for an error: what runs where, without the shell text around it."""
         where = f"on {self.node.shell[-1]}: " if self.node and self.node.remote else ""
-        return f"{where}{shlex.join(self._ctr_words())} {what}"
+        return f"{where}{shlex.join(self.ctr_words())} {what}"
 
     def _no_program(self) -> ContainerdError:
         program = self.node.shell[0] if self.node else self.ctr[0]

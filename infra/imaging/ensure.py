@@ -11,6 +11,7 @@ from pathlib import Path
 
 from infra.imaging.builders import Build, build_layout, choose_builder
 from infra.imaging.containerd import Containerd, ContainerdError, misplaced
+from infra.imaging.node_build import build_at, choose_at
 from infra.imaging.oci import (
     ANNOTATION,
     Image,
@@ -43,6 +44,7 @@ def ensure(
     builder: str,
     say: Say,
     wanted_at: str = "",
+    build_on: str = "here",
 ) -> Ensured:
     """Have the planned image in containerd, complete and under its name.
 
@@ -53,11 +55,12 @@ def ensure(
         builder: `auto`, `docker`, `podman` or `buildah`.
         say: takes a line of progress.
         wanted_at: left on the image as a label (presence.py); empty: none.
+        build_on: `here`, or `node`: there, with its builder, and without the cache.
 
     Raises:
         ContainerdError: containerd does not answer, refused, or does not hold the image after.
-        RuntimeError: the build failed.
-        ValueError: no builder works, or the cache's layout is damaged.
+        RuntimeError: the build failed, or the connection to the node.
+        ValueError: no builder works, no node to build on, or the cache's layout is damaged.
     """
     layout = _layout(plan, cache)
     with _locked(layout.parent, f"deps-{plan.deps_hash}"):
@@ -69,7 +72,10 @@ def ensure(
             say(f"image: {problem}")
         built = False
         deps = containerd.complete_image(plan.deps_reference)
-        if deps is None:
+        if deps is None and build_on == "node":
+            deps = _build_at_node(plan, containerd, project_root, builder, say)
+            built = True
+        elif deps is None:
             if not layout.exists():
                 _build(plan, project_root, layout, builder, say)
                 built = True
@@ -146,15 +152,35 @@ def _build(plan: ImagePlan, project_root: Path, layout: Path, builder: str, say:
     chosen = choose_builder(builder)
     say(f"image: building {plan.deps_reference} with {chosen}; takes minutes, once")
     start = time.monotonic()
-    build = Build(plan.deps_reference, plan.base_image, plan.torch_index_url)
     scratch = Path(tempfile.mkdtemp(dir=layout.parent, prefix="building-"))
     try:
-        build_layout(chosen, build, project_root, scratch / "layout")
+        build_layout(chosen, _build_of(plan), project_root, scratch / "layout")
         read_layout(scratch / "layout")
         (scratch / "layout").rename(layout)  # there is no half-built layout under its final name
     finally:
         shutil.rmtree(scratch)
     say(f"image: built in {time.monotonic() - start:.0f} s")
+
+
+def _build_at_node(
+    plan: ImagePlan, containerd: Containerd, project_root: Path, builder: str, say: Say
+) -> Image:
+    node = containerd.node
+    if node is None:
+        raise ValueError("imageBuildOn: 'node' needs a node; allowed here: here")
+    chosen = choose_at(node, builder)
+    say(f"image: building {plan.deps_reference} at the node with {chosen}; takes minutes, once")
+    start = time.monotonic()
+    build_at(node, chosen, _build_of(plan), project_root, containerd.ctr_words())
+    say(f"image: built and imported at the node in {time.monotonic() - start:.0f} s")
+    deps = containerd.complete_image(plan.deps_reference)
+    if deps is None:
+        raise ContainerdError(f"after the build containerd does not hold {plan.deps_reference}")
+    return deps
+
+
+def _build_of(plan: ImagePlan) -> Build:
+    return Build(plan.deps_reference, plan.base_image, plan.torch_index_url)
 
 
 @contextmanager
