@@ -7,7 +7,6 @@ that nothing changes; when it is gone, it is now, and the command that runs for 
 from datetime import UTC, datetime
 
 from infra.imaging.containerd import Containerd, ContainerdError
-from infra.imaging.ensure import image_there
 from infra.imaging.plan import ImagePlan
 
 VARIABLE = "IMAGE_WANTED_AT"
@@ -20,8 +19,9 @@ def wanted_at(plan: ImagePlan, containerd: Containerd) -> str:
     An image that was there before any `up` has no time: then it is empty.
     """
     try:
-        if image_there(plan, containerd):
-            return containerd.wanted_at(plan.reference)
+        at = containerd.wanted_at(plan.reference)
+        if at is not None:
+            return at
     except ContainerdError:
         # Not an error of a preview: there may be no node yet. The command asks again, and fails.
         pass
