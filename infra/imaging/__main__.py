@@ -12,7 +12,7 @@ from pathlib import Path
 from infra.imaging import presence
 from infra.imaging.builders import BUILDERS
 from infra.imaging.containerd import Containerd, ContainerdError
-from infra.imaging.ensure import ensure, image_in_cache, problems
+from infra.imaging.ensure import ensure, image_to_read, problems
 from infra.imaging.plan import ImagePlan, check_repository, plan_image
 from infra.imaging.reach import VARIABLE, reached
 from infra.imaging.sbom import sbom
@@ -75,9 +75,10 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
 
 
 def _sbom(arguments: argparse.Namespace, containerd: Containerd) -> int:
-    """Write what the image holds; no containerd is asked."""
+    """Write what the image holds; containerd gives the layers that were not built here."""
     plan = _plan(arguments)
-    document = sbom(plan.reference, image_in_cache(plan, Path(arguments.cache)))
+    image = image_to_read(plan, Path(arguments.cache), containerd)
+    document = sbom(plan.reference, image, containerd.content)
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     if arguments.output == "-":
         sys.stdout.write(text)

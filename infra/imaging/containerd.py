@@ -4,7 +4,8 @@ import hashlib
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
@@ -116,6 +117,38 @@ class Containerd:
         for name in images:
             self._ask("images", "label", name, PINNED_LABEL)
         return moved
+
+    @contextmanager
+    def content(self, digest: str) -> Iterator[IO[bytes]]:
+        """A blob as a stream.
+
+        Raises:
+            ContainerdError: containerd does not give it.
+        """
+        process = subprocess.Popen(
+            self._command("content", "get", digest),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdin.write(self._input)
+            process.stdin.close()
+            broken: Exception | None = None
+            try:
+                yield process.stdout
+            except Exception as error:  # raised below, if not ctr's own words say more
+                broken = error
+            while process.stdout.read(COPY_BYTES):  # so that ctr can end
+                pass
+            reason = process.stderr.read().decode(errors="replace").strip()
+        if process.returncode:
+            raise ContainerdError(f"{self._shown('content get')}: {reason}") from broken
+        if broken:
+            raise broken
 
     def remove_images(self, names: Sequence[str]) -> list[str]:
         """Remove these names where they are there, and what the kubelet's side calls by id.

@@ -96,16 +96,20 @@ def ensure(
         return Ensured(plan.reference, image.manifest.digest, moved, built)
 
 
-def image_in_cache(plan: ImagePlan, cache: Path) -> Image:
-    """The planned image with all of its layers on this machine.
+def image_to_read(plan: ImagePlan, cache: Path, containerd: Containerd) -> Image:
+    """The planned image, with its layers on this machine if they were built here.
 
     Raises:
-        ValueError: its dependencies were not built here, or the layout is damaged.
+        ValueError: it is neither in the cache nor in containerd, or the layout is damaged.
+        ContainerdError: containerd does not answer.
     """
     layout = _layout(plan, cache)
-    if not layout.exists():
-        raise ValueError(f"{plan.deps_reference} was not built on this machine: no {layout}")
-    return _with_code(plan, read_layout(layout))
+    if layout.exists():
+        return _with_code(plan, read_layout(layout))
+    there = image_there(plan, containerd)
+    if there is None:
+        raise ValueError(f"{plan.reference} is neither in containerd nor in {cache}")
+    return there
 
 
 def _layout(plan: ImagePlan, cache: Path) -> Path:

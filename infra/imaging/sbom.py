@@ -7,34 +7,37 @@ and no random number: the same image gives the same document.
 import io
 import tarfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from email.message import Message
 from email.parser import Parser
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import PurePosixPath
+from typing import IO, Any
 from urllib.parse import quote
 
-from infra.imaging.oci import Blob, Image
+from infra.imaging.oci import COPY_BYTES, Blob, Image
 
 OS_RELEASE = ("etc/os-release", "usr/lib/os-release")
 DPKG_STATUS = "var/lib/dpkg/status"
 DPKG_FOLDER = "var/lib/dpkg/status.d"  # one file a package, in images without dpkg
+Fetch = Callable[[str], AbstractContextManager[IO[bytes]]]
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 
 
-def sbom(reference: str, image: Image) -> dict[str, Any]:
-    """The document for an image whose layers are on this machine.
+def sbom(reference: str, image: Image, fetch: Fetch | None = None) -> dict[str, Any]:
+    """The document for an image.
 
     Args:
         reference: `repository:tag`, for the document's subject.
-        image: read from an OCI layout, with layers from `append_layer` or not.
+        image: read from an OCI layout, or at a node.
+        fetch: gives the content of a digest that is only at the node.
 
     Raises:
         ValueError: a layer is packed in a way that Python cannot read, or there is no package at
             all in the image: then its base is of a kind that this does not know.
     """
-    files = package_files(image.layers)
+    files = package_files(image.layers, fetch)
     components = [*debian_components(files), *python_components(files)]
     if not components:
         raise ValueError(f"{reference}: no dpkg database and no Python package in it")
@@ -58,13 +61,13 @@ def sbom(reference: str, image: Image) -> dict[str, Any]:
     }
 
 
-def package_files(layers: Iterable[Blob]) -> dict[str, str]:
+def package_files(layers: Iterable[Blob], fetch: Fetch | None = None) -> dict[str, str]:
     """`{path: text}` of the files that say what is installed, as the top of all layers shows it."""
     found: dict[str, str] = {}
     for layer in layers:
         gone: list[str] = []
         here: dict[str, str] = {}
-        for path, text in _read(layer):
+        for path, text in _read(layer, fetch):
             name = path.rpartition("/")[2]
             if name == _OPAQUE:
                 gone.append(path.removesuffix(_OPAQUE))
@@ -133,13 +136,10 @@ def _component(name: str, version: str, purl: str) -> dict[str, Any]:
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
-def _read(layer: Blob) -> Iterator[tuple[str, str]]:
+def _read(layer: Blob, fetch: Fetch | None) -> Iterator[tuple[str, str]]:
     """`(path, text)` of what is of interest in a layer; whiteouts come with an empty text."""
-    assert layer.content is not None, f"{layer.digest} is not on this machine"
-    in_memory = io.BytesIO(layer.content) if isinstance(layer.content, bytes) else None
-    path = layer.content if isinstance(layer.content, Path) else None
     try:
-        with tarfile.open(path, fileobj=in_memory) as tar:
+        with _opened(layer, fetch) as tar:
             for member in tar:
                 name = str(PurePosixPath("/", member.name))[1:]
                 if PurePosixPath(name).name.startswith(_WHITEOUT):
@@ -148,8 +148,25 @@ def _read(layer: Blob) -> Iterator[tuple[str, str]]:
                     content = tar.extractfile(member)
                     assert content is not None
                     yield name, content.read().decode(errors="replace")
-    except tarfile.ReadError as error:
+    except (tarfile.ReadError, tarfile.StreamError) as error:
         raise ValueError(f"layer {layer.digest}: {error} (zstd cannot be read)") from error
+
+
+@contextmanager
+def _opened(layer: Blob, fetch: Fetch | None) -> Iterator[tarfile.TarFile]:
+    if isinstance(layer.content, bytes):
+        with tarfile.open(fileobj=io.BytesIO(layer.content)) as tar:
+            yield tar
+    elif layer.content:
+        with tarfile.open(layer.content) as tar:  # goes from header to header
+            yield tar
+    else:
+        assert fetch, f"{layer.digest} is not on this machine"
+        with (
+            fetch(layer.digest) as stream,
+            tarfile.open(fileobj=stream, mode="r|*", bufsize=COPY_BYTES) as tar,
+        ):
+            yield tar
 
 
 def _of_interest(path: str) -> bool:

@@ -1,6 +1,7 @@
 """The image's way into a real containerd of our own (image_lab.py)."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from infra.imaging.containerd import Containerd, ContainerdError
-from infra.imaging.ensure import Ensured, ensure, problems
+from infra.imaging.ensure import Ensured, ensure, image_to_read, problems
+from infra.imaging.oci import Blob, Image
 from infra.imaging.presence import wanted_at
+from infra.imaging.sbom import sbom
 from tests.sandbox.image_lab import DEPS_BYTES, REPOSITORY, Lab, wait_for
-from tests.unit.imaging.layouts import tiny_image
+from tests.unit.imaging.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parent.parent.parent
+ABSENT = Blob(f"sha256:{'0' * 64}", 1, None)
 
 
 def test_the_first_import_moves_everything_and_the_second_nothing(lab: Lab) -> None:
@@ -163,6 +167,23 @@ def test_the_images_are_pinned_against_the_kubelets_clean_up(lab: Lab) -> None:
     lab.ensure()
     for name in (lab.plan().reference, lab.plan().deps_reference):
         assert "io.cri-containerd.pinned=pinned" in lab.ctr("images", "ls", f"name=={name}")
+
+
+def test_the_list_of_packages_is_the_same_from_the_cache_and_from_containerd(
+    lab: Lab, tmp_path: Path
+) -> None:
+    status = "Package: a\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n"
+    deps = tiny_image(os.urandom(DEPS_BYTES), {"var/lib/dpkg/status": status})
+    write_layout(lab.cache / "images" / f"deps-{lab.plan().deps_hash}", deps)
+    reference = lab.ensure().image
+    documents = [
+        sbom(reference, image_to_read(lab.plan(), cache, lab.containerd), lab.containerd.content)
+        for cache in (lab.cache, tmp_path / "empty")
+    ]
+    assert documents[0] == documents[1]
+    assert [c["purl"] for c in documents[0]["components"]] == ["pkg:deb/debian/a@1?arch=all"]
+    with pytest.raises(ContainerdError, match="content get"):
+        sbom(reference, Image(deps.manifest, deps.config, (ABSENT,)), lab.containerd.content)
 
 
 def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab: Lab) -> None:
