@@ -1,6 +1,5 @@
 """The doctor as the first command of `up`, where a host has to be provisioned."""
 
-import re
 import shlex
 import sys
 from dataclasses import replace
@@ -12,8 +11,8 @@ from cli.expectations import Expectations
 from cli.plan import Plan, SshTarget
 from infra.secret import Secret
 from infra.settings import HostSettings, Settings
+from infra.torch_index import cuda_version
 
-PYPI_CUDA = "12.6"  # of the torch wheels on PyPI
 _UNITS = {"Ki": 1, "Mi": 1024, "Gi": 1024**2, "Ti": 1024**3}
 
 
@@ -101,12 +100,6 @@ def expectations(settings: Settings) -> Expectations:
         http_proxy=_text(settings.proxy.http),
         https_proxy=_text(settings.proxy.https),
     )
-
-
-def cuda_version(torch_index_url: str) -> str:
-    """Of torch's wheels: `.../whl/cu118` is 11.8."""
-    match = re.search(r"/cu(\d+)(\d)/?$", torch_index_url)
-    return f"{match[1]}.{match[2]}" if match else PYPI_CUDA
 
 
 def kibibytes(size: str) -> int:

@@ -5,11 +5,15 @@ import pulumi_kubernetes as kubernetes
 
 from infra.kubectl import Kubectl
 from infra.labels import labels
-from infra.manifests.gpu_operator import CA_CONFIG_MAP, chart_values
+from infra.manifests.gpu_operator import (
+    CA_CONFIG_MAP,
+    NAMESPACE,
+    chart_values,
+    driver_proxy_secret,
+)
 from infra.settings import GpuOperatorSettings, Settings
 
 CHART_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"
-NAMESPACE = "gpu-operator"
 
 
 class GpuOperator(pulumi.ComponentResource):
@@ -45,6 +49,10 @@ class GpuOperator(pulumi.ComponentResource):
         after: list[pulumi.Resource] = [self.namespace]
         if settings.proxy.ca_bundle and operator.driver:
             after.append(self._ca_config_map(name, settings.proxy.ca_bundle))
+        secret = driver_proxy_secret(settings) if operator.driver else None
+        if secret:
+            proxy = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace])
+            after.append(kubernetes.core.v1.Secret(f"{name}-proxy", **secret, opts=proxy))
         after.append(self._cleanup(name, kubectl))
         limit = operator.timeout_seconds
         self.release = kubernetes.helm.v3.Release(

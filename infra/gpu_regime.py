@@ -15,6 +15,8 @@ REGIMES: tuple[Regime, ...] = ("cdi", "nri", "legacy", "preinstalled")
 OLDEST_CHART: Version = (24, 9, 1)
 FIRST_CDI_CHART: Version = (25, 10, 1)
 FIRST_NRI_CHART: Version = (26, 3, 0)
+# `driver.secretEnv`; v25.10.0 has it too, and is refused
+FIRST_SECRET_ENV_CHART: Version = (25, 10, 1)
 FIRST_CDI_K3S: Version = (1, 28)  # containerd 1.7
 # Charts that are known to do harm, and what they do.
 BAD_CHARTS: dict[Version, str] = {

@@ -1,6 +1,7 @@
 """The proxy settings for everything that uses them; for pods as a ConfigMap and a Secret."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -47,20 +48,29 @@ def proxy_config_map(settings: Settings) -> dict[str, Any]:
     """Every pod takes its environment from it, and from the Secret of the same name."""
     return {
         "metadata": metadata(PROXY_CONFIG, settings.namespace, "proxy", settings.stack),
-        "data": {k: v for k, v in proxy_environment(settings.proxy).items() if isinstance(v, str)},
+        "data": plain_values(proxy_environment(settings.proxy)),
     }
 
 
 def proxy_secret(settings: Settings) -> dict[str, Any]:
     """The addresses with passwords; empty without one, so that no old one stays in force."""
-    values = proxy_environment(settings.proxy)
-    # not string_data, nor empty data: the API server gives back neither, and each `pulumi up`
-    # would see a change
-    data = {k: _base64(v) for k, v in values.items() if not isinstance(v, str)}
+    data = secret_data(proxy_environment(settings.proxy))
+    # not empty data: the API server does not give it back, and each `pulumi up` would see a change
     return {
         "metadata": metadata(PROXY_CONFIG, settings.namespace, "proxy", settings.stack),
         **({"data": data} if data else {}),
     }
+
+
+def plain_values(variables: Mapping[str, pulumi.Input[str]]) -> dict[str, str]:
+    """The variables that everybody may read."""
+    return {name: value for name, value in variables.items() if isinstance(value, str)}
+
+
+def secret_data(variables: Mapping[str, pulumi.Input[str]]) -> dict[str, pulumi.Output[str]]:
+    """The others, as the `data` of a Secret."""
+    # not string_data: the API server does not give it back, as above
+    return {k: _base64(v) for k, v in variables.items() if not isinstance(v, str)}
 
 
 def _base64(value: pulumi.Input[str]) -> pulumi.Output[str]:

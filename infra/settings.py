@@ -21,6 +21,7 @@ from pulumi.runtime.config import (
 )
 
 from infra.gpu_regime import (
+    FIRST_SECRET_ENV_CHART,
     REGIMES,
     HostParts,
     Regime,
@@ -28,6 +29,7 @@ from infra.gpu_regime import (
     choose_regime,
     k3s_version,
     refuse_chart,
+    shown,
 )
 from infra.gpu_sharing import MOST_SLICES, Sharing, sharing_problems
 from infra.imaging.plan import ImagePlan, plan_image
@@ -36,6 +38,7 @@ from infra.no_proxy import missing_entries, no_proxy, required_entries, split_no
 from infra.reader import Reader
 from infra.run_settings import DATA_MOUNT, DatasetChoice, build_run_config
 from infra.secret import Secret
+from infra.torch_index import refuse_index
 from trainer.config import RunConfig
 
 PROJECT_ROOT = Path(__file__).parent.parent
@@ -156,6 +159,7 @@ class ImageSettings:
     plan: ImagePlan
     base: str
     builder: str
+    build_on: Literal["here", "node"]
     torch_index_url: str
     ctr: str
     containerd_address: str
@@ -250,8 +254,9 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     gpu_operator = _read_gpu_operator(reader, cluster, compute)
     storage = _read_storage(reader)
     run, dataset_file = _read_run(reader, stack, compute, storage)
-    image = _read_image(reader, cluster)
+    image = _read_image(reader, host, cluster, compute)
     proxy = _read_proxy(reader, cluster)
+    _refuse_shown_password(reader, gpu_operator, proxy)
     limits = LimitSettings(
         reader.integer("datasetTimeoutSeconds", at_least=10),
         reader.integer("trainingTimeoutSeconds", at_least=10),
@@ -527,12 +532,19 @@ def _checksum(reader: Reader, path: Path) -> str:
         return ""
 
 
-def _read_image(reader: Reader, cluster: ClusterSettings) -> ImageSettings | None:
+def _read_image(
+    reader: Reader, host: HostSettings, cluster: ClusterSettings, compute: ComputeSettings
+) -> ImageSettings | None:
     repository, base = reader.text("imageRepository"), reader.text("imageBase")
     torch_index_url = reader.text(
         "torchIndexUrl", pattern=r"(https?://\S+)?", allowed="an http(s) address, or empty"
     )
+    if refusal := refuse_index(torch_index_url, compute.accelerator == "gpu"):
+        reader.problem("torchIndexUrl", torch_index_url, refusal)
     builder = reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
+    build_on = cast(Literal["here", "node"], reader.choice("imageBuildOn", ("here", "node")))
+    if build_on == "node" and (host.ssh is None or cluster.kind != "k3s"):
+        reader.problem("imageBuildOn", build_on, "here, unless host: ssh and cluster: k3s")
     # k3s brings a ctr that knows its own socket
     ctr = reader.text("ctr") or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
     address = reader.text("containerdAddress", pattern=r"(/\S+)?", allowed="an absolute path")
@@ -543,7 +555,7 @@ def _read_image(reader: Reader, cluster: ClusterSettings) -> ImageSettings | Non
     except ValueError as error:
         reader.problems.append(str(error))
         return None
-    return ImageSettings(plan, base, builder, torch_index_url, ctr, address)
+    return ImageSettings(plan, base, builder, build_on, torch_index_url, ctr, address)
 
 
 def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
@@ -568,6 +580,23 @@ def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
         )
     exceptions = ",".join(override) or no_proxy(required, more)
     return ProxySettings(http, https, exceptions, scope, ca_bundle, ca_file)
+
+
+def _refuse_shown_password(
+    reader: Reader, operator: GpuOperatorSettings | None, proxy: ProxySettings
+) -> None:
+    """The driver gets the proxy through the ClusterPolicy, which older charts fill in plain."""
+    chart = chart_version(operator.version) if operator else None
+    if not (operator and operator.driver and chart and chart < FIRST_SECRET_ENV_CHART):
+        return
+    if any(url is not None and url.url_has_password for url in (proxy.http, proxy.https)):
+        reader.problem(
+            "gpuOperatorDriver",
+            "true",
+            "false, or a chart (gpuOperatorVersion) from "
+            f"{shown(FIRST_SECRET_ENV_CHART)} on, or a proxy without a password: "
+            f"{operator.version} would show the password in the ClusterPolicy",
+        )
 
 
 def _read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:

@@ -1,5 +1,6 @@
 """The trainer image in the node's containerd, kept by one command of infra.imaging."""
 
+import asyncio
 import json
 import shlex
 import sys
@@ -8,7 +9,10 @@ from typing import cast
 import pulumi
 from pulumi_command import local
 
+from infra.imaging import presence
+from infra.imaging.containerd import Containerd
 from infra.imaging.reach import VARIABLE as NODE_VARIABLE
+from infra.imaging.reach import reached
 from infra.proxy import build_environment
 from infra.settings import ImageSettings, Settings
 
@@ -36,9 +40,11 @@ class TrainerImage(pulumi.ComponentResource):
             f"{name}-ensure",
             create=ensure_command(image),
             delete=remove_command(image),
-            # a new tag is a changed input, so that changed code runs the command again
+            # Changed inputs run the command again: a new tag (changed code), and a new time when
+            # the image is not there any more. The look goes on beside the rest of the program.
             environment={
                 "TRAINER_IMAGE": image.plan.reference,
+                presence.VARIABLE: pulumi.Output.from_input(asyncio.to_thread(look, settings)),
                 **build_environment(settings.proxy),
                 **node_environment(settings),
             },
@@ -57,19 +63,38 @@ class TrainerImage(pulumi.ComponentResource):
 
 def node_environment(settings: Settings) -> dict[str, pulumi.Output[str]]:
     """Where containerd is root's: on the host of our k3s. Holds the key and sudo's password."""
+    node = _node_text(settings)
+    return {NODE_VARIABLE: pulumi.Output.secret(node)} if node else {}
+
+
+def _node_text(settings: Settings) -> str | None:
     host = settings.host
     if settings.cluster.kind != "k3s":
-        return {}
+        return None
     node = {
         "ssh": host.ssh.for_ssh_files() if host.ssh else None,
         "sudo_password": host.sudo_password.text if host.sudo_password else "",
     }
-    return {NODE_VARIABLE: pulumi.Output.secret(json.dumps(node, sort_keys=True))}
+    return json.dumps(node, sort_keys=True)
+
+
+def look(settings: Settings) -> str:
+    """Ask the node's containerd for the image; the answer is `presence.wanted_at`'s."""
+    image = settings.image
+    with reached(_node_text(settings)) as node:
+        containerd = Containerd(
+            shlex.split(image.ctr),
+            image.containerd_address or None,
+            node=node,
+            patience_seconds=presence.PATIENCE_SECONDS,
+        )
+        return presence.wanted_at(image.plan, containerd)
 
 
 def ensure_command(image: ImageSettings) -> str:
     """Builds what is missing and imports what containerd lacks."""
-    return shlex.join([*_imaging("ensure", image), "--builder", image.builder])
+    options = ["--builder", image.builder, "--build-on", image.build_on]
+    return shlex.join([*_imaging("ensure", image), *options])
 
 
 def remove_command(image: ImageSettings) -> str:

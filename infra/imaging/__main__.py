@@ -1,4 +1,4 @@
-"""`python -m infra.imaging ensure|check|remove`: the trainer image, from source to containerd."""
+"""`python -m infra.imaging ACTION`: the trainer image, from source to containerd."""
 
 import argparse
 import json
@@ -9,11 +9,13 @@ import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
+from infra.imaging import presence
 from infra.imaging.builders import BUILDERS
 from infra.imaging.containerd import Containerd, ContainerdError
-from infra.imaging.ensure import ensure, problems
+from infra.imaging.ensure import ensure, image_to_read, problems
 from infra.imaging.plan import ImagePlan, check_repository, plan_image
 from infra.imaging.reach import VARIABLE, reached
+from infra.imaging.sbom import sbom
 
 PROJECT = Path(__file__).parent.parent.parent
 LINE_LIMIT = 200  # Pulumi's command provider stops reading at very long lines
@@ -41,6 +43,8 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
         Path(arguments.cache),
         arguments.builder,
         _say,
+        os.environ.get(presence.VARIABLE, ""),
+        arguments.build_on,
     )
     print(json.dumps(asdict(result)), flush=True)
     return 0
@@ -70,7 +74,22 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
     return 0
 
 
-ACTIONS = {"ensure": _ensure, "check": _check, "remove": _remove}
+def _sbom(arguments: argparse.Namespace, containerd: Containerd) -> int:
+    """Write what the image holds; containerd gives the layers that were not built here."""
+    plan = _plan(arguments)
+    image = image_to_read(plan, Path(arguments.cache), containerd)
+    document = sbom(plan.reference, image, containerd.content)
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if arguments.output == "-":
+        sys.stdout.write(text)
+    else:
+        Path(arguments.output).write_text(text)
+        packages = len(document["components"])
+        print(json.dumps({"image": plan.reference, "components": packages}), flush=True)
+    return 0
+
+
+ACTIONS = {"ensure": _ensure, "check": _check, "remove": _remove, "sbom": _sbom}
 
 
 def _plan(arguments: argparse.Namespace) -> ImagePlan:
@@ -97,10 +116,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--torch-index-url", help="further package index for torch (default: none)")
     add("--builder", default="auto", help=f"auto, {', '.join(BUILDERS)} (default: %(default)s)")
+    add("--build-on", choices=("here", "node"), default="here", help="(default: %(default)s)")
     add("--ctr", default="ctr", help="the command that runs ctr, such as 'k3s ctr'")
     add("--address", help="containerd's socket (default: ctr's own)")
     add("--cache", default=str(cache), help="for built dependencies (default: %(default)s)")
     add("--reference", action="append", help="remove: only this name; may be given again")
+    add("--output", default="-", help="sbom: file for the document (default: standard output)")
     return parser
 
 

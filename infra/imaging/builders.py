@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from infra.imaging.docker_archive import write_layout
 from infra.imaging.package_index import pip_files, pip_options, shell_exports
@@ -24,6 +24,9 @@ PROBES: Mapping[str, Sequence[str]] = {
 }
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 STAGE = "deps"
+CONTEXT = "context"
+SECRETS = "secrets"
+ENVIRONMENT = {"DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,17 @@ class Build:
     torch_index_url: str | None
 
 
-def choose_builder(wanted: str, succeeds: Callable[[Sequence[str]], bool] | None = None) -> str:
-    """The wanted builder, or with `auto` the first of BUILDERS that works here.
+def choose_builder(
+    wanted: str,
+    succeeds: Callable[[Sequence[str]], bool] | None = None,
+    where: str = "this machine",
+) -> str:
+    """The wanted builder, or with `auto` the first of BUILDERS that works.
 
     Args:
         wanted: `auto` or one of BUILDERS.
-        succeeds: whether a command ends well; for tests.
+        succeeds: whether a command ends well there; None: on this machine.
+        where: for the error.
 
     Raises:
         ValueError: no such builder, or none works; says what was tried.
@@ -53,7 +61,7 @@ def choose_builder(wanted: str, succeeds: Callable[[Sequence[str]], bool] | None
         if (succeeds or _succeeds)(PROBES[builder]):
             return builder
     tried = ", ".join(f"`{' '.join(PROBES[builder])}`" for builder in candidates)
-    raise ValueError(f"imageBuilder: {wanted!r}: no builder works on this machine (tried {tried})")
+    raise ValueError(f"imageBuilder: {wanted!r}: no builder works on {where} (tried {tried})")
 
 
 def build_layout(builder: str, build: Build, project_root: Path, layout: Path) -> None:
@@ -63,23 +71,57 @@ def build_layout(builder: str, build: Build, project_root: Path, layout: Path) -
         RuntimeError: the builder failed; ends with its last lines.
     """
     with tempfile.TemporaryDirectory(dir=layout.parent, prefix="context-") as scratch:
-        context, secrets = Path(scratch) / "context", Path(scratch) / "secrets"
-        _stage_context(project_root, context)
-        options = [
-            *("--file", str(context / DOCKERFILE), "--target", STAGE),
-            "--network=host",  # so that a proxy on this machine's 127.0.0.1 is reached
-            *_build_arguments(build),
-            *_secrets(secrets),
-        ]
-        if builder == "buildah":
-            # chroot works where containers inside containers do not. Straight into the layout:
-            # by way of buildah's storage the gigabytes would be written twice more.
-            options += ["--isolation=chroot", "--layers=false", "--disable-compression"]
-            options += ["--force-rm"]  # leave no container behind, also after a failed step
-            _run(["buildah", "bud", *options, "--tag", f"oci:{layout}", str(context)])
-        else:
-            _run([builder, "build", *options, "--tag", build.name, str(context)])
+        secrets = stage(project_root, Path(scratch))
+        _run(build_command(builder, build, Path(scratch), secrets, layout))
+        if builder != "buildah":
             _save(builder, build.name, layout)
+
+
+def stage(project_root: Path, folder: Path) -> list[str]:
+    """Put into `folder` just what the stage reads: nothing else is sent, nothing else can matter.
+
+    Returns:
+        Names of the secrets that this machine has for the build step.
+    """
+    for name in (DOCKERFILE, REQUIREMENTS):
+        target = folder / CONTEXT / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(project_root / name, target)
+    (folder / SECRETS).mkdir(mode=0o700)
+    options = pip_options(os.environ, pip_files(os.environ, Path.home()))
+    if exports := shell_exports(options):
+        (folder / SECRETS / "package_index").write_text(exports)
+    if Path(options.get("cert", "")).is_file():
+        shutil.copyfile(options["cert"], folder / SECRETS / "ca_bundle")
+    return sorted(path.name for path in (folder / SECRETS).iterdir())
+
+
+def build_command(
+    builder: str, build: Build, folder: PurePath, secrets: Iterable[str], layout: PurePath
+) -> list[str]:
+    """What builds the stage from a staged `folder`; with buildah it becomes the OCI `layout`.
+
+    docker and podman keep the image under its name.
+    """
+    context = folder / CONTEXT
+    options = [
+        *("--file", str(context / DOCKERFILE), "--target", STAGE),
+        "--network=host",  # so that a proxy on that machine's 127.0.0.1 is reached
+        *_build_arguments(build),
+        *(f"--secret=id={name},src={folder / SECRETS / name}" for name in secrets),
+    ]
+    if builder != "buildah":
+        return [builder, "build", *options, "--tag", build.name, str(context)]
+    # chroot works where containers inside containers do not. Straight into the layout:
+    # by way of buildah's storage the gigabytes would be written twice more.
+    options += ["--isolation=chroot", "--layers=false", "--disable-compression"]
+    options += ["--force-rm"]  # leave no container behind, also after a failed step
+    return ["buildah", "bud", *options, "--tag", f"oci:{layout}", str(context)]
+
+
+def proxies() -> dict[str, str]:
+    """The proxy variables that are set here; an address may hold a password."""
+    return {name: value for name in PROXY_VARIABLES if (value := os.environ.get(name))}
 
 
 def _save(builder: str, name: str, layout: Path) -> None:
@@ -101,31 +143,8 @@ def _build_arguments(build: Build) -> list[str]:
     given = {"BASE_IMAGE": build.base_image, "TORCH_INDEX_URL": build.torch_index_url or ""}
     # A name alone takes its value from the environment: a proxy's password stays off the
     # command line, and builders leave the proxy variables out of the image.
-    proxies = [name for name in PROXY_VARIABLES if os.environ.get(name)]
-    arguments = [*(f"{name}={value}" for name, value in given.items()), *proxies]
+    arguments = [*(f"{name}={value}" for name, value in given.items()), *proxies()]
     return [f"--build-arg={argument}" for argument in arguments]
-
-
-def _secrets(folder: Path) -> list[str]:
-    """Options that mount this machine's CA bundle and package index for the one build step."""
-    folder.mkdir(mode=0o700)
-    options = pip_options(os.environ, pip_files(os.environ, Path.home()))
-    exports = shell_exports(options)
-    secrets: dict[str, Path] = {}
-    if exports:
-        secrets["package_index"] = folder / "package_index"
-        secrets["package_index"].write_text(exports)
-    if Path(options.get("cert", "")).is_file():
-        secrets["ca_bundle"] = Path(options["cert"])
-    return [f"--secret=id={name},src={path}" for name, path in secrets.items()]
-
-
-def _stage_context(project_root: Path, context: Path) -> None:
-    """A context with just what the stage reads: nothing else is sent, nothing else can matter."""
-    for name in (DOCKERFILE, REQUIREMENTS):
-        target = context / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(project_root / name, target)
 
 
 def _succeeds(command: Sequence[str]) -> bool:
@@ -140,7 +159,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 def _run(command: Sequence[str]) -> None:
     done = subprocess.run(
         command,
-        env={**os.environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"},
+        env={**os.environ, **ENVIRONMENT},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

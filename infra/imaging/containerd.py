@@ -4,7 +4,8 @@ import hashlib
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
@@ -22,6 +23,7 @@ from infra.imaging.parts import PART_BYTES, joined, remove_parts, send_parts
 KUBERNETES_NAMESPACE = "k8s.io"  # the only one in which the kubelet looks
 # Where containerd knows it (1.6.29, 1.7 and later), the kubelet's clean-up passes the image over.
 PINNED_LABEL = "io.cri-containerd.pinned=pinned"
+WANTED_LABEL = "disttrain.dev/wanted-at"  # see presence.py
 
 COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # before containerd is asked again what it holds
 CUT_OFF = 255  # ssh's exit status when it is the connection that failed
@@ -41,6 +43,7 @@ class Containerd:
         namespace: containerd's, not Kubernetes'.
         node: where ctr runs, as root; None: here, as who we are.
         part_bytes: a remote node gets what is larger in compressed parts of this size.
+        patience_seconds: for an answer to a question; None: for ever.
     """
 
     ctr: Sequence[str]
@@ -48,6 +51,7 @@ class Containerd:
     namespace: str = KUBERNETES_NAMESPACE
     node: Node | None = None
     part_bytes: int = PART_BYTES
+    patience_seconds: float | None = None
 
     def images(self, namespace: str | None = None) -> dict[str, str]:
         """`{name: manifest digest}` of all images of a namespace."""
@@ -57,6 +61,25 @@ class Containerd:
     def namespaces(self) -> list[str]:
         """All namespaces of this containerd."""
         return self._ask("namespaces", "ls", "-q").split()
+
+    def wanted_at(self, name: str) -> str | None:
+        """What `mark_wanted` left on the image of that name; None: it is not there as a whole.
+
+        Empty for an image without a mark. One command, as over SSH each costs a round trip.
+        """
+        ctr, only = shlex.join(self.ctr_words()), shlex.quote(f"name=={name}")
+        words = ["sh", "-c", f"{ctr} images check {only} && {ctr} images ls {only}"]
+        output = self._run(self.node.as_root(words) if self.node else words, "images check")
+        rows = [row for row in map(str.split, output.splitlines()) if row[:1] == [name]]
+        # REF TYPE DIGEST STATUS ..., then REF ... LABELS, which are `key=value,...` or -
+        if len(rows) != 2 or rows[0][3] != "complete":
+            return None
+        labels = (label.partition("=") for label in rows[1][-1].split(","))
+        return next((value for key, _, value in labels if key == WANTED_LABEL), "")
+
+    def mark_wanted(self, name: str, at: str) -> None:
+        """Label the image of that name with the time of the `up` that missed it."""
+        self._ask("images", "label", name, f"{WANTED_LABEL}={at}")
 
     def complete_image(self, name: str) -> Image | None:
         """The image of that name, if all of its blobs are there. Its layers stay at the node."""
@@ -94,6 +117,38 @@ class Containerd:
         for name in images:
             self._ask("images", "label", name, PINNED_LABEL)
         return moved
+
+    @contextmanager
+    def content(self, digest: str) -> Iterator[IO[bytes]]:
+        """A blob as a stream.
+
+        Raises:
+            ContainerdError: containerd does not give it.
+        """
+        process = subprocess.Popen(
+            self._command("content", "get", digest),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdin.write(self._input)
+            process.stdin.close()
+            broken: Exception | None = None
+            try:
+                yield process.stdout
+            except Exception as error:  # raised below, if not ctr's own words say more
+                broken = error
+            while process.stdout.read(COPY_BYTES):  # so that ctr can end
+                pass
+            reason = process.stderr.read().decode(errors="replace").strip()
+        if process.returncode:
+            raise ContainerdError(f"{self._shown('content get')}: {reason}") from broken
+        if broken:
+            raise broken
 
     def remove_images(self, names: Sequence[str]) -> list[str]:
         """Remove these names where they are there, and what the kubelet's side calls by id.
@@ -157,7 +212,7 @@ class Containerd:
             folder = send_parts(
                 node, name, lambda to: write_archive(to, images, held), say, self.part_bytes
             )
-            ctr = shlex.join([*self._ctr_words(), "images", "import", "-"])
+            ctr = shlex.join([*self.ctr_words(), "images", "import", "-"])
             command = node.as_root(["sh", "-c", f"{joined(folder)} | {ctr}"])
             done = subprocess.run(command, input=self._input, capture_output=True, check=False)
             if done.returncode != CUT_OFF:
@@ -175,20 +230,26 @@ class Containerd:
         return self._run(self._command(*arguments, namespace=namespace), " ".join(arguments))
 
     def _run(self, command: Sequence[str], what: str) -> str:
+        limit = self.patience_seconds
         try:
-            done = subprocess.run(command, input=self._input, capture_output=True, check=False)
+            done = subprocess.run(
+                command, input=self._input, capture_output=True, timeout=limit, check=False
+            )
         except FileNotFoundError as error:
             raise self._no_program() from error
+        except subprocess.TimeoutExpired as error:
+            raise ContainerdError(f"{self._shown(what)}: no answer in {limit} s") from error
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip()[-1500:]
             raise ContainerdError(f"{self._shown(what)}: {reason}")
         return done.stdout.decode()
 
     def _command(self, *arguments: str, namespace: str | None = None) -> list[str]:
-        words = [*self._ctr_words(namespace), *arguments]
+        words = [*self.ctr_words(namespace), *arguments]
         return self.node.as_root(words) if self.node else words
 
-    def _ctr_words(self, namespace: str | None = None) -> list[str]:
+    def ctr_words(self, namespace: str | None = None) -> list[str]:
+        """The command, its socket and its namespace."""
         address = ["--address", self.address] if self.address else []
         return [*self.ctr, *address, "--namespace", namespace or self.namespace]
 
@@ -200,7 +261,7 @@ class Containerd:
     def _shown(self, what: str) -> str:
         """A command for an error: what runs where, without the shell text around it."""
         where = f"on {self.node.shell[-1]}: " if self.node and self.node.remote else ""
-        return f"{where}{shlex.join(self._ctr_words())} {what}"
+        return f"{where}{shlex.join(self.ctr_words())} {what}"
 
     def _no_program(self) -> ContainerdError:
         program = self.node.shell[0] if self.node else self.ctr[0]

@@ -17,6 +17,8 @@ MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
+# https://github.com/opencontainers/image-spec/blob/v1.1.0/annotations.md
+ANNOTATION = "org.opencontainers.image"
 NAME_ANNOTATION = "io.containerd.image.name"  # the name under which containerd imports
 COPY_BYTES = 1 << 20
 
@@ -127,13 +129,28 @@ def code_layer(files: Iterable[tuple[str, Path]], folder: str = "app") -> bytes:
     return buffer.getvalue()
 
 
-def append_layer(image: Image, layer: bytes, created_by: str) -> Image:
-    """The image plus one uncompressed layer on top; all other layers stay the same blobs."""
+def image_annotations(image: Image) -> dict[str, str]:
+    """The annotations of its manifest."""
+    return cast(dict[str, str], _load(image.manifest.read()).get("annotations") or {})
+
+
+def append_layer(
+    image: Image, layer: bytes, created_by: str, annotations: Mapping[str, str] | None = None
+) -> Image:
+    """The image plus one uncompressed layer on top; all other layers stay the same blobs.
+
+    Annotations go to the manifest, where registries look, and as labels to the configuration,
+    where container runtimes do.
+    """
     manifest = _load(image.manifest.read())
     config = _load(image.config.read())
     top = blob(layer)
     config["rootfs"]["diff_ids"].append(top.digest)  # of an uncompressed layer: its own digest
     config.setdefault("history", []).append({"created_by": created_by})
+    if annotations:
+        settings = config.setdefault("config", {})
+        settings["Labels"] = {**(settings.get("Labels") or {}), **annotations}
+        manifest["annotations"] = {**(manifest.get("annotations") or {}), **annotations}
     new_config = blob(as_json(config))
     manifest["config"] = descriptor(CONFIG_TYPE, new_config)
     manifest["layers"].append(descriptor(LAYER_TYPE, top))

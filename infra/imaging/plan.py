@@ -8,6 +8,7 @@ from pathlib import Path
 from infra.imaging.oci import code_layer
 
 HASH_LENGTH = 12
+APPENDED = b"annotations"  # what else goes with the code; a change of it is another image
 DOCKERFILE = "docker/Dockerfile"
 REQUIREMENTS = "trainer/requirements.txt"
 # `host/path` as registries and containerd take it:
@@ -65,7 +66,9 @@ def plan_image(
         (torch_index_url or "").encode(),
     )
     layer = code_layer(code_files(project_root))
-    return ImagePlan(repository, base_image, torch_index_url or None, deps, _hash(layer), layer)
+    return ImagePlan(
+        repository, base_image, torch_index_url or None, deps, _hash(layer, APPENDED), layer
+    )
 
 
 def code_files(project_root: Path) -> list[tuple[str, Path]]:

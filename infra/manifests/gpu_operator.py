@@ -5,13 +5,14 @@ from typing import Any
 import yaml
 
 from infra.gpu_sharing import device_plugin_config
-from infra.labels import content_hash
-from infra.proxy import proxy_environment
+from infra.labels import content_hash, labels
+from infra.proxy import plain_values, proxy_environment, secret_data
 from infra.settings import GpuOperatorSettings, Settings
 
 K3S_CONTAINERD_SOCKET = "/run/k3s/containerd/containerd.sock"
 K3S_CONTAINERD_CONFIG = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 CA_CONFIG_MAP = "disttrain-ca"
+NAMESPACE = "gpu-operator"
 
 
 def chart_values(operator: GpuOperatorSettings, settings: Settings) -> dict[str, Any]:
@@ -77,9 +78,33 @@ def _toolkit_env(operator: GpuOperatorSettings, settings: Settings) -> dict[str,
 def _driver_on_a_proxied_host(settings: Settings) -> dict[str, Any]:
     """The driver container alone fetches packages; images go through containerd."""
     values: dict[str, Any] = {}
-    proxies = proxy_environment(settings.proxy)
-    if proxies:
-        values["env"] = [{"name": name, "value": value} for name, value in proxies.items()]
+    plain = plain_values(proxy_environment(settings.proxy))
+    if plain:
+        values["env"] = [{"name": name, "value": value} for name, value in plain.items()]
+    secret = driver_proxy_secret(settings)
+    if secret:
+        values["secretEnv"] = secret["metadata"]["name"]
     if settings.proxy.ca_bundle:
         values["certConfig"] = {"name": CA_CONFIG_MAP}
     return values
+
+
+def driver_proxy_secret(settings: Settings) -> dict[str, Any] | None:
+    """What the driver's container gets of the proxy that nobody may read; None: nothing.
+
+    The operator does not watch it: another address is another name, and so another driver pod.
+    Another password alone does not restart the driver, which would end what runs on the GPUs.
+    """
+    data = secret_data(proxy_environment(settings.proxy))
+    if not data:
+        return None
+    proxies = (settings.proxy.http, settings.proxy.https)
+    addresses = [proxy and proxy.url_without_password for proxy in proxies]
+    return {
+        "metadata": {
+            "name": f"disttrain-proxy-{content_hash(addresses)}",
+            "namespace": NAMESPACE,
+            "labels": labels("gpu-operator"),
+        },
+        "data": data,
+    }

@@ -52,6 +52,18 @@ class Lab:
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
+    def ctr(self, *arguments: str) -> str:
+        """Output of containerd's ctr in the kubelet's namespace; raises with its error text."""
+        address = str(self.cluster.containerd_address)
+        done = subprocess.run(
+            ["ctr", "--address", address, "--namespace", "k8s.io", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"ctr {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
     def shell(self, command: str) -> str:
         """Output of a command for people, run with this cluster's kubeconfig."""
         done = subprocess.run(

@@ -190,6 +190,19 @@ def test_second_up_on_multi_pod_changes_nothing(multi: Stack) -> None:
     multi.preview("--expect-no-changes")
 
 
+def test_image_that_vanished_is_seen_by_up_and_imported_again(lab: Lab, multi: Stack) -> None:
+    image = multi.output("image")
+    lab.ctr("images", "rm", "--sync", image)
+    with pytest.raises(PulumiFailedError, match="image-ensure"):
+        multi.preview("--expect-no-changes")
+    output = multi.up()
+    assert f"{image} is not in containerd's namespace 'k8s.io'" in output
+    assert changes(output).keys() == {"updated", "unchanged"}
+    assert changes(output)["updated"] == 1
+    assert image in lab.ctr("images", "ls", "-q").split()
+    assert set(changes(multi.up("--expect-no-changes"))) == {"unchanged"}
+
+
 def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     lab: Lab, multi: Stack
 ) -> None:

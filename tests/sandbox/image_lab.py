@@ -74,7 +74,9 @@ class Lab:
     def plan(self, repository: str = REPOSITORY) -> ImagePlan:
         return plan_image(self.project, repository, "scratch", None)
 
-    def ensure(self, repository: str = REPOSITORY, cache: Path | None = None) -> Ensured:
+    def ensure(
+        self, repository: str = REPOSITORY, cache: Path | None = None, wanted_at: str = ""
+    ) -> Ensured:
         return ensure(
             self.plan(repository),
             self.containerd,
@@ -82,6 +84,7 @@ class Lab:
             cache or self.cache,
             "auto",
             self.said.append,
+            wanted_at,
         )
 
     def change_code(self, text: str) -> None:

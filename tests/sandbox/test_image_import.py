@@ -1,6 +1,7 @@
 """The image's way into a real containerd of our own (image_lab.py)."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -8,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.imaging.containerd import Containerd
-from infra.imaging.ensure import Ensured, ensure, problems
+from infra.imaging.containerd import Containerd, ContainerdError
+from infra.imaging.ensure import Ensured, ensure, image_to_read, problems
+from infra.imaging.oci import Blob, Image
+from infra.imaging.presence import wanted_at
+from infra.imaging.sbom import sbom
 from tests.sandbox.image_lab import DEPS_BYTES, REPOSITORY, Lab, wait_for
-from tests.unit.imaging.layouts import tiny_image
+from tests.unit.imaging.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parent.parent.parent
+ABSENT = Blob(f"sha256:{'0' * 64}", 1, None)
 
 
 def test_the_first_import_moves_everything_and_the_second_nothing(lab: Lab) -> None:
@@ -48,6 +53,51 @@ def test_an_image_that_was_deleted_comes_back(lab: Lab) -> None:
     assert again.digest == first.digest
     assert again.imported_bytes < 20_000  # the dependencies were kept by their own name
     assert problems(lab.plan(), lab.containerd) == []
+
+
+def test_the_image_says_when_it_was_wanted_and_a_missing_one_is_wanted_now(lab: Lab) -> None:
+    """What `pulumi up` compares: the same while the image is there, new when it has gone."""
+    by_hand = lab.ensure()
+    assert wanted_at(lab.plan(), lab.containerd) == ""
+    seen: list[str] = []
+    for gone in (remove, break_off, remove):
+        gone(lab, by_hand)
+        seen.append(wanted_at(lab.plan(), lab.containerd))
+        assert seen[-1] != wanted_at(lab.plan(), lab.containerd), "not there yet"
+        lab.ensure(wanted_at=seen[-1])
+        for _ in range(2):
+            assert wanted_at(lab.plan(), lab.containerd) == seen[-1]
+    assert len(set(seen)) == 3
+    # another stack on the node missed it at the same time, and comes second
+    lab.ensure(wanted_at="later")
+    assert wanted_at(lab.plan(), lab.containerd) == "later"
+    assert "io.cri-containerd.pinned=pinned" in lab.ctr("images", "ls")
+
+
+def remove(lab: Lab, image: Ensured) -> None:
+    lab.containerd.remove_images([image.image])
+
+
+def break_off(lab: Lab, image: Ensured) -> None:
+    assert image.digest
+    lab.ctr("content", "rm", lab.deps.layers[0].digest)
+
+
+def test_why_the_image_is_imported_is_said(lab: Lab) -> None:
+    first = lab.ensure()
+    remove(lab, first)
+    lab.said.clear()
+    lab.ensure()
+    assert lab.said[0] == f"image: {first.image} is not in containerd's namespace 'k8s.io'"
+
+
+def test_a_containerd_that_does_not_answer_in_time_holds_no_image(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "ctr").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "ctr").chmod(0o755)
+    silent = Containerd([str(tmp_path / "ctr")], patience_seconds=0.1)
+    with pytest.raises(ContainerdError, match=r"no answer in 0\.1 s"):
+        silent.images()
+    assert wanted_at(lab.plan(), silent)
 
 
 def test_after_everything_was_deleted_everything_is_moved_again(lab: Lab) -> None:
@@ -117,6 +167,23 @@ def test_the_images_are_pinned_against_the_kubelets_clean_up(lab: Lab) -> None:
     lab.ensure()
     for name in (lab.plan().reference, lab.plan().deps_reference):
         assert "io.cri-containerd.pinned=pinned" in lab.ctr("images", "ls", f"name=={name}")
+
+
+def test_the_list_of_packages_is_the_same_from_the_cache_and_from_containerd(
+    lab: Lab, tmp_path: Path
+) -> None:
+    status = "Package: a\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n"
+    deps = tiny_image(os.urandom(DEPS_BYTES), {"var/lib/dpkg/status": status})
+    write_layout(lab.cache / "images" / f"deps-{lab.plan().deps_hash}", deps)
+    reference = lab.ensure().image
+    documents = [
+        sbom(reference, image_to_read(lab.plan(), cache, lab.containerd), lab.containerd.content)
+        for cache in (lab.cache, tmp_path / "empty")
+    ]
+    assert documents[0] == documents[1]
+    assert [c["purl"] for c in documents[0]["components"]] == ["pkg:deb/debian/a@1?arch=all"]
+    with pytest.raises(ContainerdError, match="content get"):
+        sbom(reference, Image(deps.manifest, deps.config, (ABSENT,)), lab.containerd.content)
 
 
 def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab: Lab) -> None:

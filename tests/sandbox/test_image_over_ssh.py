@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from infra.imaging.containerd import ContainerdError
-from infra.imaging.ensure import problems
+from infra.imaging.ensure import ensure, problems
+from infra.imaging.node import NodeError
+from infra.imaging.plan import plan_image
 from infra.imaging.reach import VARIABLE, reached
+from sandbox.base_image import NAME as BASE_IMAGE
+from sandbox.base_image import ensure_base_image
 from tests.cli.servers import Sshd, make_key, sshd
 from tests.sandbox.image_lab import DEPS_BYTES, PROJECT, REPOSITORY, Lab
 
@@ -55,6 +59,59 @@ def test_an_image_goes_over_one_connection_in_parts(
     lab.containerd = dataclasses.replace(lab.containerd, node=None)
     assert server.logins() == before + 1
     assert transfers() == []
+
+
+# The last stage is small, so that the test is short.
+DOCKERFILE = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE} AS checks
+ARG TORCH_INDEX_URL=
+RUN --mount=type=secret,id=package_index \\
+    --mount=type=bind,source=trainer/requirements.txt,target=/mnt/requirements.txt \\
+    set -e; . /run/secrets/package_index; \\
+    case $PIP_INDEX_URL in https://me:sek?et@index.example/simple) ;; *) exit 1; esac; \\
+    case $HTTPS_PROXY in http://me:sek?et@proxy.example:3128) ;; *) exit 2; esac; \\
+    cp /mnt/requirements.txt /requirements; echo "$TORCH_INDEX_URL" >/index
+FROM scratch AS deps
+COPY --from=checks /requirements /index /
+USER 1000:1000
+"""
+
+
+def test_the_image_is_built_at_the_node_and_only_context_and_code_go_there(
+    lab: Lab, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real buildah on a base without torch; sshd's host is this machine."""
+    ensure_base_image()
+    (lab.project / "docker/Dockerfile").write_text(DOCKERFILE)
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:sekret@index.example/simple")
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:sekret@proxy.example:3128")
+    plan = plan_image(lab.project, REPOSITORY, BASE_IMAGE, "https://torch.example/cu118")
+    before = set(Path("/var/tmp").iterdir())
+    with reached(node_text(server)) as node:
+        away = dataclasses.replace(lab.containerd, node=node)
+        cache = tmp_path / "unused"
+        made = ensure(plan, away, lab.project, cache, "buildah", lab.said.append, "", "node")
+        assert made.built
+        assert 0 < made.imported_bytes < 20_000
+        assert problems(plan, away) == []
+    assert not [path for path in cache.rglob("*") if path.suffix != ".lock" and path.is_file()]
+    assert set(Path("/var/tmp").iterdir()) <= before
+    for path, text in (("requirements", "torch"), ("index", "https://torch.example/cu118")):
+        assert text in lab.file_in_image(made.image, path, tmp_path / path)[0]
+    image = lab.containerd.complete_image(made.image)
+    assert image
+    assert "sekret" not in image.config.read().decode() + image.manifest.read().decode()
+
+
+def test_a_build_that_fails_at_the_node_says_why(lab: Lab, server: Sshd, tmp_path: Path) -> None:
+    (lab.project / "docker/Dockerfile").write_text("FROM scratch AS deps\nCOPY absent /\n")
+    plan = plan_image(lab.project, REPOSITORY, "scratch", None)
+    with reached(node_text(server)) as node:
+        away = dataclasses.replace(lab.containerd, node=node)
+        with pytest.raises(NodeError, match=r"(?s)at the node: .*absent"):
+            ensure(plan, away, lab.project, tmp_path, "buildah", lab.said.append, "", "node")
+    assert not list(Path("/var/tmp").glob("disttrain-build-*"))
 
 
 def test_another_host_key_stops_it(lab: Lab, server: Sshd, tmp_path: Path) -> None:

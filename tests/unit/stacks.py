@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from google.protobuf import empty_pb2
@@ -19,6 +20,7 @@ from pulumi.runtime.stack import run_in_stack
 PROJECT = Path(__file__).parents[2]
 PROJECT_FILE = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
 STACKS = ("dev", "multipod", "sandbox", "sandbox-multipod")
+WANTED_AT = ""  # what the node's containerd would answer: the image is there
 TEXT = "To be, or not to be, that is the question:\n" * 40
 
 
@@ -210,7 +212,9 @@ def run_with(
 
 
 def run_main() -> None:
-    runpy.run_path(str(PROJECT / "__main__.py"))
+    # whether the image is there is asked of the node's containerd, and there is no node
+    with patch("infra.trainer_image.look", return_value=WANTED_AT):
+        runpy.run_path(str(PROJECT / "__main__.py"))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pulumi import RunError
 
 from infra.gpu_regime import (
     BAD_CHARTS,
@@ -36,12 +37,13 @@ COMMON: Mapping[str, Any] = {
     "mig": {"strategy": str},
     "migManager": {"config": {"default": str, "create": bool, "name": str, "data": dict}},
 }
+NEWER: Mapping[str, Any] = {**COMMON, "driver": {**COMMON["driver"], "secretEnv": str}}
 SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "v24.9.2": {**COMMON, "cdi": {"enabled": bool, "default": bool}},
     "v25.3.4": {**COMMON, "cdi": {"enabled": bool, "default": bool}},
-    "v25.10.1": {**COMMON, "cdi": {"enabled": bool}},
-    "v26.3.3": {**COMMON, "cdi": {"enabled": bool, "nriPluginEnabled": bool}},
-    "v26.7.0": {**COMMON, "cdi": {"enabled": bool, "nriPluginEnabled": bool}},
+    "v25.10.1": {**NEWER, "cdi": {"enabled": bool}},
+    "v26.3.3": {**NEWER, "cdi": {"enabled": bool, "nriPluginEnabled": bool}},
+    "v26.7.0": {**NEWER, "cdi": {"enabled": bool, "nriPluginEnabled": bool}},
 }
 CDI_IS_DEFAULT = {"v24.9.2": False, "v25.3.4": False}  # cdi.enabled; true in all later ones
 OLD, NEW = "v25.3.4", "v26.3.3"
@@ -50,8 +52,11 @@ PROXY = {"httpsProxy": "http://proxy.example:3128", "nodeAddress": "10.1.2.3"}
 ONE_RANK = {"gpusPerPod": 1, "gpus": 1}
 
 
+WITH_PASSWORD = {**PROXY, "httpsProxy": "http://me:hunter7@proxy.example:3128"}
+
+
 def settings_with(changes: Mapping[str, object]) -> Settings:
-    return parse_settings(raw_settings("dev", changes), (), "dev")
+    return parse_settings(raw_settings("dev", changes), ("httpsProxy",), "dev")
 
 
 def values_with(changes: Mapping[str, object]) -> dict[str, Any]:
@@ -111,6 +116,26 @@ def test_values_have_only_keys_and_kinds_that_the_chart_knows(
             "gpuOperatorToolkit": regime != "preinstalled",
         }
         assert misfits(values_with(changes), SCHEMAS[chart]) == []
+
+
+@pytest.mark.parametrize("chart", SCHEMAS)
+def test_a_proxys_password_goes_by_secret_or_the_chart_is_refused(
+    chart: str, tmp_path: Path
+) -> None:
+    wanted = {**WITH_PASSWORD, "gpuOperatorVersion": chart}
+    assert settings_with(wanted).gpu_operator, "fine with the driver of the host"
+    if "secretEnv" in SCHEMAS[chart]["driver"]:
+        result = deploy("dev", tmp_path, {**wanted, **WITH_DRIVER}, ("httpsProxy",))
+        values = result.one("gpu-operator-release").inputs["values"]
+        assert values["driver"]["secretEnv"].startswith("disttrain-proxy-")
+        assert {entry["name"] for entry in values["driver"]["env"]} == {"NO_PROXY", "no_proxy"}
+        assert misfits(values, SCHEMAS[chart]) == []
+        return
+    with pytest.raises(RunError, match=r"gpuOperatorDriver: .*from v25\.10\.1 on") as refused:
+        settings_with({**wanted, **WITH_DRIVER})
+    assert "hunter7" not in str(refused.value)
+    without = settings_with({**PROXY, **WITH_DRIVER, "gpuOperatorVersion": chart})
+    assert without.gpu_operator, "fine without a password"
 
 
 def test_the_schema_check_would_see_a_wrong_key_and_a_wrong_kind() -> None:

@@ -5,6 +5,7 @@ import importlib
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pulumi
 import pytest
@@ -190,6 +191,22 @@ def test_image_is_built_and_imported_under_the_name_that_pods_ask_for(
     assert command["environment"]["TRAINER_IMAGE"] == result.outputs["image"]
     assert f"--reference {result.outputs['image']}" in command["delete"]
     assert result.outputs["imageDigest"] == "sha256:0123"
+
+
+def test_image_is_built_where_the_settings_say(tmp_path: Path) -> None:
+    for place in ("here", "node"):
+        result = deploy("dev", tmp_path, {**SECRETS, "imageBuildOn": place}, SECRET_KEYS)
+        assert f"--build-on {place}" in result.one("image-ensure").inputs["create"]
+
+
+def test_image_command_runs_again_when_the_image_was_missed(tmp_path: Path) -> None:
+    def inputs(wanted_at: str) -> dict[str, Any]:
+        with patch("tests.unit.stacks.WANTED_AT", wanted_at):
+            return deploy("dev", tmp_path).one("image-ensure").inputs
+
+    assert inputs("1") == inputs("1")
+    assert inputs("1") != inputs("2")
+    assert inputs("2")["environment"]["IMAGE_WANTED_AT"] == "2"
 
 
 def test_shared_memory_is_a_memory_volume(deployment: tuple[str, Deployment]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.stacks import Deployment, deploy, without_secrets
+from tests.unit.stacks import Deployment, Registered, deploy, without_secrets
 
 NAMES = ("http_proxy", "https_proxy", "no_proxy")
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
@@ -39,18 +39,32 @@ def consumers(result: Deployment) -> dict[str, dict[str, str]]:
     """Variables by consumer."""
     k3s = result.one("cluster-k3s").program
     names = (*NAMES, *(name.upper() for name in NAMES))
-    driver = result.one("gpu-operator-release").inputs["values"]["driver"].get("env", [])
+    driver = result.one("gpu-operator-release").inputs["values"]["driver"]
+    shown = {entry["name"]: entry["value"] for entry in driver.get("env", [])}
+    hidden = {r.inputs["metadata"]["name"]: r.inputs["data"] for r in driver_secrets(result)}
+    of_driver = hidden.pop(driver["secretEnv"]) if "secretEnv" in driver else {}
+    assert not hidden
+    assert not shown.keys() & of_driver.keys()
     config_map = result.one("proxy-config-map").inputs["data"]
     encoded = result.one("proxy-secret").inputs.get("data", {})
-    secret = {name: b64decode(value).decode() for name, value in encoded.items()}
+    secret = decoded(encoded)
     assert not config_map.keys() & secret.keys()
     build = result.one("image-ensure").inputs["environment"]
     return {
         "k3s": {name: value for name in names if (value := exported(k3s, name))},
-        "driver": {entry["name"]: entry["value"] for entry in driver},
+        "driver": {**shown, **decoded(of_driver)},
         "pods": {**config_map, **secret},
         "build": {name: build[name] for name in names if name in build},
     }
+
+
+def decoded(data: Mapping[str, str]) -> dict[str, str]:
+    return {name: b64decode(value).decode() for name, value in data.items()}
+
+
+def driver_secrets(result: Deployment) -> list[Registered]:
+    secrets = result.of_type("kubernetes:core/v1:Secret")
+    return [r for r in secrets if r.inputs["metadata"]["namespace"] == "gpu-operator"]
 
 
 def changes_of(url: str, which: str, exceptions: list[str], scope: str) -> dict[str, object]:
@@ -100,8 +114,34 @@ def assert_not_shown(result: Deployment, password: str) -> None:
         if resource.type.startswith("command:"):
             for key in ("create", "update", "delete"):
                 assert password not in resource.inputs.get(key, ""), resource.name
-        if resource.type.endswith(":ConfigMap"):
+        # Helm and the operator write the values into objects that are no Secrets
+        if resource.type.endswith((":ConfigMap", ":Release")):
             assert password not in json.dumps(resource.inputs), resource.name
+
+
+def test_the_drivers_proxy_is_renamed_with_its_address_and_not_with_its_password(
+    tmp_path: Path,
+) -> None:
+    """The operator does not watch the Secret: only another name gives the driver another proxy."""
+
+    def name(url: str) -> str:
+        changes = changes_of(url, "both", [], "all")
+        result = deploy("dev", tmp_path, changes, ("httpProxy", "httpsProxy"))
+        (secret,) = driver_secrets(result)
+        release = result.one("gpu-operator-release")
+        assert secret.urn in release.request.dependencies
+        found = release.inputs["values"]["driver"]["secretEnv"]
+        assert found == secret.inputs["metadata"]["name"]
+        return found
+
+    first = name("http://me:hunter7@proxy:3128")
+    assert name("http://me:hunter8@proxy:3128") == first
+    assert name("http://me:hunter7@other:3128") != first
+
+
+def test_a_driver_on_the_host_needs_no_proxy(tmp_path: Path) -> None:
+    changes = changes_of("http://me:hunter7@p:1", "both", [], "all") | {"gpuOperatorDriver": False}
+    assert driver_secrets(deploy("dev", tmp_path, changes, ("httpProxy", "httpsProxy"))) == []
 
 
 def test_without_a_proxy_nobody_gets_one(tmp_path: Path) -> None:

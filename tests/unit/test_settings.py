@@ -147,6 +147,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     # the image
     ({"imageRepository": "trainer"}, "imageRepository: 'trainer' is not allowed"),
     ({"imageBase": ""}, "imageBase: '' is not allowed"),
+    ({"imageBuildOn": "there"}, "imageBuildOn: 'there' is not allowed; allowed: here or node"),
+    ({"imageBuildOn": "node"}, "allowed: here, unless host: ssh and cluster: k3s"),
     # the data set
     ({"datasetUrl": "https://x/y"}, "datasetSha256: '' is not allowed; allowed: the checksum"),
     ({"datasetUrl": "y", "datasetSha256": "0" * 64}, "datasetUrl: 'y' is not allowed"),

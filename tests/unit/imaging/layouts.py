@@ -30,8 +30,9 @@ def tar_bytes(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def tiny_image(content: bytes = b"torch") -> Image:
-    layer = blob(tar_bytes({"opt/torch": content}))
+def tiny_image(content: bytes = b"torch", more: Mapping[str, str] | None = None) -> Image:
+    files = {name: text.encode() for name, text in (more or {}).items()}
+    layer = blob(tar_bytes({"opt/torch": content, **files}))
     machine = platform.machine()
     config = blob(
         as_json(
