@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 
 class BackgroundSave:
-    """Runs one write after the other, in a thread of its own or in the caller's."""
+    """Runs one write after the other, each in a thread of its own."""
 
-    def __init__(self, asynchronous: bool):
-        self._asynchronous = asynchronous
+    def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self.failure: OSError | None = None
         """Why a write failed; stays set. Another exception than OSError is a mistake of ours."""
@@ -19,20 +18,19 @@ class BackgroundSave:
     def start(self, write: Callable[[], None]) -> None:
         """Begin a write; the one before must have been waited for."""
         assert self._thread is None
-        if not self._asynchronous:
-            self._run(write)
-            self.wait()
-            return
         self._thread = threading.Thread(target=self._run, args=(write,), name="checkpoint")
         self._thread.start()
 
-    def wait(self) -> None:
-        """Return when nothing is being written any more; see `failure`."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait at most so long; returns whether nothing is being written any more."""
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                return False
             self._thread = None
         if self._mistake is not None:
             raise self._mistake
+        return True
 
     def _run(self, write: Callable[[], None]) -> None:
         try:

@@ -30,6 +30,7 @@ STATE_FILE = "state.json"
 _DIRECTORY = re.compile(r"step-(\d{8})")
 _TEMPORARY_PREFIX = ".tmp-"
 _DAMAGED_PREFIX = "damaged-"
+_REPLACED_PREFIX = ".replaced-"
 
 
 def directory_of(root: Path, step: int) -> Path:
@@ -55,6 +56,8 @@ def save(
 ) -> None:
     """Write the checkpoint of `step`, then remove older ones that need not stay.
 
+    One that is there for the same step stays until the new one is complete.
+
     Args:
         root: directory of all checkpoints of the run; only one process may save into it.
         tensors: per file stem ("model", "optimizer") a nested mapping of names to tensors.
@@ -79,9 +82,10 @@ def save(
             path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
         }
         write_json(building / MANIFEST_FILE, {"files": manifest})
-        _discard(directory_of(root, step))
+        replaced = _set_replaced_aside(directory_of(root, step))
         building.rename(directory_of(root, step))
         fsync_directory(root)
+        shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     complete = complete_steps(root)
@@ -125,6 +129,13 @@ def _save_tensors(values: dict[str, Any], path: Path) -> None:
 
 def remove_leftovers(root: Path) -> None:
     """Remove what an interrupted save left. Only for the process that saves, before it saves."""
+    for path in root.glob(f"{_REPLACED_PREFIX}*"):
+        # It is whole unless its successor is in place: only then it is removed.
+        final = root / path.name.removeprefix(_REPLACED_PREFIX)
+        if final.exists():
+            shutil.rmtree(path)
+        else:
+            path.rename(final)
     for path in root.glob(f"{_TEMPORARY_PREFIX}*"):
         shutil.rmtree(path)
 
@@ -193,6 +204,14 @@ def _problem(directory: Path, with_checksums: bool) -> str | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{MANIFEST_FILE} is damaged: {error!r}"
     return None
+
+
+def _set_replaced_aside(directory: Path) -> Path:
+    """Make room for another checkpoint of the same step; returns where the old one is, if any."""
+    aside = directory.with_name(f"{_REPLACED_PREFIX}{directory.name}")
+    if directory.exists():
+        directory.rename(aside)
+    return aside
 
 
 def _discard(directory: Path) -> None:

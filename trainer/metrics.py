@@ -93,6 +93,19 @@ class MetricsLog:
             if name not in ("step", "unix_time", "world_size") and value is not None:
                 self._tensorboard.add_scalar(name, value, metrics.step)
 
+    def add_validation(self, step: int, val_loss: float, val_bits_per_byte: float) -> None:
+        """Complete the record of `step`, whose evaluation was cut off."""
+        values = {"val_loss": val_loss, "val_bits_per_byte": val_bits_per_byte}
+        lines = self._lines()
+        for place, record in enumerate(map(json.loads, lines)):
+            if record["step"] == step:
+                lines[place] = json.dumps({**record, **values}, allow_nan=False)
+        self._file.close()
+        write_text(self._path, "".join(f"{line}\n" for line in lines))
+        self._file = self._path.open("a")
+        for name, value in values.items():
+            self._tensorboard.add_scalar(name, value, step)
+
     def flush(self) -> None:
         """Hand everything to the system, so that a checkpoint never has older metrics."""
         self._file.flush()

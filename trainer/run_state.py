@@ -25,7 +25,8 @@ from trainer.run_identity import check_identity, identity, write_done_marker
 
 CHECKPOINTS_DIR = "checkpoints"
 _CPU = torch.device("cpu")
-_STATE_KEYS = {"identity", "data_sha256", "scaler", "world_size"}
+_POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
+_STATE_KEYS = {"identity", "data_sha256", "scaler", "world_size", "loss", "val_loss"}
 
 
 class RunState:
@@ -47,8 +48,14 @@ class RunState:
         self._optimizer, self._scaler = optimizer, scaler
         self._root = config.run_dir / CHECKPOINTS_DIR
         self._copy = CpuCopy(world.is_main, parallel.whole)
-        self._background = BackgroundSave(config.checkpoint.asynchronous)
+        self._background = BackgroundSave()
         self._lowest_val_loss = math.inf
+        self._safe_step = 0  # where the run would go on after a kill
+        self._writing: int | None = None  # the step that is being saved; the same on all ranks
+        self.loss = math.nan
+        """Of the newest checkpoint, complete or being written; nan where there is none."""
+        self.validated = False
+        """Whether that checkpoint holds the validation loss of its step."""
 
     def resume(self) -> int:
         """Load the newest usable checkpoint; returns the number of updates already done.
@@ -83,6 +90,8 @@ class RunState:
         self._load(step)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
+        self._safe_step, self.loss = step, float(state["loss"])
+        self.validated = state["val_loss"] is not None
         self._say(f"continuing after step {step} from {name}")
         if state["world_size"] != world.size:
             self._say(
@@ -171,6 +180,7 @@ class RunState:
         )
         if self._world.is_main:
             self._background.start(lambda: self._write(step, tensors, state, best))
+        self._writing, self.loss, self.validated = step, loss, validation is not None
         if not self._config.checkpoint.asynchronous:
             self.wait()
         return time.perf_counter() - begin
@@ -190,15 +200,41 @@ class RunState:
         note = ", the lowest validation loss so far" if best else ""
         self._say(f"checkpoint {name} saved in {time.perf_counter() - begin:.2f} s{note}")
 
-    def wait(self) -> None:
-        """Return when every rank knows that nothing is being written any more.
+    def before_update(self, step: int) -> float:
+        """Wait for the write in flight if a kill would cost more than `checkpoint.interval` steps
+        once another one is trained; returns the seconds that training was held up.
+
+        All ranks must call it, after the same `step`: it depends on nothing but steps.
 
         Raises:
             FatalError: a checkpoint could not be written.
         """
-        self._background.wait()
-        if self._world.any(self.save_failed):
-            self.raise_failure()
+        interval = self._config.checkpoint.interval
+        if self._writing is None or not interval or step < self._safe_step + interval:
+            return 0.0
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # steps that the GPU still works on are not time lost
+        begin = time.perf_counter()
+        self.wait()
+        return time.perf_counter() - begin
+
+    def wait(self) -> None:
+        """Return when every rank knows that nothing is being written any more.
+
+        The ranks ask each other again and again: a write may take longer than
+        `train.timeout_seconds`, a collective may not.
+
+        Raises:
+            FatalError: a checkpoint could not be written.
+        """
+        writes = 1.0
+        while writes:
+            is_done = self._background.wait(_POLL_SECONDS)
+            writes, failures = self._world.sum([float(not is_done), float(self.save_failed)])
+            if failures:
+                self.raise_failure()
+        if self._writing is not None:
+            self._safe_step, self._writing = self._writing, None
 
     def raise_failure(self) -> None:
         """End this rank because a checkpoint could not be written."""

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ class Speedometer:
         yield
         self._data_seconds += time.perf_counter() - begin
 
+    def leave_out(self, seconds: float) -> None:
+        """The time since the last step was no training; the GPU must have ended its work."""
+        self._begin += seconds
+        self._clock.leave_out()
+
     def step_done(self, step: int) -> None:
         """Call it after every step."""
         self._clock.mark()
@@ -98,37 +104,47 @@ class _CpuClock:
     """Seconds between marks."""
 
     def __init__(self) -> None:
-        self._times: list[float] = []
+        self._times: list[list[float]] = []  # without what was left out between two lists
 
     def restart(self) -> None:
-        self._times = [time.perf_counter()]
+        self._times = [[time.perf_counter()]]
+
+    def leave_out(self) -> None:
+        self._times.append([time.perf_counter()])
 
     def mark(self) -> None:
-        self._times.append(time.perf_counter())
+        self._times[-1].append(time.perf_counter())
 
     def laps(self) -> list[float]:
-        return [after - before for before, after in zip(self._times, self._times[1:], strict=False)]
+        return [after - before for times in self._times for before, after in pairwise(times)]
 
 
 class _CudaClock:
     """The same on the GPU's time line: the host may be many steps ahead of it."""
 
     def __init__(self) -> None:
-        self._events: list[Any] = []
+        self._events: list[list[Any]] = []
 
     def restart(self) -> None:
         self._events = []
+        self.leave_out()
+
+    def leave_out(self) -> None:
+        self._events.append([])
         self.mark()
 
     def mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream())
-        self._events.append(event)
+        self._events[-1].append(event)
 
     def laps(self) -> list[float]:
-        self._events[-1].synchronize()
-        pairs = zip(self._events, self._events[1:], strict=False)
-        return [before.elapsed_time(after) / 1000 for before, after in pairs]
+        self._events[-1][-1].synchronize()
+        return [
+            before.elapsed_time(after) / 1000
+            for events in self._events
+            for before, after in pairwise(events)
+        ]
 
 
 def peak_memory_bytes(device: torch.device) -> int:

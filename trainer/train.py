@@ -20,7 +20,7 @@ from trainer.dataset import gather, open_dataset
 from trainer.device import Compute
 from trainer.distributed import World
 from trainer.durable import write_text
-from trainer.evaluate import evaluate
+from trainer.evaluate import Validation, evaluate
 from trainer.exit_codes import FatalError
 from trainer.gpt2_weights import load_gpt2_weights
 from trainer.metrics import MetricsLog, StepMetrics
@@ -80,6 +80,7 @@ def train(
         console.say(reason)
     console.say(parallel.describe())
     console.say(plan.describe(config.model.block_size))
+    console.say(config.checkpoint.describe())
     console.say(
         f"model {parameters:,} parameters, data {len(dataset.train):,} training and "
         f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch"
@@ -135,6 +136,24 @@ def train(
         scaler.update()
         return parallel.whole(grad_norm)
 
+    def is_evaluated(step: int) -> bool:
+        return step >= max_steps or _due(step, config.eval.interval)
+
+    def validate() -> Validation | None:
+        """The exact pass; None where a rank was asked to stop before its end."""
+        validation = evaluate(
+            model,
+            dataset,
+            config.eval.batch_size,
+            world,
+            device,
+            autocast,
+            should_stop=lambda: world.any(stop.requested),
+            in_lockstep=parallel.in_lockstep,
+        )
+        parallel.free_gathered()
+        return validation
+
     if parallel.changes_order_after_first_pass:
         # One pass that is thrown away puts fresh and resumed runs on the same path.
         backward_of_global_batch(first_step)
@@ -143,8 +162,21 @@ def train(
     stopping, step, held_up_seconds, summary = False, first_step, 0.0, ""
     try:
         stop.install()
+        if step > 0 and is_evaluated(step) and not state.validated:
+            console.say(f"step {step}/{max_steps}: its evaluation was cut off, and is repeated")
+            validation = validate()
+            stopping = validation is None
+            if validation is not None:
+                if metrics_log is not None:
+                    metrics_log.add_validation(step, validation.loss, validation.bits_per_byte)
+                    metrics_log.flush()
+                console.say(f"step {step}/{max_steps} val {validation.loss:.4f}")
+                state.save(step, state.loss, validation)
         meter.start(step)
         while step < max_steps and not stopping:
+            if waited := state.before_update(step):
+                held_up_seconds += waited
+                meter.leave_out(waited)
             lr = learning_rate(step, config.train)
             loss_sum = backward_of_global_batch(step)
             grad_norm = update_weights(lr)
@@ -158,8 +190,8 @@ def train(
                 state.raise_failure()
             stopping = stops > 0
             is_last = step == max_steps
-            evaluates = not stopping and (is_last or _due(step, config.eval.interval))
-            saves = stopping or is_last or _due(step, config.checkpoint.interval)
+            evaluates = not stopping and is_evaluated(step)
+            saves = stopping or is_last or _due(step, config.checkpoint.every)
             logs = is_last or step == 1 or evaluates or _due(step, config.log.interval)
             if not logs and not saves:
                 console.progress(step, max_steps, summary)
@@ -176,17 +208,7 @@ def train(
                 )
             validation = None
             if evaluates:
-                validation = evaluate(
-                    model,
-                    dataset,
-                    config.eval.batch_size,
-                    world,
-                    device,
-                    autocast,
-                    should_stop=lambda: world.any(stop.requested),
-                    in_lockstep=parallel.in_lockstep,
-                )
-                parallel.free_gathered()
+                validation = validate()
                 stopping = validation is None
             data_seconds, peak_memory = world.max(
                 [speed.data_seconds, float(peak_memory_bytes(device))]
@@ -229,7 +251,7 @@ def train(
         state.let_write_end()
         console.end()
 
-    finished = step >= max_steps
+    finished = step >= max_steps and state.validated
     if metrics_log is not None:
         metrics_log.close()
         if finished:

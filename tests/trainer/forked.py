@@ -1,19 +1,23 @@
 """Real trainer processes that start in milliseconds: forked from one that has imported torch.
 
 They have their own pid, signals, standard streams and exit code, so they can be killed like any
-other. `python -m tests.trainer.forked` is the process that they are forked from.
+other. An entrypoint started so forks its torchrun, and that its ranks, where they would execute
+Python again. `python -m tests.trainer.forked` is the process that all are forked from.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +29,7 @@ class Nursery:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.trainer.forked"],
             cwd=CHECKOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**without_torchruns_variables(os.environ), "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -37,16 +41,19 @@ class Nursery:
         environment: Mapping[str, str],
         log: Path,
         slow_disk_seconds: float = 0.0,
+        stop_in_evaluation: int = 0,
     ) -> int:
         """Start `python -m trainer <arguments>`; returns its pid.
 
         `slow_disk_seconds`: how much longer each fsync of a checkpoint's file takes.
+        `stop_in_evaluation`: the how manieth evaluation is cut off by a SIGTERM.
         """
         request = {
             "arguments": list(arguments),
             "environment": dict(environment),
             "log": str(log),
             "slow_disk_seconds": slow_disk_seconds,
+            "stop_in_evaluation": stop_in_evaluation,
         }
         return self._ask(request)
 
@@ -69,12 +76,73 @@ class Nursery:
         return json.loads(self._process.stdout.readline())
 
 
+class Forked:
+    """A process that a Nursery has started, with what subprocess.Popen offers to handle it."""
+
+    def __init__(self, nursery: Nursery, pid: int):
+        self._nursery, self.pid = nursery, pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._nursery.wait(self.pid, 0)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        if self.returncode is None:
+            self.returncode = self._nursery.wait(self.pid, timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+        return self.returncode
+
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+class ForkingPopen(subprocess.Popen[Any]):
+    """A Popen that forks where `python -m` of the trainer or of torchrun would be executed."""
+
+    def _execute_child(self, *values: Any) -> None:
+        execute: Any = super()._execute_child  # pyright: ignore
+        given = inspect.signature(execute).bind(*values).arguments
+        python, *arguments = given["args"]
+        module, *arguments = arguments[arguments.index("-m") + 1 :] if "-m" in arguments else [""]
+        if python != sys.executable or module not in _MODULES:
+            execute(*values)
+            return
+        assert given["start_new_session"]
+        streams = (given["p2cread"], given["c2pwrite"], given["errwrite"])
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for target, source in enumerate(streams):
+                if source != -1:
+                    os.dup2(source, target)
+            _run(module, arguments, given["env"])
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        close: Any = self._close_pipe_fds  # pyright: ignore
+        close(*(given[name] for name in pipes))
+
+
+_MODULES = {"trainer": "trainer.__main__", "torch.distributed.run": "torch.distributed.run"}
+
+
+def without_torchruns_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith("PET_")}
+
+
 def _serve() -> None:
     # Everything that a rank imports sooner or later; none of it starts a thread.
     import torch._dynamo
+    import torch.distributed.run
     import torch.utils.tensorboard  # noqa: F401
 
     import trainer.__main__
+    import trainer.entrypoint
     import trainer.sharding
     import trainer.worker  # noqa: F401
 
@@ -87,6 +155,7 @@ def _serve() -> None:
             if answer == 0:
                 _become(request)
         print(json.dumps(answer), flush=True)
+    os._exit(0)  # nobody needs the end of an interpreter with all of torch in it
 
 
 def _wait(pid: int, deadline: float) -> int | None:
@@ -99,29 +168,79 @@ def _wait(pid: int, deadline: float) -> int | None:
         time.sleep(0.002)
 
 
-def _become(request: Mapping[str, Any]) -> None:
-    """Be the trainer process that the request asks for; never returns."""
-    os.setsid()
+def _become(request: Mapping[str, Any]) -> NoReturn:
+    """Be the trainer process that the request asks for."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
         os.dup2(source, target)
-    os.environ.update(request["environment"])
-    from trainer import checkpoint
-    from trainer.__main__ import main
+    subprocess.Popen = ForkingPopen
+    if request["slow_disk_seconds"]:
+        _slow_down_the_disk(request["slow_disk_seconds"])
+    if request["stop_in_evaluation"]:
+        _stop_in_evaluation(request["stop_in_evaluation"])
+    _run("trainer", request["arguments"], {**os.environ, **request["environment"]})
 
-    if seconds := request["slow_disk_seconds"]:
-        original = checkpoint.fsync_file
 
-        def slow_fsync(path: Path) -> None:
-            time.sleep(seconds)
-            original(path)
-
-        checkpoint.fsync_file = slow_fsync
+def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Do in a forked process what executing `python -m module` would have done."""
+    os.setsid()
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Not the old ones: another thread may have held their locks.
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, buffering=1, closefd=False)  # noqa: SIM115
+        for number, mode in enumerate("rww")
+    )
+    os.environ.clear()
+    os.environ.update(environment)
     code = 1
     try:
-        code = main(request["arguments"])
+        code = sys.modules[_MODULES[module]].main(list(arguments)) or 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
         os._exit(code)
+
+
+def _slow_down_the_disk(seconds: float) -> None:
+    from trainer import checkpoint
+
+    fsync = checkpoint.fsync_file
+
+    def slow_fsync(path: Path) -> None:
+        time.sleep(seconds)
+        fsync(path)
+
+    checkpoint.fsync_file = slow_fsync
+
+
+def _stop_in_evaluation(number: int) -> None:
+    """SIGTERM comes to this process after the first batch of that evaluation."""
+    from trainer import train
+
+    evaluate, evaluations = train.evaluate, 0
+
+    def evaluate_with_signal(*values: Any, should_stop: Callable[[], bool], **more: Any) -> Any:
+        nonlocal evaluations
+        evaluations += 1
+        batches = 0
+
+        def stop_or_not() -> bool:
+            nonlocal batches
+            batches += 1
+            if evaluations == number and batches == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return should_stop()
+
+        return evaluate(*values, should_stop=stop_or_not, **more)
+
+    train.evaluate = evaluate_with_signal
 
 
 if __name__ == "__main__":

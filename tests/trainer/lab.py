@@ -20,11 +20,12 @@ import torch
 import yaml
 
 from sandbox.dataset import training_text
-from tests.trainer.forked import Nursery
+from tests.trainer.forked import Forked, Nursery, without_torchruns_variables
 from trainer import checkpoint
 from trainer.config import RunConfig, load_config
 from trainer.dataset import Dataset, open_dataset
 from trainer.prepare import prepare
+from trainer.stop_request import StopRequest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORDS = ["to", "be", "or", "not", "that", "is", "the", "question", "suffer", "slings"]
@@ -53,6 +54,13 @@ def prepare_training_text(preset: str, root: Path) -> tuple[Dataset, bool]:
     return open_dataset(run.dataset_dir), text.what == "tiny Shakespeare"
 
 
+class NoSignals(StopRequest):
+    """For runs in the test's own process: the signals stay with the test."""
+
+    def install(self) -> None:
+        pass
+
+
 class Lab:
     """One data root with a prepared dataset, and ways to run the trainer in it."""
 
@@ -61,7 +69,7 @@ class Lab:
         self._nursery = nursery
         self._forked: set[int] = set()
         self._words = words
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[subprocess.Popen[str] | Forked] = []
 
     def mapping(self, **changes: Any) -> dict[str, Any]:
         """A tiny run; `changes` are section__key=value."""
@@ -121,7 +129,7 @@ class Lab:
         largest_file_bytes: int | None = None,
     ) -> subprocess.Popen[str]:
         """Start a trainer command in a session of its own; ended with the test at the latest."""
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("PET_")}
+        clean = without_torchruns_variables(os.environ)
         defaults = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback()}
         launcher = [sys.executable]
         if largest_file_bytes is not None:
@@ -158,9 +166,16 @@ class Lab:
         ]
 
     def fork_ranks(
-        self, config: RunConfig, world_size: int, slow_disk_seconds: float = 0.0
+        self,
+        config: RunConfig,
+        world_size: int,
+        slow_disk_seconds: float = 0.0,
+        stop_in_evaluation: int = 0,
     ) -> list[int]:
-        """The same by fork, which takes milliseconds instead of seconds; returns the pids."""
+        """The same by fork, which takes milliseconds instead of seconds; returns the pids.
+
+        The accidents are the nursery's; the signal comes to the last rank alone.
+        """
         file, port = self.config_file(config), free_port()
         pids = [
             self._nursery.start(
@@ -168,6 +183,7 @@ class Lab:
                 rank_environment(rank, world_size, port),
                 self.rank_log(config, rank),
                 slow_disk_seconds,
+                stop_in_evaluation if rank == world_size - 1 else 0,
             )
             for rank in range(world_size)
         ]
@@ -196,20 +212,40 @@ class Lab:
 
     def start_entrypoint(
         self, config: RunConfig, node: int, nnodes: int, local_ranks: int, port: int
-    ) -> subprocess.Popen[str]:
-        return self.start(
-            "entrypoint",
-            config,
-            self.root / f"node-{node}.log",
+    ) -> Forked:
+        """The program of a pod, by fork, with its torchrun and its ranks."""
+        pid = self._nursery.start(
+            ["entrypoint", "--config", str(self.config_file(config))],
             {
-                "PET_NNODES": str(nnodes),
-                "PET_NPROC_PER_NODE": str(local_ranks),
-                "PET_MASTER_ADDR": "localhost",
-                "PET_MASTER_PORT": str(port),
-                "POD_NAME": f"train-multipod-{node}",
-                "DISTTRAIN_READY_DIR": str(self.ready_dir(node)),
+                "GLOO_SOCKET_IFNAME": loopback(),
+                **self._pod_environment(node, nnodes, local_ranks, port),
             },
+            self._node_log(node),
         )
+        self._processes.append(process := Forked(self._nursery, pid))
+        return process
+
+    def execute_entrypoint(
+        self, config: RunConfig, node: int, nnodes: int, local_ranks: int, port: int
+    ) -> subprocess.Popen[str]:
+        """The same as a pod does it, each Python from its beginning."""
+        environment = self._pod_environment(node, nnodes, local_ranks, port)
+        return self.start("entrypoint", config, self._node_log(node), environment)
+
+    def _pod_environment(
+        self, node: int, nnodes: int, local_ranks: int, port: int
+    ) -> dict[str, str]:
+        return {
+            "PET_NNODES": str(nnodes),
+            "PET_NPROC_PER_NODE": str(local_ranks),
+            "PET_MASTER_ADDR": "localhost",
+            "PET_MASTER_PORT": str(port),
+            "POD_NAME": f"train-multipod-{node}",
+            "DISTTRAIN_READY_DIR": str(self.ready_dir(node)),
+        }
+
+    def _node_log(self, node: int) -> Path:
+        return self.root / f"node-{node}.log"
 
     def ready_dir(self, node: int) -> Path:
         return self.root / f"status-{node}"
@@ -224,7 +260,7 @@ class Lab:
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
-            process.wait()
+            process.wait(60)
 
 
 def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,37 @@ def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> 
     save(tmp_path, 4, keep_last=2)
     assert checkpoint.all_steps(tmp_path) == [4, 2]
     assert (tmp_path / "damaged-step-00000003" / "model.pt").exists()
+
+
+def test_a_second_one_of_the_same_step_replaces_the_first(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 1, val_loss=2.0)
+    assert checkpoint.val_loss(tmp_path, 1) == 2.0
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_kill_while_one_is_replaced_leaves_the_first_or_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+    seen: list[int | None] = []
+    rename = Path.rename
+
+    def rename_and_look(path: Path, target: Path) -> None:
+        """What a start would find after a kill before and after each rename."""
+        for act in (lambda: None, lambda: rename(path, target)):
+            act()
+            left = tmp_path.with_name(f"killed-{len(seen)}")
+            shutil.copytree(tmp_path, left)
+            with monkeypatch.context() as looking:
+                looking.setattr(Path, "rename", rename)
+                checkpoint.remove_leftovers(left)
+            seen.append(latest(left)[0])
+            assert [path.name for path in left.iterdir()] == ["step-00000001"]
+
+    monkeypatch.setattr(Path, "rename", rename_and_look)
+    save(tmp_path, 1, val_loss=2.0)
+    assert seen == [1, 1, 1, 1]
 
 
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:

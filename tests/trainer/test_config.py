@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.lab import CHECKOUT
-from trainer.config import PRESETS_DIR, ConfigError, RunConfig, load_config
+from trainer.config import PRESETS_DIR, CheckpointConfig, ConfigError, RunConfig, load_config
 
 VALID: dict[str, Any] = {"dataset": {"url": "https://example.org/a.txt"}}
 PRESETS = sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
@@ -21,6 +21,35 @@ def problems(mapping: dict[str, Any]) -> tuple[str, ...]:
         RunConfig.from_mapping(mapping)
     assert isinstance(caught.value, ConfigError)
     return caught.value.problems
+
+
+@given(interval=st.integers(0, 10_000), asynchronous=st.booleans())
+def test_background_checkpoints_come_early_so_that_the_interval_bounds_the_loss(
+    interval: int, asynchronous: bool
+) -> None:
+    checkpoint = CheckpointConfig(interval=interval, asynchronous=asynchronous)
+    early = interval - checkpoint.every
+    assert early == (interval // 5 if asynchronous else 0)
+    assert checkpoint.every > 0 or interval == 0
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "text"),
+    [
+        (CheckpointConfig(interval=500),
+         "a checkpoint every 400 steps, written in the background; a kill costs at most 500"),
+        (CheckpointConfig(interval=3),
+         "a checkpoint every 3 steps, written in the background; a kill costs at most 3"),
+        (CheckpointConfig(interval=250, asynchronous=False),
+         "a checkpoint every 250 steps; a kill costs at most 250"),
+        (CheckpointConfig(interval=0),
+         "no checkpoint before the end (checkpoint.interval is 0): a kill costs all steps"),
+    ],
+)  # fmt: skip
+def test_a_run_says_how_often_it_saves_and_what_a_kill_costs(
+    checkpoint: CheckpointConfig, text: str
+) -> None:
+    assert checkpoint.describe() == text
 
 
 def test_every_error_is_reported_at_once() -> None:

@@ -7,12 +7,13 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
+from tests.trainer.forked import Forked
 from tests.trainer.lab import (
     Lab,
     assert_bitwise_equal,
@@ -30,7 +31,9 @@ from trainer.entrypoint import Node, judge, node_from_environment
 from trainer.exit_codes import ExitCode
 from trainer.status_files import Ending
 
-LONG = {"train__max_steps": 120, "checkpoint__interval": 10}
+LONG = {"train__max_steps": 240, "checkpoint__interval": 10}
+# Does not end before the test has done what it wants to, however busy the machine is.
+ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "checkpoint__interval": 10}
 
 
 def is_running(pid: int) -> bool:
@@ -45,19 +48,33 @@ def newest(run: RunConfig) -> int:
     return checkpoint.latest_verified(checkpoints(run), lambda line: pytest.fail(line)) or 0
 
 
-def kill_entrypoint(process: subprocess.Popen[str]) -> None:
+def kill_entrypoint(process: Forked) -> None:
     process.kill()
 
 
-def kill_tree(process: subprocess.Popen[str]) -> None:
+def kill_tree(process: Forked) -> None:
     """What the end of a pod is."""
     for pid in processes_below(process.pid):
         os.kill(pid, signal.SIGKILL)
 
 
-def kill_rank(process: subprocess.Popen[str]) -> None:
+def kill_rank(process: Forked) -> None:
     """Only the training process, the last one of entrypoint -> torchrun -> rank."""
     os.kill(processes_below(process.pid)[-1], signal.SIGKILL)
+
+
+def assert_stopped_and_as_if_uninterrupted(
+    lab: Lab, run: RunConfig, nodes: Sequence[Forked], settings: Mapping[str, Any]
+) -> None:
+    """Stop the run by SIGTERM, which loses no step, and compare it with a run to that step."""
+    for node in nodes:
+        node.terminate()
+    assert [node.wait(timeout=30) for node in nodes] == [ExitCode.PREEMPTED] * len(nodes)
+    assert newest(run) == last_step(run)
+    steps = {**settings, "train__max_steps": last_step(run)}
+    whole = lab.config(run_name="uninterrupted", **steps)
+    lab.train(whole, 2)
+    assert_bitwise_equal(whole, run)
 
 
 def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(lab: Lab) -> None:
@@ -101,18 +118,19 @@ def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(l
 def test_after_6_kills_of_torchrun_the_run_is_the_uninterrupted_one(lab: Lab) -> None:
     """At random instants, in one start of the entrypoint: it starts torchrun again each time."""
     draw = random.Random("torchrun")
-    settings = {"train__max_steps": 200, "checkpoint__interval": 10, "model__dropout": 0.1}
+    settings = {**ENDLESS, "model__dropout": 0.1}
     run = lab.config(run_name="killed", **settings)
     entrypoint = lab.start_entrypoint(run, 0, 1, 2, free_port())
+
+
+    def wait_for_start(number: int) -> None:
+        starts = "starting at step|continuing after"
+        has_started = lambda: len(re.findall(starts, lab.logs())) >= number  # noqa: E731
+        wait_for(f"start {number}", has_started, 90, lab)
+        wait_for(f"a step of start {number}", (lab.ready_dir(0) / "ready").exists, 60, lab)
+
     for kill in range(6):
-        wait_for(
-            f"start {kill}",
-            lambda kill=kill: (
-                len(re.findall("starting at step|continuing after", lab.logs())) > kill
-            ),
-            90,
-            lab,
-        )
+        wait_for_start(kill + 1)
         target = newest(run) + draw.randint(11, 25)  # past a checkpoint: that counts as progress
         wait_for(f"step {target}", lambda t=target: last_step(run) >= t, 60, lab, 0.002)
         time.sleep(draw.uniform(0, 0.05))
@@ -124,38 +142,29 @@ def test_after_6_kills_of_torchrun_the_run_is_the_uninterrupted_one(lab: Lab) ->
             20,
             lab,
         )
-        assert newest(run) >= last_step(run) - 2 * 10  # one save may have been under way
-    assert entrypoint.wait(timeout=90) == 0, lab.logs()
-    whole = lab.config(run_name="uninterrupted", **settings)
-    lab.train(whole, 2)
-    assert_bitwise_equal(whole, run)
+        assert newest(run) >= last_step(run) - 10
+    wait_for_start(7)
+    assert_stopped_and_as_if_uninterrupted(lab, run, [entrypoint], settings)
 
 
 @pytest.mark.parametrize("nnodes", [1, 2])
 def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
-    run, port = lab.config(**LONG), free_port()
+    run, port = lab.config(**ENDLESS), free_port()
     local_ranks = 2 // nnodes
     nodes = [lab.start_entrypoint(run, node, nnodes, local_ranks, port) for node in range(nnodes)]
     wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
-    begin = time.monotonic()
     nodes[-1].terminate()
     assert nodes[-1].wait(timeout=20) == ExitCode.PREEMPTED, lab.logs()
-    assert time.monotonic() - begin < 15
-    trained = last_step(run)
-    assert trained < 120
-    found = checkpoint.latest_verified(run.run_dir / "checkpoints", lambda line: None)
-    assert found == trained
+    trained = newest(run)
     nodes[-1] = lab.start_entrypoint(run, nnodes - 1, nnodes, local_ranks, port)
-    wait_for("the done marker", (run.run_dir / "done.json").exists, 90, lab)
+    wait_for("the next start", lambda: last_step(run) > trained, 60, lab)
     assert f"continuing after step {trained} " in lab.logs()
-    whole = lab.config(run_name="whole", **LONG)
-    lab.train(whole, 2)
-    assert_bitwise_equal(whole, run)
+    assert_stopped_and_as_if_uninterrupted(lab, run, nodes, ENDLESS)
 
 
 def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
     run = lab.config(train__max_steps=5)
-    assert lab.start_entrypoint(run, 0, 1, 2, free_port()).wait(timeout=60) == 0, lab.logs()
+    assert lab.execute_entrypoint(run, 0, 1, 2, free_port()).wait(timeout=60) == 0, lab.logs()
     assert (lab.ready_dir(0) / "ready").exists()
     assert [record["world_size"] for record in records(run)] == [2] * 5
     before = losses(run)

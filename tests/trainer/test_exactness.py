@@ -17,6 +17,7 @@ import torch
 
 from tests.trainer.lab import (
     Lab,
+    NoSignals,
     assert_bitwise_equal,
     checkpoints,
     losses,
@@ -26,7 +27,6 @@ from tests.trainer.lab import (
 from trainer import checkpoint, durable
 from trainer.device import Compute
 from trainer.distributed import World
-from trainer.stop_request import StopRequest
 from trainer.train import train
 
 
@@ -235,7 +235,7 @@ def test_a_checkpoint_that_somebody_made_is_skipped_and_runs_no_code(lab: Lab) -
     log = lab.rank_log(run, 0).read_text()
     assert "checkpoint step-00000020 skipped: cannot be loaded: UnpicklingError" in log
     assert "step-00000015 skipped: optimizer.pt holds other tensors than this model's" in log
-    assert "step-00000010 skipped: state.json lacks data_sha256, identity, scaler" in log
+    assert "step-00000010 skipped: state.json lacks data_sha256, identity, loss, scaler" in log
     assert "continuing after step 5 from step-00000005" in log
     assert not ran.exists()
     for name, tensor in saved_tensors(run).items():
@@ -280,13 +280,6 @@ def test_the_best_checkpoint_is_known_after_a_restart(lab: Lab) -> None:
     lab.train(second, 1)
     assert checkpoint.all_steps(root) == [12, 8]
     assert checkpoint.best_step(root) == 8
-
-
-class NoSignals(StopRequest):
-    """The signals stay with the test."""
-
-    def install(self) -> None:
-        pass
 
 
 def test_float16_with_its_gradient_scaler_resumes_bitwise(lab: Lab) -> None:

@@ -65,6 +65,21 @@ def test_speed_counts_only_the_time_between_start_and_stop(
     assert meter.seconds_left(8, max_steps=11) == 6.0
 
 
+def test_a_wait_between_two_steps_is_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("trainer.speed.time.perf_counter", lambda: now)
+    meter = Speedometer(100, 6, None, 1, torch.device("cpu"))
+    meter.start(0)
+    for step in (1, 2, 3):
+        now += 1.0
+        meter.step_done(step)
+        now += 7.0
+        meter.leave_out(7.0)
+    speed = meter.stop(3)
+    assert (speed.step_seconds, speed.step_seconds_p50, speed.step_seconds_p95) == (1.0, 1.0, 1.0)
+    assert speed.tokens_per_second == 100.0
+
+
 def test_the_time_left_is_not_known_after_one_step() -> None:
     meter = Speedometer(100, 6, None, 1, torch.device("cpu"))
     meter.start(0)
@@ -114,7 +129,8 @@ def test_every_record_says_how_fast_and_how_big_the_run_is(lab: Lab) -> None:
         assert 0 < record["data_wait_share"] < 1
         assert record["peak_memory_bytes"] > 50 * 2**20
         assert record["mfu"] is None
-    assert [record["step"] for record in found if record["checkpoint_seconds"]] == [8]
+    # Saved after 5 and 10; step 7 waits for the first write, as the second one is step 10's.
+    assert [record["step"] for record in found if record["checkpoint_seconds"]] == [6, 8, 12]
     assert [record["eta_seconds"] is None for record in found[:2]] == [True, False]
     assert found[-1]["eta_seconds"] == 0
 

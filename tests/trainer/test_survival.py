@@ -6,17 +6,22 @@ real processes, started by fork. Kills of torchrun and of pods are in test_entry
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.lab import (
     Lab,
+    NoSignals,
     assert_bitwise_equal,
     checkpoints,
     last_step,
@@ -24,16 +29,22 @@ from tests.trainer.lab import (
     wait_for,
 )
 from trainer import checkpoint
+from trainer.background_save import BackgroundSave
 from trainer.config import RunConfig
+from trainer.device import choose_compute
+from trainer.distributed import World
 from trainer.exit_codes import ExitCode
+from trainer.train import train
 
 INTERVAL = 10
+ENDLESS = 100_000  # steps: no run ends before its test has done what it wants to
 SMALL = {
     "model__n_layer": 1,
     "model__n_embd": 8,
     "model__dropout": 0.1,
     "train__global_batch_size": 5,
     "train__warmup_steps": 0,
+    "train__decay_steps": 400,
     "train__timeout_seconds": 5,
     "checkpoint__interval": INTERVAL,
 }
@@ -61,59 +72,84 @@ def reported_saves(lab: Lab, run: RunConfig) -> list[int]:
     return [int(step) for step in re.findall(r"checkpoint step-(\d+) saved", text)]
 
 
+def val_losses(run: RunConfig) -> list[tuple[int, float]]:
+    return [(r["step"], r["val_loss"]) for r in records(run) if r["val_loss"] is not None]
+
+
 def is_saving(run: RunConfig) -> bool:
     return any(checkpoints(run).glob(".tmp-step-*"))
 
 
-@pytest.mark.parametrize(("asynchronous", "parallel"), [(False, "ddp"), (True, "fsdp")])
-def test_after_22_kills_of_a_rank_the_run_is_the_uninterrupted_one(
-    lab: Lab, asynchronous: bool, parallel: str
+def freeze_in_save(lab: Lab, run: RunConfig, writer: int, draw: random.Random) -> None:
+    """Stop the process that writes, somewhere in a save."""
+    while True:
+        soon("a save", lambda: is_saving(run), lab)
+        time.sleep(draw.uniform(0, 2 * SLOW_DISK_SECONDS))
+        os.kill(writer, signal.SIGSTOP)
+        if is_saving(run):
+            return
+        os.kill(writer, signal.SIGCONT)
+
+
+def finish_and_compare(lab: Lab, run: RunConfig, settings: Mapping[str, Any]) -> None:
+    """A few steps more, and the run is what it would have been without anything happening."""
+    last = {**settings, "train__max_steps": last_step(run) + 5}
+    rest = lab.config(run_name=run.run_name, **last)
+    lab.train(rest, 2)
+    whole = lab.config(run_name="uninterrupted", **last)
+    lab.train(whole, 2)
+    assert_bitwise_equal(whole, rest)
+    assert val_losses(rest) == val_losses(whole)
+
+
+@pytest.mark.parametrize(
+    ("kills", "asynchronous", "parallel"),
+    [(16, False, "ddp"), (20, True, "ddp"), (8, True, "fsdp")],
+)
+def test_after_44_kills_of_a_rank_the_runs_are_the_uninterrupted_ones(
+    lab: Lab, kills: int, asynchronous: bool, parallel: str
 ) -> None:
-    draw = random.Random(f"kill -9 {parallel}")
+    draw = random.Random(f"kill -9 {parallel} {asynchronous}")
     settings = {
         **SMALL,
-        "train__max_steps": 420,
+        "train__max_steps": ENDLESS,
         "train__parallel": parallel,
         "checkpoint__asynchronous": asynchronous,
     }
     run = lab.config(run_name="killed", **settings)
-    # A save that is under way is lost as well, and with it the steps since the one before it.
-    most_lost = 2 * INTERVAL if asynchronous else INTERVAL
     killed_in_save = 0
-    for kill in range(22):
+    for kill in range(kills):
         before, known = newest(run), len(starts(lab, run))
         pids = lab.fork_ranks(run, 2, SLOW_DISK_SECONDS)
         soon("the start", lambda known=known: len(starts(lab, run)) > known, lab)
-        if kill % 3 == 2:
-            soon("a save", lambda: is_saving(run), lab)
-            time.sleep(draw.uniform(0, 4 * SLOW_DISK_SECONDS))
+        victim = draw.randrange(2)
+        if kill % 3 == 2:  # in a save: of the rank that writes, of the other, in turn
+            victim = kill // 3 % 2
+            freeze_in_save(lab, run, pids[0], draw)
         else:
             target = before + draw.randint(1, 24)
             soon("a step", lambda target=target: last_step(run) >= target, lab)
             time.sleep(draw.uniform(0, 0.01))
-        victim = draw.randrange(2)
         os.kill(pids[victim], signal.SIGKILL)
+        os.kill(pids[0], signal.SIGCONT)
         codes = lab.ended(pids, seconds=30)
         assert codes[victim] == -signal.SIGKILL
         assert codes[1 - victim] == ExitCode.RETRYABLE, lab.logs()  # told, not left hanging
         killed_in_save += is_saving(run)
         saved = reported_saves(lab, run)
         assert newest(run) >= max(saved, default=0)
-        assert newest(run) >= last_step(run) - most_lost
+        assert newest(run) >= last_step(run) - INTERVAL  # also in the middle of a save
         assert starts(lab, run)[-1] == before
-    assert killed_in_save >= 3
-    lab.train(run, 2)
+    assert killed_in_save >= 1
+    finish_and_compare(lab, run, settings)
     assert not is_saving(run)
-    whole = lab.config(run_name="uninterrupted", **settings)
-    lab.train(whole, 2)
-    assert_bitwise_equal(whole, run)
 
 
 def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
     draw = random.Random("SIGTERM")
     settings = {
         **SMALL,
-        "train__max_steps": 400,
+        "train__max_steps": ENDLESS,
         "eval__interval": 15,
         "eval__batch_size": 4,  # many batches: an evaluation takes as long as many steps
     }
@@ -150,30 +186,106 @@ def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
         assert newest(run) == trained
         assert starts(lab, run)[-1] == before
     assert stopped_in_save >= 1
-    stopped_in_evaluation = [
-        r["step"] for r in records(run) if r["step"] % 15 == 0 and r["val_loss"] is None
-    ]
-    assert stopped_in_evaluation
-    lab.train(run, 2)
-    whole = lab.config(run_name="uninterrupted", **{**settings, "eval__interval": 0})
+    finish_and_compare(lab, run, settings)
+    assert "its evaluation was cut off, and is repeated" in lab.rank_log(run, 0).read_text()
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_an_evaluation_that_was_cut_off_is_repeated_before_the_run_goes_on_or_counts_as_done(
+    lab: Lab, parallel: str
+) -> None:
+    settings = {
+        **SMALL,
+        "train__max_steps": 12,
+        "train__parallel": parallel,
+        "eval__interval": 5,
+        "eval__batch_size": 32,
+    }
+    whole, run = (lab.config(run_name=name, **settings) for name in ("whole", "cut-off"))
     lab.train(whole, 2)
+    # The first one, the same again when it is repeated, and the one after the last step, twice.
+    for evaluation, step in ((1, 5), (1, 5), (3, 12), (1, 12)):
+        pids = lab.fork_ranks(run, 2, stop_in_evaluation=evaluation)
+        assert lab.ended(pids) == [ExitCode.PREEMPTED] * 2, lab.logs()
+        assert newest(run) == last_step(run) == step
+        assert records(run)[-1]["val_loss"] is None
+        assert not (run.run_dir / "done.json").exists()
+    lab.train(run, 2)
+    assert [step for step, _ in val_losses(run)] == [5, 10, 12]
+    assert val_losses(run) == val_losses(whole)
     assert_bitwise_equal(whole, run)
+    ends = [json.loads((of.run_dir / "done.json").read_text()) for of in (run, whole)]
+    assert ends[0] == ends[1]
+    assert ends[0]["val_loss"] == checkpoint.val_loss(checkpoints(run), 12)
+    curves = EventAccumulator(str(run.run_dir / "tensorboard")).Reload()
+    assert [event.step for event in curves.Scalars("val_loss")] == [5, 10, 12]
 
 
-def test_a_rank_that_is_killed_while_the_ranks_meet_is_missed_in_bounded_time(lab: Lab) -> None:
-    run = lab.config(**SMALL, train__max_steps=1000)
+@pytest.mark.parametrize(
+    ("interval", "asynchronous", "waits"),
+    [
+        (10, True, [10, 18, 26, 30]),  # saved after 8, 16, 24 and the last step
+        (3, True, list(range(3, 31, 3))),
+        (10, False, [10, 20, 30]),
+    ],
+)
+def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_interval(
+    lab: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    interval: int,
+    asynchronous: bool,
+    waits: list[int],
+) -> None:
+    """No write ends before training waits for it."""
+    settings = {
+        **SMALL,
+        "train__max_steps": 30,
+        "checkpoint__interval": interval,
+        "checkpoint__asynchronous": asynchronous,
+    }
+    run = lab.config(**settings)
+    is_waited_for, waited = threading.Event(), list[int]()
+    write, wait = checkpoint.save, BackgroundSave.wait
+
+    def write_once_waited_for(*values: Any) -> None:
+        assert is_waited_for.wait(60)
+        is_waited_for.clear()
+        write(*values)
+
+    def wait_and_note(save: BackgroundSave, seconds: float | None = None) -> bool:
+        is_writing = any(thread.name == "checkpoint" for thread in threading.enumerate())
+        if is_writing and last_step(run) not in waited:
+            waited.append(last_step(run))
+            is_waited_for.set()
+        return wait(save, seconds)
+
+    monkeypatch.setattr(checkpoint, "save", write_once_waited_for)
+    monkeypatch.setattr(BackgroundSave, "wait", wait_and_note)
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+    assert waited == waits
+
+
+def test_a_write_may_take_longer_than_a_collective(lab: Lab) -> None:
+    run = lab.config(**{**SMALL, "train__max_steps": 2})
+    seconds_per_file = (run.train.timeout_seconds + 1) / 3  # there are three files
+    assert lab.ended(lab.fork_ranks(run, 2, seconds_per_file)) == [ExitCode.DONE] * 2, lab.logs()
+
+
+def test_a_rank_that_dies_while_the_ranks_meet_or_stands_still_is_missed_in_bounded_time(
+    lab: Lab,
+) -> None:
+    """Side by side, since most of it is waiting."""
+    meeting: list[list[int]] = []
     for victim in range(2):
-        pids = lab.fork_ranks(run, 2)
-        os.kill(pids[victim], signal.SIGKILL)
-        codes = lab.ended(pids, seconds=30)
-        assert codes[1 - victim] == ExitCode.RETRYABLE
-
-
-def test_a_rank_that_stands_still_is_missed_in_bounded_time(lab: Lab) -> None:
-    run = lab.config(**SMALL, train__max_steps=100_000)
+        run = lab.config(run_name=f"without-{victim}", **SMALL, train__max_steps=ENDLESS)
+        meeting.append(lab.fork_ranks(run, 2))
+        os.kill(meeting[victim][victim], signal.SIGKILL)
+    run = lab.config(**SMALL, train__max_steps=ENDLESS)
     pids = lab.fork_ranks(run, 2)
     soon("a step", lambda: last_step(run) >= 5, lab)
     os.kill(pids[1], signal.SIGSTOP)
+    for victim, ranks in enumerate(meeting):
+        assert lab.ended(ranks, seconds=30)[1 - victim] == ExitCode.RETRYABLE
     assert lab.ended(pids[:1], seconds=30) == [ExitCode.RETRYABLE]
     os.kill(pids[1], signal.SIGCONT)
     assert lab.ended(pids[1:], seconds=30) == [ExitCode.RETRYABLE]
