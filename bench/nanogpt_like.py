@@ -3,26 +3,20 @@
 It does what that loop does on a CPU, with its habits: nn.Linear, attention by
 scaled_dot_product_attention, a memory map opened for every batch, windows drawn with replacement
 and stacked one by one, AdamW without `fused` (nanoGPT fuses on CUDA only), the mean loss.
-
-    python -m bench.nanogpt_like CONFIG.yaml    trains to the end and prints losses as JSON
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
-import json
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import nn
 
-from trainer.config import ModelConfig, RunConfig, load_config
+from trainer.config import ModelConfig, RunConfig
 from trainer.dataset import open_dataset
 from trainer.schedule import learning_rate
 
@@ -104,24 +98,6 @@ class Model(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)), y.reshape(-1), ignore_index=-1)
 
 
-def exact_validation(model: Model, tokens: NDArray[np.uint16], block_size: int) -> float:
-    """Mean loss over all tokens in consecutive windows, as trainer.evaluate counts them."""
-    total, targets = 0.0, len(tokens) - 1
-    full, tail = divmod(targets, block_size)
-    windows = np.arange(full)[:, None] * block_size + np.arange(block_size + 1)
-    parts = [windows[i : i + 64] for i in range(0, full, 64)]
-    if tail:
-        parts.append(full * block_size + np.arange(tail + 1)[None, :])
-    model.eval()
-    with torch.no_grad():
-        for part in parts:
-            batch = torch.from_numpy(tokens[part].astype(np.int64))
-            x, y = batch[:, :-1], batch[:, 1:]
-            total += float(model(x, y)) * y.numel()
-    model.train()
-    return total / targets
-
-
 class Loop:
     """The training loop, one step at a time."""
 
@@ -168,18 +144,3 @@ class Loop:
             [torch.from_numpy(data[i + 1 : i + 1 + block].astype(np.int64)) for i in ix]
         )
         return x, y
-
-
-def run(config: RunConfig) -> None:
-    """Train for train.max_steps and print the losses; at the end the exact validation."""
-    loop = Loop(config)
-    for step in range(1, config.train.max_steps + 1):
-        loss = loop.step()
-        if step % config.log.interval == 0:
-            print(json.dumps({"step": step, "loss": loss}), flush=True)
-    loss = exact_validation(loop.model, loop.dataset.val, config.model.block_size)
-    print(json.dumps({"val_loss": loss}), flush=True)
-
-
-if __name__ == "__main__":
-    run(load_config(Path(sys.argv[1])))

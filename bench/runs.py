@@ -1,4 +1,4 @@
-"""Runs of the trainer and of the yardstick in processes of their own, and what they measured."""
+"""Runs of the trainer in processes of its own, and what they measured."""
 
 from __future__ import annotations
 
@@ -76,15 +76,6 @@ class Bench:
             raise RuntimeError(f"ranks ended with {codes}:\n{self.log(config)}")
         return _json_lines(config.run_dir / "metrics.jsonl")
 
-    def reference(self, config: RunConfig) -> list[dict[str, Any]]:
-        """Run the yardstick to its end; returns what it printed."""
-        log = config.run_dir / "reference.log"
-        file = self._write(config)
-        code = self._start(["-m", "bench.nanogpt_like", str(file)], log, {}).wait()
-        if code:
-            raise RuntimeError(f"the reference ended with {code}:\n{log.read_text()}")
-        return _json_lines(log)
-
     def log(self, config: RunConfig) -> str:
         """Everything that the first rank printed."""
         return (config.run_dir / "rank-0.log").read_text()
@@ -106,7 +97,7 @@ class Bench:
                 env={**os.environ, **threads, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT if "rank" in log.name else None,
+                stderr=subprocess.STDOUT,
             )
 
 

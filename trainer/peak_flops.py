@@ -1,4 +1,14 @@
-"""What GPUs can do at most, for the share of it that a run uses (MFU)."""
+"""What GPUs can do at most, for the share of it that a run uses (MFU).
+
+Dense FP16/BF16 tensor TFLOP/s with FP32 accumulation, half of the figure where NVIDIA counts
+sparsity. Sources, all NVIDIA's: the data sheets of A10, A30, A100, L4, L40, L40S, T4, H100 and
+H200, the A10G's figures for AWS (70, 140 sparse); the white papers GA102 v2 (A40, RTX A6000,
+RTX 3090), Ada (RTX 3090 Ti, 4080, 4090) and RTX Blackwell (RTX 5090), each in the row "with FP32
+Accumulate": GeForce cards do that at half the rate that advertisements name.
+
+Not in the table, because a wrong number would follow: RTX 3080 (two cards of that name, 59.5 and
+61.3), RTX A4000, A5000 and 6000 Ada (data sheets without the kind of accumulation), H200 NVL.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +16,8 @@ import re
 
 import torch
 
-# Dense fp16/bf16 tensor-core peaks in TFLOP/s with fp32 accumulation, from NVIDIA's data sheets
-# (half of the figure where those count sparsity). The whole name must match: laptop parts, MIG
-# slices, vGPUs and parts for single markets have names of their own and other peaks.
+# The whole name must match: laptop parts, MIG slices, vGPUs and parts for single markets have
+# names of their own and other peaks.
 _PEAK_TFLOPS = {
     r"A10": 125.0,
     r"A10G": 70.0,
@@ -23,12 +32,7 @@ _PEAK_TFLOPS = {
     r"H100 NVL": 835.0,
     r"H100 80GB HBM3": 989.0,
     r"H200": 989.0,
-    r"H200 NVL": 835.0,
-    r"RTX A4000": 76.7,
-    r"RTX A5000": 111.1,
     r"RTX A6000": 154.8,
-    r"RTX 6000 Ada Generation": 364.2,
-    r"RTX 3080": 59.5,
     r"RTX 3090": 71.0,
     r"RTX 3090 Ti": 80.0,
     r"RTX 4080": 97.5,

@@ -79,17 +79,20 @@ def test_a_kill_while_one_is_replaced_leaves_the_first_or_the_second(
     seen: list[int | None] = []
     rename = Path.rename
 
+    def look() -> None:
+        """What a start would find after a kill at this moment."""
+        left = tmp_path.with_name(f"killed-{len(seen)}")
+        shutil.copytree(tmp_path, left)
+        with monkeypatch.context() as looking:
+            looking.setattr(Path, "rename", rename)
+            checkpoint.remove_leftovers(left)
+        seen.append(latest(left)[0])
+        assert [path.name for path in left.iterdir()] == ["step-00000001"]
+
     def rename_and_look(path: Path, target: Path) -> None:
-        """What a start would find after a kill before and after each rename."""
-        for act in (lambda: None, lambda: rename(path, target)):
-            act()
-            left = tmp_path.with_name(f"killed-{len(seen)}")
-            shutil.copytree(tmp_path, left)
-            with monkeypatch.context() as looking:
-                looking.setattr(Path, "rename", rename)
-                checkpoint.remove_leftovers(left)
-            seen.append(latest(left)[0])
-            assert [path.name for path in left.iterdir()] == ["step-00000001"]
+        look()
+        rename(path, target)
+        look()
 
     monkeypatch.setattr(Path, "rename", rename_and_look)
     save(tmp_path, 1, val_loss=2.0)

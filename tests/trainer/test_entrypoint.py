@@ -122,7 +122,6 @@ def test_after_6_kills_of_torchrun_the_run_is_the_uninterrupted_one(lab: Lab) ->
     run = lab.config(run_name="killed", **settings)
     entrypoint = lab.start_entrypoint(run, 0, 1, 2, free_port())
 
-
     def wait_for_start(number: int) -> None:
         starts = "starting at step|continuing after"
         has_started = lambda: len(re.findall(starts, lab.logs())) >= number  # noqa: E731
