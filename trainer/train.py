@@ -163,7 +163,7 @@ def train(
     try:
         stop.install()
         if step > 0 and is_evaluated(step) and not state.validated:
-            console.say(f"step {step}/{max_steps}: its evaluation was cut off, and is repeated")
+            console.say(f"step {step}/{max_steps} was not evaluated to the end: that comes first")
             validation = validate()
             stopping = validation is None
             if validation is not None:
@@ -171,7 +171,7 @@ def train(
                     metrics_log.add_validation(step, validation.loss, validation.bits_per_byte)
                     metrics_log.flush()
                 console.say(f"step {step}/{max_steps} val {validation.loss:.4f}")
-                state.save(step, state.loss, validation)
+                held_up_seconds += state.save(step, state.loss, validation)
         meter.start(step)
         while step < max_steps and not stopping:
             if waited := state.before_update(step):

@@ -112,9 +112,9 @@ def test_evaluation_does_not_disturb_training(lab: Lab) -> None:
 
 
 def test_a_damaged_newest_checkpoint_costs_only_the_steps_since_the_one_before(lab: Lab) -> None:
-    whole = lab.config(run_name="whole", checkpoint__interval=5)
+    whole = lab.config(run_name="whole", checkpoint__interval=6)  # saved every 5 steps
     lab.train(whole, 1)
-    damaged = lab.config(run_name="damaged", checkpoint__interval=5)
+    damaged = lab.config(run_name="damaged", checkpoint__interval=6)
     shutil.copytree(whole.run_dir, damaged.run_dir)
     newest = checkpoint.directory_of(checkpoints(damaged), 20)
     (newest / "model.pt").write_bytes(b"nothing")
@@ -171,7 +171,7 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_the_earlier_checkpoints_co
 ) -> None:
     settings = {
         "model__n_embd": 64,
-        "checkpoint__interval": 5,
+        "checkpoint__interval": 6 if asynchronous else 5,  # saved every 5 steps
         "train__decay_steps": 20,
         "checkpoint__asynchronous": asynchronous,
     }
@@ -204,7 +204,7 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_the_earlier_checkpoints_co
 
 def test_a_checkpoint_that_somebody_made_is_skipped_and_runs_no_code(lab: Lab) -> None:
     """Tampered with, and with a manifest that fits."""
-    settings = {"checkpoint__interval": 5, "checkpoint__keep_last": 4, "train__decay_steps": 20}
+    settings = {"checkpoint__interval": 6, "checkpoint__keep_last": 4, "train__decay_steps": 20}
     run = lab.config(train__max_steps=20, **settings)
     lab.train(run, 1)
     whole = saved_tensors(run)
