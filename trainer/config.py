@@ -158,7 +158,8 @@ class CheckpointConfig:
     def describe(self) -> str:
         """When they are made and what a kill costs, for people."""
         if not self.interval:
-            return "no checkpoint before the end (checkpoint.interval is 0): a kill costs all steps"
+            best = " and at each new lowest validation loss" if self.keep_best else ""
+            return f"checkpoints only at the end{best}; a kill can cost all steps"
         where = ", written in the background" if self.asynchronous else ""
         return f"a checkpoint every {self.every} steps{where}; a kill costs at most {self.interval}"
 

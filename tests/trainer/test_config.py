@@ -43,7 +43,10 @@ def test_background_checkpoints_come_early_so_that_the_interval_bounds_the_loss(
         (CheckpointConfig(interval=250, asynchronous=False),
          "a checkpoint every 250 steps; a kill costs at most 250"),
         (CheckpointConfig(interval=0),
-         "no checkpoint before the end (checkpoint.interval is 0): a kill costs all steps"),
+         "checkpoints only at the end and at each new lowest validation loss; "
+         "a kill can cost all steps"),
+        (CheckpointConfig(interval=0, keep_best=False),
+         "checkpoints only at the end; a kill can cost all steps"),
     ],
 )  # fmt: skip
 def test_a_run_says_how_often_it_saves_and_what_a_kill_costs(
