@@ -24,6 +24,7 @@ from tests.trainer.forked import Forked, Nursery, without_torchruns_variables
 from trainer import checkpoint
 from trainer.config import RunConfig, load_config
 from trainer.dataset import Dataset, open_dataset
+from trainer.durable import write_text
 from trainer.prepare import prepare
 from trainer.stop_request import StopRequest
 
@@ -117,7 +118,7 @@ class Lab:
 
     def config_file(self, config: RunConfig) -> Path:
         path = self.root / f"{config.run_name}-{config.train.max_steps}.yaml"
-        path.write_text(yaml.safe_dump(config.to_mapping()))
+        write_text(path, yaml.safe_dump(config.to_mapping()))  # others may be reading it
         return path
 
     def start(
