@@ -31,7 +31,7 @@ from trainer.entrypoint import Node, judge, node_from_environment
 from trainer.exit_codes import ExitCode
 from trainer.status_files import Ending
 
-LONG = {"train__max_steps": 240, "checkpoint__interval": 10}
+LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
 # Does not end before the test has done what it wants to, however busy the machine is.
 ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "checkpoint__interval": 10}
 
@@ -103,7 +103,7 @@ def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(l
             60,
             lab,
         )
-    wait_for("the done marker", (run.run_dir / "done.json").exists, 60, lab)
+    wait_for("the done marker", (run.run_dir / "done.json").exists, 120, lab)
     wait_for("all nodes to hold", lambda: lab.logs().count("holding until SIGTERM") == 3, 20, lab)
     assert [node.poll() for node in nodes] == [None, None, None]
     assert all((lab.ready_dir(node) / "ready").exists() for node in range(3))
