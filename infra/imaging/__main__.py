@@ -45,6 +45,7 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
         _say,
         os.environ.get(presence.VARIABLE, ""),
         arguments.build_on,
+        bundled=Path(arguments.layout) if arguments.layout else None,
     )
     print(json.dumps(asdict(result)), flush=True)
     return 0
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--ctr", default="ctr", help="the command that runs ctr, such as 'k3s ctr'")
     add("--address", help="containerd's socket (default: ctr's own)")
     add("--cache", default=str(cache), help="for built dependencies (default: %(default)s)")
+    add("--layout", help="the dependencies as an OCI layout, of a bundle; nothing is built")
     add("--reference", action="append", help="remove: only this name; may be given again")
     add("--output", default="-", help="sbom: file for the document (default: standard output)")
     return parser

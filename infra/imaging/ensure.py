@@ -45,6 +45,7 @@ def ensure(
     say: Say,
     wanted_at: str = "",
     build_on: str = "here",
+    bundled: Path | None = None,
 ) -> Ensured:
     """Have the planned image in containerd, complete and under its name.
 
@@ -56,6 +57,7 @@ def ensure(
         say: takes a line of progress.
         wanted_at: left on the image as a label (presence.py); empty: none.
         build_on: `here`, or `node`: there, with its builder, and without the cache.
+        bundled: the dependencies' layout in a bundle; nothing is built then.
 
     Raises:
         ContainerdError: containerd does not answer, refused, or does not hold the image after.
@@ -72,7 +74,9 @@ def ensure(
             say(f"image: {problem}")
         built = False
         deps = containerd.complete_image(plan.deps_reference)
-        if deps is None and build_on == "node":
+        if deps is None and bundled:
+            deps = read_layout(bundled)
+        elif deps is None and build_on == "node":
             deps = _build_at_node(plan, containerd, project_root, builder, say)
             built = True
         elif deps is None:
@@ -94,6 +98,21 @@ def ensure(
         if wanted_at:
             containerd.mark_wanted(plan.reference, wanted_at)
         return Ensured(plan.reference, image.manifest.digest, moved, built)
+
+
+def cached_layout(
+    plan: ImagePlan, project_root: Path, cache: Path, builder: str, say: Say
+) -> Path:
+    """The dependencies' OCI layout in the cache, built if it is not there.
+
+    Raises:
+        RuntimeError, ValueError: as `ensure`.
+    """
+    layout = _layout(plan, cache)
+    with _locked(layout.parent, f"deps-{plan.deps_hash}"):
+        if not layout.exists():
+            _build(plan, project_root, layout, builder, say)
+    return layout
 
 
 def image_to_read(plan: ImagePlan, cache: Path, containerd: Containerd) -> Image:

@@ -1,0 +1,102 @@
+"""`python -m infra.bundle pack|verify|send`: a bundle for machines without a network."""
+
+import argparse
+import os
+import sys
+import textwrap
+from pathlib import Path
+from typing import TextIO
+
+from infra.bundle.manifest import MANIFEST, damage, missing_files, read_manifest
+from infra.bundle.needs import PARTS
+
+LINE_LIMIT = 200  # Pulumi's command provider stops reading at very long lines
+PROJECT = Path(__file__).parent.parent.parent
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run one action; the exit status is 0 when it was done."""
+    arguments = _parser().parse_args(words)
+    try:
+        return ACTIONS[arguments.action](arguments)
+    except (RuntimeError, ValueError, OSError) as error:
+        _say(str(error), sys.stderr)
+        return 1
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    # these read the settings with Pulumi's SDK, which the other actions do not need
+    from infra.bundle.pack import Order, pack
+    from infra.bundle.stack_file import settings_of
+
+    file = Path(arguments.config_file or PROJECT / f"Pulumi.{arguments.stack}.yaml")
+    settings = settings_of(file, {"bundle": "", "bundleSha256": ""})
+    output = Path(arguments.output).resolve()
+    left_out = tuple(sorted({*arguments.without, *_implied(arguments.without)}))
+    manifest = pack(Order(settings, output, left_out, Path(arguments.cache)), _say)
+    size_bytes = sum(entry.size_bytes for entry in manifest.files)
+    _say(f"{output}: {len(manifest.files)} files, {size_bytes / 1e6:,.1f} MB")
+    _say(f"sha256 of {MANIFEST}: {manifest.sha256}")
+    return 0
+
+
+def _implied(parts: list[str]) -> set[str]:
+    return {"gpu-operator-images"} if "gpu-operator" in parts else set()
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.bundle)
+    manifest = read_manifest(folder)
+    problems = missing_files(folder, manifest) or damage(folder, manifest.files)
+    for problem in problems:
+        _say(problem, sys.stderr)
+    if problems:
+        _say("nothing was installed; copy the bundle again", sys.stderr)
+        return 1
+    _say(f"{len(manifest.files)} files are as {MANIFEST} says ({manifest.sha256})")
+    return 0
+
+
+def _send(arguments: argparse.Namespace) -> int:
+    from infra.bundle.send import send
+    from infra.imaging.reach import VARIABLE, reached
+
+    folder = Path(arguments.bundle)
+    manifest = read_manifest(folder)
+    entries = [entry for entry in manifest.files if entry.name in arguments.file]
+    with reached(os.environ[VARIABLE]) as node:
+        assert node is not None
+        send(node, folder, entries, arguments.to, _say)
+    return 0
+
+
+ACTIONS = {"pack": _pack, "verify": _verify, "send": _send}
+
+
+def _say(text: str, stream: TextIO | None = None) -> None:
+    for line in text.splitlines():
+        wrapped = "\n".join(textwrap.wrap(f"bundle: {line}", LINE_LIMIT))
+        print(wrapped, flush=True, file=stream or sys.stdout)
+
+
+def _parser() -> argparse.ArgumentParser:
+    cache = os.environ.get("DISTTRAIN_CACHE") or Path.home() / ".cache" / "disttrain"
+    parser = argparse.ArgumentParser(prog="python -m infra.bundle", description=__doc__)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    pack = actions.add_parser("pack", help="fill a folder with what a stack needs").add_argument
+    pack("--stack", default="dev", help="whose settings count (default: %(default)s)")
+    pack("--config-file", help="the stack's file (default: Pulumi.<stack>.yaml of the checkout)")
+    pack("--output", required=True, help="the folder; what is there and right is kept")
+    pack("--without", action="append", default=[], choices=PARTS, help="leave a part out")
+    pack("--cache", default=str(cache), help="for built images (default: %(default)s)")
+    verify = actions.add_parser("verify", help="compare every byte with the manifest").add_argument
+    verify("bundle", help="its folder")
+    send = actions.add_parser("send", help="bring files to the node (used by `up`)").add_argument
+    send("bundle", help="its folder")
+    send("--to", required=True, help="folder on the node")
+    send("--file", action="append", required=True, help="a file of the bundle")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

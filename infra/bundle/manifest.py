@@ -1,0 +1,161 @@
+"""The list of a bundle's files with their checksums: written, read back, compared with the disk."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+MANIFEST = "manifest.json"
+CHECKSUM = "manifest.json.sha256"  # in the form of sha256sum
+FORMAT = 1
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """One file: its path in the bundle, what it is for, and of which version."""
+
+    name: str
+    purpose: str
+    version: str
+    size_bytes: int
+    sha256: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle holds; `left_out` are the parts that were not wanted when it was packed."""
+
+    architecture: str
+    left_out: tuple[str, ...]
+    files: tuple[Entry, ...]
+
+    def to_json(self) -> str:
+        """The same text for the same content."""
+        content = {
+            "format": FORMAT,
+            "architecture": self.architecture,
+            "left_out": sorted(self.left_out),
+            "files": [asdict(entry) for entry in sorted(self.files)],
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+    @property
+    def sha256(self) -> str:
+        """Of the text."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def of(self, purpose: str, version: str | None = None) -> tuple[Entry, ...]:
+        """The files for a purpose, of one version where it is given."""
+        return tuple(
+            entry
+            for entry in self.files
+            if entry.purpose == purpose and version in (None, entry.version)
+        )
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Put it and its checksum into place; the manifest comes last, and whole."""
+    replace_text(folder / CHECKSUM, f"{manifest.sha256}  {MANIFEST}\n")
+    replace_text(folder / MANIFEST, manifest.to_json())
+
+
+def read_manifest(folder: Path, expected_sha256: str = "") -> Manifest:
+    """The manifest of a bundle.
+
+    Args:
+        folder: of the bundle.
+        expected_sha256: as it was noted elsewhere; empty: the bundle's own note decides.
+
+    Raises:
+        ValueError: not there, damaged, or not the one that is expected.
+    """
+    try:
+        text = (folder / MANIFEST).read_bytes()
+        noted = (folder / CHECKSUM).read_text().split()[0]
+    except (OSError, UnicodeDecodeError, IndexError) as error:
+        raise ValueError(
+            f"{folder} is no finished bundle ({error}); `make bundle` makes one"
+        ) from None
+    got = hashlib.sha256(text).hexdigest()
+    for expected, where in ((noted, CHECKSUM), (expected_sha256, "bundleSha256")):
+        if expected and got != expected:
+            raise ValueError(
+                f"{folder / MANIFEST}: sha256 is {got}, not {expected} as {where} says"
+            )
+    return parse_manifest(folder / MANIFEST, text)
+
+
+def parse_manifest(path: Path, text: bytes) -> Manifest:
+    """The manifest that was read from `path`.
+
+    Raises:
+        ValueError: it is none, or of another form.
+    """
+    try:
+        content = json.loads(text)
+        if content["format"] != FORMAT:
+            raise ValueError(f"format {content['format']}, and this program knows {FORMAT}")
+        files = tuple(Entry(**entry) for entry in content["files"])
+        if bad := [entry.name for entry in files if not is_plain(entry.name)]:
+            raise ValueError(f"{bad[0]!r} is no path inside the bundle")
+        return Manifest(content["architecture"], tuple(content["left_out"]), files)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} cannot be used: {error}") from None
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is a path of plain names that stays inside the bundle."""
+    parts = PurePosixPath(name).parts
+    return re.fullmatch(r"[\w.@+/-]+", name) is not None and not {"..", "/"} & set(parts)
+
+
+def missing_files(folder: Path, manifest: Manifest) -> list[str]:
+    """What is not there or not as long as it should be; costs no reading."""
+    return [problem for entry in manifest.files if (problem := _wrong_size(folder, entry))]
+
+
+def damage(folder: Path, entries: Iterable[Entry]) -> list[str]:
+    """What differs from the manifest; reads every byte, on all cores. Empty: nothing."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        found = threads.map(partial(_damage, folder), entries)
+        return [problem for problem in found if problem]
+
+
+def _wrong_size(folder: Path, entry: Entry) -> str:
+    try:
+        size = (folder / entry.name).stat().st_size
+    except OSError as error:
+        return f"{entry.name}: {error.strerror}"
+    if size != entry.size_bytes:
+        return f"{entry.name}: {size} bytes, not {entry.size_bytes}"
+    return ""
+
+
+def _damage(folder: Path, entry: Entry) -> str:
+    try:
+        got = sha256_of(folder / entry.name)
+    except OSError as error:
+        return f"{entry.name}: {error.strerror}"
+    return "" if got == entry.sha256 else f"{entry.name}: sha256 is {got}, not {entry.sha256}"
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file anew, whole or not at all."""
+    new = path.with_name(f"{path.name}.partial")
+    with new.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)

@@ -1,0 +1,81 @@
+"""Brings files of a bundle to the node: in parts that outlive a connection, and checked there."""
+
+import hashlib
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from infra.bundle.manifest import Entry
+from infra.imaging.node import Node, NodeError
+from infra.imaging.parts import Say, joined, remove_parts, send_parts
+
+BLOCK_BYTES = 1 << 20
+# Words: folder, then `sha256 name` for each file. Prints the names of files that have to come.
+_COMPARE = """\
+folder=$1; shift
+while [ $# -gt 0 ]; do
+  sum=$(sha256sum "$folder/$2" 2>/dev/null | cut -d ' ' -f 1)
+  [ "$sum" = "$1" ] || echo "$2"
+  shift 2
+done"""
+# Words: file, its sha256, command that writes its content.
+_PLACE = """\
+set -e; umask 077; mkdir -p "${1%/*}"; trap 'rm -f "$1.partial"' EXIT
+sh -c "$3" >"$1.partial"
+sum=$(sha256sum "$1.partial" | cut -d ' ' -f 1)
+[ "$sum" = "$2" ] || { echo "$1: sha256 is $sum, not $2" >&2; exit 1; }
+mv "$1.partial" "$1\""""
+# Words: folder, then the names of the files that stay.
+_REMOVE_OTHERS = """\
+set -e; cd "$1"; shift
+find . -type f | while read -r file; do
+  keep=; for name in "$@"; do [ "./$name" != "$file" ] || keep=yes; done
+  [ -n "$keep" ] || rm -f "$file"
+done"""
+
+
+def send(node: Node, bundle: Path, entries: Sequence[Entry], folder: str, say: Say) -> None:
+    """Have exactly these files in a folder of root's on the node, under their names.
+
+    Raises:
+        NodeError: the connection broke, the disk there is full, or a file differs from its
+            checksum. What has arrived stays, for the next attempt.
+    """
+    words = [word for entry in entries for word in (entry.sha256, entry.name)]
+    wanted = _as_root(node, _COMPARE, folder, *words).split()
+    for entry in entries:
+        if entry.name in wanted:
+            say(f"{entry.name}: {entry.size_bytes / 1e6:,.1f} MB to send")
+            _send_file(node, bundle, entry, folder, say)
+    _as_root(node, _REMOVE_OTHERS, folder, *(entry.name for entry in entries))
+    say(f"{len(entries)} files are on the node, {len(entries) - len(wanted)} were there before")
+
+
+def _send_file(node: Node, bundle: Path, entry: Entry, folder: str, say: Say) -> None:
+    digest = hashlib.sha256()
+
+    def write(stream: IO[bytes]) -> None:
+        with (bundle / entry.name).open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                digest.update(block)
+                stream.write(block)
+
+    parts = send_parts(node, entry.sha256[:32], write, lambda text: say(text.partition(": ")[2]))
+    if digest.hexdigest() != entry.sha256:
+        remove_parts(node, parts)
+        raise NodeError(f"{entry.name}: sha256 is {digest.hexdigest()}, not {entry.sha256}")
+    target = str(PurePosixPath(folder) / entry.name)
+    _as_root(node, _PLACE, target, entry.sha256, joined(parts))
+    remove_parts(node, parts)
+
+
+def _as_root(node: Node, script: str, *words: str) -> str:
+    """Output of a script with these words, run as root on the node."""
+    command = node.as_root(["sh", "-c", script, "sh", *words])
+    done = subprocess.run(command, input=node.root_input, capture_output=True, check=False)
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip()[-1500:]
+        raise NodeError(reason or f"{shlex.join(command[:1])} ended with {done.returncode}")
+    return done.stdout.decode()

@@ -1,0 +1,53 @@
+"""A web server of files on loopback, which can break off, refuse and redirect."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Web:
+    """`files` by path; `cut` and `status` say how often a path breaks off or gets a status."""
+
+    url: str
+    files: dict[str, bytes] = field(default_factory=lambda: {})
+    cut: dict[str, int] = field(default_factory=lambda: {})
+    status: dict[str, list[int]] = field(default_factory=lambda: {})
+    requests: list[str] = field(default_factory=lambda: [])
+
+
+@contextmanager
+def serving() -> Iterator[Web]:
+    web = Web("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            web.requests.append(self.path)
+            content = web.files.get(self.path)
+            status = 404 if content is None else 200
+            if web.status.get(self.path):
+                status = web.status[self.path].pop(0)
+            content = content or b""
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if web.cut.get(self.path, 0):
+                web.cut[self.path] -= 1
+                content = content[: len(content) // 2]
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    web.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield web
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
