@@ -4,6 +4,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import yaml
 
+from infra.bundled import bundle_variables
 from infra.proxy import k3s_proxy_environment
 from infra.runner import HostCommand, Runner
 from infra.settings import Settings
@@ -44,7 +45,7 @@ class Cluster(pulumi.ComponentResource):
             cluster_identifier=_identifier(settings),
             enable_config_map_mutable=True,  # proxy-config keeps its name
             enable_secret_mutable=True,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
         self.register_outputs({"kubeconfig": self.kubeconfig})
 
@@ -74,6 +75,7 @@ class Cluster(pulumi.ComponentResource):
             "TLS_SAN": cluster.node_address,
             "NAMESPACE": settings.namespace,
             "GRACE_SECONDS": str(settings.limits.termination_grace_seconds),
+            **bundle_variables(settings),
             **k3s_proxy_environment(settings.proxy),
         }
         timeouts = pulumi.CustomTimeouts(create="15m", update="15m", delete="10m")

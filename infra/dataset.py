@@ -35,11 +35,12 @@ class DatasetJob(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
         after: list[pulumi.Resource] = [*depends_on, self.config_map]
-        if settings.dataset_file:
-            file = settings.dataset_file
+        for role, file in (("file", settings.dataset_file), ("ranks", settings.ranks_file)):
+            if file is None:
+                continue
             after.append(
                 runner.copy_file(
-                    f"{name}-file",
+                    f"{name}-{role}",
                     file.path,
                     str(file.incoming),
                     pulumi.ResourceOptions(parent=self, depends_on=depends_on),

@@ -97,6 +97,7 @@ def expectations(settings: Settings) -> Expectations:
         no_proxy=settings.proxy.no_proxy,
         ca_bundle=settings.proxy.ca_bundle,
         image=settings.image.plan.reference,
+        internet=settings.bundle is None,
         http_proxy=_text(settings.proxy.http),
         https_proxy=_text(settings.proxy.https),
     )

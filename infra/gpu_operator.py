@@ -3,6 +3,7 @@
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from infra.bundle.needs import CHART
 from infra.kubectl import Kubectl
 from infra.labels import labels
 from infra.manifests.gpu_operator import (
@@ -55,13 +56,14 @@ class GpuOperator(pulumi.ComponentResource):
             after.append(kubernetes.core.v1.Secret(f"{name}-proxy", **secret, opts=proxy))
         after.append(self._cleanup(name, kubectl))
         limit = operator.timeout_seconds
+        packed = settings.bundle.file(CHART) if settings.bundle else None
         self.release = kubernetes.helm.v3.Release(
             f"{name}-release",
             name="gpu-operator",
             namespace=NAMESPACE,
-            chart="gpu-operator",
+            chart=str(packed) if packed else "gpu-operator",
             version=operator.version,
-            repository_opts={"repo": CHART_REPOSITORY},
+            repository_opts=None if packed else {"repo": CHART_REPOSITORY},
             timeout=limit,
             values=chart_values(operator, settings),
             opts=pulumi.ResourceOptions(

@@ -1,7 +1,8 @@
-"""What happens on the host before the cluster: the doctor, its trust, the data folder."""
+"""What happens on the host before the cluster: a bundle, the doctor, its trust, the data folder."""
 
 import pulumi
 
+from infra.bundled import check_bundle, send_bundle
 from infra.doctor import Doctor
 from infra.runner import Runner
 from infra.settings import Settings
@@ -35,9 +36,10 @@ class HostTrust(pulumi.ComponentResource):
 
 def prepare_host(settings: Settings, runner: Runner) -> list[pulumi.Resource]:
     """What the cluster waits for, and `destroy` comes to last; the folder alone if it exists."""
-    first: list[pulumi.Resource] = []
+    first = check_bundle(settings)
     if settings.cluster.kind == "k3s":
         first.append(Doctor("doctor", settings))
         if settings.proxy.ca_bundle:
             first.append(HostTrust("trust", settings.proxy.ca_bundle, runner, [*first]))
+    first += send_bundle(settings, runner, [*first])
     return [*first, DataFolder("data-root", settings, runner, [*first])]

@@ -8,7 +8,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast
 
@@ -20,6 +20,23 @@ from pulumi.runtime.config import (
     is_config_secret,
 )
 
+from infra.bundle.manifest import Entry, Manifest, damage, missing_files, read_manifest
+from infra.bundle.needs import (
+    CHART,
+    DATASET,
+    GPT2,
+    INSTALLER,
+    K3S,
+    K3S_IMAGES,
+    OPERATOR_IMAGE,
+    TOKENIZER,
+    TRAINER_IMAGE,
+    lacks,
+    layout_name,
+    left_out,
+    needs,
+)
+from infra.bundle.operator_images import operator_images
 from infra.gpu_regime import (
     FIRST_SECRET_ENV_CHART,
     REGIMES,
@@ -191,10 +208,39 @@ class LimitSettings:
 
 @dataclass(frozen=True)
 class DatasetFile:
-    """A text of this machine, and its name below the data root on the node."""
+    """A file of this machine for the data set's Job, and its name below the data root there."""
 
     path: Path
     incoming: PurePosixPath
+
+
+@dataclass(frozen=True)
+class BundleSettings:
+    """A bundle on this machine; what the stack needs of it is there, as far as sizes tell."""
+
+    path: Path
+    manifest: Manifest
+
+    def one(self, purpose: str) -> Entry | None:
+        """The only file for a purpose; None: packed without it."""
+        found = self.manifest.of(purpose)
+        assert len(found) <= 1, purpose
+        return found[0] if found else None
+
+    def file(self, purpose: str) -> Path | None:
+        """Its path."""
+        entry = self.one(purpose)
+        return self.path / entry.name if entry else None
+
+    def layout(self, deps_hash: str) -> Path | None:
+        """Folder of the trainer image's OCI layout; None: packed without it."""
+        there = self.manifest.of(TRAINER_IMAGE, deps_hash)
+        return self.path / layout_name(deps_hash) if there else None
+
+    @property
+    def images(self) -> tuple[Entry, ...]:
+        """Archives that k3s imports at its start."""
+        return (*self.manifest.of(K3S_IMAGES), *self.manifest.of(OPERATOR_IMAGE))
 
 
 @dataclass(frozen=True)
@@ -213,7 +259,9 @@ class Settings:
     limits: LimitSettings
     run: RunConfig
     dataset_file: DatasetFile | None
+    ranks_file: DatasetFile | None
     doctor: str
+    bundle: BundleSettings | None
 
 
 def load_settings() -> Settings:
@@ -253,7 +301,8 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
     compute = _read_compute(reader)
     gpu_operator = _read_gpu_operator(reader, cluster, compute)
     storage = _read_storage(reader)
-    run, dataset_file = _read_run(reader, stack, compute, storage)
+    bundle = _read_bundle(reader)
+    run, dataset_file = _read_run(reader, stack, compute, storage, bundle)
     image = _read_image(reader, host, cluster, compute)
     proxy = _read_proxy(reader, cluster)
     _refuse_shown_password(reader, gpu_operator, proxy)
@@ -272,6 +321,8 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
         reader.problem("namespace", namespace, "a namespace of its own: destroy deletes it")
     if run is None or image is None:
         return None
+    if bundle:
+        _check_bundle(reader, bundle, cluster, gpu_operator, image, run)
     return Settings(
         stack=stack,
         namespace=namespace,
@@ -285,7 +336,9 @@ def read_settings(reader: Reader, stack: str) -> Settings | None:
         limits=limits,
         run=run,
         dataset_file=dataset_file,
+        ranks_file=_ranks_file(bundle, run, storage),
         doctor=doctor,
+        bundle=bundle,
     )
 
 
@@ -494,7 +547,11 @@ def _read_storage(reader: Reader) -> StorageSettings:
 
 
 def _read_run(
-    reader: Reader, stack: str, compute: ComputeSettings, storage: StorageSettings
+    reader: Reader,
+    stack: str,
+    compute: ComputeSettings,
+    storage: StorageSettings,
+    bundle: BundleSettings | None,
 ) -> tuple[RunConfig | None, DatasetFile | None]:
     file_text, url = reader.text("datasetFile"), reader.text("datasetUrl")
     sha256 = reader.text("datasetSha256", pattern=_SHA256, allowed="64 hex digits")
@@ -516,11 +573,37 @@ def _read_run(
     )
     run_name = reader.text("runName", pattern=f"({_NAME})?", allowed="a folder name") or stack
     preset = reader.text("preset", pattern=_NAME, allowed="a name in trainer/presets")
-    config, problems = build_run_config(
-        preset, run_name, compute.accelerator, dataset, reader.mapping("run")
-    )
+    overrides = reader.mapping("run")
+    config, problems = build_run_config(preset, run_name, compute.accelerator, dataset, overrides)
+    if bundle and config and config.dataset.url and config.dataset.sha256:
+        file = _bundled(bundle, DATASET, config.dataset.sha256, storage)
+        if file:
+            there = f"{DATA_MOUNT}/{INCOMING}/{file.incoming.name}"
+            dataset = replace(dataset, url=None, file=there, sha256=config.dataset.sha256)
+            config, problems = build_run_config(
+                preset, run_name, compute.accelerator, dataset, overrides
+            )
     reader.problems += problems
     return config, file
+
+
+def _ranks_file(
+    bundle: BundleSettings | None, run: RunConfig, storage: StorageSettings
+) -> DatasetFile | None:
+    """GPT-2's ranks, which tiktoken would download."""
+    if bundle is None or run.dataset.tokenizer != GPT2:
+        return None
+    return _bundled(bundle, TOKENIZER, GPT2, storage)
+
+
+def _bundled(
+    bundle: BundleSettings, purpose: str, version: str, storage: StorageSettings
+) -> DatasetFile | None:
+    entries = bundle.manifest.of(purpose, version)
+    if not entries:
+        return None
+    incoming = storage.data_root / INCOMING / entries[0].sha256
+    return DatasetFile(bundle.path / entries[0].name, incoming)
 
 
 def _checksum(reader: Reader, path: Path) -> str:
@@ -556,6 +639,76 @@ def _read_image(
         reader.problems.append(str(error))
         return None
     return ImageSettings(plan, base, builder, build_on, torch_index_url, ctr, address)
+
+
+def _read_bundle(reader: Reader) -> BundleSettings | None:
+    text = reader.text("bundle")
+    sha256 = reader.text("bundleSha256", pattern=_SHA256, allowed="64 hex digits")
+    if not text:
+        return None
+    path = Path(text).expanduser().resolve()
+    try:
+        manifest = read_manifest(path, sha256)
+    except ValueError as error:
+        reader.problem("bundle", text, f"the folder of a bundle ({error})")
+        return None
+    if missing := missing_files(path, manifest):
+        more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        reader.problem("bundle", text, f"a complete bundle ({missing[0]}{more}); copy it again")
+        return None
+    return BundleSettings(path, manifest)
+
+
+def _check_bundle(
+    reader: Reader,
+    bundle: BundleSettings,
+    cluster: ClusterSettings,
+    operator: GpuOperatorSettings | None,
+    image: ImageSettings,
+    run: RunConfig,
+) -> None:
+    """Whether it was packed for these settings."""
+    k3s = cluster.k3s if cluster.kind == "k3s" else None
+    wanted = needs(
+        k3s_version=k3s.version if k3s else "",
+        chart_version=operator.version if operator else "",
+        deps_hash=image.plan.deps_hash,
+        dataset_sha256=(run.dataset.sha256 or "") if run.dataset.url else "",  # a file is here
+        tokenizer=run.dataset.tokenizer,
+    )
+    problems = lacks(bundle.manifest, wanted)
+    if k3s:
+        for key, given, purpose in (
+            ("k3sSha256", k3s.sha256, K3S),
+            ("k3sInstallerSha256", k3s.installer_sha256, INSTALLER),
+        ):
+            entry = bundle.one(purpose)
+            if entry and given and entry.sha256 != given:
+                problems.append(f"{entry.name}: sha256 is {entry.sha256}, {key} says {given}")
+    if operator and not problems:
+        problems += _operator_problems(bundle, operator)
+    for problem in problems:
+        reader.problem("bundle", str(bundle.path), f"a bundle of these settings; {problem}")
+
+
+def _operator_problems(bundle: BundleSettings, operator: GpuOperatorSettings) -> list[str]:
+    chart = bundle.one(CHART)
+    if chart is None:
+        return []
+    if operator.driver:
+        return ["gpuOperatorDriver must be false: the driver's container fetches packages"]
+    if problems := damage(bundle.path, [chart]):
+        return problems
+    if left_out(bundle.manifest, OPERATOR_IMAGE):
+        return []
+    try:
+        images = operator_images(
+            bundle.path / chart.name, toolkit=operator.toolkit, dcgm_exporter=operator.dcgm_exporter
+        )
+    except ValueError as error:
+        return [str(error)]
+    there = {entry.version for entry in bundle.manifest.of(OPERATOR_IMAGE)}
+    return [f"it lacks the operator's image {image}" for image in images if image not in there]
 
 
 def _read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:

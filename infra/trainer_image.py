@@ -14,7 +14,7 @@ from infra.imaging.containerd import Containerd
 from infra.imaging.reach import VARIABLE as NODE_VARIABLE
 from infra.imaging.reach import reached
 from infra.proxy import build_environment
-from infra.settings import ImageSettings, Settings
+from infra.settings import BundleSettings, ImageSettings, Settings
 
 
 class TrainerImage(pulumi.ComponentResource):
@@ -38,7 +38,7 @@ class TrainerImage(pulumi.ComponentResource):
         )
         self.command = local.Command(
             f"{name}-ensure",
-            create=ensure_command(image),
+            create=ensure_command(image, settings.bundle),
             delete=remove_command(image),
             # Changed inputs run the command again: a new tag (changed code), and a new time when
             # the image is not there any more. The look goes on beside the rest of the program.
@@ -91,9 +91,11 @@ def look(settings: Settings) -> str:
         return presence.wanted_at(image.plan, containerd)
 
 
-def ensure_command(image: ImageSettings) -> str:
-    """Builds what is missing and imports what containerd lacks."""
-    options = ["--builder", image.builder, "--build-on", image.build_on]
+def ensure_command(image: ImageSettings, bundle: BundleSettings | None) -> str:
+    """Builds what is missing, or takes it from the bundle, and imports what containerd lacks."""
+    layout = bundle.layout(image.plan.deps_hash) if bundle else None
+    build = ["--builder", image.builder, "--build-on", image.build_on]
+    options = ["--layout", str(layout)] if layout else build
     return shlex.join([*_imaging("ensure", image), *options])
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from infra.labels import REVISION_LABEL, content_hash, labels, metadata
 from infra.manifests.names import DATASET_JOB
 from infra.manifests.pod import pod_spec, trust
+from infra.manifests.ranks import with_ranks
 from infra.proxy import ca_config_map_name
 from infra.settings import Settings
 
@@ -52,4 +53,4 @@ def _pod(settings: Settings, config_map: str) -> dict[str, Any]:
     pod = pod_spec(settings.image.plan.reference, config_map, ["prepare"])
     if settings.proxy.ca_bundle:
         pod = trust(pod, ca_config_map_name(settings.proxy.ca_bundle))
-    return {**pod, "restartPolicy": "Never"}
+    return {**with_ranks(pod, settings), "restartPolicy": "Never"}

@@ -5,6 +5,7 @@ import shlex
 
 from infra.manifests.names import CLAIM
 from infra.manifests.pod import TRAINER_UID
+from infra.manifests.ranks import ranks_variables
 from infra.run_settings import DATA_MOUNT
 from infra.settings import Settings
 
@@ -16,7 +17,7 @@ def sample_arguments(settings: Settings) -> str:
         "image": settings.image.plan.reference,
         "imagePullPolicy": "IfNotPresent",
         "args": ["sample", "--run-dir", f"{DATA_MOUNT}/runs/{settings.run.run_name}"],
-        "env": [{"name": "HOME", "value": "/tmp"}],
+        "env": [{"name": "HOME", "value": "/tmp"}, *ranks_variables(settings)],
         "volumeMounts": [{"name": "data", "mountPath": DATA_MOUNT, "readOnly": True}],
     }
     overrides = {

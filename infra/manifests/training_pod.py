@@ -10,6 +10,7 @@ from infra.manifests.names import (
     READY_FILE,
 )
 from infra.manifests.pod import pod_spec, trust
+from infra.manifests.ranks import with_ranks
 from infra.proxy import ca_config_map_name
 from infra.settings import Settings
 
@@ -25,6 +26,7 @@ def training_template(settings: Settings, config_map: str) -> dict[str, Any]:
     pod = pod_spec(settings.image.plan.reference, config_map, ["entrypoint"])
     if settings.proxy.ca_bundle:
         pod = trust(pod, ca_config_map_name(settings.proxy.ca_bundle))
+    pod = with_ranks(pod, settings)
     pod["terminationGracePeriodSeconds"] = settings.limits.termination_grace_seconds
     pod["volumes"].append(
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": compute.shm_size}}

@@ -6,7 +6,8 @@
 # would change.
 # Needs: K3S_VERSION, POD_CIDR, SERVICE_CIDR, NAMESPACE, GRACE_SECONDS; may be empty: K3S_EXISTING
 # (refuse or adopt), K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_FORCE (true),
-# TLS_SAN, HTTP_PROXY, HTTPS_PROXY, NO_PROXY, DRY_RUN. Usage: k3s-install.sh create|delete
+# K3S_BUNDLE (a folder on this host: nothing is downloaded; both sums are given then), K3S_IMAGES
+# (lines `sha256 name`: archives in there that k3s is to import), TLS_SAN, HTTP_PROXY, HTTPS_PROXY, NO_PROXY, DRY_RUN. Usage: k3s-install.sh create|delete
 set -eu
 umask 022
 
@@ -18,6 +19,7 @@ readonly CONFIG=/etc/rancher/k3s/config.yaml
 readonly REGISTRIES=/etc/rancher/k3s/registries.yaml
 readonly ENVIRONMENT=/etc/default/k3s # the unit reads it; the installer never writes it
 readonly OURS=/etc/rancher/disttrain  # what we did; the uninstaller leaves it alone
+readonly IMAGES=/var/lib/rancher/k3s/agent/images    # k3s imports what lies there when it starts
 readonly SCRATCH=/var/lib/rancher/disttrain-scratch
 readonly LOCK=/run/disttrain-k3s.lock
 readonly API_PORT=6443
@@ -69,7 +71,9 @@ foreign() { [ ! -e "$OURS" ] && { [ -e "$BINARY" ] || [ -e "$UNIT" ]; }; }
 
 preflight() {
   [ -d /run/systemd/system ] || fail "k3s is run by systemd, which is not this host's init"
-  for tool in curl sha256sum awk; do
+  [ -n "${K3S_BUNDLE:-}" ] || command -v curl >/dev/null ||
+    fail "curl is missing on this host: install it"
+  for tool in sha256sum awk; do
     command -v "$tool" >/dev/null || fail "$tool is missing on this host: install it"
   done
   if foreign; then
@@ -110,6 +114,16 @@ free_space() { # for a download that is not there yet
   done
 }
 
+# k3s finds its own address by it, also where it leads nowhere.
+default_route() {
+  awk '$2 == "00000000" && $8 == "00000000" { found = 1 } END { exit !found }' /proc/net/route ||
+    awk '$1 ~ /^0+$/ && $2 == "00" && $10 != "lo" { found = 1 } END { exit !found }' \
+      /proc/net/ipv6_route 2>/dev/null ||
+    fail "this host has no default route, and k3s does not start without one. One that leads \
+nowhere is enough: ip link add dummy0 type dummy && ip addr add 203.0.113.254/31 dev dummy0 && \
+ip link set dummy0 up && ip route add default via 203.0.113.255 dev dummy0 (docs/airgap.md)"
+}
+
 # The installer makes systemd re-read its units, and a restart does more: pods lose their GPUs
 # (gpu-operator#485).
 guard_gpu_pods() {
@@ -127,7 +141,9 @@ Allowed: wait for them, or k3sForce: true (they are disturbed)"
 # --- what is wanted ---
 
 release() {
-  if [ -n "${K3S_MIRROR:-}" ]; then
+  if [ -n "${K3S_BUNDLE:-}" ]; then
+    echo "$K3S_BUNDLE/k3s"
+  elif [ -n "${K3S_MIRROR:-}" ]; then
     echo "$K3S_MIRROR/$(echo "$K3S_VERSION" | sed 's/+/%2B/')"
   else
     echo "https://github.com/k3s-io/k3s/releases/download/$(echo "$K3S_VERSION" | sed 's/+/%2B/')"
@@ -135,7 +151,7 @@ release() {
 }
 
 installer_source() {
-  if [ -n "${K3S_MIRROR:-}" ]; then
+  if [ -n "${K3S_BUNDLE:-}${K3S_MIRROR:-}" ]; then
     release
   else
     echo "https://raw.githubusercontent.com/k3s-io/k3s/$(echo "$K3S_VERSION" | sed 's/+/%2B/')"
@@ -190,6 +206,20 @@ wrong_text() { # file text
   fi
 }
 
+# A name carries the content: k3s imports a changed file again only if its size differs too.
+image_file() { # sha256 name
+  echo "$IMAGES/disttrain-$(echo "$1" | cut -c 1-16)-${2##*/}"
+}
+
+wrong_images() { # none wanted: those of before may stay
+  [ -n "${K3S_IMAGES:-}" ] || return 1
+  images=$(echo "$K3S_IMAGES" | while read -r sum name; do
+    file=$(image_file "$sum" "$name")
+    [ -e "$file" ] || echo "$file"
+  done)
+  [ -n "$images" ]
+}
+
 # Sets `changes`: what differs from what is wanted, one word each.
 compare() {
   changes=""
@@ -198,6 +228,7 @@ compare() {
   if wrong_text "$CONFIG" "$(configuration)"; then changes="$changes config.yaml"; fi
   if wrong_text "$REGISTRIES" "${K3S_REGISTRIES:-}"; then changes="$changes registries.yaml"; fi
   if wrong_text "$ENVIRONMENT" "$(environment)"; then changes="$changes environment"; fi
+  if wrong_images; then changes="$changes images"; fi
   changes=${changes# }
 }
 
@@ -210,8 +241,14 @@ changed() { # word
 
 # --- changes ---
 
-download() { # url file
+download() { # url, or a file of the bundle; file
   case $1 in
+    /*)
+      [ -e "$1" ] || fail "$1 is not there: the bundle is for another architecture, or its files \
+are gone from this host (docs/airgap.md)"
+      cp "$1" "$2"
+      return
+      ;;
     https://*) protocol='=https' ;;
     *) protocol='=http,https' ;; # only with both checksums given: infra/settings.py
   esac
@@ -237,7 +274,11 @@ fetch_all() {
   arch=$(architecture) asset=k3s
   [ "$arch" = amd64 ] || asset=k3s-$arch
   if changed binary; then
-    echo "downloading k3s $K3S_VERSION ($arch)"
+    if [ -n "${K3S_BUNDLE:-}" ]; then
+      echo "taking k3s $K3S_VERSION ($arch) from the bundle"
+    else
+      echo "downloading k3s $K3S_VERSION ($arch)"
+    fi
     fetch k3s "$(release)/$asset" "$SCRATCH/k3s" "${K3S_SHA256:-}" \
       "$(release)/sha256sum-$arch.txt" "$asset"
   fi
@@ -279,6 +320,26 @@ put() { # file text; readable by root alone
   place "$1" 600 "$SCRATCH/text"
 }
 
+place_images() {
+  mkdir -p "$IMAGES"
+  echo "$K3S_IMAGES" | while read -r sum name; do
+    file=$(image_file "$sum" "$name")
+    [ ! -e "$file" ] || continue
+    cp "$K3S_BUNDLE/$name" "$file.disttrain-new" || fail "$K3S_BUNDLE/$name cannot be copied"
+    got=$(sha256_of "$file.disttrain-new")
+    if [ "$got" != "$sum" ]; then
+      rm -f "$file.disttrain-new"
+      fail "$name: sha256 is $got, not $sum"
+    fi
+    chmod 600 "$file.disttrain-new"
+    mv "$file.disttrain-new" "$file"
+  done
+  wanted=$(echo "$K3S_IMAGES" | while read -r sum name; do image_file "$sum" "$name"; done)
+  for file in "$IMAGES"/disttrain-*; do # of another bundle, or a copy that was broken off
+    echo "$wanted" | grep -qxF "$file" || rm -f "$file"
+  done
+}
+
 # k3s' own installer writes the unit and the uninstaller. It gets no proxy: it would note it in a
 # file of its own, and lose it with the next run.
 run_installer() {
@@ -316,6 +377,7 @@ wait_ready() {
 converge() {
   trap 'rm -rf "$SCRATCH"' EXIT
   if changed binary; then free_space; fi
+  default_route
   rm -rf "$SCRATCH"
   claim
   mkdir -p "$SCRATCH"
@@ -331,6 +393,7 @@ converge() {
     place "$BINARY" 755 "$SCRATCH/k3s"
   fi
   if changed service; then run_installer; fi
+  if changed images; then place_images; fi
   echo "starting k3s (changed: $changes)"
   systemctl restart k3s || {
     journalctl --unit=k3s --lines=20 --no-pager --output=cat | cut -c 1-300 >&2

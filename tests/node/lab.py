@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from infra.bundled import STAGE
 from infra.runner import SCRIPTS, assemble_program
 from infra.tunnel import is_open
 from sandbox.stack import PulumiFailedError, Stack
@@ -33,6 +35,11 @@ class Lab:
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
         self.host = Host("gpu-node")
+        # k3s wants a default route, if only to nowhere; a bridge, as not every kernel has dummies
+        self.host.shell(
+            "ip link add out0 type bridge && ip address add 203.0.113.254/31 dev out0 && "
+            "ip link set out0 up && ip route add default via 203.0.113.255 dev out0"
+        )
         mirror_folder = scratch / "mirror"
         mirror_folder.mkdir()
         target = ["nsenter", "--target", str(self.host.pid), "--net", "--"]
@@ -79,6 +86,26 @@ class Lab:
                 stack.set(key, str(wanted[key]), secret=True)
         self.stacks.append(stack)
         return stack
+
+    def pack(self, output: Path, *options: str, **changes: str | bool) -> subprocess.Popen[str]:
+        """`python -m infra.bundle pack` where the mirror is reached, as a process that runs."""
+        settings = {"k3sVersion": VERSION, "k3sMirror": self.mirror.url, **changes}
+        file = self.scratch / "Pulumi.packed.yaml"
+        plain = {f"disttrain:{key}": value for key, value in settings.items()}
+        file.write_text(yaml.safe_dump({"config": plain}))
+        return subprocess.Popen(
+            [
+                *("nsenter", "--target", str(self.host.pid), "--net", "--", sys.executable),
+                *("-m", "infra.bundle", "pack", "--config-file", str(file)),
+                *("--output", str(output), *options),
+            ],
+            cwd=PROJECT,
+            env={**os.environ, "SSL_CERT_FILE": str(self.mirror.folder / "mirror.crt")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def install_by_hand(self, action: str = "create", **variables: str) -> str:
         """Output of k3s-install.sh, run on the host as `host: local` runs it."""
@@ -154,7 +181,7 @@ class Lab:
         self.host.try_shell("pkill -KILL -x sleep")  # sessions of tunnels
         self.host.try_shell("[ ! -e /root/aside ] || mv /root/aside /etc/rancher/disttrain")
         self.install_by_hand("delete")  # what a failed test left
-        self.host.shell(f"rm -rf /lab {DATA_ROOT}; mkdir /lab")
+        self.host.shell(f"rm -rf /lab {DATA_ROOT} {STAGE}; mkdir /lab")
 
     def close(self) -> None:
         self.mirror.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 STAND_IN = Path(__file__).parent / "stand_in"
 PORT = 8443
+IMAGES = "k3s-airgap-images-amd64.tar.zst"  # their content is read by nobody here
 BINARY_BYTES = 4_000_000
 
 
@@ -24,21 +25,15 @@ class Mirror:
     def __init__(self, folder: Path, enter: list[str]) -> None:
         self.folder = folder
         self.url = f"https://127.0.0.1:{PORT}/k3s"
+        # only into the network namespace: files and Python are this machine's
+        server = [*enter, sys.executable, __file__, str(folder), str(PORT)]
+        self._command = ["setpriv", "--pdeathsig", "KILL", *server]
         self._make_certificate()
-        self._server = subprocess.Popen(
-            # only into the network namespace: files and Python are this machine's
-            [
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                *enter,
-                sys.executable,
-                __file__,
-                str(folder),
-                str(PORT),
-            ],
-            stdin=subprocess.DEVNULL,
-        )
+        self.start()
+
+    def start(self) -> None:
+        """Serve; it answers a moment later."""
+        self._server = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)
 
     def _make_certificate(self) -> None:
         curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
@@ -66,10 +61,15 @@ class Mirror:
         padding = "# " + "x" * 77 + "\n"
         (folder / "k3s").write_text(program + padding * (BINARY_BYTES // len(padding)))
         (folder / "install.sh").write_text((STAND_IN / "install.sh").read_text())
-        for name, sums in (("k3s", "sha256sum-amd64.txt"), ("install.sh", "install.sh.sha256sum")):
-            (folder / sums).write_text(f"{sha256(folder / name)}  {name}\n")
+        (folder / IMAGES).write_bytes(f"images of {version}\n".encode() * 100_000)
+        files = {"sha256sum-amd64.txt": ("k3s", IMAGES), "install.sh.sha256sum": ("install.sh",)}
+        for sums, names in files.items():
+            lines = [f"{sha256(folder / name)}  {name}\n" for name in names]
+            (folder / sums).write_text("".join(lines))
         arm = folder / "sha256sum-amd64.txt"  # the same file serves a test on an arm64 machine
-        (folder / "sha256sum-arm64.txt").write_text(arm.read_text().replace(" k3s", " k3s-arm64"))
+        listed = arm.read_text().replace("amd64", "arm64").replace(" k3s\n", " k3s-arm64\n")
+        (folder / "sha256sum-arm64.txt").write_text(listed)
+        (folder / IMAGES.replace("amd64", "arm64")).write_bytes((folder / IMAGES).read_bytes())
         (folder / "k3s-arm64").write_bytes((folder / "k3s").read_bytes())
         return folder
 

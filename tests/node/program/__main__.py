@@ -2,6 +2,7 @@
 
 import pulumi
 
+from infra.bundled import check_bundle, send_bundle
 from infra.cluster import Cluster
 from infra.runner import host_runner
 from infra.settings import load_settings
@@ -9,6 +10,8 @@ from infra.storage import DataFolder
 
 settings = load_settings()
 runner = host_runner(settings.host)
-folder = DataFolder("data-root", settings, runner, [])
-cluster = Cluster("cluster", settings, runner, [folder])
+bundle = check_bundle(settings)
+bundle += send_bundle(settings, runner, [*bundle])
+folder = DataFolder("data-root", settings, runner, bundle)
+cluster = Cluster("cluster", settings, runner, [*bundle, folder])
 pulumi.export("kubeconfig", cluster.kubeconfig)

@@ -1,0 +1,206 @@
+"""A bundle packed from a mirror, and a host that gets k3s from it without any way out."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from infra.bundle.manifest import MANIFEST, read_manifest
+from infra.bundled import STAGE
+from tests.node.lab import VERSION, Lab, failure, rewritten, wait_for
+from tests.node.outbound import watched
+from tests.node.rootfs import PASSWORD
+
+TEXT = b"To be, or not to be, that is the question:\n" * 40
+WITHOUT = ("--without", "trainer-image", "--without", "tools")
+IMAGES = "/var/lib/rancher/k3s/agent/images"
+
+
+def settings(lab: Lab) -> dict[str, str | bool]:
+    (lab.mirror.folder / "text.txt").write_bytes(TEXT)
+    return {
+        "accelerator": "cpu",
+        "datasetUrl": lab.mirror.url.replace("/k3s", "/text.txt"),
+        "datasetSha256": hashlib.sha256(TEXT).hexdigest(),
+    }
+
+
+def packed(lab: Lab, output: Path, **changes: str | bool) -> str:
+    process = lab.pack(output, *WITHOUT, **{**settings(lab), **changes})
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    return said
+
+
+@pytest.fixture(scope="module")
+def bundle(whole_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """To be read only."""
+    folder = tmp_path_factory.mktemp("bundle")
+    packed(whole_lab, folder)
+    return folder
+
+
+@contextmanager
+def mirror_gone(lab: Lab) -> Iterator[None]:
+    lab.mirror.close()
+    try:
+        yield
+    finally:
+        lab.mirror.start()
+        port = "ss -ltn | grep -q :8443"
+        wait_for("the mirror", lambda: lab.host.try_shell(port).returncode == 0)
+
+
+def test_second_pack_fetches_nothing_and_writes_the_same_manifest(
+    lab: Lab, bundle: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bundle"
+    shutil.copytree(bundle, folder)
+    before = (folder / MANIFEST).read_bytes()
+    asked = lab.mirror.requests
+    said = packed(lab, folder)
+    assert lab.mirror.requests == asked
+    assert (folder / MANIFEST).read_bytes() == before
+    assert f"sha256 of manifest.json: {hashlib.sha256(before).hexdigest()}" in said
+
+
+def test_pack_that_the_mirror_broke_off_is_finished_by_the_next(
+    lab: Lab, bundle: Path, tmp_path: Path
+) -> None:
+    lab.mirror.slow(True)
+    process = lab.pack(tmp_path, *WITHOUT, **settings(lab))
+    wait_for("the download", lambda: any(r.endswith("/k3s") for r in lab.mirror.requests))
+    with mirror_gone(lab):
+        said, _ = process.communicate()
+    assert process.returncode == 1
+    assert "/k3s: " in said
+    assert "(3 attempts)" in said
+    assert not (tmp_path / MANIFEST).exists()
+    lab.mirror.slow(False)
+    asked = len(lab.mirror.requests)
+    packed(lab, tmp_path)
+    # the lists of checksums came with the first
+    again = [Path(request).name for request in lab.mirror.requests[asked:]]
+    assert sorted(again) == ["install.sh", "k3s", "k3s-airgap-images-amd64.tar.zst", "text.txt"]
+    assert (tmp_path / MANIFEST).read_bytes() == (bundle / MANIFEST).read_bytes()
+
+
+def test_host_without_a_way_out_gets_k3s_from_the_bundle_and_nobody_tries_one(
+    lab: Lab, bundle: Path, tmp_path: Path
+) -> None:
+    stack = lab.stack("admin", sudoPassword=PASSWORD, bundle=str(bundle), **settings(lab))
+    asked = lab.mirror.requests
+    with mirror_gone(lab), watched(lab.host, stack, tmp_path) as outbound:
+        output = stack.up()
+        assert (outbound.on_host(), outbound.of_pulumi()) == (0, 0), output
+        outbound.try_both()
+        assert outbound.on_host() > 0
+        assert outbound.of_pulumi() > 0
+    assert f"k3s {VERSION} is up, the node is Ready" in output
+    assert lab.mirror.requests == asked
+    there = lab.host.shell(f"cd {IMAGES}; sha256sum *").split()
+    (images,) = read_manifest(bundle).of("k3s-images")
+    assert there == [images.sha256, f"disttrain-{images.sha256[:16]}-{Path(images.name).name}"]
+    before = lab.host.files()
+    stack.up()
+    assert rewritten(before, lab.host.files()) == []
+    stack.destroy()
+    assert lab.differences() == []
+
+
+def test_flipped_byte_in_any_file_stops_before_anything_is_written(
+    lab: Lab, bundle: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bundle"
+    shutil.copytree(bundle, folder)
+    stack = lab.stack(bundle=str(folder), **settings(lab))
+    before = lab.host.files()
+    entries = read_manifest(folder).files
+    kinds = {entry.purpose for entry in entries}
+    assert kinds == {"k3s", "k3s-installer", "k3s-images", "k3s-checksums", "dataset"}
+    for entry in {entry.purpose: entry for entry in entries}.values():
+        with flipped(folder / entry.name) as damaged:
+            said = " ".join(failure(stack).split())
+        assert f"bundle: {entry.name}: sha256 is {damaged}, not {entry.sha256}" in said
+    with flipped(folder / MANIFEST):
+        assert "manifest.json: sha256 is" in failure(stack)
+    assert rewritten(before, lab.host.files()) == []
+    assert lab.calls() == []
+    assert f"k3s {VERSION} is up" in stack.up()
+
+
+@contextmanager
+def flipped(path: Path) -> Iterator[str]:
+    """One bit in the middle of a file; gives the damaged file's sha256."""
+    good = path.read_bytes()
+    middle = len(good) // 2
+    bad = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
+    path.write_bytes(bad)
+    try:
+        yield hashlib.sha256(bad).hexdigest()
+    finally:
+        path.write_bytes(good)
+
+
+def test_host_itself_takes_files_and_changes_from_its_bundle(
+    lab: Lab, bundle: Path, tmp_path: Path
+) -> None:
+    """The way of `host: local`; another bundle's images take the place of the first one's."""
+    folder = f"/lab/{tmp_path.name}"
+    send = ["tar", "--create", "--directory", str(bundle), "."]
+    archive = subprocess.run(send, check=True, capture_output=True).stdout
+    lab.host.path("/lab/bundle.tar").write_bytes(archive)
+    lab.host.shell(f"mkdir {folder}; tar --extract --directory {folder} --file /lab/bundle.tar")
+    manifest = read_manifest(bundle)
+    asked = lab.mirror.requests
+    variables = {
+        "K3S_BUNDLE": folder,
+        "K3S_MIRROR": "",
+        "K3S_SHA256": manifest.of("k3s")[0].sha256,
+        "K3S_INSTALLER_SHA256": manifest.of("k3s-installer")[0].sha256,
+    }
+    first, second = (f"{folder}/{name}.tar" for name in ("first", "second"))
+    lab.host.shell(f"echo 1 >{first}; echo 2 >{second}")
+    sums = [hashlib.sha256(text).hexdigest() for text in (b"1\n", b"2\n")]
+    said = lab.install_by_hand(**variables, K3S_IMAGES=f"{sums[0]} first.tar")
+    assert f"taking k3s {VERSION}" in said
+    assert lab.host.shell(f"ls {IMAGES}").split() == [f"disttrain-{sums[0][:16]}-first.tar"]
+    # same size, other content: the name tells k3s
+    said = lab.install_by_hand(**variables, K3S_IMAGES=f"{sums[1]} second.tar")
+    assert "changed: images" in said
+    assert lab.host.shell(f"ls {IMAGES}").split() == [f"disttrain-{sums[1][:16]}-second.tar"]
+    assert lab.mirror.requests == asked
+
+
+def test_host_without_default_route_is_told_how_to_make_one(lab: Lab) -> None:
+    lab.host.shell("ip route delete default")
+    try:
+        output = failure(lab.stack())
+        assert "this host has no default route" in output
+        assert "ip route add default via 203.0.113.255 dev dummy0" in output
+        assert not lab.host.exists("/usr/local/bin/k3s")
+    finally:
+        lab.host.shell("ip route add default via 203.0.113.255 dev out0")
+
+
+def test_files_stay_on_the_host_readable_by_root_alone(lab: Lab, bundle: Path) -> None:
+    asked = lab.mirror.requests
+    stack = lab.stack("deploy", bundle=str(bundle), **settings(lab))
+    stack.up()
+    assert lab.host.shell(f"stat -c '%U %a' {STAGE}").split() == ["root", "700"]
+    found = lab.host.shell(f"cd {STAGE}; find . -type f | sort").split()
+    assert found == [
+        "./k3s/install.sh",
+        "./k3s/k3s",
+        "./k3s/k3s-airgap-images-amd64.tar.zst",
+    ]
+    assert json.loads((bundle / MANIFEST).read_text())["left_out"] == ["tools", "trainer-image"]
+    lab.host.shell("echo damage >/usr/local/bin/k3s; systemctl stop k3s")
+    stack.set("k3sForce", "true")  # a change that has the script look again
+    assert f"k3s {VERSION} is up" in stack.up()
+    assert lab.mirror.requests == asked
