@@ -3,6 +3,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 DEV = .venv-dev/bin/python
 SANDBOX = $(PYTHON) -m sandbox
+STACK = dev
+BUNDLE = build/bundle
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
@@ -43,7 +45,11 @@ bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .ve
 	@$(SANDBOX) setup --only-dev
 	$(DEV) -m bench
 
+bundle: ## fill build/bundle for machines without a network (STACK=dev BUNDLE=folder OPTIONS="--without ...")
+	@$(PYTHON) -c "from sandbox.venvs import ensure_venv; ensure_venv('.venv')"
+	@.venv/bin/python -m infra.bundle pack --stack $(STACK) --output $(BUNDLE) $(OPTIONS)
+
 clean-cache: ## empty the cache of tools, virtualenvs and images
 	@$(SANDBOX) clean-cache
 
-.PHONY: help setup demo demo-down demo-local test lint unit e2e bench clean-cache
+.PHONY: help setup demo demo-down demo-local test lint unit e2e bench bundle clean-cache

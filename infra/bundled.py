@@ -27,9 +27,8 @@ class CheckedBundle(pulumi.ComponentResource):
         super().__init__("disttrain:infra:CheckedBundle", name, {}, opts)
         command = local.Command(
             f"{name}-verify",
-            create=_bundle("verify", str(bundle.path)),
-            # another bundle is a changed input, so that it is checked again
-            environment={"BUNDLE_MANIFEST": bundle.manifest.sha256},
+            # another bundle is another checksum, and so a changed input: it is checked again
+            create=_bundle("verify", bundle),
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self, custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h")
@@ -69,15 +68,11 @@ class SentBundle(pulumi.ComponentResource):
             "ssh": host.ssh.for_ssh_files(),
             "sudo_password": host.sudo_password.text if host.sudo_password else "",
         }
-        files = k3s_files(bundle)
-        words = [word for entry in files for word in ("--file", entry.name)]
+        words = [word for entry in k3s_files(bundle) for word in ("--file", entry.name)]
         local.Command(
             f"{name}-send",
-            create=_bundle("send", str(bundle.path), "--to", STAGE, *words),
-            environment={
-                "BUNDLE_FILES": " ".join(entry.sha256 for entry in files),
-                NODE_VARIABLE: pulumi.Output.secret(json.dumps(node, sort_keys=True)),
-            },
+            create=_bundle("send", bundle, "--to", STAGE, *words),
+            environment={NODE_VARIABLE: pulumi.Output.secret(json.dumps(node, sort_keys=True))},
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -125,5 +120,6 @@ def k3s_files(bundle: BundleSettings) -> list[Entry]:
     return [*bundle.manifest.of(K3S), *bundle.manifest.of(INSTALLER), *bundle.images]
 
 
-def _bundle(*words: str) -> str:
-    return shlex.join([sys.executable, "-m", "infra.bundle", *words])
+def _bundle(action: str, bundle: BundleSettings, *words: str) -> str:
+    head = [sys.executable, "-m", "infra.bundle", action, str(bundle.path)]
+    return shlex.join([*head, "--sha256", bundle.manifest.sha256, *words])

@@ -46,7 +46,7 @@ def _implied(parts: list[str]) -> set[str]:
 
 def _verify(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.bundle)
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, arguments.sha256)
     problems = missing_files(folder, manifest) or damage(folder, manifest.files)
     for problem in problems:
         _say(problem, sys.stderr)
@@ -62,7 +62,7 @@ def _send(arguments: argparse.Namespace) -> int:
     from infra.imaging.reach import VARIABLE, reached
 
     folder = Path(arguments.bundle)
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, arguments.sha256)
     entries = [entry for entry in manifest.files if entry.name in arguments.file]
     with reached(os.environ[VARIABLE]) as node:
         assert node is not None
@@ -91,8 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     pack("--cache", default=str(cache), help="for built images (default: %(default)s)")
     verify = actions.add_parser("verify", help="compare every byte with the manifest").add_argument
     verify("bundle", help="its folder")
+    verify("--sha256", default="", help="of the manifest, as it was noted elsewhere")
     send = actions.add_parser("send", help="bring files to the node (used by `up`)").add_argument
     send("bundle", help="its folder")
+    send("--sha256", default="", help="of the manifest")
     send("--to", required=True, help="folder on the node")
     send("--file", action="append", required=True, help="a file of the bundle")
     return parser

@@ -83,11 +83,9 @@ def read_manifest(folder: Path, expected_sha256: str = "") -> Manifest:
             f"{folder} is no finished bundle ({error}); `make bundle` makes one"
         ) from None
     got = hashlib.sha256(text).hexdigest()
-    for expected, where in ((noted, CHECKSUM), (expected_sha256, "bundleSha256")):
+    for expected, who in ((noted, f"as {CHECKSUM} says"), (expected_sha256, "as expected")):
         if expected and got != expected:
-            raise ValueError(
-                f"{folder / MANIFEST}: sha256 is {got}, not {expected} as {where} says"
-            )
+            raise ValueError(f"{folder / MANIFEST}: sha256 is {got}, not {expected} {who}")
     return parse_manifest(folder / MANIFEST, text)
 
 

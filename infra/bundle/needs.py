@@ -13,7 +13,7 @@ WHEELS, PULUMI = "wheels", "pulumi"
 GPT2 = "gpt2"  # version of the tokenizer's ranks
 
 # What `pack --without` takes; `up` gets such a part from the network, as without a bundle.
-PARTS = ("gpu-operator", "gpu-operator-images", "trainer-image", "dataset", "tools")
+PARTS = ("gpu-operator", "gpu-operator-images", "trainer-image", "dataset", "wheels", "pulumi")
 _PART_OF = {
     CHART: "gpu-operator",
     OPERATOR_IMAGE: "gpu-operator-images",

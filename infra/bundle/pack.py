@@ -37,6 +37,7 @@ from infra.settings import PROJECT_ROOT, GpuOperatorSettings, Settings
 
 K3S_RELEASES = "https://github.com/k3s-io/k3s/releases/download"
 K3S_SOURCES = "https://raw.githubusercontent.com/k3s-io/k3s"
+REQUIREMENTS = "requirements.txt"
 INSTALLER_SUMS = "install.sh.sha256sum"
 PULUMI_RELEASES = "https://github.com/pulumi"
 # GPT-2's ranks in tiktoken's own form; address and checksum as in tiktoken_ext/openai_public.py.
@@ -79,8 +80,10 @@ def pack(order: Order, say: Say) -> Manifest:
             _put_data(shelf, settings)
         if "trainer-image" not in left_out:
             _put_trainer_image(shelf, order, say)
-        if "tools" not in left_out:
-            _put_tools(shelf)
+        if "wheels" not in left_out:
+            _put_wheels(shelf)
+        if "pulumi" not in left_out:
+            _put_pulumi(shelf)
         return shelf.finish(left_out)
 
 
@@ -198,22 +201,13 @@ def _put_trainer_image(shelf: Shelf, order: Order, say: Say) -> None:
     shelf.put(TRAINER_IMAGE, image.plan.deps_hash, fill)
 
 
-def _put_tools(shelf: Shelf) -> None:
-    """What the machine without network needs to run Pulumi: wheels, the engine, its plugins."""
-    requirements = PROJECT_ROOT / "requirements.txt"
-    text = requirements.read_text()
-    pins = dict(re.findall(r"^([\w-]+)==([\w.]+)", text, re.MULTILINE))
+def _put_wheels(shelf: Shelf) -> None:
+    """For `pip install --no-index --find-links` on the machine that runs Pulumi."""
+    requirements = PROJECT_ROOT / REQUIREMENTS
 
-    def wheels(scratch: Path) -> str:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        command += ["--only-binary=:all:", "--dest", str(scratch / "wheels")]
+    def fill(scratch: Path) -> str:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+        command += ["--disable-pip-version-check", "--dest", str(scratch / "wheels")]
         done = subprocess.run(
             [*command, "--requirement", str(requirements)],
             stdin=subprocess.DEVNULL,
@@ -223,30 +217,28 @@ def _put_tools(shelf: Shelf) -> None:
         )
         if done.returncode:
             raise RuntimeError(f"pip download failed: {done.stderr.strip()[-1000:]}")
-        return requirements.name
+        return REQUIREMENTS
 
-    key = hashlib.sha256(text.encode()).hexdigest()[:12]
-    shelf.put(WHEELS, f"py{sys.version_info[0]}.{sys.version_info[1]}-{key}", wheels)
+    key = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
+    shelf.put(WHEELS, f"py{sys.version_info[0]}.{sys.version_info[1]}-{key}", fill)
+
+
+def _put_pulumi(shelf: Shelf) -> None:
+    """The engine and the plugins of the versions that the wheels are for."""
+    text = (PROJECT_ROOT / REQUIREMENTS).read_text()
+    pins = dict(re.findall(r"^([\w-]+)==([\w.]+)", text, re.MULTILINE))
     arch = architecture()
-    engine = "x64" if arch == "amd64" else arch
-    _put_release(
-        shelf,
-        "pulumi",
-        pins["pulumi"],
-        f"pulumi-v{{}}-linux-{engine}.tar.gz",
-        "pulumi-{}-checksums",
-    )
-    for name in ("pulumi-kubernetes", "pulumi-command"):
-        plugin = name.replace("pulumi-", "pulumi-resource-")
-        _put_release(
-            shelf, name, pins[name], f"{plugin}-v{{}}-linux-{arch}.tar.gz", name + "_{}_checksums"
-        )
+    engine = f"pulumi-v{{}}-linux-{'x64' if arch == 'amd64' else arch}.tar.gz"
+    _put_release(shelf, "pulumi", pins["pulumi"], engine, "pulumi-{}-checksums.txt")
+    for project in ("pulumi-kubernetes", "pulumi-command"):
+        plugin = f"{project.replace('pulumi-', 'pulumi-resource-')}-v{{}}-linux-{arch}.tar.gz"
+        _put_release(shelf, project, pins[project], plugin, f"{project}_{{}}_checksums.txt")
 
 
 def _put_release(shelf: Shelf, project: str, version: str, file: str, checksums: str) -> None:
     def fill(scratch: Path) -> str:
         base = f"{PULUMI_RELEASES}/{project}/releases/download/v{version}"
-        name, sums = file.format(version), f"{base}/{checksums.format(version)}.txt"
+        name, sums = file.format(version), f"{base}/{checksums.format(version)}"
         (scratch / "pulumi").mkdir()
         expected = listed_sha256(downloaded_text(sums, scratch / "sums"), name, sums)
         download(f"{base}/{name}", scratch / "pulumi" / name, expected)

@@ -114,6 +114,11 @@ free_space() { # for a download that is not there yet
   done
 }
 
+policy_missing() { # SELinux needs k3s' own
+  [ -x "$(command -v getenforce)" ] && [ "$(getenforce)" != Disabled ] &&
+    ! rpm -q --quiet k3s-selinux
+}
+
 # k3s finds its own address by it, also where it leads nowhere.
 default_route() {
   awk '$2 == "00000000" && $8 == "00000000" { found = 1 } END { exit !found }' /proc/net/route ||
@@ -344,9 +349,8 @@ place_images() {
 # file of its own, and lose it with the next run.
 run_installer() {
   skip=true
-  if [ -x "$(command -v getenforce)" ] && [ "$(getenforce)" != Disabled ] &&
-    ! rpm -q --quiet k3s-selinux; then
-    skip=binary # SELinux needs k3s' policy, from the distribution's package manager
+  if policy_missing; then
+    skip=binary # from the distribution's package manager
   fi
   env -i PATH="$PATH" HOME=/root INSTALL_K3S_VERSION="$K3S_VERSION" \
     INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_SKIP_START=true INSTALL_K3S_SYMLINK=skip \
@@ -378,6 +382,9 @@ converge() {
   trap 'rm -rf "$SCRATCH"' EXIT
   if changed binary; then free_space; fi
   default_route
+  if [ -n "${K3S_BUNDLE:-}" ] && policy_missing; then
+    fail "SELinux is on and the package k3s-selinux is not installed; a bundle does not hold it"
+  fi
   rm -rf "$SCRATCH"
   claim
   mkdir -p "$SCRATCH"

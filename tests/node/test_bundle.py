@@ -1,7 +1,6 @@
 """A bundle packed from a mirror, and a host that gets k3s from it without any way out."""
 
 import hashlib
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,11 +16,11 @@ from tests.node.outbound import watched
 from tests.node.rootfs import PASSWORD
 
 TEXT = b"To be, or not to be, that is the question:\n" * 40
-WITHOUT = ("--without", "trainer-image", "--without", "tools")
+WITHOUT = ("--without", "trainer-image", "--without", "wheels", "--without", "pulumi")
 IMAGES = "/var/lib/rancher/k3s/agent/images"
 
 
-def settings(lab: Lab) -> dict[str, str | bool]:
+def settings(lab: Lab) -> dict[str, str]:
     (lab.mirror.folder / "text.txt").write_bytes(TEXT)
     return {
         "accelerator": "cpu",
@@ -103,48 +102,49 @@ def test_host_without_a_way_out_gets_k3s_from_the_bundle_and_nobody_tries_one(
         assert outbound.of_pulumi() > 0
     assert f"k3s {VERSION} is up, the node is Ready" in output
     assert lab.mirror.requests == asked
+    assert lab.host.shell(f"stat -c '%U %a' {STAGE}").split() == ["root", "700"]
+    found = lab.host.shell(f"cd {STAGE}; find . -type f | sort").split()
+    wanted = ["k3s/install.sh", "k3s/k3s", "k3s/k3s-airgap-images-amd64.tar.zst"]
+    assert found == [f"./{name}" for name in wanted]
     there = lab.host.shell(f"cd {IMAGES}; sha256sum *").split()
     (images,) = read_manifest(bundle).of("k3s-images")
     assert there == [images.sha256, f"disttrain-{images.sha256[:16]}-{Path(images.name).name}"]
     before = lab.host.files()
     stack.up()
     assert rewritten(before, lab.host.files()) == []
+    lab.host.shell("echo damage >/usr/local/bin/k3s")
+    stack.set("k3sForce", "true")  # a change that has the script look again
+    assert f"taking k3s {VERSION}" in stack.up()
+    assert lab.mirror.requests == asked
     stack.destroy()
     assert lab.differences() == []
 
 
-def test_flipped_byte_in_any_file_stops_before_anything_is_written(
+def test_flipped_bytes_stop_before_anything_is_written(
     lab: Lab, bundle: Path, tmp_path: Path
 ) -> None:
+    """One in a file of each kind; tests/unit/bundle has each file alone."""
     folder = tmp_path / "bundle"
     shutil.copytree(bundle, folder)
     stack = lab.stack(bundle=str(folder), **settings(lab))
     before = lab.host.files()
-    entries = read_manifest(folder).files
-    kinds = {entry.purpose for entry in entries}
-    assert kinds == {"k3s", "k3s-installer", "k3s-images", "k3s-checksums", "dataset"}
-    for entry in {entry.purpose: entry for entry in entries}.values():
-        with flipped(folder / entry.name) as damaged:
-            said = " ".join(failure(stack).split())
-        assert f"bundle: {entry.name}: sha256 is {damaged}, not {entry.sha256}" in said
-    with flipped(folder / MANIFEST):
-        assert "manifest.json: sha256 is" in failure(stack)
+    entries = {entry.purpose: entry for entry in read_manifest(folder).files}
+    assert set(entries) == {"k3s", "k3s-installer", "k3s-images", "k3s-checksums", "dataset"}
+    damaged = {entry.name: flip(folder / entry.name) for entry in entries.values()}
+    said = " ".join(failure(stack).split())
+    for entry in entries.values():
+        wanted = f"bundle: {entry.name}: sha256 is {damaged[entry.name]}, not {entry.sha256}"
+        assert wanted in said
     assert rewritten(before, lab.host.files()) == []
     assert lab.calls() == []
-    assert f"k3s {VERSION} is up" in stack.up()
 
 
-@contextmanager
-def flipped(path: Path) -> Iterator[str]:
-    """One bit in the middle of a file; gives the damaged file's sha256."""
-    good = path.read_bytes()
-    middle = len(good) // 2
-    bad = good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
-    path.write_bytes(bad)
-    try:
-        yield hashlib.sha256(bad).hexdigest()
-    finally:
-        path.write_bytes(good)
+def flip(path: Path) -> str:
+    """Change one bit in the middle of a file; its sha256 now."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def test_host_itself_takes_files_and_changes_from_its_bundle(
@@ -177,30 +177,27 @@ def test_host_itself_takes_files_and_changes_from_its_bundle(
     assert lab.mirror.requests == asked
 
 
+def test_selinux_without_k3s_policy_is_refused_and_not_downloaded(lab: Lab) -> None:
+    tools = ("getenforce", "rpm")
+    lab.host.path("/usr/local/bin/getenforce").write_text("#!/bin/sh\necho Enforcing\n")
+    lab.host.path("/usr/local/bin/rpm").write_text("#!/bin/sh\nexit 1\n")
+    try:
+        lab.host.shell("cd /usr/local/bin; chmod 755 getenforce rpm")
+        with pytest.raises(AssertionError, match="k3s-selinux is not installed; a bundle"):
+            lab.install_by_hand(K3S_BUNDLE="/lab")
+        assert lab.calls() == []
+        assert not lab.host.exists("/etc/rancher")
+    finally:
+        for tool in tools:
+            lab.host.path(f"/usr/local/bin/{tool}").unlink()
+
+
 def test_host_without_default_route_is_told_how_to_make_one(lab: Lab) -> None:
     lab.host.shell("ip route delete default")
     try:
-        output = failure(lab.stack())
-        assert "this host has no default route" in output
-        assert "ip route add default via 203.0.113.255 dev dummy0" in output
+        with pytest.raises(AssertionError, match="this host has no default route") as failure:
+            lab.install_by_hand()
+        assert "ip route add default via 203.0.113.255 dev dummy0" in str(failure.value)
         assert not lab.host.exists("/usr/local/bin/k3s")
     finally:
         lab.host.shell("ip route add default via 203.0.113.255 dev out0")
-
-
-def test_files_stay_on_the_host_readable_by_root_alone(lab: Lab, bundle: Path) -> None:
-    asked = lab.mirror.requests
-    stack = lab.stack("deploy", bundle=str(bundle), **settings(lab))
-    stack.up()
-    assert lab.host.shell(f"stat -c '%U %a' {STAGE}").split() == ["root", "700"]
-    found = lab.host.shell(f"cd {STAGE}; find . -type f | sort").split()
-    assert found == [
-        "./k3s/install.sh",
-        "./k3s/k3s",
-        "./k3s/k3s-airgap-images-amd64.tar.zst",
-    ]
-    assert json.loads((bundle / MANIFEST).read_text())["left_out"] == ["tools", "trainer-image"]
-    lab.host.shell("echo damage >/usr/local/bin/k3s; systemctl stop k3s")
-    stack.set("k3sForce", "true")  # a change that has the script look again
-    assert f"k3s {VERSION} is up" in stack.up()
-    assert lab.mirror.requests == asked

@@ -261,3 +261,21 @@ def run_command(*arguments: str) -> dict[str, int]:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_layout_of_a_bundle_is_imported_and_nothing_is_built(lab: Lab, tmp_path: Path) -> None:
+    layout = (lab.cache / "images" / f"deps-{lab.plan().deps_hash}").rename(tmp_path / "bundled")
+    said: list[str] = []
+    done = ensure(
+        lab.plan(),
+        lab.containerd,
+        lab.project,
+        tmp_path / "empty",
+        "no such builder",
+        said.append,
+        bundled=layout,
+    )
+    assert done.imported_bytes > DEPS_BYTES
+    assert not done.built
+    assert lab.containerd.images()[done.image] == done.digest
+    assert not any("building" in line for line in said)

@@ -186,7 +186,7 @@ def test_another_version_takes_the_place_of_the_old_one(
 
 
 def test_parts_can_be_left_out(web: Web, order: Order) -> None:
-    parts = ("dataset", "gpu-operator-images", "tools", "trainer-image")
+    parts = ("dataset", "gpu-operator-images", "pulumi", "trainer-image", "wheels")
     manifest = pack(replace(order, left_out=parts), print)
     assert {entry.purpose for entry in manifest.files} == {"gpu-operator-chart"}
     assert manifest.left_out == parts
@@ -218,7 +218,7 @@ def test_driver_container_cannot_be_packed(web: Web, order: Order, tmp_path: Pat
 def test_bundle_of_another_architecture_is_left_alone(
     web: Web, order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack(replace(order, left_out=("gpu-operator-images", "tools")), print)
+    pack(replace(order, left_out=("gpu-operator-images", "pulumi", "wheels")), print)
     monkeypatch.setattr(packing, "architecture", lambda: "s390x")
     with pytest.raises(ValueError, match="choose another --output"):
         pack(order, print)
