@@ -9,7 +9,7 @@ from typing import IO
 
 from infra.bundle.manifest import Entry
 from infra.imaging.node import Node, NodeError
-from infra.imaging.parts import Say, joined, remove_parts, send_parts
+from infra.imaging.parts import PART_BYTES, Say, joined, remove_parts, send_parts
 
 BLOCK_BYTES = 1 << 20
 # Words: folder, then `sha256 name` for each file. Prints the names of files that have to come.
@@ -36,7 +36,14 @@ find . -type f | while read -r file; do
 done"""
 
 
-def send(node: Node, bundle: Path, entries: Sequence[Entry], folder: str, say: Say) -> None:
+def send(
+    node: Node,
+    bundle: Path,
+    entries: Sequence[Entry],
+    folder: str,
+    say: Say,
+    part_bytes: int = PART_BYTES,
+) -> None:
     """Have exactly these files in a folder of root's on the node, under their names.
 
     Raises:
@@ -48,12 +55,14 @@ def send(node: Node, bundle: Path, entries: Sequence[Entry], folder: str, say: S
     for entry in entries:
         if entry.name in wanted:
             say(f"{entry.name}: {entry.size_bytes / 1e6:,.1f} MB to send")
-            _send_file(node, bundle, entry, folder, say)
+            _send_file(node, bundle, entry, folder, say, part_bytes)
     _as_root(node, _REMOVE_OTHERS, folder, *(entry.name for entry in entries))
     say(f"{len(entries)} files are on the node, {len(entries) - len(wanted)} were there before")
 
 
-def _send_file(node: Node, bundle: Path, entry: Entry, folder: str, say: Say) -> None:
+def _send_file(
+    node: Node, bundle: Path, entry: Entry, folder: str, say: Say, part_bytes: int
+) -> None:
     digest = hashlib.sha256()
 
     def write(stream: IO[bytes]) -> None:
@@ -62,7 +71,10 @@ def _send_file(node: Node, bundle: Path, entry: Entry, folder: str, say: Say) ->
                 digest.update(block)
                 stream.write(block)
 
-    parts = send_parts(node, entry.sha256[:32], write, lambda text: say(text.partition(": ")[2]))
+    def told(text: str) -> None:
+        say(text.partition(": ")[2])  # without the word for an image
+
+    parts = send_parts(node, entry.sha256[:32], write, told, part_bytes)
     if digest.hexdigest() != entry.sha256:
         remove_parts(node, parts)
         raise NodeError(f"{entry.name}: sha256 is {digest.hexdigest()}, not {entry.sha256}")
