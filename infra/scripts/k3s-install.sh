@@ -7,7 +7,8 @@
 # Needs: K3S_VERSION, POD_CIDR, SERVICE_CIDR, NAMESPACE, GRACE_SECONDS; may be empty: K3S_EXISTING
 # (refuse or adopt), K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_FORCE (true),
 # K3S_BUNDLE (a folder on this host: nothing is downloaded; both sums are given then), K3S_IMAGES
-# (lines `sha256 name`: archives in there that k3s is to import), TLS_SAN, HTTP_PROXY, HTTPS_PROXY, NO_PROXY, DRY_RUN. Usage: k3s-install.sh create|delete
+# (lines `sha256 name`: archives in there that k3s is to import), TLS_SAN, HTTP_PROXY, HTTPS_PROXY,
+# NO_PROXY, DRY_RUN. Usage: k3s-install.sh create|delete
 set -eu
 umask 022
 
@@ -19,7 +20,7 @@ readonly CONFIG=/etc/rancher/k3s/config.yaml
 readonly REGISTRIES=/etc/rancher/k3s/registries.yaml
 readonly ENVIRONMENT=/etc/default/k3s # the unit reads it; the installer never writes it
 readonly OURS=/etc/rancher/disttrain  # what we did; the uninstaller leaves it alone
-readonly IMAGES=/var/lib/rancher/k3s/agent/images    # k3s imports what lies there when it starts
+readonly IMAGES=/var/lib/rancher/k3s/agent/images # k3s imports what lies there as it starts
 readonly SCRATCH=/var/lib/rancher/disttrain-scratch
 readonly LOCK=/run/disttrain-k3s.lock
 readonly API_PORT=6443
@@ -330,7 +331,10 @@ place_images() {
   echo "$K3S_IMAGES" | while read -r sum name; do
     file=$(image_file "$sum" "$name")
     [ ! -e "$file" ] || continue
-    cp "$K3S_BUNDLE/$name" "$file.disttrain-new" || fail "$K3S_BUNDLE/$name cannot be copied"
+    cp "$K3S_BUNDLE/$name" "$file.disttrain-new" || {
+      rm -f "$file.disttrain-new"
+      fail "$K3S_BUNDLE/$name cannot be copied to $IMAGES"
+    }
     got=$(sha256_of "$file.disttrain-new")
     if [ "$got" != "$sum" ]; then
       rm -f "$file.disttrain-new"
