@@ -100,9 +100,7 @@ def ensure(
         return Ensured(plan.reference, image.manifest.digest, moved, built)
 
 
-def cached_layout(
-    plan: ImagePlan, project_root: Path, cache: Path, builder: str, say: Say
-) -> Path:
+def cached_layout(plan: ImagePlan, project_root: Path, cache: Path, builder: str, say: Say) -> Path:
     """The dependencies' OCI layout in the cache, built if it is not there.
 
     Raises:
