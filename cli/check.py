@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from cli.expectations import Expectations
 from cli.facts import Facts, NotSeenError
+from infra.expectations import Expectations
 
 Severity: TypeAlias = Literal["error", "warning"]
 Status: TypeAlias = Literal["ok", "error", "warning", "not asked for", "not checked"]

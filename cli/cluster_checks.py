@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from cli.check import Check, Fault, asked_for, error, warning
-from cli.expectations import Expectations
 from cli.facts import Facts, NotSeenError
+from infra.expectations import Expectations
 
 CERTIFICATE_DAYS = 30
 TOLERATED = ("nvidia.com/gpu", "node-role.kubernetes.io")

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 from cli.check import PROBE_SECONDS, Check, Result, run_checks
 from cli.cluster_checks import CLUSTER_CHECKS
-from cli.expectations import DATA_ROOT, NAMESPACE, Expectations
 from cli.facts import Facts
 from cli.gather import UnreachableError, gather
 from cli.gpu_checks import GPU_CHECKS
 from cli.host_checks import HOST_CHECKS
 from cli.k3s_checks import K3S_CHECKS
-from cli.plan import Plan, SshTarget
 from cli.proxy_checks import PROXY_CHECKS
 from cli.report import FAIL_ON, Report
+from infra.doctor_plan import Plan, SshTarget
+from infra.expectations import DATA_ROOT, NAMESPACE, Expectations
 
 ON_HOST: tuple[Check, ...] = (*HOST_CHECKS, *PROXY_CHECKS, *GPU_CHECKS, *K3S_CHECKS)
 CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)

@@ -6,18 +6,18 @@ import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from cli.check import PROBE_SECONDS
 from cli.facts import Facts, parse_facts
-from cli.plan import Plan, SshTarget
-from infra.runner import assemble_program
+from infra.doctor_plan import Plan, SshTarget
+from infra.shell_program import assemble_program
+from infra.ssh_files import ssh_command
 
 SCRIPTS = Path(__file__).parent / "scripts"
 HOST_SECONDS = 30  # for everything; each probe has PROBE_SECONDS
-CONNECT_SECONDS = 10
 SSH_FAILED = 255
 CLOCK_SLACK_SECONDS = 1
 # what ssh says -> what to do
@@ -96,47 +96,6 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
     }
 
 
-def ssh_command(target: SshTarget, folder: Path) -> list[str]:
-    """The client's command; key and host keys are in files of the private `folder`."""
-    login = f"{target.user}@{target.host}" if target.user else target.host
-    return [*_ssh_client(target, folder), "--", login, "sh -s"]
-
-
-def _ssh_client(target: SshTarget, folder: Path) -> list[str]:
-    words = ["ssh", "-T", "-p", str(target.port)]
-    options = {
-        "BatchMode": "yes",
-        "ConnectTimeout": str(CONNECT_SECONDS),
-        "ServerAliveInterval": "5",
-        "ServerAliveCountMax": "2",
-    }
-    if target.host_key:
-        name = target.host if target.port == 22 else f"[{target.host}]:{target.port}"
-        known = folder / "known_hosts"
-        with known.open("a") as file:
-            file.write(f"{name} {target.host_key}\n")
-        options |= {
-            "UserKnownHostsFile": str(known),
-            "GlobalKnownHostsFile": "/dev/null",
-            "StrictHostKeyChecking": "yes",
-        }
-    identity = target.identity_file
-    if target.private_key:
-        file = folder / "identity"
-        file.touch(mode=0o600)
-        file.write_text(target.private_key.rstrip("\n") + "\n")
-        identity = str(file)
-    if identity:
-        words += ["-i", identity]
-        options["IdentitiesOnly"] = "yes"
-    if target.jump:
-        through = target.jump
-        login = f"{through.user}@{through.host}" if through.user else through.host
-        client = shlex.join(_ssh_client(through, folder))
-        options["ProxyCommand"] = f"{client} -W [%h]:%p -- {shlex.quote(login)}"
-    return [*words, *(part for key, value in options.items() for part in ("-o", f"{key}={value}"))]
-
-
 def why_unreachable(target: SshTarget, stderr: str) -> UnreachableError:
     """The last line of ssh, and what to do about it."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip(" @\r")]
@@ -156,7 +115,8 @@ def clock_skew(before: float, remote: int, after: float) -> int:
 def _host_facts(plan: Plan) -> list[str]:
     before = time.time()
     with tempfile.TemporaryDirectory(prefix="disttrain-") as scratch:
-        command = ssh_command(plan.ssh, Path(scratch)) if plan.ssh else ["sh", "-s"]
+        way = ssh_command(asdict(plan.ssh), Path(scratch), "-T") if plan.ssh else []
+        command = [*way, "sh -s"] if way else ["sh", "-s"]
         lines, stderr, status = _run(command, host_program(plan), plan)
     after = time.time()
     facts = parse_facts(lines)

@@ -1,9 +1,9 @@
 """Checks of the host's GPUs: the devices, the driver, the container toolkit."""
 
 from cli.check import Check, Fault, asked_for, error, version_tuple
-from cli.expectations import Expectations
 from cli.facts import Facts, NotSeenError
 from cli.host_checks import FAMILIES
+from infra.expectations import Expectations
 
 # Oldest driver for each CUDA major version, by minor version compatibility:
 # https://docs.nvidia.com/deploy/cuda-compatibility/

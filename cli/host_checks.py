@@ -3,8 +3,8 @@
 import ipaddress
 
 from cli.check import Check, Fault, asked_for, error, version_tuple, warning
-from cli.expectations import GIB, Expectations
 from cli.facts import Facts, NotSeenError
+from infra.expectations import GIB, Expectations
 
 FAMILIES = {  # ID or ID_LIKE of os-release -> family
     "debian": "Debian",

@@ -1,8 +1,8 @@
 """Checks of what Kubernetes there is on the host already: ours, half of it, somebody else's."""
 
 from cli.check import Check, Fault, asked_for, error, warning
-from cli.expectations import Expectations
 from cli.facts import Facts
+from infra.expectations import Expectations
 
 UNINSTALL = "/usr/local/bin/k3s-uninstall.sh (it deletes that cluster), or cluster: existing"
 

@@ -3,8 +3,8 @@
 from urllib.parse import urlsplit
 
 from cli.check import Check, Fault, asked_for, error, warning
-from cli.expectations import Expectations
 from cli.facts import Facts, NotSeenError
+from infra.expectations import Expectations
 
 # https://curl.se/libcurl/c/libcurl-errors.html
 NO_PROXY_NAME, NO_NAME, REFUSED, TIMED_OUT = 5, 6, 7, 28

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pulumi
 import yaml
 
-from cli.plan import Plan
 from infra.doctor import make_plan
+from infra.doctor_plan import Plan
 from infra.settings import PROJECT_ROOT, parse_settings
 
 

@@ -2,13 +2,13 @@
 
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pulumi
 from pulumi_command import local
 
-from cli.expectations import Expectations
-from cli.plan import Plan, SshTarget
+from infra.doctor_plan import Plan, SshTarget
+from infra.expectations import Expectations
 from infra.secret import Secret
 from infra.settings import HostSettings, Settings
 from infra.torch_index import cuda_version
@@ -118,6 +118,7 @@ def _ssh_target(host: HostSettings) -> SshTarget | None:
         user=ssh.user,
         private_key=_text(ssh.private_key),
         host_key=ssh.host_key,
+        jump=SshTarget(**asdict(ssh.jump)) if ssh.jump else None,
     )
 
 

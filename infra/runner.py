@@ -1,6 +1,5 @@
 """Runs the scripts of infra/scripts on the host: here, or over SSH, with the same arguments."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeAlias
@@ -10,9 +9,9 @@ from pulumi_command import local, remote
 
 from infra.secret import Secret
 from infra.settings import HostSettings, SshSettings
+from infra.shell_program import assemble_program
 
 SCRIPTS = Path(__file__).parent / "scripts"
-_BODY_END = "DISTTRAIN_END_OF_SCRIPT"
 
 HostCommand: TypeAlias = "local.Command | remote.Command"
 
@@ -198,17 +197,3 @@ def _program(
         return assemble_program(text, given, wrapper, resolved[0])
 
     return pulumi.Output.all(password, *values).apply(assemble)
-
-
-def assemble_program(
-    script: str, variables: Mapping[str, str], wrapper: str | None, sudo_password: str
-) -> str:
-    """The shell text that runs `script` with `variables`; inside `wrapper` when there is one."""
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    body = "\n".join([*exports, script])
-    if wrapper is None:
-        return body
-    assert _BODY_END not in body
-    password = [f"SUDO_PASSWORD={shlex.quote(sudo_password)}"] if sudo_password else []
-    call = f"as_root \"$@\" <<'{_BODY_END}'"
-    return "\n".join([*password, wrapper, call, body, _BODY_END, ""])

@@ -92,7 +92,7 @@ class SshSettings:
     jump: JumpSettings | None
 
     def for_ssh_files(self) -> dict[str, Any]:
-        """What `infra.ssh_files` takes; holds the private key."""
+        """What `ssh_command` takes; holds the private key."""
         jump = asdict(self.jump) if self.jump else None
         key = self.private_key.text if self.private_key else None
         return {**asdict(self), "jump": jump, "private_key": key}

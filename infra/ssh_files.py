@@ -1,19 +1,21 @@
-"""What OpenSSH's client reads to reach the host: pinned host keys, the private key, a jump host."""
+"""How OpenSSH's client is called to reach the host: checked host keys, private key, jump host."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CONNECT_SECONDS = 20
+CONNECT_SECONDS = 10
 
 
-def write_ssh_files(spec: Mapping[str, Any], folder: Path) -> Path:
-    """Write them; `ssh -F <the returned file> node` then asks nothing.
+def ssh_command(spec: Mapping[str, Any], folder: Path, *options: str) -> list[str]:
+    """The words of the client, which asks nothing; the command for the host comes after them.
 
     Args:
-        spec: how to get to the host: host, port, user, host_key, private_key or None, and jump,
-            which is None or the same without private_key.
+        spec: how to get to the host: host, port, user (empty: as here), host_key (empty: the
+            user's known_hosts decides), private_key (its text) or None, and jump, which is None or
+            the same without private_key. May have identity_file, the path of a private key.
         folder: readable by this user alone; must last as long as connections are opened.
+        options: further ones of the client.
     """
     (folder / "known_hosts").write_text(known_hosts(spec))
     (folder / "config").write_text(ssh_config(spec, folder))
@@ -21,34 +23,54 @@ def write_ssh_files(spec: Mapping[str, Any], folder: Path) -> Path:
         key = folder / "key"
         key.touch(mode=0o600)
         key.write_text(spec["private_key"].rstrip("\n") + "\n")
-    return folder / "config"
+    return ["ssh", "-F", str(folder / "config"), *options, _alias("node", spec)]
 
 
 def ssh_config(spec: Mapping[str, Any], folder: Path) -> str:
-    """The configuration for `ssh node`: pinned keys, nothing asked, dead lines noticed."""
-    common = {
-        "UserKnownHostsFile": folder / "known_hosts",
-        "GlobalKnownHostsFile": "/dev/null",
-        "StrictHostKeyChecking": "yes",
-        "BatchMode": "yes",
-        "ConnectTimeout": CONNECT_SECONDS,
-        "ServerAliveInterval": 15,
-        "ExitOnForwardFailure": "yes",
-    }
-    if spec["private_key"]:
-        common |= {"IdentityFile": folder / "key", "IdentitiesOnly": "yes"}
+    """The client's configuration: keys checked, nothing asked, dead lines noticed."""
     lines: list[str] = []
     for name, hop in (("node", spec), ("jump", spec["jump"])):
         if hop:
-            values = {"HostName": hop["host"], "Port": hop["port"], "User": hop["user"], **common}
-            values["HostKeyAlias"] = name
+            values = _hop(hop) | (_pinned(name, folder) if hop["host_key"] else {})
+            identity = folder / "key" if spec["private_key"] else spec.get("identity_file")
+            if identity:
+                values |= {"IdentityFile": f'"{identity}"', "IdentitiesOnly": "yes"}
             if name == "node" and spec["jump"]:
-                values["ProxyCommand"] = f"ssh -F {folder / 'config'} -W %h:%p jump"
-            lines += [f"Host {name}", *(f"  {key} {value}" for key, value in values.items())]
+                through = _alias("jump", spec["jump"])
+                values["ProxyCommand"] = f"ssh -F {folder / 'config'} -W [%h]:%p {through}"
+            lines += [f"Host {_alias(name, hop)}", *(f"  {k} {v}" for k, v in values.items())]
+    if any(hop and not hop["host_key"] for hop in (spec, spec["jump"])):  # after what stands above
+        lines += ["Host *", "  Include ~/.ssh/config /etc/ssh/ssh_config"]
     return "\n".join([*lines, ""])
 
 
 def known_hosts(spec: Mapping[str, Any]) -> str:
     """The pinned keys, under the names of `ssh_config`."""
     hops = (("node", spec), ("jump", spec["jump"]))
-    return "".join(f"{name} {hop['host_key']}\n" for name, hop in hops if hop)
+    return "".join(f"{name} {hop['host_key']}\n" for name, hop in hops if hop and hop["host_key"])
+
+
+def _alias(name: str, hop: Mapping[str, Any]) -> str:
+    """Known_hosts and the user's own configuration know the host by its real name."""
+    return name if hop["host_key"] else hop["host"]
+
+
+def _hop(hop: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "HostName": hop["host"],
+        "Port": hop["port"],
+        **({"User": hop["user"]} if hop["user"] else {}),
+        "StrictHostKeyChecking": "yes",
+        "BatchMode": "yes",
+        "ConnectTimeout": CONNECT_SECONDS,
+        "ServerAliveInterval": 15,
+        "ExitOnForwardFailure": "yes",
+    }
+
+
+def _pinned(name: str, folder: Path) -> dict[str, Any]:
+    return {
+        "HostKeyAlias": name,
+        "UserKnownHostsFile": folder / "known_hosts",
+        "GlobalKnownHostsFile": "/dev/null",
+    }

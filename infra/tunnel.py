@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.ssh_files import write_ssh_files
+from infra.ssh_files import ssh_command
 
 VARIABLE = "DISTTRAIN_TUNNEL"
 API_VERSION = "client.authentication.k8s.io/v1"
@@ -39,8 +39,7 @@ def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
 
     Args:
         kubeconfig: as k3s writes it, with one cluster and one user, server at 127.0.0.1:6443.
-        spec: how to get to the host: host, port, user, host_key, private_key or None, and jump,
-            which is None or the same without private_key.
+        spec: how to get to the host, see `ssh_command`.
     """
     (cluster,), (user,) = kubeconfig["clusters"], kubeconfig["users"]
     port = local_port(spec["host"], spec["port"], spec["user"])
@@ -81,10 +80,9 @@ def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
     """
     # readable by this user alone
     with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
-        config = write_ssh_files(spec, Path(folder))
         forward = f"127.0.0.1:{port}:127.0.0.1:6443"
         # A session that lasts so long, instead of -N: then ssh ends when nobody uses it any more.
-        command = ["ssh", "-F", str(config), "-f", "-L", forward, "node"]
+        command = ssh_command(spec, Path(folder), "-f", "-L", forward)
         with tempfile.TemporaryFile() as log:
             done = subprocess.run(
                 [*command, "sleep", str(TUNNEL_SECONDS)],

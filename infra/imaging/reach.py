@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.imaging.node import Node
-from infra.ssh_files import write_ssh_files
+from infra.ssh_files import ssh_command
 
 VARIABLE = "DISTTRAIN_NODE"  # holds secrets, so it is no argument
 MASTER_SECONDS = 60
@@ -21,7 +21,7 @@ def reached(text: str | None) -> Iterator[Node | None]:
     All commands share one connection, so that each costs a round trip and not a login.
 
     Args:
-        text: JSON with `ssh` (None: this machine, else see `write_ssh_files`) and `sudo_password`.
+        text: JSON with `ssh` (None: this machine, else see `ssh_command`) and `sudo_password`.
     """
     if not text:
         yield None
@@ -31,11 +31,12 @@ def reached(text: str | None) -> Iterator[Node | None]:
         yield Node(["sh", "-c"], remote=False, sudo_password=spec["sudo_password"])
         return
     with tempfile.TemporaryDirectory(prefix="disttrain-ssh-") as folder:
-        config = write_ssh_files(spec["ssh"], Path(folder))
         master = ["-o", "ControlMaster=auto", "-o", f"ControlPath={folder}/master"]
-        ssh = ["ssh", "-F", str(config), *master, "-o", f"ControlPersist={MASTER_SECONDS}"]
+        master += ["-o", f"ControlPersist={MASTER_SECONDS}"]
+        ssh = ssh_command(spec["ssh"], Path(folder), *master)
         try:
-            yield Node([*ssh, "node"], remote=True, sudo_password=spec["sudo_password"])
+            yield Node(ssh, remote=True, sudo_password=spec["sudo_password"])
         finally:
             # fails when no connection was made
-            subprocess.run([*ssh, "-O", "exit", "node"], capture_output=True, check=False)
+            end = [*ssh[:-1], "-O", "exit", ssh[-1]]
+            subprocess.run(end, capture_output=True, check=False)

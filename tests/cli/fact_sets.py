@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from cli.expectations import Expectations
 from cli.facts import Facts, parse_facts
+from infra.expectations import Expectations
 
 Changes: TypeAlias = dict[str, str | list[str] | None]
 HOST = """\

@@ -7,8 +7,8 @@ import pytest
 from cli.check import PROBE_SECONDS, Result
 from cli.doctor import CHECKS, judge
 from cli.facts import parse_facts
-from cli.plan import Plan
 from cli.report import COULD_NOT_CHECK, FINDINGS, NO_FINDINGS, Report
+from infra.doctor_plan import Plan
 from tests.cli.fact_sets import FAULTS, Seeded, expect_with, facts_with
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from cli.check import Result
 from cli.doctor import examine
-from cli.expectations import Expectations
-from cli.gather import clock_skew, gather, host_program, ssh_command
-from cli.plan import Plan, SshTarget
+from cli.gather import clock_skew, gather, host_program
 from cli.report import COULD_NOT_CHECK, Report
+from infra.doctor_plan import Plan, SshTarget
+from infra.expectations import Expectations
 from tests.cli.servers import (
     PASSWORD,
     USER,
@@ -185,13 +185,31 @@ def test_a_wrong_key_and_a_closed_port_are_named(server: Sshd, tmp_path: Path) -
     assert "sshPort" in closed.results[0].fix
 
 
-def test_keys_are_in_private_files_and_not_on_the_command_line(tmp_path: Path) -> None:
-    target = SshTarget("h", 2222, "u", private_key="secret-hunter1", host_key="ssh-ed25519 AAAA")
-    command = ssh_command(target, tmp_path)
-    assert "hunter1" not in " ".join(command)
-    assert (tmp_path / "identity").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "known_hosts").read_text() == "[h]:2222 ssh-ed25519 AAAA\n"
-    assert "StrictHostKeyChecking=yes" in command
+def test_without_a_pinned_key_the_known_hosts_of_the_user_decide(
+    server: Sshd, tmp_path: Path
+) -> None:
+    plan = ssh_plan(server, host_key="")
+    before = server.logins()
+    unknown = examine(plan)
+    assert "Host key verification failed" in unknown.results[0].evidence
+    assert server.logins() == before
+    home = Path.home() / ".ssh"
+    home.mkdir(mode=0o700, exist_ok=True)
+    (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {server.host_key}\n")
+    done = subprocess.run(
+        [
+            *("unshare", "--mount", "sh", "-euc", 'mount --bind "$1" "$2"; shift 2; exec "$@"'),
+            *("sh", str(tmp_path), str(home)),
+            *(sys.executable, "-m", "cli", "doctor", "--plan", "-", "--fail-on", "none"),
+        ],
+        input=plan.to_json(),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=PROJECT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert server.logins() == before + 1
 
 
 def test_command_line_gives_json_and_an_exit_code(server: Sshd) -> None:

@@ -10,10 +10,10 @@ import pytest
 from cli.check import Result
 from cli.cluster_checks import CLUSTER_CHECKS
 from cli.doctor import examine
-from cli.expectations import Expectations
-from cli.plan import Plan
 from cli.report import Report
-from infra.runner import assemble_program
+from infra.doctor_plan import Plan
+from infra.expectations import Expectations
+from infra.shell_program import assemble_program
 from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.toolchain import bin_dir

@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from infra.bundled import STAGE
-from infra.runner import SCRIPTS, assemble_program
+from infra.runner import SCRIPTS
+from infra.shell_program import assemble_program
 from infra.tunnel import is_open
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT, ensure_venv

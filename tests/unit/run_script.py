@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from infra.runner import assemble_program
+from infra.shell_program import assemble_program
 from tests.unit.stacks import PROJECT
 
 SCRIPTS = PROJECT / "infra" / "scripts"

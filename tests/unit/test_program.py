@@ -410,6 +410,14 @@ def test_commands_over_ssh_pin_the_host_key(tmp_path: Path) -> None:
         assert command.inputs["connection"]["host"] == "10.1.2.3"
 
 
+def test_doctor_goes_the_same_way_to_the_host(tmp_path: Path) -> None:
+    jump = {"sshJumpHost": "gate", "sshJumpUser": "me", "sshJumpHostKey": "ssh-ed25519 AAAAGATE"}
+    result = deploy("dev", tmp_path, {**SECRETS, **jump}, SECRET_KEYS)
+    way = json.loads(result.one("doctor-host").inputs["stdin"])["ssh"]
+    assert (way["host"], way["host_key"]) == ("10.1.2.3", SECRETS["sshHostKey"])
+    assert (way["jump"]["host"], way["jump"]["host_key"]) == ("gate", "ssh-ed25519 AAAAGATE")
+
+
 def test_kubeconfig_of_our_k3s_is_a_secret(tmp_path: Path) -> None:
     result = deploy("dev", tmp_path)
     (provider,) = result.of_type("pulumi:providers:kubernetes")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.runner import assemble_program
+from infra.shell_program import assemble_program
 from tests.unit.run_script import SCRIPTS, run
 
 KUBECTL_STUB = """#!/bin/sh

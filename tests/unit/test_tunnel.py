@@ -2,10 +2,11 @@
 
 import base64
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from infra.ssh_files import known_hosts, ssh_config
+from infra.ssh_files import known_hosts, ssh_command, ssh_config
 from infra.tunnel import VARIABLE, credential, local_port, tunnelled
 
 SPEC: dict[str, Any] = {
@@ -73,7 +74,7 @@ def test_port_is_the_same_each_time_and_below_those_that_clients_get() -> None:
 def test_both_keys_are_pinned_and_checked(tmp_path: Path) -> None:
     text = ssh_config(SPEC, tmp_path)
     assert text.count("StrictHostKeyChecking yes") == 2
-    assert f"ProxyCommand ssh -F {tmp_path}/config -W %h:%p jump" in text
+    assert f"ProxyCommand ssh -F {tmp_path}/config -W [%h]:%p jump" in text
     assert known_hosts(SPEC) == "node ssh-ed25519 AAAANODE\njump ssh-ed25519 AAAAGATE\n"
 
 
@@ -81,3 +82,37 @@ def test_without_a_jump_host_or_a_key_neither_is_named(tmp_path: Path) -> None:
     text = ssh_config({**SPEC, "jump": None, "private_key": None}, tmp_path)
     assert "ProxyCommand" not in text
     assert "IdentityFile" not in text
+
+
+def test_keys_are_in_private_files_and_not_on_the_command_line(tmp_path: Path) -> None:
+    command = ssh_command(SPEC, tmp_path, "-T")
+    assert command == ["ssh", "-F", f"{tmp_path}/config", "-T", "node"]
+    assert (tmp_path / "key").read_text() == "the-private-key\n"
+    assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+
+
+def understood(command: list[str]) -> dict[str, str]:
+    """What OpenSSH's client makes of it."""
+    done = subprocess.run([*command, "-G"], capture_output=True, text=True, check=True)
+    pairs = (line.partition(" ") for line in done.stdout.splitlines())
+    return {name: value for name, _, value in pairs}
+
+
+def test_client_trusts_the_pinned_key_alone(tmp_path: Path) -> None:
+    options = understood(ssh_command(SPEC, tmp_path))
+    assert options["hostname"] == "10.1.2.3"
+    assert options["stricthostkeychecking"] == "true"
+    assert options["userknownhostsfile"] == f"{tmp_path}/known_hosts"
+    assert options["globalknownhostsfile"] == "/dev/null"
+
+
+def test_without_a_pinned_key_the_users_known_hosts_decide(tmp_path: Path) -> None:
+    spec = {**SPEC, "host_key": "", "user": "", "identity_file": "/a b/key", "private_key": None}
+    command = ssh_command({**spec, "jump": None}, tmp_path)
+    assert command[-1] == "10.1.2.3"
+    options = understood(command)
+    assert options["stricthostkeychecking"] == "true"
+    assert "known_hosts" in options["userknownhostsfile"]
+    assert str(tmp_path) not in options["userknownhostsfile"]
+    assert options["identityfile"] == "/a b/key"
+    assert "hostkeyalias" not in options

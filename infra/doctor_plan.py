@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
-from cli.expectations import Expectations
+from infra.expectations import Expectations
 
 
 @dataclass(frozen=True)
