@@ -29,13 +29,13 @@ class Release:
 
 
 @functools.cache
-def host_answers(host: str) -> bool:
+def host_answers(host: str, port: int = 443) -> bool:
     """Whether a TCP connection (or the proxy) to the host opens; asked once in a process."""
     proxy = urllib.request.getproxies().get("https")
     if proxy and not urllib.request.proxy_bypass(host):
         return True  # only the request itself can tell
     try:
-        socket.create_connection((host, 443), timeout=CONNECT_SECONDS).close()
+        socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
     except OSError:
         return False
     return True
@@ -47,8 +47,9 @@ def fetch(url: str) -> bytes:
     Raises:
         Unavailable: no connection, or any other answer.
     """
-    host = urllib.parse.urlsplit(url).hostname or ""
-    if not host_answers(host):
+    parts = urllib.parse.urlsplit(url)
+    host = parts.hostname or ""
+    if not host_answers(host, parts.port or (80 if parts.scheme == "http" else 443)):
         raise Unavailable(f"{host} does not answer")
     try:
         with urllib.request.urlopen(url, timeout=READ_SECONDS) as answer:

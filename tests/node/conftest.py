@@ -1,9 +1,35 @@
+"""The lab, and which k3s it installs: see releases.py."""
+
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from sandbox.cache import locked
 from tests.node.lab import Lab
+from tests.node.releases import session_source
+
+MARKER = "stand_in"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", f"{MARKER}(what): holds with the stand-in of k3s alone, as it needs `what` of it"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With k3s itself, tests that need the stand-in are left out; with the stand-in none is."""
+    needing = [item for item in items if item.get_closest_marker(MARKER)]
+    if needing and session_source().publisher:
+        config.hook.pytest_deselected(items=needing)
+        items[:] = [item for item in items if item not in needing]
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
+    if any(item.path.is_relative_to(Path(__file__).parent) for item in items):
+        return [f"tests/node installs {session_source()}"]
+    return []
 
 
 @pytest.fixture(scope="session")

@@ -23,9 +23,9 @@ from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT, ensure_venv
 from tests.node.host import Entry, Host, make_key
 from tests.node.mirror import Mirror
+from tests.node.releases import OLD, VERSION, session_source
 
 PROGRAM = Path(__file__).parent / "program" / "__main__.py"
-OLD, VERSION = "v1.33.6+k3s1", "v1.34.2+k3s1"
 DATA_ROOT = "/var/lib/disttrain"
 SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy")
 
@@ -44,7 +44,7 @@ class Lab:
         mirror_folder = scratch / "mirror"
         mirror_folder.mkdir()
         target = ["nsenter", "--target", str(self.host.pid), "--net", "--"]
-        self.mirror = Mirror(mirror_folder, target)
+        self.mirror = Mirror(mirror_folder, target, session_source().fill)
         for version in (OLD, VERSION):
             self.mirror.release(version)
         self.host.shell("cat >>/etc/ssl/certs/ca-certificates.crt", self.mirror.certificate)

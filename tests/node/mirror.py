@@ -1,29 +1,33 @@
-"""A mirror of k3s releases, over TLS on the test host's loopback; its k3s is the stand-in.
+"""A mirror of k3s releases, over TLS on the test host's loopback.
 
 Run as a program it is the server: `mirror.py FOLDER PORT`. A file `slow` in the folder makes it
 send large files as over a bad line.
 """
 
-import hashlib
 import http.server
 import os
 import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-STAND_IN = Path(__file__).parent / "stand_in"
 PORT = 8443
-IMAGES = "k3s-airgap-images-amd64.tar.zst"  # their content is read by nobody here
-BINARY_BYTES = 4_000_000
 
 
 class Mirror:
-    """The mirror of one host; its files may be changed while it runs."""
+    """The mirror of one host; its files may be changed while it runs.
 
-    def __init__(self, folder: Path, enter: list[str]) -> None:
+    Args:
+        folder: what it serves.
+        enter: begin of a command line that runs in the host's network namespace.
+        fill: puts a version's files into a folder.
+    """
+
+    def __init__(self, folder: Path, enter: list[str], fill: Callable[[str, Path], None]) -> None:
         self.folder = folder
+        self._fill = fill
         self.url = f"https://127.0.0.1:{PORT}/k3s"
         # only into the network namespace: files and Python are this machine's
         server = [*enter, sys.executable, __file__, str(folder), str(PORT)]
@@ -57,20 +61,7 @@ class Mirror:
         """Publish a version; returns its folder."""
         folder = self.folder / "k3s" / version
         folder.mkdir(parents=True, exist_ok=True)
-        program = (STAND_IN / "k3s").read_text().replace("@VERSION@", version)
-        padding = "# " + "x" * 77 + "\n"
-        (folder / "k3s").write_text(program + padding * (BINARY_BYTES // len(padding)))
-        (folder / "install.sh").write_text((STAND_IN / "install.sh").read_text())
-        (folder / IMAGES).write_bytes(f"images of {version}\n".encode() * 100_000)
-        files = {"sha256sum-amd64.txt": ("k3s", IMAGES), "install.sh.sha256sum": ("install.sh",)}
-        for sums, names in files.items():
-            lines = [f"{sha256(folder / name)}  {name}\n" for name in names]
-            (folder / sums).write_text("".join(lines))
-        arm = folder / "sha256sum-amd64.txt"  # the same file serves a test on an arm64 machine
-        listed = arm.read_text().replace("amd64", "arm64").replace(" k3s\n", " k3s-arm64\n")
-        (folder / "sha256sum-arm64.txt").write_text(listed)
-        (folder / IMAGES.replace("amd64", "arm64")).write_bytes((folder / IMAGES).read_bytes())
-        (folder / "k3s-arm64").write_bytes((folder / "k3s").read_bytes())
+        self._fill(version, folder)
         return folder
 
     def slow(self, on: bool) -> None:
@@ -87,10 +78,6 @@ class Mirror:
     def close(self) -> None:
         self._server.kill()
         self._server.wait()
-
-
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

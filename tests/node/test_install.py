@@ -32,6 +32,7 @@ def test_bare_host_gets_k3s_and_is_bare_again_after_destroy(
     assert lab.differences() == []
 
 
+@pytest.mark.stand_in("its recorded calls")
 def test_dry_mode_tells_what_would_change_and_changes_nothing(lab: Lab) -> None:
     before = lab.host.files()
     said = lab.install_by_hand(DRY_RUN="1")
@@ -56,6 +57,7 @@ def test_script_that_runs_again_writes_nothing(lab: Lab) -> None:
     assert len(lab.mirror.requests) == requests
 
 
+@pytest.mark.stand_in("its recorded environment")
 def test_installer_gets_no_proxy_and_k3s_does(lab: Lab) -> None:
     proxy = {"HTTP_PROXY": "http://proxy.test:3128", "NO_PROXY": "127.0.0.1,localhost"}
     lab.install_by_hand(**proxy)

@@ -94,6 +94,7 @@ def test_another_version_is_an_upgrade_in_place(lab: Lab) -> None:
     assert lab.differences() == []
 
 
+@pytest.mark.stand_in("its switches")
 def test_k3s_is_not_changed_under_pods_with_gpus_unless_forced(lab: Lab) -> None:
     stack = lab.stack(k3sVersion=OLD)
     stack.up()
