@@ -5,17 +5,18 @@
 set -eu
 
 : "${CA_BUNDLE:?}"
-# folder of further authorities | the command that takes them over
-readonly STORES='/usr/local/share/ca-certificates|update-ca-certificates
-/etc/pki/ca-trust/source/anchors|update-ca-trust
-/etc/pki/trust/anchors|update-ca-certificates'
+# folder of further authorities | the command that takes them over | its option, without which it
+# leaves links to those that are gone
+readonly STORES='/usr/local/share/ca-certificates|update-ca-certificates|--fresh
+/etc/pki/ca-trust/source/anchors|update-ca-trust|
+/etc/pki/trust/anchors|update-ca-certificates|--fresh'
 readonly FILE=disttrain.crt
 STORE_ROOT=${STORE_ROOT:-} # for tests
 
 dry() { [ -n "${DRY_RUN:-}" ]; }
 
-find_store() { # sets folder and update
-  while IFS='|' read -r folder update; do
+find_store() { # sets folder, update and fresh
+  while IFS='|' read -r folder update fresh; do
     folder=$STORE_ROOT$folder
     [ ! -d "$folder" ] || ! command -v "$update" >/dev/null || return 0
   done <<END
@@ -49,7 +50,7 @@ delete() {
     return
   fi
   rm -f "$folder/$FILE"
-  "$update" >/dev/null
+  "$update" ${fresh:+"$fresh"} >/dev/null
   echo "$folder/$FILE is removed"
 }
 

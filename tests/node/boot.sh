@@ -1,14 +1,19 @@
 #!/bin/sh
 # Process 1 of a test host's namespaces: puts the root file system together and becomes systemd.
-# Arguments: the cached root file system, a scratch folder, the host's name.
+# Arguments: the cached root file system, a scratch folder, the host's name, and a folder of this
+# machine that the host shares, or nothing.
 set -eu
-lower=$1 scratch=$2 name=$3
+lower=$1 scratch=$2 name=$3 shared=$4
 
 mount --make-rprivate /
 mount -t tmpfs -o size=1g,mode=755 tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
 mount -t overlay -o "lowerdir=$lower,upperdir=$scratch/upper,workdir=$scratch/work" \
   overlay "$scratch/root"
+if [ -n "$shared" ]; then
+  mkdir -p "$scratch/root$shared"
+  mount --bind "$shared" "$scratch/root$shared"
+fi
 cd "$scratch/root"
 mount -t proc proc proc
 mount -t sysfs sysfs sys

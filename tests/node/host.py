@@ -47,7 +47,12 @@ class Entry:
 
 
 class Host:
-    """A running host; close it."""
+    """A running host; close it.
+
+    Args:
+        name: its host name.
+        shared: a folder of this machine that is seen there under the same path.
+    """
 
     pid: int
     """Of its process 1, as seen from here."""
@@ -55,8 +60,9 @@ class Host:
     address: str
     """On the link."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, shared: Path | None = None) -> None:
         self.name = name
+        self._left_out = (*OWN_BUSINESS, str(shared)) if shared else OWN_BUSINESS
         self._scratch = tempfile.TemporaryDirectory(prefix="disttrain-node-")
         self._cgroup = cgroup2_root() / f"disttrain-node-{os.getpid()}-{name}"
         self._cgroup.mkdir()
@@ -69,6 +75,7 @@ class Host:
                     # without its parent it ends, and the kernel ends the rest
                     *("setpriv", "--pdeathsig", "KILL", "sh", "-c", enter, "sh"),
                     *(*unshare, "--kill-child", "sh", str(BOOT), str(rootfs()), str(folder), name),
+                    str(shared or ""),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -175,10 +182,10 @@ class Host:
         found: dict[str, Entry] = {}
         for folder, names, files in os.walk(root):
             inside = folder.removeprefix(root)
-            names[:] = [name for name in names if f"{inside}/{name}" not in OWN_BUSINESS]
+            names[:] = [name for name in names if f"{inside}/{name}" not in self._left_out]
             for name in (*names, *files):
                 path = f"{inside}/{name}"
-                if path not in OWN_BUSINESS and not name.startswith("systemd-private-"):
+                if path not in self._left_out and not name.startswith("systemd-private-"):
                     found[path] = self._entry(path, f"{folder}/{name}")
         return found
 

@@ -23,7 +23,7 @@ from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT, ensure_venv
 from tests.node.host import Entry, Host, make_key
 from tests.node.mirror import Mirror
-from tests.node.releases import OLD, VERSION, session_source
+from tests.node.releases import OLD, VERSION, Source, session_source
 
 PROGRAM = Path(__file__).parent / "program" / "__main__.py"
 DATA_ROOT = "/var/lib/disttrain"
@@ -33,9 +33,11 @@ SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy")
 class Lab:
     """One host for all tests; each test brings it back to how it was."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(
+        self, scratch: Path, source: Source | None = None, shared: Path | None = None
+    ) -> None:
         self.scratch = scratch
-        self.host = Host("gpu-node")
+        self.host = Host("gpu-node", shared)
         # k3s wants a default route, if only to nowhere; a bridge, as not every kernel has dummies
         self.host.shell(
             "ip link add out0 type bridge && ip address add 203.0.113.254/31 dev out0 && "
@@ -44,10 +46,13 @@ class Lab:
         mirror_folder = scratch / "mirror"
         mirror_folder.mkdir()
         target = ["nsenter", "--target", str(self.host.pid), "--net", "--"]
-        self.mirror = Mirror(mirror_folder, target, session_source().fill)
+        self.mirror = Mirror(mirror_folder, target, (source or session_source()).fill)
         for version in (OLD, VERSION):
             self.mirror.release(version)
-        self.host.shell("cat >>/etc/ssl/certs/ca-certificates.crt", self.mirror.certificate)
+        self.host.shell(
+            "cat >/usr/local/share/ca-certificates/mirror.crt; update-ca-certificates",
+            self.mirror.certificate,
+        )
         self.private_key, public_key = make_key(scratch)
         self.host.authorize(public_key)
         self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo's own

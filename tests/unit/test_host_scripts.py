@@ -69,6 +69,13 @@ def test_wait_fails_with_the_pods_reason(cluster: Path) -> None:
     assert "nvidia-operator-validator-q (PodInitializing)" in done.stdout
 
 
+def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> None:
+    variables = {"KUBECTL": str(cluster / "kubectl"), "NAMESPACE": "gpu-operator", "GPUS": "3"}
+    done = run("gpu-operator-await.sh", "create", **variables, TIMEOUT_SECONDS="60", DRY_RUN="1")
+    assert done.stdout == "would wait up to 60 s until the node offers 3 GPUs\n"
+    assert (cluster / "calls").read_text() == ""
+
+
 def cleanup(cluster: Path) -> subprocess.CompletedProcess[str]:
     return run("gpu-operator-cleanup.sh", "delete", KUBECTL=str(cluster / "kubectl"))
 

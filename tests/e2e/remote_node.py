@@ -1,0 +1,67 @@
+"""A host behind sshd and sudo whose k3s is a stand-in, in front of this lab's real cluster.
+
+Kubernetes' API server, containerd and the kubelet are the sandbox's; what lies between them and
+`pulumi up` is all there: SSH, sudo, systemd, k3s' scripts, the tunnel, the image's way.
+"""
+
+import shutil
+from pathlib import Path
+
+from sandbox.components import API_PORT, host_program
+from sandbox.stack import Stack
+from tests.e2e.lab import Lab
+from tests.node import lab as node
+from tests.node import relay
+from tests.node.releases import Source
+from tests.node.rootfs import PASSWORD
+
+SECRETS = {"sshPrivateKey", "sudoPassword"}
+
+
+class RemoteNode:
+    """The host and the folder that it shares with the cluster; close it."""
+
+    def __init__(self, cluster_lab: Lab, scratch: Path) -> None:
+        self.lab = cluster_lab
+        cluster = cluster_lab.cluster
+        shared = cluster.layout.root
+        self.node = node.Lab(scratch, Source(None, "in front of a real cluster"), shared)
+        self.host = self.node.host
+        real = self.host.path("/lab/cluster")
+        real.mkdir()
+        shutil.copy(cluster.kubectl[0], real / "kubectl")
+        shutil.copy(host_program("ctr"), real / "ctr")
+        shutil.copy(relay.__file__, real / "relay.py")
+        address = str(cluster.node_ip)
+        (real / "kubeconfig").write_text(
+            cluster.kubeconfig.read_text().replace(address, "127.0.0.1")
+        )
+        self._relay = relay.to_tcp(real / "api.sock", (address, API_PORT))
+
+    def stack(self, name: str, settings: dict[str, str]) -> Stack:
+        """A stack of the whole program, for this host by a user whose sudo asks."""
+        over_ssh = {
+            "cluster": "k3s",
+            "kubeconfig": None,
+            "clusterAccess": "tunnel",
+            "host": "ssh",
+            "sshHost": self.host.address,
+            "sshUser": "admin",
+            "sshHostKey": self.node.host_key,
+            "k3sVersion": node.VERSION,
+            "k3sMirror": self.node.mirror.url,
+        }
+        stack = self.lab.stack(name, "sandbox", {**over_ssh, **settings})
+        stack.set("sshPrivateKey", self.node.private_key, secret=True)
+        stack.set("sudoPassword", PASSWORD, secret=True)
+        return stack
+
+    def calls(self, word: str) -> list[str]:
+        """The calls of k3s with this word, since the last look."""
+        found = [call for call in self.node.calls() if word in call.split()]
+        self.host.shell("rm -f /lab/calls")
+        return found
+
+    def close(self) -> None:
+        self._relay.close()
+        self.node.close()
