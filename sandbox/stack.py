@@ -1,6 +1,7 @@
 """Runs `pulumi` on one stack of this project."""
 
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,12 +45,12 @@ class Stack:
 
     def up(self, *options: str) -> str:
         """`pulumi up`; returns its output. Raises PulumiFailedError."""
-        self._release_locks()
+        self.release_locks()
         return self._run("up", "--yes", "--skip-preview", *options)
 
     def up_lines(self) -> Iterator[str]:
         """`pulumi up`, line by line as it goes on. Raises PulumiFailedError."""
-        self._release_locks()
+        self.release_locks()
         command = self._command("up", "--yes", "--skip-preview")
         lines: list[str] = []
         with subprocess.Popen(
@@ -76,10 +77,10 @@ class Stack:
         """`pulumi refresh`; returns its output. Raises PulumiFailedError."""
         return self._run("refresh", "--yes", "--skip-preview")
 
-    def destroy(self) -> str:
+    def destroy(self, *options: str) -> str:
         """`pulumi destroy`; returns its output. Raises PulumiFailedError."""
-        self._release_locks()
-        return self._run("destroy", "--yes", "--skip-preview")
+        self.release_locks()
+        return self._run("destroy", "--yes", "--skip-preview", *options)
 
     def output(self, name: str) -> str:
         """One stack output as text. Raises PulumiFailedError when there is none of that name."""
@@ -89,7 +90,14 @@ class Stack:
         """The state as JSON text."""
         return self._run("stack", "export", config_file=False)
 
-    def _release_locks(self) -> None:
+    def import_state(self, text: str) -> None:
+        """The way back of `export`. Raises PulumiFailedError."""
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(text)
+            file.flush()
+            self._run("stack", "import", "--file", file.name, config_file=False)
+
+    def release_locks(self) -> None:
         """What an `up` that was killed holds would stop each one after it."""
         for pid in release_dead_locks(self._backend, "disttrain", self.name):
             say(f"  stack {self.name}: released the lock of pulumi process {pid}, which is gone")

@@ -42,6 +42,12 @@ def keep_blobs(cluster: Cluster, image: str) -> None:
     subprocess.run([*ctr, *tag], check=True, stdout=subprocess.DEVNULL)
 
 
+def keep_dependencies(lab: Lab) -> None:
+    """By a name of their own: `destroy` takes the image away, and gigabytes with it."""
+    (name,) = (name for name in lab.trainer_images() if "-deps:" in name)
+    lab.ctr("images", "tag", "--force", name, "localhost/disttrain/kept:e2e")
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A cluster of its own; its image store is kept between runs, all else is removed."""
@@ -51,8 +57,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         shutil.rmtree(cluster.data_root, ignore_errors=True)
         cluster.up()
         build_image(cluster)
+        lab = Lab(cluster, tmp_path_factory.mktemp("e2e"), training_text().path)
+        keep_dependencies(lab)
         try:
-            yield Lab(cluster, tmp_path_factory.mktemp("e2e"), training_text().path)
+            yield lab
         finally:
             cluster.down()
             shutil.rmtree(cluster.data_root)

@@ -5,17 +5,21 @@ Kubernetes' API server, containerd and the kubelet are the sandbox's; what lies 
 """
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+from infra.tunnel import is_open, local_port
 from sandbox.components import API_PORT, host_program
 from sandbox.stack import Stack
 from tests.e2e.lab import Lab
 from tests.node import lab as node
 from tests.node import relay
+from tests.node.host import Entry
 from tests.node.releases import Source
 from tests.node.rootfs import PASSWORD
 
-SECRETS = {"sshPrivateKey", "sudoPassword"}
+USER = "admin"
 
 
 class RemoteNode:
@@ -36,7 +40,9 @@ class RemoteNode:
         (real / "kubeconfig").write_text(
             cluster.kubeconfig.read_text().replace(address, "127.0.0.1")
         )
-        self._relay = relay.to_tcp(real / "api.sock", (address, API_PORT))
+        here = ("setpriv", "--pdeathsig", "KILL", sys.executable, relay.__file__)
+        there = f"{address}:{API_PORT}"
+        self._relay = subprocess.Popen([*here, str(real / "api.sock"), there])
 
     def stack(self, name: str, settings: dict[str, str]) -> Stack:
         """A stack of the whole program, for this host by a user whose sudo asks."""
@@ -46,8 +52,10 @@ class RemoteNode:
             "clusterAccess": "tunnel",
             "host": "ssh",
             "sshHost": self.host.address,
-            "sshUser": "admin",
+            "sshUser": USER,
             "sshHostKey": self.node.host_key,
+            # it sees a host without a way out, and says so; the cluster is not on it
+            "doctor": "none",
             "k3sVersion": node.VERSION,
             "k3sMirror": self.node.mirror.url,
         }
@@ -56,12 +64,25 @@ class RemoteNode:
         stack.set("sudoPassword", PASSWORD, secret=True)
         return stack
 
-    def calls(self, word: str) -> list[str]:
-        """The calls of k3s with this word, since the last look."""
-        found = [call for call in self.node.calls() if word in call.split()]
-        self.host.shell("rm -f /lab/calls")
-        return found
+    def has_called(self, word: str) -> bool:
+        """Whether k3s was called with this word."""
+        return any(word in call.split() for call in self.node.calls())
+
+    def written_since(self, before: dict[str, Entry]) -> list[str]:
+        """Paths of the host that were written to."""
+        return node.rewritten(before, self.host.files())
+
+    def lose(self) -> None:
+        """From now on nobody gets in, by an open tunnel neither; `find` it again."""
+        self.host.shell("systemctl stop ssh; pkill -KILL -x sshd; true")
+        port = local_port(self.host.address, 22, USER)
+        node.wait_for("the tunnel to end", lambda: not is_open(port))
+
+    def find(self) -> None:
+        """The way back of `lose`."""
+        self.host.shell("systemctl start ssh")
 
     def close(self) -> None:
-        self._relay.close()
+        self._relay.kill()
+        self._relay.wait()
         self.node.close()

@@ -3,6 +3,7 @@
 The tests build on each other in file order.
 """
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 
@@ -12,7 +13,7 @@ from sandbox.stack import Stack
 from tests.e2e.lab import Lab, run_settings, wait_for
 from tests.e2e.remote_node import RemoteNode
 from tests.e2e.test_topologies import changes
-from tests.node.lab import background_up
+from tests.node.lab import VERSION, background_up, output_file
 
 RUN, STEPS = "e2e-over-ssh", 20
 
@@ -27,26 +28,71 @@ def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remot
 
 
 @pytest.fixture(scope="module")
-def stack(remote: RemoteNode) -> Stack:
+def stack(lab: Lab, remote: RemoteNode) -> Stack:
+    """Nothing is done yet; the image lacks its code and its names, as after a change of both."""
+    lab.ctr("images", "rm", "--sync", *lab.trainer_images())
     return remote.stack("e2e-ssh", run_settings(RUN, STEPS))
+
+
+def kill_when(stack: Stack, what: str, is_reached: Callable[[], bool]) -> None:
+    """Start `up`, and `kill -9` it at that point."""
+    with background_up(stack) as process:
+
+        def reached_or_ended() -> bool:
+            if process.poll() is not None:
+                output = output_file(stack).read_text()
+                raise AssertionError(f"up ended before {what} was seen:\n{output}")
+            return is_reached()
+
+        wait_for(what, reached_or_ended, 120)
+        process.send_signal(signal.SIGKILL)
 
 
 def test_up_that_is_killed_in_any_phase_is_finished_by_the_next(
     lab: Lab, remote: RemoteNode, stack: Stack
 ) -> None:
-    reached: list[tuple[str, Callable[[], bool]]] = [
-        ("the image", lambda: bool(remote.calls("ctr"))),
-        ("the data set's Job", lambda: "download" in lab.kubectl("get", "job", "-o", "name")),
-        ("the training", lambda: "train-singlepod" in lab.kubectl("get", "job", "-o", "name")),
-    ]
-    for what, is_reached in reached:
-        with background_up(stack) as process:
-            wait_for(what, is_reached, 120)
-            assert process.poll() is None, f"{what}: it had ended before it was killed"
-            process.send_signal(signal.SIGKILL)
+    kill_when(stack, "the image's import", lambda: remote.has_called("import"))
+    assert "doctor: ssh://admin@" in output_file(stack).read_text()  # it came first
+    kill_when(stack, "the data set's Job", lambda: "job.batch/download" in jobs(lab))
+    kill_when(stack, "the training", lambda: "job.batch/train-singlepod" in jobs(lab))
     stack.up()
-    assert lab.wait_done(RUN)
+    assert lab.wait_done(RUN)["step"] == STEPS
+    assert sorted(lab.losses(RUN)) == list(range(1, STEPS + 1))
 
 
-def test_second_up_changes_nothing(stack: Stack) -> None:
+def jobs(lab: Lab) -> str:
+    return lab.kubectl("get", "job", "-o", "name")
+
+
+def test_second_up_changes_nothing_on_the_host_either(remote: RemoteNode, stack: Stack) -> None:
+    before = remote.host.files()
     assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    assert remote.written_since(before) == []
+
+
+def test_host_that_is_lost_is_forgotten_with_all_that_was_on_it(
+    remote: RemoteNode, stack: Stack
+) -> None:
+    state = stack.export()
+    remote.lose()
+    try:
+        stack.set("hostGone", "true")
+        stack.up("--refresh=false")
+        stack.destroy("--refresh=false")
+        assert json.loads(stack.export())["deployment"].get("resources", []) == []
+    finally:
+        remote.find()
+    # nothing was lost in truth: what follows is about a host that is there
+    stack.set("hostGone", None)
+    stack.import_state(state)
+
+
+def test_destroy_leaves_the_host_as_it_was(lab: Lab, remote: RemoteNode, stack: Stack) -> None:
+    assert f"k3s version {VERSION}" in remote.host.shell("k3s --version")
+    stack.destroy()
+    assert remote.node.differences() == []
+    assert lab.trainer_images() == []
+    assert "disttrain" not in lab.kubectl("get", "namespace", "-o", "name")
+    assert lab.run_dir(RUN).is_dir()
+    # k3s goes with all that is in it; this cluster was only shown as one
+    lab.kubectl("delete", "pv", "--all")

@@ -254,26 +254,33 @@ class CommandLines(threading.Thread):
 
 @contextlib.contextmanager
 def background_up(stack: Stack) -> Iterator[subprocess.Popen[str]]:
-    """`pulumi up` as a process of its own, to be killed."""
-    process = subprocess.Popen(
-        [
-            *("pulumi", "--non-interactive", "--color=never", "up", "--yes", "--skip-preview"),
-            *("--stack", stack.name, "--config-file", str(stack.settings_file)),
-        ],
-        cwd=stack.project,
-        env=stack.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    """`pulumi up` as a process of its own, to be killed; its output is in `output_file`."""
+    stack.release_locks()
+    with output_file(stack).open("w") as output:
+        process = subprocess.Popen(
+            [
+                *("pulumi", "--non-interactive", "--color=never", "up", "--yes", "--skip-preview"),
+                *("--stack", stack.name, "--config-file", str(stack.settings_file)),
+            ],
+            cwd=stack.project,
+            env=stack.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
     try:
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
+
+
+def output_file(stack: Stack) -> Path:
+    """What the last `background_up` has written so far."""
+    return stack.settings_file.with_suffix(".output")
 
 
 def wait_for(what: str, ask: Any, limit_seconds: float = 60) -> None:

@@ -1,39 +1,38 @@
-"""Passes connections between TCP and a Unix socket: a file is seen where a network is not.
+"""Passes connections on, such as from TCP to a Unix socket: a file is seen where a network is not.
 
-`relay.py PORT SOCKET` listens on all addresses. Standard library only: it also runs on the test
-host.
+`relay.py FROM TO`, each the path of a Unix socket or HOST:PORT. Standard library only: it also
+runs on the test host.
 """
 
 import contextlib
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 
-def to_tcp(file: Path, address: tuple[str, int]) -> socket.socket:
-    """Pass each connection to the Unix socket `file` on to `address`; close what is returned."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(file))
-    listener.listen(64)
-    connect = lambda: socket.create_connection(address)  # noqa: E731
-    threading.Thread(target=_serve, args=(listener, connect), daemon=True).start()
-    return listener
+def listen(where: str) -> socket.socket:
+    if where.startswith("/"):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(where)
+        listener.listen(64)
+        return listener
+    return socket.create_server(tcp(where))
 
 
-def _serve(listener: socket.socket, connect: Callable[[], socket.socket]) -> None:
-    while True:
-        try:
-            ours, _ = listener.accept()
-        except OSError:  # closed
-            return
-        theirs = connect()
-        for one, other in ((ours, theirs), (theirs, ours)):
-            threading.Thread(target=_copy, args=(one, other), daemon=True).start()
+def connect(where: str) -> socket.socket:
+    if where.startswith("/"):
+        there = socket.socket(socket.AF_UNIX)
+        there.connect(where)
+        return there
+    return socket.create_connection(tcp(where))
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def tcp(where: str) -> tuple[str, int]:
+    host, _, port = where.rpartition(":")
+    return host, int(port)
+
+
+def copy(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while block := source.recv(65536):
             target.sendall(block)
@@ -41,16 +40,14 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
-def main(port: int, file: str) -> None:
-    """From TCP to the Unix socket."""
-
-    def connect() -> socket.socket:
-        there = socket.socket(socket.AF_UNIX)
-        there.connect(file)
-        return there
-
-    _serve(socket.create_server(("", port)), connect)
+def main(come_from: str, go_to: str) -> None:
+    listener = listen(come_from)
+    while True:
+        ours, _ = listener.accept()
+        theirs = connect(go_to)
+        for one, other in ((ours, theirs), (theirs, ours)):
+            threading.Thread(target=copy, args=(one, other), daemon=True).start()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(*sys.argv[1:])

@@ -1,0 +1,189 @@
+"""Measures the node's bars into docs/benchmarks.md: `python -m bench.node [ROW ...]`, as root.
+
+Each row is the median of several runs on the hosts of tests/node and tests/e2e: real sshd, sudo,
+systemd, Pulumi, Kubernetes and containerd; k3s and its installer are stand-ins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.runs import CHECKOUT
+from bench.table import put_into_section, table
+from sandbox.cluster import Cluster
+from sandbox.dataset import training_text
+from sandbox.stack import Stack
+from sandbox.toolchain import bin_dir
+from tests.e2e.conftest import build_image
+from tests.e2e.lab import Lab, run_settings
+from tests.e2e.remote_node import RemoteNode
+from tests.node import lab as node
+from tests.node.releases import Source
+
+RESULTS = CHECKOUT / "bench" / "node.json"
+DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
+RUNS = 5
+CLUSTER = "bench"
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """How long it takes."""
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def preview(scratch: Path) -> list[float]:
+    """`pulumi preview` of the dev stack; the first, which compiles Python's files, is left out."""
+    settings = scratch / "Pulumi.bench-dev.yaml"
+    settings.write_text((CHECKOUT / "Pulumi.dev.yaml").read_text())
+    stack = Stack("bench-dev", scratch / "backend", settings)
+    stack.preview()
+    return [seconds(stack.preview) for _ in range(RUNS)]
+
+
+def doctor(scratch: Path) -> list[float]:
+    """`./disttrain doctor --host-only`, Python's start included."""
+    command = [str(CHECKOUT / "disttrain"), "doctor", "--host-only", "--fail-on", "none"]
+    return [
+        seconds(lambda: subprocess.run(command, cwd=scratch, check=True, capture_output=True))
+        for _ in range(RUNS)
+    ]
+
+
+def install(scratch: Path) -> list[float]:
+    """`pulumi up` of the k3s part over SSH, less what the bare installer and k3s' start take."""
+    lab = node.Lab(scratch, Source(None, "for the bench"))
+    try:
+        own: list[float] = []
+        bare = (
+            "env INSTALL_K3S_SKIP_DOWNLOAD=true INSTALL_K3S_SKIP_START=true "
+            "INSTALL_K3S_SYMLINK=skip sh /lab/install.sh && systemctl restart k3s"
+        )
+        for _ in range(RUNS):
+            stack = lab.stack()
+            whole = seconds(stack.up)
+            installer = lab.mirror.folder / "k3s" / node.VERSION / "install.sh"
+            lab.host.path("/lab/install.sh").write_text(installer.read_text())
+            own.append(whole - seconds(lambda: lab.host.shell(bare)))
+            lab.clean()
+        return own
+    finally:
+        lab.close()
+
+
+@contextmanager
+def cluster_lab(scratch: Path) -> Iterator[Lab]:
+    """A cluster of its own with the image in it; all is removed, but the image."""
+    cluster = Cluster(CLUSTER, bin_dir())
+    cluster.up()
+    try:
+        build_image(cluster)
+        yield Lab(cluster, scratch, training_text().path)
+    finally:
+        cluster.down()
+
+
+def no_change(scratch: Path) -> list[float]:
+    """`pulumi up` of the whole program over SSH, with nothing to do."""
+    with cluster_lab(scratch) as lab:
+        remote = RemoteNode(lab, scratch)
+        try:
+            stack = remote.stack("bench-ssh", run_settings("bench", 20))
+            stack.up()
+            found = [seconds(lambda: stack.up("--expect-no-changes")) for _ in range(RUNS)]
+        finally:
+            remote.close()
+        lab.kubectl("delete", "namespace", "disttrain")
+        return found
+
+
+def pods(scratch: Path) -> list[float]:
+    """From the start of `pulumi up` to three new pods Running, the image being there."""
+    with cluster_lab(scratch) as lab:
+        stack = lab.stack("bench-pods", "sandbox-multipod", run_settings("bench", 5))
+        stack.up()
+        found: list[float] = []
+        for number in range(RUNS):
+            old = set(lab.uids("pod"))
+            before = set(lab.uids("pod").values())
+            stack.set("run.seed", str(number))
+            begin = time.perf_counter()
+            with node.background_up(stack) as up:
+                while running(lab, before) < len([pod for pod in old if "multipod" in pod]):
+                    assert up.poll() is None, node.output_file(stack).read_text()
+                    time.sleep(0.1)
+                found.append(time.perf_counter() - begin)
+                up.wait()
+        stack.destroy()
+        return found
+
+
+def running(lab: Lab, old: set[str]) -> int:
+    """Training pods that run and are none of `old`."""
+    return sum(
+        pod["status"]["phase"] == "Running" and pod["metadata"]["uid"] not in old
+        for pod in lab.get("pod")["items"]
+        if "multipod" in pod["metadata"]["name"]
+    )
+
+
+# row -> what is measured, the bar in seconds, how
+ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
+    "preview": ("`pulumi preview` of the dev stack, warm", 2, preview),
+    "doctor": ("the doctor's whole host pass", 5, doctor),
+    "install": ("our own time on top of the bare installer and k3s' start, over SSH", 5, install),
+    "no-change": ("`pulumi up` of the whole program over SSH, nothing to do", 10, no_change),
+    "pods": ("from `pulumi up` to three new pods Running", 15, pods),
+}
+
+
+def main() -> int:
+    """Run the rows; returns 1 where a bar is not met."""
+    parser = argparse.ArgumentParser(prog="python -m bench.node", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
+    options = parser.parse_args()
+    missed = False
+    for name in options.rows or ROWS:
+        what, bar, measure = ROWS[name]
+        print(f"== {name}", flush=True)
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as scratch:
+            runs = sorted(measure(Path(scratch)))
+        median = statistics.median(runs)
+        met = median <= bar
+        missed |= not met
+        print(f"{median:.2f} s ({', '.join(f'{run:.2f}' for run in runs)})", flush=True)
+        kept: dict[str, list[dict[str, Any]]]
+        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        best, worst = runs[0], runs[-1]
+        when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+        kept[name] = [
+            {
+                "what": what,
+                "bar": f"<= {bar:g} s",
+                "measured": f"{median:.2f} s, median of {len(runs)}: {best:.2f} to {worst:.2f}",
+                "met": met,
+                "where": f"{when}, load {load:.1f} to {os.getloadavg()[0]:.1f} "
+                f"on {os.cpu_count()} cores",
+            }
+        ]
+        RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
+        put_into_section(DOCUMENT, "## The node", table(kept, list(ROWS)))
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
