@@ -22,11 +22,12 @@ from typing import Any
 
 from bench.runs import CHECKOUT
 from bench.table import put_into_section, table
+from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.dataset import training_text
 from sandbox.stack import Stack
 from sandbox.toolchain import bin_dir
-from tests.e2e.conftest import build_image
+from tests.e2e.conftest import build_image, keep_dependencies
 from tests.e2e.lab import Lab, run_settings
 from tests.e2e.remote_node import RemoteNode
 from tests.node import lab as node
@@ -35,7 +36,7 @@ from tests.node.releases import Source
 RESULTS = CHECKOUT / "bench" / "node.json"
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 RUNS = 5
-CLUSTER = "bench"
+CLUSTER = "e2e"  # of the tests: its store has the image
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -86,14 +87,17 @@ def install(scratch: Path) -> list[float]:
 
 @contextmanager
 def cluster_lab(scratch: Path) -> Iterator[Lab]:
-    """A cluster of its own with the image in it; all is removed, but the image."""
-    cluster = Cluster(CLUSTER, bin_dir())
-    cluster.up()
-    try:
-        build_image(cluster)
-        yield Lab(cluster, scratch, training_text().path)
-    finally:
-        cluster.down()
+    """The tests' cluster with the image in it; all is removed, but the image."""
+    with locked(f"{CLUSTER}-cluster"):
+        cluster = Cluster(CLUSTER, bin_dir())
+        cluster.up()
+        try:
+            build_image(cluster)
+            lab = Lab(cluster, scratch, training_text().path)
+            keep_dependencies(lab)
+            yield lab
+        finally:
+            cluster.down()
 
 
 def no_change(scratch: Path) -> list[float]:

@@ -133,7 +133,7 @@ class SshRunner:
     def copy_file(
         self, name: str, source: Path, target: str, opts: pulumi.ResourceOptions
     ) -> HostCommand:
-        """See Runner. The file goes to /tmp first: the user may not write below the data root."""
+        """See Runner. The file goes by way of /tmp: the user may not write below the data root."""
         transfer = f"/tmp/disttrain-{self._user}-{PurePosixPath(target).name}"
         copy = remote.CopyToRemote(
             f"{name}-transfer",
@@ -142,7 +142,7 @@ class SshRunner:
             remote_path=transfer,
             opts=opts,
         )
-        variables = {"SOURCE": transfer, "TARGET": target}
+        variables = {"SOURCE": transfer, "TARGET": target, "TRANSFERRED": "true"}
         after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[copy]))
         return self.script(name, "dataset-file.sh", variables, after)
 

@@ -1,13 +1,18 @@
 #!/bin/sh
 # Puts a text where the data set's Job can read it: below the data root on the node.
-# Needs: SOURCE (a file on this host), TARGET (its path there); may be empty: DRY_RUN (1: only says
-# what would change). Usage: dataset-file.sh create|delete
+# Needs: SOURCE (a file on this host), TARGET (its path there, named after its checksum); may be
+# empty: TRANSFERRED (true: SOURCE was sent for this, and goes), DRY_RUN (1: only says what would
+# change). Usage: dataset-file.sh create|delete
 set -eu
 
 : "${SOURCE:?}" "${TARGET:?}"
 
+sent() { [ -n "${TRANSFERRED:-}" ]; }
+
 create() {
-  if [ -f "$TARGET" ] && cmp -s "$SOURCE" "$TARGET"; then
+  if [ -f "$TARGET" ] &&
+    { cmp -s "$SOURCE" "$TARGET" 2>/dev/null || { sent && [ ! -e "$SOURCE" ]; }; }; then
+    if sent && [ -z "${DRY_RUN:-}" ]; then rm -f "$SOURCE"; fi
     echo "$TARGET is there"
     return
   fi
@@ -25,6 +30,7 @@ create() {
   cp "$SOURCE" "$partial"
   chmod 644 "$partial"
   mv "$partial" "$TARGET"
+  if sent; then rm -f "$SOURCE"; fi
   echo "$SOURCE copied to $TARGET"
 }
 

@@ -51,8 +51,8 @@ def keep_dependencies(lab: Lab) -> None:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A cluster of its own; its image store is kept between runs, all else is removed."""
-    with locked("e2enr-cluster"):
-        cluster = Cluster("e2enr", bin_dir())
+    with locked("e2e-cluster"):
+        cluster = Cluster("e2e", bin_dir())
         cluster.down()
         shutil.rmtree(cluster.data_root, ignore_errors=True)
         cluster.up()

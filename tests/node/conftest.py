@@ -34,7 +34,7 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def whole_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with locked("node-lab-nr"):
+    with locked("node-lab"):
         lab = Lab(tmp_path_factory.mktemp("node"))
         try:
             yield lab

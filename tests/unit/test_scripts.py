@@ -384,6 +384,24 @@ def test_dry_data_set_file_changes_nothing(tmp_path: Path) -> None:
     assert target.exists()
 
 
+def test_file_that_was_sent_goes_when_it_is_in_its_place_and_may_be_missing_then(
+    tmp_path: Path,
+) -> None:
+    source, target = tmp_path / "sent", tmp_path / "data" / "text"
+    source.write_text("text")
+    paths = {"SOURCE": str(source), "TARGET": str(target), "TRANSFERRED": "true"}
+    assert run("dataset-file.sh", "create", **paths).returncode == 0
+    assert not source.exists()
+    # as after an `up` that was killed before it could note that
+    assert run("dataset-file.sh", "create", **paths).stdout == f"{target} is there\n"
+    assert target.read_text() == "text"
+    source.write_text("text")
+    assert run("dataset-file.sh", "create", **paths).returncode == 0
+    assert not source.exists()
+    target.unlink()
+    assert "cannot be read" in run("dataset-file.sh", "create", **paths).stderr
+
+
 def test_dry_handover_deletes_nothing(cluster: Path) -> None:
     (cluster / "found").write_text("job.batch/train-singlepod\n")
     (cluster / "volume").write_text("Released")
