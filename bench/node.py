@@ -27,7 +27,7 @@ from sandbox.cluster import Cluster
 from sandbox.dataset import training_text
 from sandbox.stack import Stack
 from sandbox.toolchain import bin_dir
-from tests.e2e.conftest import build_image, keep_dependencies
+from tests.e2e.conftest import build_image
 from tests.e2e.lab import Lab, run_settings
 from tests.e2e.remote_node import RemoteNode
 from tests.node import lab as node
@@ -93,9 +93,7 @@ def cluster_lab(scratch: Path) -> Iterator[Lab]:
         cluster.up()
         try:
             build_image(cluster)
-            lab = Lab(cluster, scratch, training_text().path)
-            keep_dependencies(lab)
-            yield lab
+            yield Lab(cluster, scratch, training_text().path)
         finally:
             cluster.down()
 

@@ -14,6 +14,8 @@ from sandbox.toolchain import bin_dir
 from sandbox.venvs import PROJECT
 from tests.e2e.lab import Lab
 
+KEPT = "localhost/disttrain-e2e/kept:latest"
+
 
 def build_image(cluster: Cluster) -> None:
     """The image, if it is not cached: the stacks name a proxy that no build could go through."""
@@ -38,14 +40,8 @@ def build_image(cluster: Cluster) -> None:
 def keep_blobs(cluster: Cluster, image: str) -> None:
     """A second name, which no `destroy` knows: gigabytes are imported once, not by each stack."""
     ctr = ("ctr", "--address", str(cluster.containerd_address), "--namespace", "k8s.io")
-    tag = ("images", "tag", "--force", image, "localhost/disttrain-e2e/kept:latest")
+    tag = ("images", "tag", "--force", image, KEPT)
     subprocess.run([*ctr, *tag], check=True, stdout=subprocess.DEVNULL)
-
-
-def keep_dependencies(lab: Lab) -> None:
-    """By a name of their own: `destroy` takes the image away, and gigabytes with it."""
-    (name,) = (name for name in lab.trainer_images() if "-deps:" in name)
-    lab.ctr("images", "tag", "--force", name, "localhost/disttrain/kept:e2e")
 
 
 @pytest.fixture(scope="session")
@@ -57,10 +53,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         shutil.rmtree(cluster.data_root, ignore_errors=True)
         cluster.up()
         build_image(cluster)
-        lab = Lab(cluster, tmp_path_factory.mktemp("e2e"), training_text().path)
-        keep_dependencies(lab)
         try:
-            yield lab
+            yield Lab(cluster, tmp_path_factory.mktemp("e2e"), training_text().path)
         finally:
             cluster.down()
             shutil.rmtree(cluster.data_root)

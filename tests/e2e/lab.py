@@ -81,13 +81,6 @@ class Lab:
         """PATH with the sandbox's own tools first."""
         return f"{Path(self.cluster.kubectl[0]).parent}{os.pathsep}{os.environ['PATH']}"
 
-    def ctr(self, *arguments: str) -> str:
-        """Output of the containerd client, in the kubelet's namespace."""
-        client = ["ctr", "--address", str(self.cluster.containerd_address), "-n", "k8s.io"]
-        done = subprocess.run([*client, *arguments], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"ctr {' '.join(arguments)}: {done.stderr}"
-        return done.stdout
-
     def trainer_images(self) -> list[str]:
         """Names of what the program has imported, those that containerd gave included."""
         rows = [row.split() for row in self.ctr("images", "ls").splitlines()[1:]]

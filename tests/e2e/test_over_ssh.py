@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sandbox.stack import Stack
+from tests.e2e.conftest import KEPT
 from tests.e2e.lab import Lab, run_settings, wait_for
 from tests.e2e.remote_node import RemoteNode
 from tests.e2e.test_topologies import changes
@@ -30,6 +31,8 @@ def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remot
 @pytest.fixture(scope="module")
 def stack(lab: Lab, remote: RemoteNode) -> Stack:
     """Nothing is done yet; the image lacks its code and its names, as after a change of both."""
+    (deps,) = (name for name in lab.trainer_images() if "-deps:" in name)
+    lab.ctr("images", "tag", "--force", deps, KEPT)  # the gigabytes alone
     lab.ctr("images", "rm", "--sync", *lab.trainer_images())
     return remote.stack("e2e-ssh", run_settings(RUN, STEPS))
 
