@@ -33,6 +33,7 @@ class TrainerImage(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         image = settings.image
+        lost = settings.cluster.kind == "k3s" and settings.host.gone
         super().__init__(
             "disttrain:infra:TrainerImage", name, {"reference": image.plan.reference}, opts
         )
@@ -44,7 +45,9 @@ class TrainerImage(pulumi.ComponentResource):
             # the image is not there any more. The look goes on beside the rest of the program.
             environment={
                 "TRAINER_IMAGE": image.plan.reference,
-                presence.VARIABLE: pulumi.Output.from_input(asyncio.to_thread(look, settings)),
+                presence.VARIABLE: pulumi.Output.from_input(
+                    "" if lost else asyncio.to_thread(look, settings)
+                ),
                 **build_environment(settings.proxy),
                 **node_environment(settings),
             },
@@ -53,6 +56,9 @@ class TrainerImage(pulumi.ComponentResource):
                 parent=self,
                 depends_on=depends_on,
                 delete_before_replace=True,
+                # forgotten, as nothing can be asked or removed there
+                ignore_changes=["environment"] if lost else None,
+                retain_on_delete=lost or None,
                 custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
             ),
         )
