@@ -11,6 +11,7 @@ as_root() {
   else
     option=-A askpass=$(mktemp)
     trap 'rm -f "$askpass"' EXIT
+    trap 'exit 1' HUP INT PIPE TERM # when nobody listens any more
     chmod 700 "$askpass"
     # shellcheck disable=SC2016 # the variable is for the helper to expand
     printf '#!/bin/sh\nprintf "%%s\\n" "$SUDO_PASSWORD"\n' >"$askpass"
