@@ -273,9 +273,17 @@ def background_up(stack: Stack) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end_session(process.pid)
         process.wait()
+
+
+def end_session(leader_pid: int) -> None:
+    """Kill what a process and its children started: a killed engine leaves its plugins behind."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == leader_pid:  # the session; the state is the first field
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def output_file(stack: Stack) -> Path:
