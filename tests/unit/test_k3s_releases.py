@@ -83,7 +83,7 @@ def test_host_that_does_not_answer_leaves_the_stand_ins(tmp_path: Path) -> None:
     source.fill(VERSION, tmp_path / "mirror")
     content = (tmp_path / "mirror" / "k3s").read_bytes()
     sums = (tmp_path / "mirror" / "sha256sum-amd64.txt").read_text()
-    assert sums == f"{hashlib.sha256(content).hexdigest()}  k3s\n"
+    assert f"{hashlib.sha256(content).hexdigest()}  k3s" in sums.splitlines()
     assert b"(stand-in)" in content
 
 
