@@ -115,7 +115,7 @@ def no_change(scratch: Path) -> list[float]:
 def pods(scratch: Path) -> list[float]:
     """From the start of `pulumi up` to three new pods Running, the image being there."""
     with cluster_lab(scratch) as lab:
-        stack = lab.stack("bench-pods", "sandbox-multipod", run_settings("bench", 5))
+        stack = lab.stack("bench-pods", "sandbox-multipod", run_settings("bench", 20))
         stack.up()
         found: list[float] = []
         for number in range(RUNS):
