@@ -275,6 +275,28 @@ def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, mu
     assert list(lab.cluster.data_root.glob("datasets/*/train.bin"))
 
 
+def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
+    lab: Lab, single: Stack
+) -> None:
+    metrics = lab.run_dir(SINGLE_RUN) / "metrics.jsonl"
+    before = metrics.read_text()
+    further = MAX_STEPS + 20
+    single.set("run.train.max_steps", str(further))
+    single.up()
+    claim = lab.get("persistentvolumeclaim", "disttrain-pvc")
+    assert claim["status"]["phase"] == "Bound"
+    marker = lab.run_dir(SINGLE_RUN) / "done.json"
+    wait_for(f"step {further}", lambda: json.loads(marker.read_text())["step"] == further, 300)
+    assert f"continuing after step {MAX_STEPS} from step-" in lab.kubectl(
+        "logs", "job/train-singlepod"
+    )
+    assert metrics.read_text().startswith(before)  # nothing was trained twice
+    assert [point["step"] for point in train_points(lab.run_dir(SINGLE_RUN))] == list(
+        range(1, further + 1)
+    )
+    single.destroy()
+
+
 @pytest.fixture
 def wrong_checksum(lab: Lab) -> Iterator[Stack]:
     settings = {**run_settings("e2e-wrong", 10), "datasetSha256": "0" * 64}
