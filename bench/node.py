@@ -92,8 +92,9 @@ def cluster_lab(scratch: Path) -> Iterator[Lab]:
         cluster = Cluster(CLUSTER, bin_dir())
         cluster.up()
         try:
-            build_image(cluster)
-            yield Lab(cluster, scratch, training_text().path)
+            lab = Lab(cluster, scratch, training_text().path)
+            build_image(lab)
+            yield lab
         finally:
             cluster.down()
 

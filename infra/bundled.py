@@ -1,6 +1,5 @@
 """A bundle on its way to the host: all of it checked first, then k3s' files sent."""
 
-import json
 import shlex
 import sys
 
@@ -9,7 +8,7 @@ from pulumi_command import local
 
 from infra.bundle.manifest import Entry
 from infra.bundle.needs import INSTALLER, K3S
-from infra.imaging.reach import VARIABLE as NODE_VARIABLE
+from infra.node_environment import node_environment
 from infra.runner import Runner
 from infra.settings import BundleSettings, Settings
 
@@ -56,23 +55,18 @@ class SentBundle(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("disttrain:infra:SentBundle", name, {}, opts)
-        host = settings.host
-        assert host.ssh is not None
+        assert settings.host.ssh is not None
         stage = runner.script(
             f"{name}-stage",
             "bundle-stage.sh",
             {"STAGE": STAGE},
             pulumi.ResourceOptions(parent=self, depends_on=depends_on),
         )
-        node = {
-            "ssh": host.ssh.for_ssh_files(),
-            "sudo_password": host.sudo_password.text if host.sudo_password else "",
-        }
         words = [word for entry in k3s_files(bundle) for word in ("--file", entry.name)]
         local.Command(
             f"{name}-send",
             create=_bundle("send", bundle, "--to", STAGE, *words),
-            environment={NODE_VARIABLE: pulumi.Output.secret(json.dumps(node, sort_keys=True))},
+            environment=node_environment(settings),
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self,

@@ -3,7 +3,6 @@
 All problems are collected and raised at once, before any resource is registered.
 """
 
-import hashlib
 import ipaddress
 import json
 import re
@@ -20,7 +19,14 @@ from pulumi.runtime.config import (
     is_config_secret,
 )
 
-from infra.bundle.manifest import Entry, Manifest, damage, missing_files, read_manifest
+from infra.bundle.manifest import (
+    Entry,
+    Manifest,
+    damage,
+    missing_files,
+    read_manifest,
+    sha256_of,
+)
 from infra.bundle.needs import (
     CHART,
     DATASET,
@@ -608,8 +614,7 @@ def _bundled(
 
 def _checksum(reader: Reader, path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         reader.problem("datasetFile", str(path), f"a file that can be read ({error.strerror})")
         return ""

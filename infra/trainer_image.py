@@ -11,8 +11,8 @@ from pulumi_command import local
 
 from infra.imaging import presence
 from infra.imaging.containerd import Containerd
-from infra.imaging.reach import VARIABLE as NODE_VARIABLE
 from infra.imaging.reach import reached
+from infra.node_environment import node_environment, node_text
 from infra.proxy import build_environment
 from infra.settings import BundleSettings, ImageSettings, Settings
 
@@ -67,27 +67,10 @@ class TrainerImage(pulumi.ComponentResource):
         self.register_outputs({"reference": self.reference, "digest": self.digest})
 
 
-def node_environment(settings: Settings) -> dict[str, pulumi.Output[str]]:
-    """Where containerd is root's: on the host of our k3s. Holds the key and sudo's password."""
-    node = _node_text(settings)
-    return {NODE_VARIABLE: pulumi.Output.secret(node)} if node else {}
-
-
-def _node_text(settings: Settings) -> str | None:
-    host = settings.host
-    if settings.cluster.kind != "k3s":
-        return None
-    node = {
-        "ssh": host.ssh.for_ssh_files() if host.ssh else None,
-        "sudo_password": host.sudo_password.text if host.sudo_password else "",
-    }
-    return json.dumps(node, sort_keys=True)
-
-
 def look(settings: Settings) -> str:
     """Ask the node's containerd for the image; the answer is `presence.wanted_at`'s."""
     image = settings.image
-    with reached(_node_text(settings)) as node:
+    with reached(node_text(settings)) as node:
         containerd = Containerd(
             shlex.split(image.ctr),
             image.containerd_address or None,

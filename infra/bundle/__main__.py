@@ -3,14 +3,13 @@
 import argparse
 import os
 import sys
-import textwrap
 from pathlib import Path
 from typing import TextIO
 
 from infra.bundle.manifest import MANIFEST, damage, missing_files, read_manifest
 from infra.bundle.needs import PARTS
+from infra.command_line import cache_folder, short_lines
 
-LINE_LIMIT = 200  # Pulumi's command provider stops reading at very long lines
 PROJECT = Path(__file__).parent.parent.parent
 
 
@@ -74,13 +73,12 @@ ACTIONS = {"pack": _pack, "verify": _verify, "send": _send}
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:
-    for line in text.splitlines():
-        wrapped = "\n".join(textwrap.wrap(f"bundle: {line}", LINE_LIMIT))
-        print(wrapped, flush=True, file=stream or sys.stdout)
+    lines = "\n".join(f"bundle: {line}" for line in text.splitlines())
+    for line in short_lines(lines):
+        print(line, flush=True, file=stream or sys.stdout)
 
 
 def _parser() -> argparse.ArgumentParser:
-    cache = os.environ.get("DISTTRAIN_CACHE") or Path.home() / ".cache" / "disttrain"
     parser = argparse.ArgumentParser(prog="python -m infra.bundle", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     pack = actions.add_parser("pack", help="fill a folder with what a stack needs").add_argument
@@ -88,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     pack("--config-file", help="the stack's file (default: Pulumi.<stack>.yaml of the checkout)")
     pack("--output", required=True, help="the folder; what is there and right is kept")
     pack("--without", action="append", default=[], choices=PARTS, help="leave a part out")
-    pack("--cache", default=str(cache), help="for built images (default: %(default)s)")
+    pack("--cache", default=str(cache_folder()), help="for built images (default: %(default)s)")
     verify = actions.add_parser("verify", help="compare every byte with the manifest").add_argument
     verify("bundle", help="its folder")
     verify("--sha256", default="", help="of the manifest, as it was noted elsewhere")

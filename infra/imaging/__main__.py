@@ -5,10 +5,10 @@ import json
 import os
 import shlex
 import sys
-import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
+from infra.command_line import cache_folder, short_lines
 from infra.imaging import presence
 from infra.imaging.builders import BUILDERS
 from infra.imaging.containerd import Containerd, ContainerdError
@@ -18,7 +18,6 @@ from infra.imaging.reach import VARIABLE, reached
 from infra.imaging.sbom import sbom
 
 PROJECT = Path(__file__).parent.parent.parent
-LINE_LIMIT = 200  # Pulumi's command provider stops reading at very long lines
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -100,12 +99,11 @@ def _plan(arguments: argparse.Namespace) -> ImagePlan:
 
 
 def _say(text: str) -> None:
-    for line in text.splitlines():
-        print("\n".join(textwrap.wrap(line, LINE_LIMIT)), flush=True)
+    for line in short_lines(text):
+        print(line, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
-    cache = os.environ.get("DISTTRAIN_CACHE") or Path.home() / ".cache" / "disttrain"
     parser = argparse.ArgumentParser(prog="python -m infra.imaging", description=__doc__)
     parser.add_argument("action", choices=ACTIONS)
     add = parser.add_argument
@@ -120,7 +118,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--build-on", choices=("here", "node"), default="here", help="(default: %(default)s)")
     add("--ctr", default="ctr", help="the command that runs ctr, such as 'k3s ctr'")
     add("--address", help="containerd's socket (default: ctr's own)")
-    add("--cache", default=str(cache), help="for built dependencies (default: %(default)s)")
+    add(
+        "--cache", default=str(cache_folder()), help="for built dependencies (default: %(default)s)"
+    )
     add("--layout", help="the dependencies as an OCI layout, of a bundle; nothing is built")
     add("--reference", action="append", help="remove: only this name; may be given again")
     add("--output", default="-", help="sbom: file for the document (default: standard output)")

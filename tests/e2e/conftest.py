@@ -17,7 +17,7 @@ from tests.e2e.lab import Lab
 KEPT = "localhost/disttrain-e2e/kept:latest"
 
 
-def build_image(cluster: Cluster) -> None:
+def build_image(lab: Lab) -> None:
     """The image, if it is not cached: the stacks name a proxy that no build could go through."""
     settings = yaml.safe_load((PROJECT / "Pulumi.sandbox.yaml").read_text())["config"]
     project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())["config"]
@@ -26,7 +26,7 @@ def build_image(cluster: Cluster) -> None:
             *(sys.executable, "-m", "infra.imaging", "ensure", "--ctr", "ctr"),
             *("--repository", project["imageRepository"]["default"]),
             *("--base-image", settings["disttrain:imageBase"]),
-            f"--address={cluster.containerd_address}",
+            f"--address={lab.cluster.containerd_address}",
         ],
         cwd=PROJECT,
         capture_output=True,
@@ -34,14 +34,9 @@ def build_image(cluster: Cluster) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    keep_blobs(cluster, json.loads(done.stdout.splitlines()[-1])["image"])
-
-
-def keep_blobs(cluster: Cluster, image: str) -> None:
-    """A second name, which no `destroy` knows: gigabytes are imported once, not by each stack."""
-    ctr = ("ctr", "--address", str(cluster.containerd_address), "--namespace", "k8s.io")
-    tag = ("images", "tag", "--force", image, KEPT)
-    subprocess.run([*ctr, *tag], check=True, stdout=subprocess.DEVNULL)
+    # a second name, which no `destroy` knows: gigabytes are imported once, not by each stack
+    image = json.loads(done.stdout.splitlines()[-1])["image"]
+    lab.ctr("images", "tag", "--force", image, KEPT)
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +47,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         cluster.down()
         shutil.rmtree(cluster.data_root, ignore_errors=True)
         cluster.up()
-        build_image(cluster)
+        made = Lab(cluster, tmp_path_factory.mktemp("e2e"), training_text().path)
+        build_image(made)
         try:
-            yield Lab(cluster, tmp_path_factory.mktemp("e2e"), training_text().path)
+            yield made
         finally:
             cluster.down()
             shutil.rmtree(cluster.data_root)
