@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent import futures
 
 
 class BackgroundSave:
-    """Runs one write after the other, each in a thread of its own."""
+    """Runs one write after the other in a thread, which is kept: starting one takes long."""
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
+        self._threads = futures.ThreadPoolExecutor(1, "checkpoint")
+        self._write: futures.Future[None] | None = None
         self.failure: OSError | None = None
         """Why a write failed; stays set. Another exception than OSError is a mistake of ours."""
         self._mistake: BaseException | None = None
 
     def start(self, write: Callable[[], None]) -> None:
         """Begin a write; the one before must have been waited for."""
-        assert self._thread is None
-        self._thread = threading.Thread(target=self._run, args=(write,), name="checkpoint")
-        self._thread.start()
+        assert self._write is None
+        self._write = self._threads.submit(self._run, write)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait at most so long; returns whether nothing is being written any more."""
-        if self._thread is not None:
-            self._thread.join(seconds)
-            if self._thread.is_alive():
+        if self._write is not None:
+            if futures.wait([self._write], seconds).not_done:
                 return False
-            self._thread = None
+            self._write = None
         if self._mistake is not None:
             raise self._mistake
         return True

@@ -17,14 +17,22 @@ class CpuCopy:
         self._keeps, self._whole = keeps, whole
         self._buffers: dict[tuple[str, ...], torch.Tensor] = {}
 
-    def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def take(
+        self, values: Mapping[str, Any], on_taken: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
         """The same nested mapping with whole tensors on the CPU, good until the next call.
 
-        All ranks must call it with the same names. Returns {} where the copy is not kept.
+        All ranks must call it with the same names. Returns {} where the copy is not kept. Calls
+        `on_taken`, whatever happens, once what is computed after that cannot change the copy: a
+        GPU works off what it was given in its order.
         """
-        result = self._take(values, ())
+        try:
+            result = self._take(values, ())
+        finally:
+            on_taken()
         if torch.cuda.is_available():
-            torch.cuda.synchronize()
+            for device in range(torch.cuda.device_count()):
+                torch.cuda.synchronize(device)  # a thread of its own is not at the rank's device
         return result
 
     def _take(self, values: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:

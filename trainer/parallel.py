@@ -99,6 +99,11 @@ class Parallel:
         if self._kind == "fsdp":
             self._sharding.free_gathered(self._model)
 
+    @property
+    def has_whole(self) -> bool:
+        """Whether each rank has all of every tensor, so that `whole` asks no other rank."""
+        return self._kind != "fsdp"
+
     def whole(self, tensor: torch.Tensor) -> torch.Tensor:
         """The whole of a tensor that may be sharded; all ranks must call it."""
         return self._sharding.whole(tensor) if self._kind == "fsdp" else tensor

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,8 @@ class RunState:
         self._root = config.run_dir / CHECKPOINTS_DIR
         self._copy = CpuCopy(world.is_main, parallel.whole)
         self._background = BackgroundSave()
+        self._copied = threading.Event()  # whether the weights may change
+        self._copied.set()
         self._lowest_val_loss = math.inf
         self._safe_step = 0  # where the run would go on after a kill
         self._writing: int | None = None  # the step that is being saved; the same on all ranks
@@ -148,7 +151,8 @@ class RunState:
     def save(self, step: int, loss: float, validation: Validation | None) -> float:
         """Begin to save; returns the seconds that training was held up.
 
-        All ranks must call it. Waits until the save before has ended.
+        All ranks must call it. Waits until the save before has ended. The tensors may still be
+        copied when it returns: see `before_weights_change`.
 
         Raises:
             FatalError: a checkpoint could not be written; the complete ones are still there.
@@ -172,14 +176,19 @@ class RunState:
             "val_loss": validation and validation.loss,
             "torch_version": str(torch.__version__),
         }
-        tensors = self._copy.take(
-            {
-                "model": self._model.state_dict(),
-                "optimizer": optimizer_state_by_name(self._model, self._optimizer),
-            }
-        )
+        live = {
+            "model": self._model.state_dict(),
+            "optimizer": optimizer_state_by_name(self._model, self._optimizer),
+        }
+
+        def take() -> dict[str, Any]:
+            return self._copy.take(live, self._copied.set)
+
+        self._copied.clear()
+        # Shards are gathered by all ranks together, so here and now.
+        tensors = None if self._parallel.has_whole and self._world.is_main else take()
         if self._world.is_main:
-            self._background.start(lambda: self._write(step, tensors, state, best))
+            self._background.start(lambda: self._write(step, tensors or take(), state, best))
         self._writing, self.loss, self.validated = step, loss, validation is not None
         if not self._config.checkpoint.asynchronous:
             self.wait()
@@ -199,6 +208,17 @@ class RunState:
         name = checkpoint.directory_of(self._root, step).name
         note = ", the lowest validation loss so far" if best else ""
         self._say(f"checkpoint {name} saved in {time.perf_counter() - begin:.2f} s{note}")
+
+    def before_weights_change(self) -> float:
+        """Wait for the copy that a save began; returns the seconds that training was held up.
+
+        It is made while the next forward and backward passes, which only read the weights, run.
+        """
+        if self._copied.is_set():
+            return 0.0
+        begin = time.perf_counter()
+        self._copied.wait()
+        return time.perf_counter() - begin
 
     def before_update(self, step: int) -> float:
         """Wait for the write in flight if a kill would cost more than `checkpoint.interval` steps

@@ -179,6 +179,7 @@ def train(
                 meter.leave_out(waited)
             lr = learning_rate(step, config.train)
             loss_sum = backward_of_global_batch(step)
+            held_up_seconds += state.before_weights_change()
             grad_norm = update_weights(lr)
             step += 1
             meter.step_done(step)

@@ -308,10 +308,11 @@ def checkpoints(config: RunConfig) -> Path:
     return config.run_dir / "checkpoints"
 
 
-def saved_tensors(config: RunConfig) -> dict[str, torch.Tensor]:
-    """All tensors of the newest checkpoint, flat."""
+def saved_tensors(config: RunConfig, step: int | None = None) -> dict[str, torch.Tensor]:
+    """All tensors of the checkpoint of `step`, or of the newest one, flat."""
     root, flat = checkpoints(config), dict[str, torch.Tensor]()
-    step = checkpoint.latest_verified(root, lambda line: pytest.fail(line))
+    newest = checkpoint.latest_verified(root, lambda line: pytest.fail(line))
+    step = newest if step is None else step
     assert step is not None
 
     def flatten(prefix: str, value: Any) -> None:

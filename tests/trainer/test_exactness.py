@@ -8,9 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +27,8 @@ from tests.trainer.lab import (
     saved_tensors,
 )
 from trainer import checkpoint, durable
-from trainer.device import Compute
+from trainer.cpu_copy import CpuCopy
+from trainer.device import Compute, choose_compute
 from trainer.distributed import World
 from trainer.train import train
 
@@ -89,6 +92,28 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(lab: Lab, world_size: in
     lab.train(second, world_size)
     assert "continuing after step 13 from step-00000013" in lab.logs()
     assert_bitwise_equal(whole, second)
+
+
+def test_a_save_holds_its_step_however_long_it_is_copied_beside_the_next_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"train__max_steps": 12, "checkpoint__keep_last": 3}
+    at_once = lab.config(
+        run_name="at-once", **settings, checkpoint__interval=4, checkpoint__asynchronous=False
+    )
+    beside = lab.config(run_name="beside", **settings, checkpoint__interval=5)  # every 4 steps
+    take = CpuCopy.take
+
+    def take_slowly(copy: CpuCopy, *values: Any) -> dict[str, Any]:
+        time.sleep(0.5)  # many steps long
+        return take(copy, *values)
+
+    for run in (at_once, beside):
+        train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+        monkeypatch.setattr(CpuCopy, "take", take_slowly)
+    for step in (4, 8, 12):
+        wanted, found = saved_tensors(at_once, step), saved_tensors(beside, step)
+        assert [name for name in wanted if not torch.equal(wanted[name], found[name])] == []
 
 
 def test_a_run_continues_on_another_number_of_ranks_with_the_same_losses(lab: Lab) -> None:
