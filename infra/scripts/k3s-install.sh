@@ -107,12 +107,22 @@ port_owner() {
   echo "a process that cannot be named"
 }
 
-free_space() { # for a download that is not there yet
-  for folder in /var/lib /usr/local; do
+free_space() { # for what is not there yet
+  for folder in /var/lib/rancher/k3s "${BINARY%/*}"; do
+    need=$MIN_FREE_MIB
+    case $folder in /var/lib/*) need=$((need + $(images_mib))) ;; esac
+    while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
     free=$(df -Pm "$folder" | awk 'NR == 2 { print $4 }')
-    [ "$free" -ge "$MIN_FREE_MIB" ] ||
-      fail "$folder has $free MiB free; k3s and its images need $MIN_FREE_MIB MiB"
+    [ "$free" -ge "$need" ] ||
+      fail "$folder has $free MiB free; k3s and its images need $need MiB"
   done
+}
+
+# Of a bundle's images: the copy, and about twice as much once k3s has unpacked it.
+images_mib() {
+  echo "${K3S_IMAGES:-}" | while read -r sum name; do
+    [ -z "$sum" ] || [ -e "$(image_file "$sum" "$name")" ] || wc -c <"$K3S_BUNDLE/$name"
+  done | awk '{ bytes += $1 } END { print int(3 * bytes / 1048576) }'
 }
 
 policy_missing() { # SELinux needs k3s' own
@@ -384,7 +394,7 @@ wait_ready() {
 
 converge() {
   trap 'rm -rf "$SCRATCH"' EXIT
-  if changed binary; then free_space; fi
+  if changed binary || changed images; then free_space; fi
   default_route
   if [ -n "${K3S_BUNDLE:-}" ] && policy_missing; then
     fail "SELinux is on and the package k3s-selinux is not installed; a bundle does not hold it"

@@ -177,6 +177,17 @@ def test_host_itself_takes_files_and_changes_from_its_bundle(
     assert lab.mirror.requests == asked
 
 
+def test_disk_without_room_for_the_bundles_images_is_named_before_anything_is_written(
+    lab: Lab,
+) -> None:
+    lab.host.shell("truncate -s 2G /lab/images.tar")
+    with lab.small_disk("/var/lib", 1024):
+        with pytest.raises(AssertionError, match=r"k3s and its images need 6656 MiB") as failure:
+            lab.install_by_hand(K3S_BUNDLE="/lab", K3S_IMAGES=f"{'0' * 64} images.tar")
+        assert "/var/lib has 1" in str(failure.value)
+        assert not lab.host.exists("/etc/rancher")
+
+
 def test_selinux_without_k3s_policy_is_refused_and_not_downloaded(lab: Lab) -> None:
     tools = ("getenforce", "rpm")
     lab.host.path("/usr/local/bin/getenforce").write_text("#!/bin/sh\necho Enforcing\n")
