@@ -37,4 +37,4 @@ run = RunConfigMap("run", settings, names, [namespace], inside)
 make_training = TOPOLOGIES[settings.compute.topology]
 training = make_training("training", settings, names, kubectl, [*ready, dataset, run], inside)
 
-stack_outputs(settings, kubectl, namespace, training, image).export()
+stack_outputs(settings, cluster, kubectl, namespace, training, image).export()

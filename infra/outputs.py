@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from infra.cluster import Cluster
 from infra.kubectl import Kubectl
 from infra.manifests.sample_pod import sample_arguments
 from infra.manifests.training_pod import TRAINING
@@ -42,6 +43,8 @@ class StackOutputs:
     """Full name of the trainer image."""
     image_digest: pulumi.Output[str]
     """Digest under which containerd holds it."""
+    kubeconfig: pulumi.Output[str]
+    """Of a cluster that was installed here its content (a secret), else the path that was given."""
     logs_command: str
     """Follows the logs of all ranks."""
     sample_command: str
@@ -57,6 +60,7 @@ class StackOutputs:
 
 def stack_outputs(
     settings: Settings,
+    cluster: Cluster,
     kubectl: Kubectl,
     namespace: Namespace,
     training: Training,
@@ -79,6 +83,7 @@ def stack_outputs(
         host_run_path=str(settings.storage.data_root / "runs" / run.run_name),
         image=image.reference,
         image_digest=image.digest,
+        kubeconfig=cluster.kubeconfig,
         logs_command=kubectl.for_people(logs),
         sample_command=kubectl.for_people(sample_arguments(settings)),
     )

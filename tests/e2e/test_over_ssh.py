@@ -5,7 +5,9 @@ The tests build on each other in file order.
 
 import json
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,17 @@ def test_up_that_is_killed_in_any_phase_is_finished_by_the_next(
 
 def jobs(lab: Lab) -> str:
     return lab.kubectl("get", "job", "-o", "name")
+
+
+def test_kubeconfig_of_the_stack_is_enough_for_a_kubectl_of_ones_own(
+    lab: Lab, stack: Stack, tmp_path: Path
+) -> None:
+    """By the tunnel, which it opens itself."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(stack.output("kubeconfig"))
+    command = [lab.cluster.kubectl[0], "--kubeconfig", str(file), "get", "nodes", "-o", "name"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("node/"), done.stderr
 
 
 def test_second_up_changes_nothing_on_the_host_either(remote: RemoteNode, stack: Stack) -> None:

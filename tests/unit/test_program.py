@@ -309,6 +309,8 @@ def test_outputs_are_named_in_camel_case_and_complete(deployment: tuple[str, Dep
     assert outputs["hostRunPath"] == f"{outputs['hostDataPath']}/runs/{stack}"
     assert outputs["runPath"] == f"/data/runs/{stack}"
     assert "_" not in "".join(outputs)
+    existing = str(result.one("cluster-provider").inputs["kubeconfig"])
+    assert outputs["kubeconfig"] == existing
 
 
 # --- one node, two stacks ---
