@@ -3,12 +3,14 @@
 import shlex
 import sys
 from dataclasses import asdict, replace
+from urllib.parse import urlsplit
 
 import pulumi
 from pulumi_command import local
 
 from infra.doctor_plan import Plan, SshTarget
 from infra.expectations import Expectations
+from infra.no_proxy import goes_past, split_no_proxy
 from infra.secret import Secret
 from infra.settings import HostSettings, Settings
 from infra.torch_index import cuda_version
@@ -78,6 +80,7 @@ def expectations(settings: Settings) -> Expectations:
     on_gpu = compute.accelerator == "gpu"
     ranks = compute.pods * compute.ranks_per_pod
     return Expectations(
+        **_probes(settings),
         provision=cluster.kind == "k3s" and cluster.k3s.existing == "refuse",
         k3s_version=cluster.k3s.version,
         data_root=str(settings.storage.data_root),
@@ -101,6 +104,18 @@ def expectations(settings: Settings) -> Expectations:
         http_proxy=_text(settings.proxy.http),
         https_proxy=_text(settings.proxy.https),
     )
+
+
+def _probes(settings: Settings) -> dict[str, str]:
+    """Where the way out is tried: at k3s' mirror where one is set; nothing else may be allowed."""
+    mirror, proxy = settings.cluster.k3s.mirror, settings.proxy
+    if not mirror:
+        return {}
+    if not (proxy.http or proxy.https):
+        return {"https_probe": mirror}
+    if goes_past(urlsplit(mirror).hostname or "", split_no_proxy(proxy.no_proxy)):
+        return {}
+    return {"http_probe" if mirror.startswith("http:") else "https_probe": mirror}
 
 
 def kibibytes(size: str) -> int:

@@ -1,5 +1,6 @@
 """What must be reached without a proxy, as one NO_PROXY value. Pure."""
 
+import ipaddress
 from collections.abc import Iterable, Sequence
 
 CLUSTER_NAMES = (".svc", ".cluster.local", "127.0.0.1", "localhost")
@@ -25,3 +26,21 @@ def missing_entries(override: Iterable[str], required: Iterable[str]) -> tuple[s
     """The required entries that a user's own full list lacks."""
     given = set(override)
     return tuple(entry for entry in required if entry not in given)
+
+
+def goes_past(host: str, entries: Iterable[str]) -> bool:
+    """Whether a host is reached without the proxy, by curl's rules: names with all below them,
+    addresses and networks."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        names = [entry.lstrip(".") for entry in entries]
+        return any(host == name or host.endswith(f".{name}") for name in names)
+    return any(address in network for network in map(_network, entries) if network)
+
+
+def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return None

@@ -54,8 +54,6 @@ class RemoteNode:
             "sshHost": self.host.address,
             "sshUser": USER,
             "sshHostKey": self.node.host_key,
-            # it sees a host without a way out, and says so; the cluster is not on it
-            "doctor": "none",
             "k3sVersion": node.VERSION,
             "k3sMirror": self.node.mirror.url,
         }

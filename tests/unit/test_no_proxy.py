@@ -1,8 +1,10 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.no_proxy import (
     CLUSTER_NAMES,
+    goes_past,
     missing_entries,
     no_proxy,
     required_entries,
@@ -56,3 +58,22 @@ def test_each_entry_left_out_is_named(data: st.DataObject) -> None:
 
 def test_blanks_and_repetitions_are_dropped() -> None:
     assert split_no_proxy(" a, b ,,a ,") == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("host", "entries", "past"),
+    [
+        ("mirror.corp", [".corp"], True),
+        ("mirror.corp", ["corp"], True),
+        ("mirror.corp", ["mirror.corp"], True),
+        ("mirrorcorp", [".corp", "10.0.0.0/8"], False),
+        ("10.1.2.3", ["10.0.0.0/8"], True),
+        ("10.1.2.3", ["10.1.2.3"], True),
+        ("11.1.2.3", ["10.0.0.0/8", ".svc"], False),
+        ("fd00::1", ["10.0.0.0/8", "fd00::/8"], True),
+    ],
+)
+def test_hosts_past_the_proxy_are_those_that_curl_takes_for_it(
+    host: str, entries: list[str], past: bool
+) -> None:
+    assert goes_past(host, entries) is past
