@@ -13,15 +13,17 @@ BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
 if BESIDE.is_file():
     os.environ.setdefault("DISTTRAIN_DATASET", str(BESIDE))
 
-# Tests that change the machine (clusters, hosts), and compare what was on it before and after.
-OF_THE_MACHINE = (
-    "tests/cli/test_doctor_on_cluster.py",
-    "tests/e2e/",
-    "tests/node/",
-    "tests/sandbox/test_base_image.py",
-    "tests/sandbox/test_cluster.py",
-    "tests/sandbox/test_image_",
-)
+# Tests that share something: clusters, with what was on the machine before and after them; a host.
+GROUPS = {
+    "clusters": (
+        "tests/cli/test_doctor_on_cluster.py",
+        "tests/e2e/",
+        "tests/sandbox/test_base_image.py",
+        "tests/sandbox/test_cluster.py",
+        "tests/sandbox/test_image_",
+    ),
+    "hosts": ("tests/node/",),
+}
 
 _passed_files: set[str] = set()
 
@@ -38,10 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `-n`, one worker takes all tests of the machine, the others a file at a time."""
+    """With `-n`, one worker takes all tests of a group; the rest goes a file at a time."""
     for item in items:
         file = item.path.relative_to(config.rootpath).as_posix()
-        group = "machine" if file.startswith(OF_THE_MACHINE) else file
+        group = next((name for name, begins in GROUPS.items() if file.startswith(begins)), file)
         item.add_marker(pytest.mark.xdist_group(group))
 
 
