@@ -24,6 +24,8 @@ MEMORY_GIB, LEAST_MEMORY_GIB = 8, 2
 IMAGE_GIB, LEAST_IMAGE_GIB = 30, 15  # a CUDA image of 6 GB, packed and unpacked, and k3s' own
 DATA_GIB, LEAST_DATA_GIB = 10, 1
 TMP_GIB = 1
+PROGRAMS_MIB = 512  # as k3s-install.sh wants them: the binary, the new beside the old
+SETTINGS_MIB = 1
 LEAST_INODES = 50_000
 CLOCK_SECONDS, LEAST_CLOCK_SECONDS = 5, 60  # certificates are refused when clocks are apart
 
@@ -143,6 +145,21 @@ def disk_tmp(facts: Facts, _: Expectations) -> Fault | str:
     return _room(facts, "tmp", TMP_GIB, 0.2, "free some space in /tmp")
 
 
+def disk_system(facts: Facts, expect: Expectations) -> Fault | str:
+    """Room and rights to write where k3s' binary and its settings go."""
+    _provision_only(expect)
+    for name, least_mib in (("programs", PROGRAMS_MIB), ("settings", SETTINGS_MIB)):
+        path, _fs, _size, free, *_, mode = _disk(facts, name)
+        if mode == "ro":
+            return error(f"{path} lies on a read-only mount", "remount it rw")
+        if free.isdigit() and int(free) < least_mib * 1024:
+            return error(
+                f"{path}: {int(free) // 1024} MiB free, {least_mib} MiB wanted",
+                "free some space there",
+            )
+    return "room for k3s' binary and settings"
+
+
 def inodes(facts: Facts, _: Expectations) -> Fault | str:
     """A disk can be full of files with gigabytes left."""
     few: list[str] = []
@@ -248,8 +265,10 @@ def ip_forward(facts: Facts, expect: Expectations) -> Fault | str:
     """Without it no packet leaves a pod."""
     _provision_only(expect)
     if facts.one("ip_forward") != "1":
+        if facts.get("k3s_active") != "active":
+            return "off; k3s turns it on as it starts"
         return warning(
-            "net.ipv4.ip_forward is 0; k3s turns it on, and a sysctl file may turn it off again",
+            "net.ipv4.ip_forward is 0 though k3s turned it on: something turns it off again",
             "echo net.ipv4.ip_forward=1 >/etc/sysctl.d/99-k3s.conf && sysctl --system",
         )
     return "on"
@@ -366,6 +385,7 @@ HOST_CHECKS = (
     Check("disk-data", disk_data),
     Check("disk-containerd", disk_containerd),
     Check("disk-tmp", disk_tmp),
+    Check("disk-system", disk_system),
     Check("inodes", inodes),
     Check("data-root", data_root),
     port(6443),

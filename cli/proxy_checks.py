@@ -110,7 +110,8 @@ def way_out(facts: Facts, expect: Expectations) -> Fault | str:
     asked_for(not expect.has_proxy, "by the proxy (proxy-reachable)")
     asked_for(facts.get("k3s_binary") != "yes", "k3s is there already")
     status, _, _ = _via(facts, "direct")
-    if status == NO_NAME:
+    name = urlsplit(expect.https_probe).hostname
+    if status == NO_NAME or facts.get(f"dns.{name}") == "not found":
         raise NotSeenError("the name is not resolved (dns)")
     if status:
         reason = REASONS.get(status, "failed")

@@ -61,6 +61,8 @@ disks() {
     *) disk containerd /var/lib/rancher/k3s ;;
   esac
   disk tmp /tmp
+  disk programs /usr/local/bin
+  disk settings /etc/rancher
   fact shm_kib "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2 }')"
   kind="absent"
   [ ! -e "$DATA_ROOT" ] || kind="file"

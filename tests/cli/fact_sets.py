@@ -25,6 +25,8 @@ cgroup_controllers=cpuset cpu io memory hugetlb pids rdma misc
 disk.data=/var/lib/disttrain|xfs|500000000|400000000|10000000|9000000|rw
 disk.containerd=/var/lib/rancher/k3s|xfs|500000000|400000000|10000000|9000000|rw
 disk.tmp=/tmp|tmpfs|32000000|31000000|8000000|7999999|rw
+disk.programs=/usr/local/bin|xfs|50000000|40000000|10000000|9000000|rw
+disk.settings=/etc/rancher|xfs|50000000|40000000|10000000|9000000|rw
 shm_kib=32768000
 data_root=folder
 port.6443=taken k3s-server
@@ -110,6 +112,7 @@ BARE = {  # a host before the first `up`
     "k3s_data": "no",
     "k3s_ours": "no",
     "k3s_active": "inactive",
+    "ip_forward": "0",  # k3s turns it on
     "port.6443": "free",
     "port.10250": "free",
     "kubelet_mounts": "0",
@@ -198,6 +201,7 @@ FAULTS: dict[str, Seeded] = {
         severity="warning",
     ),
     "disk-tmp": Seeded("0.0 GiB free", disk("tmp", "/tmp", free="0")),
+    "disk-system": Seeded("100 MiB free", disk("programs", "/usr/local/bin", free="102400")),
     "inodes": Seeded("100 inodes left", disk("data", "/var/lib/disttrain", inodes="100")),
     "data-root": Seeded("is a link", {"data_root": "link"}),
     "port-6443": Seeded("taken by haproxy", {"port.6443": "taken haproxy"}, bare=True),
@@ -218,7 +222,7 @@ FAULTS: dict[str, Seeded] = {
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
     "dns": Seeded(
         "cannot resolve github.com",
-        {"dns.github.com": "not found", "via.direct": "6|000|000"},
+        {"dns.github.com": "not found", "via.direct": "28|000|000"},  # no answer of a name server
         NO_PROXY_AT_ALL,
         bare=True,
     ),

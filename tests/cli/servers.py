@@ -14,18 +14,23 @@ from socket import create_connection, socket
 USER, PASSWORD = "me", "hunter2"
 
 
-def free_port() -> int:
+LOOPBACK = "127.0.0.1"
+
+
+def free_port(address: str = LOOPBACK) -> int:
     """A port that nobody listens on just now."""
     with socket() as trial:
-        trial.bind(("127.0.0.1", 0))
+        trial.bind((address, 0))
         return int(trial.getsockname()[1])
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for_port(
+    port: int, process: subprocess.Popen[bytes], log: Path, address: str = LOOPBACK
+) -> None:
     deadline = time.monotonic() + 20
     while True:
         try:
-            create_connection(("127.0.0.1", port), timeout=1).close()
+            create_connection((address, port), timeout=1).close()
             return
         except OSError:
             assert process.poll() is None, log.read_text()
@@ -34,13 +39,15 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> Non
 
 
 @contextmanager
-def running(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], port: int, log: Path, address: str = LOOPBACK
+) -> Iterator[subprocess.Popen[bytes]]:
     with (
         log.open("wb") as output,
         subprocess.Popen(command, stdout=output, stderr=output) as server,
     ):
         try:
-            wait_for_port(port, server, log)
+            wait_for_port(port, server, log, address)
             yield server
         finally:
             server.terminate()
@@ -84,16 +91,18 @@ def sshd(folder: Path) -> Iterator[Sshd]:
 
 
 @contextmanager
-def proxy(folder: Path, *, password: bool = True) -> Iterator[int]:
+def proxy(
+    folder: Path, *, password: bool = True, address: str = LOOPBACK, port: int = 0
+) -> Iterator[int]:
     """Tinyproxy, which asks for USER and PASSWORD; yields its port."""
-    port, log = free_port(), folder / f"proxy-{password}.log"
+    port, log = port or free_port(address), folder / f"proxy-{password}.log"
     config = folder / f"proxy-{password}.conf"
     auth = f"BasicAuth {USER} {PASSWORD}\n" if password else ""
     config.write_text(
-        f"Port {port}\nListen 127.0.0.1\nAllow 127.0.0.1\nTimeout 20\nMaxClients 20\n"
+        f"Port {port}\nListen {address}\nAllow {address}/30\nTimeout 20\nMaxClients 20\n"
         f"LogLevel Connect\n{auth}"
     )
-    with running(["tinyproxy", "-d", "-c", str(config)], port, log):
+    with running(["tinyproxy", "-d", "-c", str(config)], port, log, address):
         yield port
 
 

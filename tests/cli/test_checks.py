@@ -9,7 +9,7 @@ from cli.doctor import CHECKS, judge
 from cli.facts import parse_facts
 from cli.report import COULD_NOT_CHECK, FINDINGS, NO_FINDINGS, Report
 from infra.doctor_plan import Plan
-from tests.cli.fact_sets import FAULTS, Seeded, expect_with, facts_with
+from tests.cli.fact_sets import FAULTS, Seeded, disk, expect_with, facts_with
 
 
 def results_of(seeded: Seeded) -> list[Result]:
@@ -59,6 +59,10 @@ OTHER_FAULTS = {
     "data-root": [
         Seeded("read-only", {"disk.data": "/d|xfs|1|400000000|10000000|9000000|ro"}),
         Seeded("in memory", {"disk.data": "/d|tmpfs|1|400000000|0|0|rw"}, severity="warning"),
+    ],
+    "disk-system": [
+        Seeded("/etc/rancher: 0 MiB free", disk("settings", "/etc/rancher", free="8")),
+        Seeded("read-only", disk("programs", "/usr/local/bin", mode="ro")),
     ],
     "firewall": [
         Seeded("ufw is active", {"ufw": "active", "ufw_rules": "10.42.0.0/16"}, severity="warning")

@@ -6,7 +6,8 @@ set -eu
 lower=$1 scratch=$2 name=$3 shared=$4
 
 mount --make-rprivate /
-mount -t tmpfs -o size=1g,mode=755 tmpfs "$scratch"
+# the size is what the host believes its disk to be; nothing writes that much
+mount -t tmpfs -o size=64g,mode=755 tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
 mount -t overlay -o "lowerdir=$lower,upperdir=$scratch/upper,workdir=$scratch/work" \
   overlay "$scratch/root"

@@ -22,6 +22,7 @@ from tests.node.rootfs import rootfs, run
 
 BOOT = Path(__file__).parent / "boot.sh"
 BOOT_SECONDS = 60
+HOST_LINKS = "dtn-"  # the links' names begin so
 # What a running Debian writes by itself, whatever we do.
 OWN_BUSINESS = (
     *("/proc", "/sys", "/dev", "/run", "/var/log/journal", "/var/log/wtmp", "/var/log/lastlog"),
@@ -59,6 +60,9 @@ class Host:
 
     address: str
     """On the link."""
+
+    gateway: str
+    """This machine's end of the link."""
 
     def __init__(self, name: str, shared: Path | None = None) -> None:
         self.name = name
@@ -102,8 +106,8 @@ class Host:
 
         wait_until("the test host's process 1", not_up, timeout_seconds=BOOT_SECONDS)
         with machine_lock():
-            link = network.connect(f"dtn-{self.pid}"[:15], self.pid)
-        self.address = str(link.node)
+            link = network.connect(f"{HOST_LINKS}{self.pid}"[:15], self.pid)
+        self.address, self.gateway = str(link.node), str(link.host)
         wait_until("systemd to be done", self._jobs, timeout_seconds=BOOT_SECONDS)
         self.shell("mkdir -p /root/.ssh /home/admin/.ssh /home/deploy/.ssh /lab")
         self.new_host_key()
@@ -182,12 +186,16 @@ class Host:
         found: dict[str, Entry] = {}
         for folder, names, files in os.walk(root):
             inside = folder.removeprefix(root)
-            names[:] = [name for name in names if f"{inside}/{name}" not in self._left_out]
+            names[:] = [name for name in names if not self._is_own(f"{inside}/{name}")]
             for name in (*names, *files):
                 path = f"{inside}/{name}"
-                if path not in self._left_out and not name.startswith("systemd-private-"):
+                if not self._is_own(path):
                     found[path] = self._entry(path, f"{folder}/{name}")
         return found
+
+    def _is_own(self, path: str) -> bool:
+        """Whether a running Debian writes there by itself."""
+        return path in self._left_out or "/systemd-private-" in path
 
     def _entry(self, path: str, here: str) -> Entry:
         info = os.lstat(here)

@@ -15,7 +15,11 @@ from typing import Any
 
 import yaml
 
+from cli.check import Result
+from cli.doctor import examine
 from infra.bundled import STAGE
+from infra.doctor_plan import Plan, SshTarget
+from infra.expectations import Expectations
 from infra.runner import SCRIPTS
 from infra.shell_program import assemble_program
 from infra.tunnel import is_open
@@ -27,7 +31,11 @@ from tests.node.releases import OLD, VERSION, Source, session_source
 
 PROGRAM = Path(__file__).parent / "program" / "__main__.py"
 DATA_ROOT = "/var/lib/disttrain"
-SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy")
+# The doctor's checks of what the host shares with this machine: kernel, memory, clock. Version 2 of
+# control groups is mounted there, without controllers where the machine has them in version 1.
+OF_THE_MACHINE = ("kernel", "memory", "swap", "cgroup", "apparmor", "clock")
+OF_THE_MACHINE += ("module-br_netfilter", "module-overlay")
+SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy", "httpsProxy")
 
 
 class Lab:
@@ -137,6 +145,39 @@ class Lab:
         """The key of the beginning."""
         self.host.set_host_key(self._first_host_key)
 
+    def doctor(
+        self, user: str = "root", sudo_password: str = "", **expected: str | bool
+    ) -> dict[str, Result]:
+        """What the doctor finds on the host over SSH, but for OF_THE_MACHINE."""
+        mirror = {"https_probe": self.mirror.url, "k3s_version": VERSION}
+        expect = Expectations(gpus=0, **{**mirror, **expected})  # pyright: ignore[reportArgumentType]
+        target = SshTarget(
+            self.host.address, user=user, private_key=self.private_key, host_key=self.host_key
+        )
+        plan = Plan(target, sudo_password, scope="host", expect=expect)
+        found = (result for result in examine(plan).results if result.is_finding)
+        return {result.id: result for result in found if result.id not in OF_THE_MACHINE}
+
+    def findings(self, **given: Any) -> list[str]:
+        """The ids alone."""
+        return list(self.doctor(**given))
+
+    @contextlib.contextmanager
+    def small_disk(self, place: str, mib: int = 20) -> Iterator[None]:
+        """A disk of its own for a folder, with what is in there; changes go with it."""
+        disk, folder = f"/run/disk{place.replace('/', '-')}", self.host.exists(place)
+        self.host.shell(
+            f"mkdir -p {place} {disk}; mount -t tmpfs -o size={mib}m tmpfs {disk}; "
+            f"mkdir {disk}/upper {disk}/work; mount -t overlay "
+            f"-o lowerdir={place},upperdir={disk}/upper,workdir={disk}/work overlay {place}"
+        )
+        try:
+            yield
+        finally:
+            self.host.shell(f"umount {place} {disk}; rmdir {disk}")
+            if not folder:
+                self.host.shell(f"rmdir {place}")
+
     def firewall(self, action: str) -> None:
         """Add (-I) or remove (-D) the rule that lets nobody outside to the API server."""
         rule = ("INPUT", "-i", "node0", "-p", "tcp", "--dport", "6443", "-j", "REJECT")
@@ -174,7 +215,6 @@ class Lab:
         """For the next test: no stack, no k3s, no marks, nothing slow."""
         self.mirror.slow(False)
         self.host.try_shell("umount /etc/rancher; systemctl stop taker; systemctl start ssh")
-        self.host.shell("rm -rf /ballast")
         for version in (OLD, VERSION):
             self.mirror.release(version)
         self.host.shell("rm -rf /lab; mkdir /lab")

@@ -1,7 +1,7 @@
 """A mirror of k3s releases, over TLS on the test host's loopback.
 
-Run as a program it is the server: `mirror.py FOLDER PORT`. A file `slow` in the folder makes it
-send large files as over a bad line.
+Run as a program it is the server: `mirror.py FOLDER ADDRESS PORT`. A file `slow` in the folder
+makes it send large files as over a bad line.
 """
 
 import http.server
@@ -10,10 +10,12 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PORT = 8443
+HERE, OUTSIDE = "127.0.0.1", "127.0.0.7"  # the other one is in no NO_PROXY
 
 
 class Mirror:
@@ -28,10 +30,9 @@ class Mirror:
     def __init__(self, folder: Path, enter: list[str], fill: Callable[[str, Path], None]) -> None:
         self.folder = folder
         self._fill = fill
-        self.url = f"https://127.0.0.1:{PORT}/k3s"
+        self.url = f"https://{HERE}:{PORT}/k3s"
         # only into the network namespace: files and Python are this machine's
-        server = [*enter, sys.executable, __file__, str(folder), str(PORT)]
-        self._command = ["setpriv", "--pdeathsig", "KILL", *server]
+        self._command = ["setpriv", "--pdeathsig", "KILL", *enter, *self._server_words(HERE)]
         self._make_certificate()
         self.start()
 
@@ -39,12 +40,24 @@ class Mirror:
         """Serve; it answers a moment later."""
         self._server = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)
 
+    def _server_words(self, address: str) -> list[str]:
+        return [sys.executable, __file__, str(self.folder), address, str(PORT)]
+
+    @contextmanager
+    def outside(self) -> Iterator[str]:
+        """The same on this machine's loopback, where the host gets by a proxy only; its URL."""
+        with subprocess.Popen(self._server_words(OUTSIDE), stdin=subprocess.DEVNULL) as server:
+            try:
+                yield self.url.replace(HERE, OUTSIDE)
+            finally:
+                server.kill()
+
     def _make_certificate(self) -> None:
         curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
         subprocess.run(
             [
                 *("openssl", "req", "-x509", *curve, "-days", "30", "-subj", "/CN=mirror"),
-                *("-addext", "subjectAltName=IP:127.0.0.1"),
+                *("-addext", f"subjectAltName=IP:{HERE},IP:{OUTSIDE}"),
                 *("-keyout", "mirror.key", "-out", "mirror.crt"),
             ],
             cwd=self.folder,
@@ -96,9 +109,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def serve(folder: str, port: int) -> None:
+def serve(folder: str, address: str, port: int) -> None:
     os.chdir(folder)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = http.server.ThreadingHTTPServer((address, port), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("mirror.crt", "mirror.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -106,4 +119,4 @@ def serve(folder: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -12,6 +12,7 @@ from pathlib import Path
 from sandbox.stack import Stack
 from tests.node.host import Host
 
+OUTBOUND_CHAINS = "DISTTRAIN-"  # the chains' names begin so
 GROUP = 54321  # nobody's: by it the kernel tells the packets of our `pulumi` from all others
 ELSEWHERE = "198.51.100.1"  # for documentation: nowhere routed
 TABLES = ("iptables", "ip6tables")
@@ -61,7 +62,7 @@ def counted(table: list[str]) -> int:
 
 
 def chain() -> str:
-    return f"DISTTRAIN-{os.getpid()}"
+    return f"{OUTBOUND_CHAINS}{os.getpid()}"
 
 
 @contextmanager

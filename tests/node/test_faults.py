@@ -1,4 +1,7 @@
-"""One fault at a time; the next `pulumi up` recovers, with no step by hand."""
+"""One fault at a time: the doctor names it, the next `pulumi up` recovers with no step by hand.
+
+A wrong checksum is the mirror's fault, and the host has none. test_doctor.py has more faults.
+"""
 
 import re
 import signal
@@ -29,6 +32,7 @@ def test_wrong_checksum_installs_nothing(lab: Lab) -> None:
     assert "nothing of it was installed" in output
     assert not lab.host.exists("/usr/local/bin/k3s")
     assert lab.calls() == []
+    assert lab.findings() == []
     (release / "k3s").write_bytes(good)
     assert UP in stack.up()
 
@@ -41,6 +45,7 @@ def test_wrong_checksum_of_the_installer_runs_nothing(lab: Lab) -> None:
     assert f"not {'0' * 64}" in output
     assert not lab.host.exists("/usr/local/bin/k3s")
     assert lab.calls() == []
+    assert lab.findings() == []
     stack.set("k3sInstallerSha256", None)
     assert UP in stack.up()
 
@@ -50,6 +55,8 @@ def test_wrong_sudo_password_is_named_and_nothing_is_touched(lab: Lab) -> None:
     output = failure(stack)
     assert "sudoPassword: sudo of this host refuses it for user admin" in output
     assert lab.differences() == []
+    assert lab.findings(user="admin", sudo_password="wrong-" + PASSWORD) == ["root-access"]
+    assert lab.findings(user="admin", sudo_password=PASSWORD) == []
     stack.set("sudoPassword", PASSWORD, secret=True)
     assert UP in stack.up()
 
@@ -62,6 +69,9 @@ def test_changed_host_key_stops_before_anything_is_sent(lab: Lab) -> None:
         output = failure(stack)
         assert re.search("host key|host's key", output)
         assert lab.calls() == []
+        found = lab.doctor()
+        assert list(found) == ["connection"]
+        assert found["connection"].evidence.endswith("the host's key is not the pinned one")
         stack.set("sshHostKey", lab.host.host_key)
         assert UP in stack.up()
         stack.destroy()
@@ -77,17 +87,17 @@ def test_taken_port_is_named_with_its_owner(lab: Lab) -> None:
     assert "port 6443 of this host is taken by process" in output
     assert "http.server 6443" in output
     assert lab.differences() == []
+    assert lab.findings() == ["port-6443"]
     lab.host.shell("systemctl stop taker")
     assert UP in stack.up()
 
 
 def test_full_disk_is_named_before_anything_is_written(lab: Lab) -> None:
-    free = int(lab.host.shell("df -Pm / | awk 'NR == 2 { print $4 }'"))
-    lab.host.shell(f"fallocate -l {free - 20}M /ballast")
     stack = lab.stack()
-    output = failure(stack)
-    assert re.search(r"/var/lib has \d+ MiB free; k3s and its images need 512 MiB", output)
-    lab.host.shell("rm /ballast")
+    with lab.small_disk("/var/lib"):
+        output = failure(stack)
+        assert re.search(r"/var/lib has \d+ MiB free; k3s and its images need 512 MiB", output)
+        assert lab.findings() == ["disk-data", "disk-containerd"]  # both lie there
     assert lab.differences() == []
     assert UP in stack.up()
 
@@ -100,6 +110,7 @@ def test_disk_that_fills_up_on_the_way_leaves_nothing_that_the_next_up_cannot_us
     stack = lab.stack()
     output = failure(stack)
     assert "/etc/rancher/disttrain cannot be written: is the disk full?" in output
+    assert lab.findings() == ["disk-system"]
     lab.host.shell("umount /etc/rancher; rmdir /etc/rancher")
     assert UP in stack.up()
 
@@ -118,6 +129,7 @@ def test_connection_cut_in_the_middle_of_the_download(lab: Lab) -> None:
         process.wait(timeout=60)
         assert process.returncode != 0
     lab.mirror.slow(False)
+    assert lab.findings() == []  # the line is there again, and the host as it was
     assert UP in stack.up()
 
 
@@ -133,6 +145,7 @@ def test_connection_cut_in_the_middle_of_the_installer(lab: Lab) -> None:
     assert not lab.host.exists("/etc/systemd/system/k3s.service")
     # what still hangs on the host is ended, as by a restart of it
     lab.host.shell("rm /lab/installer-stops; pkill -KILL -x sleep")
+    assert lab.findings() == ["k3s-complete"]
     assert UP in stack.up()
 
 
@@ -143,25 +156,30 @@ def test_kill_9_of_pulumi_while_it_installs(lab: Lab) -> None:
         wait_for("the download", lambda: any(r.endswith("/k3s") for r in lab.mirror.requests))
         process.send_signal(signal.SIGKILL)
     lab.mirror.slow(False)
+    assert lab.findings() == []
     assert UP in stack.up()
     stack.destroy()
     assert lab.differences() == []
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "check_id"),
     [
-        "rm /etc/systemd/system/k3s.service",
-        "truncate -s 1000 /usr/local/bin/k3s",
-        "rm /etc/rancher/k3s/config.yaml",
-        "echo ExecStart=/bin/false >>/etc/systemd/system/k3s.service",
-        "sed -i '/^installed/d' /etc/rancher/disttrain; rm /usr/local/bin/k3s-uninstall.sh",
+        ("rm /etc/systemd/system/k3s.service", "k3s-complete"),
+        ("truncate -s 1000 /usr/local/bin/k3s", "k3s-running"),
+        ("rm /etc/rancher/k3s/config.yaml", "k3s-running"),
+        ("echo ExecStart=/bin/false >>/etc/systemd/system/k3s.service", "k3s-running"),
+        (
+            "sed -i '/^installed/d' /etc/rancher/disttrain; rm /usr/local/bin/k3s-uninstall.sh",
+            "k3s-running",
+        ),
     ],
 )
-def test_half_installed_k3s_is_completed(lab: Lab, damage: str) -> None:
+def test_half_installed_k3s_is_completed(lab: Lab, damage: str, check_id: str) -> None:
     """As left by an install that was broken off: by the script itself, which an `up` would run."""
     lab.install_by_hand()
     lab.host.shell(f"systemctl stop k3s; {damage}")
+    assert lab.findings() == [check_id]
     assert UP in lab.install_by_hand()
     assert "would change: nothing" in lab.install_by_hand(DRY_RUN="1")
     lab.remove_by_hand()
@@ -175,6 +193,7 @@ def test_k3s_that_does_not_start_is_reported_with_its_last_lines(lab: Lab) -> No
     output = failure(stack)
     assert "the stand-in was told to fail" in output
     assert "k3s did not start" in output
+    assert lab.findings() == ["k3s-running"]
     lab.host.shell("rm /lab/fail-to-start")
     assert UP in stack.up()
 
@@ -183,6 +202,7 @@ def test_destroy_goes_through_when_k3s_is_gone_already(lab: Lab) -> None:
     stack = lab.stack()
     stack.up()
     lab.host.shell("/usr/local/bin/k3s-uninstall.sh")
+    assert lab.findings() == []  # as before an `up`
     stack.destroy()
     assert lab.differences() == []
 
@@ -194,6 +214,7 @@ def test_unreachable_host_is_an_error_that_ends(lab: Lab) -> None:
     try:
         with pytest.raises(PulumiFailedError, match="refused"):
             stack.destroy()
+        assert lab.findings() == ["connection"]
     finally:
         lab.host.shell("systemctl start ssh")
     stack.destroy()

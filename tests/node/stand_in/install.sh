@@ -14,7 +14,7 @@ start=${INSTALL_K3S_SKIP_START:-} symlink=${INSTALL_K3S_SYMLINK:-} exec=${INSTAL
 
 systemctl disable k3s >/dev/null 2>&1 || true
 rm -f "$unit" "$unit.env"
-[ ! -e /lab/installer-stops ] || { sleep 1000 && exit 1; } # half-way through
+[ ! -e /lab/installer-stops ] || { sleep 1000; exit 1; } # half-way through
 
 cat >"$bin/k3s-uninstall.sh" <<'END'
 #!/bin/sh
