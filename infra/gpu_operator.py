@@ -90,7 +90,7 @@ class GpuOperator(pulumi.ComponentResource):
         return kubectl.runner.script(
             f"{name}-cleanup",
             "gpu-operator-cleanup.sh",
-            {"KUBECTL": kubectl.command},
+            {"KUBECTL": kubectl.command, "NAMESPACE": NAMESPACE},
             pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
             as_root=kubectl.as_root,
         )

@@ -1,12 +1,15 @@
 #!/bin/sh
-# create: nothing. delete: takes away what the GPU Operator leaves behind when its release is gone:
-# its CRDs (Helm keeps CRDs) and its labels and annotations on nodes. Needs: KUBECTL (a command,
-# shell-quoted); may be empty: DRY_RUN (1: the API server is asked what it would do, and says so).
+# create: notes at the namespace which CRDs of the operator's kinds are there before its release.
+# delete: takes away what it leaves behind when its release is gone: its CRDs and those of the node
+# feature discovery that its chart brings (Helm keeps CRDs), but none of before; its labels and
+# annotations on nodes. Needs: KUBECTL (a command, shell-quoted), NAMESPACE; may be empty: DRY_RUN
+# (1: the API server is asked what it would do, and says so).
 # Usage: gpu-operator-cleanup.sh create|delete
 set -eu
 
-: "${KUBECTL:?}"
-readonly CRDS='clusterpolicies.nvidia.com nvidiadrivers.nvidia.com gpuclusters.nvidia.com'
+: "${KUBECTL:?}" "${NAMESPACE:?}"
+readonly KINDS='[.]nvidia[.]com$|[.]nfd[.]k8s-sigs[.]io$'
+readonly NOTE=disttrain.dev/crds-before
 
 dry_run=--dry-run=none
 [ -z "${DRY_RUN:-}" ] || dry_run=--dry-run=server
@@ -30,21 +33,48 @@ strip() { # label or annotate, metadata field
   echo "$(echo "$keys" | wc -l) ${2} of nvidia.com removed from the nodes${DRY_RUN:+ (dry run)}"
 }
 
+crds() { # one line, each name between blanks
+  names=$(kubectl_ get crd -o 'jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}')
+  echo "$names" | grep -E "$KINDS" | tr '\n' ' ' || true
+}
+
+noted() { # what was there before; without a note, as by an older program, nobody knows
+  # shellcheck disable=SC2016 # the $ are the template's
+  kubectl_ get namespace "$NAMESPACE" --ignore-not-found -o \
+    'go-template={{range $k, $v := .metadata.annotations}}{{if eq $k "'$NOTE'"}}noted {{$v}}{{end}}{{end}}'
+}
+
+create() {
+  [ -z "$(noted)" ] || return 0
+  kubectl_ annotate namespace "$NAMESPACE" "$dry_run" "$NOTE=$(crds)" >/dev/null
+}
+
+doomed() {
+  before=$(noted)
+  now=$(crds)
+  for crd in $now; do
+    case "$before/$crd" in
+      /*.nfd.k8s-sigs.io) ;; # perhaps somebody else's
+      *) case " $before " in *" $crd "*) ;; *) echo "$crd" ;; esac ;;
+    esac
+  done
+}
+
 delete() {
   if ! kubectl_ get --raw /readyz --request-timeout=10s >/dev/null 2>&1; then
     echo "the cluster does not answer: nothing of the GPU Operator is cleaned up in it"
     return
   fi
+  crds=$(doomed)
   # shellcheck disable=SC2086 # one CRD per word
-  kubectl_ delete crd $CRDS --ignore-not-found --timeout=120s "$dry_run"
+  [ -z "$crds" ] || kubectl_ delete crd $crds --ignore-not-found --timeout=120s "$dry_run"
   strip label labels
   strip annotate annotations
 }
 
 main() {
   case $1 in
-    create) : ;; # the operator itself comes by its chart
-    delete) delete ;;
+    create | delete) "$1" ;; # the operator itself comes by its chart
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

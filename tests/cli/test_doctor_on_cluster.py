@@ -188,7 +188,8 @@ def test_cleanup_of_the_operator_takes_its_labels_from_a_real_node(patient: Pati
     patient.kubectl("label", "node", patient.node, *labels)
     patient.kubectl("annotate", "node", patient.node, "nvidia.com/gpu-driver-upgrade-enabled=true")
     script = (PROJECT / "infra/scripts/gpu-operator-cleanup.sh").read_text()
-    program = assemble_program(script, {"KUBECTL": " ".join(patient.cluster.kubectl)}, None, "")
+    variables = {"KUBECTL": " ".join(patient.cluster.kubectl), "NAMESPACE": "gpu-operator"}
+    program = assemble_program(script, variables, None, "")
     done = subprocess.run(
         ["sh", "-s", "--", "delete"], input=program, capture_output=True, text=True, check=False
     )

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,31 +11,59 @@ import yaml
 from tests.e2e.lab import Lab
 from tests.unit.run_script import run
 
-CRD = "clusterpolicies.nvidia.com"
+CRD, OTHERS = "clusterpolicies.nvidia.com", "nodefeatures.nfd.k8s-sigs.io"
+BROUGHT = (CRD, "nodefeaturerules.nfd.k8s-sigs.io")
 LABEL, ANNOTATION = "nvidia.com/gpu.count", "nvidia.com/gpu-driver-upgrade-enabled"
+NAMESPACE = "gpu-operator"
 
 
-@pytest.fixture
-def leftovers(lab: Lab) -> None:
-    """What the operator leaves behind: a CRD, a label and an annotation of the node."""
-    names = {"kind": "ClusterPolicy", "plural": "clusterpolicies", "singular": "clusterpolicy"}
+def define(lab: Lab, name: str) -> None:
+    """A CRD of that name, with nothing in it."""
+    plural, _, group = name.partition(".")
+    kind = plural.capitalize()
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     schema = {"openAPIV3Schema": {"type": "object"}}
     manifest = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": CRD},
+        "metadata": {
+            "name": name,
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
         "spec": {
-            "group": "nvidia.com",
+            "group": group,
             "scope": "Cluster",
             "names": names,
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
     }
-    file = lab.scratch / "crd.yaml"
+    file = lab.scratch / f"{name}.yaml"
     file.write_text(yaml.safe_dump(manifest))
     lab.kubectl("apply", "-f", str(file))
+
+
+def cleanup(lab: Lab, action: str, **more: str) -> str:
+    """Output of the script."""
+    kubectl = shlex.join(lab.cluster.kubectl)
+    done = run("gpu-operator-cleanup.sh", action, KUBECTL=kubectl, NAMESPACE=NAMESPACE, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def leftovers(lab: Lab) -> Iterator[None]:
+    """What the operator leaves behind: CRDs, a label and an annotation of the node; one CRD was
+    there before it."""
+    lab.kubectl("create", "namespace", NAMESPACE)
+    define(lab, OTHERS)
+    cleanup(lab, "create")
+    for name in BROUGHT:
+        define(lab, name)
     lab.kubectl("label", "nodes", "--all", "--overwrite", f"{LABEL}=3")
     lab.kubectl("annotate", "nodes", "--all", "--overwrite", f"{ANNOTATION}=true")
+    yield
+    lab.kubectl("delete", "crd", OTHERS)
+    lab.kubectl("delete", "namespace", NAMESPACE)
 
 
 def seen(lab: Lab) -> tuple[list[str], set[str]]:
@@ -50,14 +79,14 @@ def seen(lab: Lab) -> tuple[list[str], set[str]]:
 
 @pytest.mark.usefixtures("leftovers")
 def test_dry_cleanup_of_the_operator_asks_the_server_and_changes_nothing(lab: Lab) -> None:
-    kubectl = shlex.join(lab.cluster.kubectl)
     before = seen(lab)
-    assert before == ([CRD], {LABEL, ANNOTATION})
-    dry = run("gpu-operator-cleanup.sh", "delete", KUBECTL=kubectl, DRY_RUN="1")
-    assert dry.returncode == 0, dry.stderr
-    assert f'"{CRD}" deleted (server dry run)' in dry.stdout
-    assert "1 labels of nvidia.com removed from the nodes (dry run)" in dry.stdout
+    assert before == ([CRD, *sorted((OTHERS, BROUGHT[1]))], {LABEL, ANNOTATION})
+    said = cleanup(lab, "delete", DRY_RUN="1")
+    for name in BROUGHT:
+        assert f'"{name}" deleted (server dry run)' in said
+    assert OTHERS not in said
+    assert "1 labels of nvidia.com removed from the nodes (dry run)" in said
     assert seen(lab) == before
-    done = run("gpu-operator-cleanup.sh", "delete", KUBECTL=kubectl)
-    assert done.returncode == 0, done.stderr
-    assert seen(lab) == ([], set())
+    cleanup(lab, "create")  # as by a second `up`: what was before was noted once
+    cleanup(lab, "delete")
+    assert seen(lab) == ([OTHERS], set())

@@ -18,10 +18,12 @@ case "$*" in
   *"get pods"*) cat "$folder/pods" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
   *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
+  *"get crd"*) cat "$folder/crds" ;;
+  *"get namespace"*) cat "$folder/note" ;;
   *readyz*) exit "$(cat "$folder/ready")" ;;
 esac
 """
-FILES = ("state", "gpus", "pods", "labels", "annotations", "calls")
+FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note")
 
 
 @pytest.fixture
@@ -76,8 +78,9 @@ def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> 
     assert (cluster / "calls").read_text() == ""
 
 
-def cleanup(cluster: Path) -> subprocess.CompletedProcess[str]:
-    return run("gpu-operator-cleanup.sh", "delete", KUBECTL=str(cluster / "kubectl"))
+def cleanup(cluster: Path, action: str = "delete") -> subprocess.CompletedProcess[str]:
+    kubectl = str(cluster / "kubectl")
+    return run("gpu-operator-cleanup.sh", action, KUBECTL=kubectl, NAMESPACE="gpu-operator")
 
 
 def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -> None:
@@ -85,14 +88,43 @@ def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -
         "kubernetes.io/hostname\nnvidia.com/gpu.count\nnvidia.com/mig.config\nmine/nvidia.com\n"
     )
     (cluster / "annotations").write_text("nvidia.com/gpu-driver-upgrade-enabled\nflannel/x\n")
+    (cluster / "crds").write_text(
+        "clusterpolicies.nvidia.com\ncomputedomains.resource.nvidia.com\nwidgets.mynvidia.com\n"
+        "nodefeatures.nfd.k8s-sigs.io\nnodefeaturerules.nfd.k8s-sigs.io\n"
+    )
+    (cluster / "note").write_text("noted nodefeatures.nfd.k8s-sigs.io ")
     done = cleanup(cluster)
     assert done.returncode == 0, done.stderr
     calls = (cluster / "calls").read_text().splitlines()
     assert "label nodes --all --dry-run=none nvidia.com/gpu.count- nvidia.com/mig.config-" in calls
     assert "annotate nodes --all --dry-run=none nvidia.com/gpu-driver-upgrade-enabled-" in calls
-    (crds,) = [call for call in calls if call.startswith("delete crd ")]
-    assert "clusterpolicies.nvidia.com" in crds
-    assert "nfd" not in crds
+    (delete,) = [call for call in calls if call.startswith("delete crd ")]
+    assert [word for word in delete.split() if "." in word] == [
+        "clusterpolicies.nvidia.com",
+        "computedomains.resource.nvidia.com",
+        "nodefeaturerules.nfd.k8s-sigs.io",
+    ]
+
+
+def test_cleanup_without_a_note_leaves_what_may_be_somebody_elses(cluster: Path) -> None:
+    (cluster / "crds").write_text("clusterpolicies.nvidia.com\nnodefeatures.nfd.k8s-sigs.io\n")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    (delete,) = [call for call in calls if call.startswith("delete crd ")]
+    assert [word for word in delete.split() if "." in word] == ["clusterpolicies.nvidia.com"]
+
+
+def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
+    (cluster / "crds").write_text("nodefeatures.nfd.k8s-sigs.io\nothers.example.org\n")
+    assert cleanup(cluster, "create").returncode == 0
+    note = "disttrain.dev/crds-before=nodefeatures.nfd.k8s-sigs.io"
+    assert [call.split() for call in (cluster / "calls").read_text().splitlines()][-1] == [
+        *("annotate", "namespace", "gpu-operator", "--dry-run=none", note),
+    ]
+    (cluster / "note").write_text("noted ")
+    (cluster / "calls").write_text("")
+    assert cleanup(cluster, "create").returncode == 0
+    assert "annotate" not in (cluster / "calls").read_text()
 
 
 def test_cleanup_of_a_cluster_that_is_gone_is_done(cluster: Path) -> None:
