@@ -4,6 +4,7 @@ from typing import Any
 
 import yaml
 
+from infra.gpu_regime import FIRST_CDI_CHART, chart_version
 from infra.gpu_sharing import device_plugin_config
 from infra.labels import content_hash, labels
 from infra.proxy import plain_values, proxy_environment, secret_data
@@ -26,9 +27,12 @@ def chart_values(operator: GpuOperatorSettings, settings: Settings) -> dict[str,
     values: dict[str, Any] = {
         "driver": {"enabled": operator.driver},
         "toolkit": {"enabled": operator.toolkit},
-        "operator": {"cleanupCRD": True},
         "dcgmExporter": {"enabled": operator.dcgm_exporter},
     }
+    chart = chart_version(operator.version)
+    assert chart is not None
+    if chart >= FIRST_CDI_CHART:  # it would need an image to remove what our clean-up removes
+        values["node-feature-discovery"] = {"postDeleteCleanup": False}
     if operator.driver:
         values["driver"] |= _driver_on_a_proxied_host(settings)
     toolkit_env = _toolkit_env(operator, settings)

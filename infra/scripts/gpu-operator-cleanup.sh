@@ -1,8 +1,9 @@
 #!/bin/sh
 # create: notes at the namespace which CRDs of the operator's kinds are there before its release.
 # delete: takes away what it leaves behind when its release is gone: its CRDs and those of the node
-# feature discovery that its chart brings (Helm keeps CRDs), but none of before; its labels and
-# annotations on nodes. Needs: KUBECTL (a command, shell-quoted), NAMESPACE; may be empty: DRY_RUN
+# feature discovery that its chart brings (Helm keeps CRDs), but none of before; their labels and
+# annotations on nodes. The charts could do that by pods of their own, if their images can be had;
+# a cluster that could not pull them could then not be rid of the operator. Needs: KUBECTL (a command, shell-quoted), NAMESPACE; may be empty: DRY_RUN
 # (1: the API server is asked what it would do, and says so).
 # Usage: gpu-operator-cleanup.sh create|delete
 set -eu
@@ -16,8 +17,13 @@ dry_run=--dry-run=none
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 
-ours() { # the keys of labels and annotations that are NVIDIA's, each once
-  tr ' ' '\n' | sed 's/^"\(.*\)"$/\1/' | grep -E '^nvidia\.com/' | sort -u || true
+ours() { # of the keys of labels and annotations those of the operator and its discovery, each once
+  prefixes='nvidia[.]com/'
+  case $(noted) in
+    '' | *nodefeatures.nfd.*) ;; # somebody else's discovery is or may be there
+    *) prefixes="$prefixes|(feature|nfd)[.]node[.]kubernetes[.]io/" ;;
+  esac
+  tr ' ' '\n' | sed 's/^"\(.*\)"$/\1/' | grep -E "^($prefixes)" | sort -u || true
 }
 
 # shellcheck disable=SC2016 # the $ are the template's
@@ -30,7 +36,7 @@ strip() { # label or annotate, metadata field
   [ -n "$keys" ] || return 0
   # shellcheck disable=SC2046 # one key per word
   kubectl_ "$1" nodes --all "$dry_run" $(echo "$keys" | sed 's/$/-/') >/dev/null
-  echo "$(echo "$keys" | wc -l) ${2} of nvidia.com removed from the nodes${DRY_RUN:+ (dry run)}"
+  echo "$(echo "$keys" | wc -l) ${2} removed from the nodes${DRY_RUN:+ (dry run)}"
 }
 
 crds() { # one line, each name between blanks

@@ -86,6 +86,7 @@ def cleanup(cluster: Path, action: str = "delete") -> subprocess.CompletedProces
 def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -> None:
     (cluster / "labels").write_text(
         "kubernetes.io/hostname\nnvidia.com/gpu.count\nnvidia.com/mig.config\nmine/nvidia.com\n"
+        "feature.node.kubernetes.io/pci-10de.present\n"
     )
     (cluster / "annotations").write_text("nvidia.com/gpu-driver-upgrade-enabled\nflannel/x\n")
     (cluster / "crds").write_text(
@@ -104,6 +105,19 @@ def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -
         "computedomains.resource.nvidia.com",
         "nodefeaturerules.nfd.k8s-sigs.io",
     ]
+
+
+def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> None:
+    (cluster / "labels").write_text("feature.node.kubernetes.io/pci-10de.present\nfeature.mine/x\n")
+    (cluster / "annotations").write_text("nfd.node.kubernetes.io/feature-labels\n")
+    (cluster / "note").write_text("noted ")  # no CRD of a discovery was there before
+    done = cleanup(cluster)
+    assert done.returncode == 0, done.stderr
+    calls = (cluster / "calls").read_text()
+    assert (
+        "label nodes --all --dry-run=none feature.node.kubernetes.io/pci-10de.present-\n" in calls
+    )
+    assert "annotate nodes --all --dry-run=none nfd.node.kubernetes.io/feature-labels-\n" in calls
 
 
 def test_cleanup_without_a_note_leaves_what_may_be_somebody_elses(cluster: Path) -> None:
