@@ -5,7 +5,7 @@ import pulumi_kubernetes as kubernetes
 
 from infra.bundle.needs import CHART
 from infra.kubectl import Kubectl
-from infra.labels import labels
+from infra.labels import content_hash, labels
 from infra.manifests.gpu_operator import (
     CA_CONFIG_MAP,
     NAMESPACE,
@@ -14,6 +14,7 @@ from infra.manifests.gpu_operator import (
 )
 from infra.settings import GpuOperatorSettings, Settings
 
+RELEASE = "gpu-operator"
 CHART_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"
 
 
@@ -59,7 +60,7 @@ class GpuOperator(pulumi.ComponentResource):
         packed = settings.bundle.file(CHART) if settings.bundle else None
         self.release = kubernetes.helm.v3.Release(
             f"{name}-release",
-            name="gpu-operator",
+            name=RELEASE,
             namespace=NAMESPACE,
             chart=str(packed) if packed else "gpu-operator",
             version=operator.version,
@@ -74,6 +75,7 @@ class GpuOperator(pulumi.ComponentResource):
                 ),
             ),
         )
+        self._watch(name, operator, settings, kubectl, after)
         self._wait(name, operator, settings, kubectl)
         self.release_name = self.release.name
         self.register_outputs({"release_name": self.release_name})
@@ -95,28 +97,62 @@ class GpuOperator(pulumi.ComponentResource):
             as_root=kubectl.as_root,
         )
 
+    def _watch(
+        self,
+        name: str,
+        operator: GpuOperatorSettings,
+        settings: Settings,
+        kubectl: Kubectl,
+        after: list[pulumi.Resource],
+    ) -> None:
+        """Helm says nothing while it waits, and at last that time is up: this shows for what."""
+        variables: dict[str, pulumi.Input[str]] = {
+            **_common_variables(operator, settings, kubectl),
+            "RELEASE": RELEASE,
+            "VALUES": content_hash([operator.version, chart_values(operator, settings)]),
+        }
+        kubectl.runner.script(
+            f"{name}-watch",
+            "gpu-operator-await.sh",
+            variables,
+            _patient(self, after, operator),
+            as_root=kubectl.as_root,
+        )
+
     def _wait(
         self, name: str, operator: GpuOperatorSettings, settings: Settings, kubectl: Kubectl
     ) -> None:
         """The chart is done in a minute; driver, toolkit and device plugin take several more."""
-        compute, limit = settings.compute, operator.timeout_seconds
         variables: dict[str, pulumi.Input[str]] = {
-            "KUBECTL": kubectl.command,
-            "NAMESPACE": NAMESPACE,
-            "GPUS": str(compute.pods * compute.gpus_per_pod),
-            "TIMEOUT_SECONDS": str(limit),
+            **_common_variables(operator, settings, kubectl),
             "RELEASE_VERSION": self.release.status["version"].apply(str),
             "RELEASE_REVISION": self.release.status["revision"].apply(str),
         }
-        timeout = f"{limit + 60}s"
         kubectl.runner.script(
             f"{name}-await",
             "gpu-operator-await.sh",
             variables,
-            pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[self.release],
-                custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout),
-            ),
+            _patient(self, [self.release], operator),
             as_root=kubectl.as_root,
         )
+
+
+def _common_variables(
+    operator: GpuOperatorSettings, settings: Settings, kubectl: Kubectl
+) -> dict[str, pulumi.Input[str]]:
+    compute = settings.compute
+    return {
+        "KUBECTL": kubectl.command,
+        "NAMESPACE": NAMESPACE,
+        "GPUS": str(compute.pods * compute.gpus_per_pod),
+        "TIMEOUT_SECONDS": str(operator.timeout_seconds),
+    }
+
+
+def _patient(
+    parent: pulumi.Resource, after: list[pulumi.Resource], operator: GpuOperatorSettings
+) -> pulumi.ResourceOptions:
+    """For a command that ends by itself when the operator's time is up."""
+    limit = f"{operator.timeout_seconds + 60}s"
+    timeouts = pulumi.CustomTimeouts(create=limit, update=limit)
+    return pulumi.ResourceOptions(parent=parent, depends_on=after, custom_timeouts=timeouts)

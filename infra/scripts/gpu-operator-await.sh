@@ -1,13 +1,15 @@
 #!/bin/sh
 # create: returns when the operator says ready and the node offers the GPUs; shows what is still
 # missing while that takes minutes; fails with the pods' own reasons. delete: nothing.
-# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, GPUS, TIMEOUT_SECONDS; may be empty: DRY_RUN
-# (1: says what it would wait for; it never changes anything).
+# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, GPUS, TIMEOUT_SECONDS; may be empty: RELEASE
+# (a Helm release that is installed meanwhile: the pods that Helm waits for are shown until it is
+# done or gives up), DRY_RUN (1: says what it would wait for; it never changes anything).
 # Usage: gpu-operator-await.sh create|delete
 set -eu
 
 : "${KUBECTL:?}" "${NAMESPACE:?}" "${GPUS:?}" "${TIMEOUT_SECONDS:?}"
 readonly HEARTBEAT_SECONDS=20
+readonly QUIET_SECONDS=15 # without Helm at work: it may fetch the chart first
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 
@@ -24,8 +26,42 @@ offered() { # the largest number that a node offers; an API server that restarts
 missing_pods() {
   kubectl_ -n "$NAMESPACE" get pods --request-timeout=10s -o "go-template=$PODS" 2>&1 |
     awk -F '|' '$2 != "Succeeded" && $3 != "True" && NF > 2 {
-      why = $4 == "" ? $2 : $4; sub(/ $/, "", why); printf "%s%s (%s)", sep, $1, why; sep = ", "
+      why = $4 == "" ? $2 : $4; sub(/ $/, "", why)
+      sub(/ErrImagePull/, "ImagePullBackOff", why) # the two take turns
+      printf "%s%s (%s)", sep, $1, why; sep = ", "
     }'
+}
+
+newest_record() { # how far Helm is with the release: pending-install, deployed, failed, ...
+  kubectl_ -n "$NAMESPACE" get secrets -l "owner=helm,name=$RELEASE" --request-timeout=10s \
+    --sort-by=.metadata.creationTimestamp \
+    -o 'jsonpath={.items[-1:].metadata.labels.status}' 2>/dev/null || echo unknown
+}
+
+show() { # text: now if it is new, else with each heartbeat
+  if [ "$1" != "$said" ] || [ $((now - told)) -ge "$HEARTBEAT_SECONDS" ]; then
+    echo "$((now - start)) s: $1" | cut -c 1-500
+    said=$1 told=$now
+  fi
+}
+
+watch_release() {
+  start=$(date +%s) told=0 said="" pods=""
+  quiet=$start
+  while now=$(date +%s) && [ $((now - start)) -lt $((TIMEOUT_SECONDS + QUIET_SECONDS)) ]; do
+    record=$(newest_record)
+    case $record/$said in
+      pending-*)
+        quiet=$now
+        pods=$(missing_pods)
+        show "Helm is at work on $RELEASE; waits for: ${pods:-nothing}"
+        ;;
+      deployed/?*) return 0 ;;
+      failed/?*) fail "Helm has given up; it waited for: ${pods:-nothing}" ;;
+      *) [ $((now - quiet)) -lt "$QUIET_SECONDS" ] || return 0 ;; # not at work yet, or at all
+    esac
+    sleep 2
+  done
 }
 
 fail() {
@@ -38,6 +74,10 @@ fail() {
 create() {
   if [ -n "${DRY_RUN:-}" ]; then
     echo "would wait up to $TIMEOUT_SECONDS s until the node offers $GPUS GPUs"
+    return
+  fi
+  if [ -n "${RELEASE:-}" ]; then
+    watch_release
     return
   fi
   start=$(date +%s) told=0 said=""
@@ -54,10 +94,7 @@ create() {
     now_said="operator ${state:-starting}, ${gpus:-0} of $GPUS GPUs offered; waits for: ${pods:-nothing}"
     [ $((now - start)) -lt "$TIMEOUT_SECONDS" ] ||
       fail "waited $TIMEOUT_SECONDS s (gpuOperatorTimeoutSeconds); $now_said"
-    if [ "$now_said" != "$said" ] || [ $((now - told)) -ge "$HEARTBEAT_SECONDS" ]; then
-      echo "$((now - start)) s: $now_said" | cut -c 1-500
-      said=$now_said told=$now
-    fi
+    show "$now_said"
     sleep 2
   done
 }

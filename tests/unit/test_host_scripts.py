@@ -18,12 +18,13 @@ case "$*" in
   *"get pods"*) cat "$folder/pods" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
   *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
+  *"get secrets"*) next records ;;
   *"get crd"*) cat "$folder/crds" ;;
   *"get namespace"*) cat "$folder/note" ;;
   *readyz*) exit "$(cat "$folder/ready")" ;;
 esac
 """
-FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note")
+FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def cluster(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def wait(cluster: Path, timeout_seconds: int) -> subprocess.CompletedProcess[str]:
+def wait(cluster: Path, timeout_seconds: int, **more: str) -> subprocess.CompletedProcess[str]:
     return run(
         "gpu-operator-await.sh",
         "create",
@@ -45,6 +46,7 @@ def wait(cluster: Path, timeout_seconds: int) -> subprocess.CompletedProcess[str
         NAMESPACE="gpu-operator",
         GPUS="3",
         TIMEOUT_SECONDS=str(timeout_seconds),
+        **more,
     )
 
 
@@ -69,6 +71,26 @@ def test_wait_fails_with_the_pods_reason(cluster: Path) -> None:
     assert done.returncode == 1
     assert "waited 0 s (gpuOperatorTimeoutSeconds); operator notReady, 0 of 3" in done.stdout
     assert "nvidia-operator-validator-q (PodInitializing)" in done.stdout
+
+
+def test_watch_shows_the_pods_that_helm_waits_for_until_it_is_done(cluster: Path) -> None:
+    (cluster / "records").write_text("\npending-install\npending-install\ndeployed\n")
+    (cluster / "pods").write_text("gpu-operator-x|Pending|False|ContainerCreating \n")
+    done = wait(cluster, 60, RELEASE="gpu-operator")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "2 s: Helm is at work on gpu-operator; waits for: gpu-operator-x (ContainerCreating)"
+    ]
+
+
+def test_watch_of_an_install_that_helm_gives_up_says_why(cluster: Path) -> None:
+    """The record of an attempt before is no news."""
+    (cluster / "records").write_text("failed\npending-upgrade\nfailed\n")
+    (cluster / "pods").write_text("gpu-operator-x|Pending|False|ImagePullBackOff \n")
+    done = wait(cluster, 60, RELEASE="gpu-operator")
+    assert done.returncode == 1
+    reason = "Helm has given up; it waited for: gpu-operator-x (ImagePullBackOff)"
+    assert f"the GPU Operator is not ready: {reason}" in done.stdout
 
 
 def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> None:

@@ -49,6 +49,7 @@ ON_K3S = {
     "kubernetes:core/v1:Namespace gpu-operator-namespace",
     "kubernetes:helm.sh/v3:Release gpu-operator-release",
     "command:local:Command gpu-operator-cleanup",
+    "command:local:Command gpu-operator-watch",
     "command:local:Command gpu-operator-await",
 }
 IN_SANDBOX = {"command:local:Command dataset-file"}
@@ -389,7 +390,7 @@ def test_secrets_are_nowhere_in_plain_text(tmp_path: Path) -> None:
 def test_secrets_are_on_no_command_line(tmp_path: Path) -> None:
     result = deploy("dev", tmp_path, SECRETS, SECRET_KEYS)
     commands = [r for r in result.resources if r.type.startswith("command:")]
-    assert len(commands) == 9
+    assert len(commands) == 10
     for command in commands:
         for key in ("create", "update", "delete"):
             assert "hunter" not in command.inputs.get(key, ""), (command.name, key)
@@ -403,6 +404,7 @@ def test_commands_over_ssh_pin_the_host_key(tmp_path: Path) -> None:
         "cluster-kubeconfig",
         "data-root-folder",
         "gpu-operator-cleanup",
+        "gpu-operator-watch",
         "gpu-operator-await",
         "namespace-handover",
         "training-await",
