@@ -18,6 +18,9 @@ readonly OBJECTS='{{range .items}}{{if eq .kind "Node"}}node={{.metadata.name}}|
 {{else if eq .kind "Pod"}}pod={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}|{{range .status.conditions}}{{if eq .type "PodScheduled"}}{{if eq .status "False"}}{{printf "%q" .message}}{{end}}{{end}}{{end}}|{{with index .metadata.labels "k8s-app"}}{{.}}{{end}}
 {{end}}{{end}}'
 
+# An operator that fails keeps the state of before: what it says of the failure comes behind it.
+readonly POLICY='{{range .items}}{{with .status}}{{.state}}{{range .conditions}}{{if eq .type "Error"}}{{if eq .status "True"}}: {{.message}}{{end}}{{end}}{{end}}{{end}}{{end}}'
+
 fact() { printf '%s=%.900s\n' "$1" "$2"; }
 unseen() { printf '%s?%.900s\n' "$1" "$2"; }
 
@@ -73,8 +76,8 @@ main() {
   objects operator_pods pods -n gpu-operator &
   objects dns_pods pods -n kube-system -l k8s-app=kube-dns &
   {
-    state=$(kubectl_ get clusterpolicies.nvidia.com -o 'jsonpath={.items[0].status.state}' 2>/dev/null) &&
-      fact cluster_policy "$state"
+    state=$(kubectl_ get clusterpolicies.nvidia.com -o "go-template=$POLICY" 2>/dev/null) &&
+      fact cluster_policy "$(printf '%s' "$state" | tr '\n' ' ')"
   } &
   wait
   fact cluster_done yes

@@ -17,6 +17,9 @@ kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 readonly PODS='{{range .items}}{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}
 {{end}}'
 
+# An operator that fails keeps the state of before: what it says of the failure comes behind it.
+readonly STATE='{{range .items}}{{with .status}}{{.state}}{{range .conditions}}{{if eq .type "Error"}}{{if eq .status "True"}}: {{.message}}{{end}}{{end}}{{end}}{{end}}{{end}}'
+
 offered() { # the largest number that a node offers; an API server that restarts offers none
   kubectl_ get nodes --request-timeout=10s \
     -o 'jsonpath={range .items[*]}{.status.allocatable.nvidia\.com/gpu}{"\n"}{end}' 2>/dev/null |
@@ -83,8 +86,8 @@ create() {
   start=$(date +%s) told=0 said=""
   while :; do
     now=$(date +%s)
-    state=$(kubectl_ get clusterpolicies.nvidia.com --request-timeout=10s \
-      -o 'jsonpath={.items[0].status.state}' 2>/dev/null) || state="no answer"
+    state=$(kubectl_ get clusterpolicies.nvidia.com --request-timeout=10s -o "go-template=$STATE" \
+      2>/dev/null) || state="no answer"
     gpus=$(offered)
     if [ "$state" = ready ] && [ "${gpus:-0}" -ge "$GPUS" ]; then
       echo "GPU Operator is ready after $((now - start)) s; the node offers $gpus GPUs"

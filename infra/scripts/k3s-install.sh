@@ -32,6 +32,9 @@ readonly PROXIES='HTTP_PROXY HTTPS_PROXY NO_PROXY'
 readonly FOLDERS='/etc/rancher/k3s /etc/rancher/node /etc/rancher /var/lib/rancher/k3s
 /var/lib/rancher /var/lib/kubelet /var/lib/cni /run/k3s /run/flannel /var/log/pods
 /var/log/containers /root/.kube'
+# What the GPU Operator's toolkit, ended with k3s, leaves: its own, then folders if they are empty.
+readonly TOOLKIT='/usr/local/nvidia/toolkit /etc/containerd/conf.d/99-nvidia.toml'
+readonly TOOLKIT_FOLDERS='/usr/local/nvidia /etc/containerd/conf.d /etc/containerd'
 readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
 
 fail() {
@@ -312,6 +315,10 @@ claim() {
     if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
 }before $path"; fi
   done
+  for path in $TOOLKIT $TOOLKIT_FOLDERS; do
+    [ -e "$path" ] || before="$before${before:+
+}absent $path"
+  done
   if ! { mkdir -p "${OURS%/*}" && (umask 077 && printf '# its own k3s, kept by disttrain\n%s\n' \
     "$before" >"$OURS.new") && mv "$OURS.new" "$OURS"; }; then
     rm -f "$OURS.new"
@@ -484,6 +491,7 @@ remove_rest() { # also what an install that was broken off has left
 
 remove_folders() {
   keep=$(grep '^before ' "$OURS" || true)
+  absent=$(sed -n 's/^absent //p' "$OURS")
   rm -f "$OURS" "$OURS.new" "$LOCK"
   for path in $FOLDERS; do
     case "
@@ -497,6 +505,12 @@ before $path
         *) rm -rf "$path" ;;
       esac ;;
     esac
+  done
+  for path in $TOOLKIT; do
+    if echo "$absent" | grep -qxF "$path"; then rm -rf "$path"; fi
+  done
+  for path in $TOOLKIT_FOLDERS; do
+    if echo "$absent" | grep -qxF "$path"; then rmdir "$path" 2>/dev/null || true; fi
   done
 }
 

@@ -41,6 +41,44 @@ RELEASE = {
 }
 
 
+POLICY_KIND = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "clusterpolicies.nvidia.com"},
+    "spec": {
+        "group": "nvidia.com",
+        "scope": "Cluster",
+        "names": {"kind": "ClusterPolicy", "plural": "clusterpolicies", "listKind": "Policies"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+# As operator v26.3.3 had it when it could not work off a node: the state is of before.
+FAILED_POLICY = {
+    "apiVersion": "nvidia.com/v1",
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "cluster-policy"},
+    "status": {
+        "state": "ready",
+        "conditions": [
+            {"type": "Ready", "status": "False", "reason": "Error", "message": ""},
+            {"type": "Error", "status": "True", "message": "failed to retrieve GPU node OS info"},
+        ],
+    },
+}
+
+
 def findings_of(report: Report) -> list[str]:
     """Ids of findings about the cluster; the host may have troubles of its own."""
     of_cluster = {check.id for check in CLUSTER_CHECKS}
@@ -181,6 +219,28 @@ def test_another_clusters_certificate_is_refused_and_said_so(patient: Patient) -
     assert findings_of(report) == ["api-server"]
     (finding,) = [result for result in report.results if result.id == "api-server"]
     assert "certificate is refused" in finding.evidence
+
+
+def test_operator_that_fails_is_named_with_its_words_by_doctor_and_wait(patient: Patient) -> None:
+    patient.kubectl("apply", "-f", "-", text=POLICY_KIND)
+    established = ("--for=condition=Established", f"crd/{POLICY_KIND['metadata']['name']}")
+    patient.kubectl("wait", *established, "--timeout=60s")
+    patient.kubectl("apply", "-f", "-", text=FAILED_POLICY)
+    try:
+        finding = patient.findings(gpus=1, ranks=1, operator=True)["cluster-policy"]
+        said = "ready: failed to retrieve GPU node OS info"
+        assert finding.evidence == f"ClusterPolicy is {said}"
+        script = (PROJECT / "infra/scripts/gpu-operator-await.sh").read_text()
+        variables = {"KUBECTL": " ".join(patient.cluster.kubectl), "NAMESPACE": "gpu-operator"}
+        variables |= {"GPUS": "0", "TIMEOUT_SECONDS": "0"}
+        program = assemble_program(script, variables, None, "")
+        done = subprocess.run(
+            ["sh", "-s", "--", "create"], input=program, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1, done.stderr
+        assert f"operator {said}, 0 of 0 GPUs offered" in done.stdout
+    finally:
+        patient.kubectl("delete", *established[1:])
 
 
 def test_cleanup_of_the_operator_takes_its_labels_from_a_real_node(patient: Patient) -> None:

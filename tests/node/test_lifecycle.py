@@ -75,6 +75,34 @@ def test_what_was_on_the_host_before_outlives_k3s(lab: Lab) -> None:
     lab.host.shell("rm -r /var/lib/cni /root/.kube /etc/rancher /usr/local/bin/kubectl")
 
 
+TOOLKIT = """
+mkdir -p /usr/local/nvidia/toolkit /etc/containerd/conf.d
+echo x >/usr/local/nvidia/toolkit/nvidia-container-runtime
+echo x >/etc/containerd/conf.d/99-nvidia.toml"""
+
+
+def test_what_the_operators_toolkit_leaves_goes_with_k3s(lab: Lab) -> None:
+    lab.install_by_hand()
+    lab.host.shell(TOOLKIT)
+    lab.remove_by_hand()
+    assert lab.differences() == []
+
+
+def test_toolkit_and_containerd_of_the_hosts_own_stay(lab: Lab) -> None:
+    lab.host.shell(TOOLKIT)
+    before = lab.host.files()
+    lab.install_by_hand()
+    lab.remove_by_hand()
+    after = lab.host.files()
+    assert {p: e.lasting for p, e in before.items()} == {p: e.lasting for p, e in after.items()}
+    lab.host.shell("rm -r /usr/local/nvidia /etc/containerd")
+    lab.install_by_hand()
+    lab.host.shell(f"{TOOLKIT}; echo theirs >/etc/containerd/config.toml")  # made since, by others
+    lab.remove_by_hand()
+    assert lab.differences() == ["/etc/containerd", "/etc/containerd/config.toml"]
+    lab.host.shell("rm -r /etc/containerd")
+
+
 # --- upgrade, pods with GPUs ---
 
 

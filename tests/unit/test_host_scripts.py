@@ -13,7 +13,7 @@ folder=$(dirname "$0")
 next() {{ head -n 1 "$folder/$1"; [ "$(wc -l <"$folder/$1")" -le 1 ] || sed -i 1d "$folder/$1"; }}
 echo "$*" >>"$folder/calls"
 case "$*" in
-  *clusterpolicies.nvidia.com*jsonpath*) next state ;;
+  *clusterpolicies.nvidia.com*go-template*) next state ;;
   *allocatable*) next gpus ;;
   *"get pods"*) cat "$folder/pods" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
@@ -71,6 +71,14 @@ def test_wait_fails_with_the_pods_reason(cluster: Path) -> None:
     assert done.returncode == 1
     assert "waited 0 s (gpuOperatorTimeoutSeconds); operator notReady, 0 of 3" in done.stdout
     assert "nvidia-operator-validator-q (PodInitializing)" in done.stdout
+
+
+def test_operator_that_fails_is_not_ready_whatever_its_state_of_before(cluster: Path) -> None:
+    (cluster / "state").write_text("ready: failed to retrieve GPU node OS info\n")
+    (cluster / "gpus").write_text("3\n")
+    done = wait(cluster, 0)
+    assert done.returncode == 1
+    assert "operator ready: failed to retrieve GPU node OS info, 3 of 3 GPUs" in done.stdout
 
 
 def test_watch_shows_the_pods_that_helm_waits_for_until_it_is_done(cluster: Path) -> None:
