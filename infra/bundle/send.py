@@ -1,14 +1,13 @@
 """Brings files of a bundle to the node: in parts that outlive a connection, and checked there."""
 
 import hashlib
-import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from infra.bundle.manifest import Entry
-from infra.imaging.node import Node, NodeError
+from infra.imaging.node import Node, NodeError, why
 from infra.imaging.parts import PART_BYTES, Say, joined, remove_parts, send_parts
 
 BLOCK_BYTES = 1 << 20
@@ -88,6 +87,5 @@ def _as_root(node: Node, script: str, *words: str) -> str:
     command = node.as_root(["sh", "-c", script, "sh", *words])
     done = subprocess.run(command, input=node.root_input, capture_output=True, check=False)
     if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip()[-1500:]
-        raise NodeError(reason or f"{shlex.join(command[:1])} ended with {done.returncode}")
+        raise NodeError(why(done))
     return done.stdout.decode()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-from infra.imaging.node import Node, NodeError
+from infra.imaging.node import CUT_OFF, Node, NodeError, why
 from infra.imaging.oci import (
     COPY_BYTES,
     Image,
@@ -26,7 +26,6 @@ PINNED_LABEL = "io.cri-containerd.pinned=pinned"
 WANTED_LABEL = "disttrain.dev/wanted-at"  # see presence.py
 
 COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # before containerd is asked again what it holds
-CUT_OFF = 255  # ssh's exit status when it is the connection that failed
 
 
 class ContainerdError(RuntimeError):
@@ -220,8 +219,7 @@ class Containerd:
         except NodeError as error:
             raise ContainerdError(str(error)) from error
         if done.returncode:
-            reason = done.stderr.decode(errors="replace").strip()[-1500:]
-            raise ContainerdError(f"{self._shown('images import')}: {reason}")
+            raise ContainerdError(f"{self._shown('images import')}: {why(done)}")
 
     def _blob(self, digest: str) -> bytes:
         return self._ask("content", "get", digest).encode()
@@ -240,8 +238,7 @@ class Containerd:
         except subprocess.TimeoutExpired as error:
             raise ContainerdError(f"{self._shown(what)}: no answer in {limit} s") from error
         if done.returncode:
-            reason = done.stderr.decode(errors="replace").strip()[-1500:]
-            raise ContainerdError(f"{self._shown(what)}: {reason}")
+            raise ContainerdError(f"{self._shown(what)}: {why(done)}")
         return done.stdout.decode()
 
     def _command(self, *arguments: str, namespace: str | None = None) -> list[str]:

@@ -14,6 +14,16 @@ else sudo {options} env "PATH=$PATH" {command}
 fi"""
 
 
+CUT_OFF = 255  # ssh's exit status when it is the connection that failed
+
+
+def why(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last words of a command that failed; ssh beside a shared connection has none."""
+    silent = "the connection broke" if done.returncode == CUT_OFF else "it said nothing"
+    words = done.stderr.decode(errors="replace").strip()[-3000:]
+    return words or f"{silent} (exit status {done.returncode})"
+
+
 class NodeError(RuntimeError):
     """The node cannot be reached, or a command there failed; the text has its own words."""
 
@@ -56,6 +66,5 @@ class Node:
         """
         done = subprocess.run([*self.shell, text], input=content, capture_output=True, check=False)
         if done.returncode:
-            reason = done.stderr.decode(errors="replace").strip()[-1500:]
-            raise NodeError(f"{self.shell[0]}: {reason or f'exit status {done.returncode}'}")
+            raise NodeError(f"{self.shell[0]}: {why(done)}")
         return done.stdout.decode(errors="replace")

@@ -23,7 +23,7 @@ from infra.imaging.builders import (
     proxies,
     stage,
 )
-from infra.imaging.node import Node, NodeError
+from infra.imaging.node import Node, NodeError, why
 from infra.imaging.oci import NAME_ANNOTATION, as_json
 
 FOLDER = "/var/tmp/disttrain-build-"
@@ -128,6 +128,5 @@ def _as_root(node: Node, text: str, content: bytes = b"") -> str:
         check=False,
     )
     if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip()[-3000:]
-        raise NodeError(f"at the node: {reason or f'exit status {done.returncode}'}")
+        raise NodeError(f"at the node: {why(done)}")
     return done.stdout.decode(errors="replace")

@@ -75,8 +75,11 @@ def make_key(file: Path) -> str:
 
 
 @contextmanager
-def sshd(folder: Path) -> Iterator[Sshd]:
-    """OpenSSH's server with keys of its own."""
+def sshd(folder: Path, instead: Path | None = None) -> Iterator[Sshd]:
+    """OpenSSH's server with keys of its own.
+
+    `instead` is run in place of every command, which it has in $SSH_ORIGINAL_COMMAND.
+    """
     Path("/run/sshd").mkdir(exist_ok=True)
     port, log = free_port(), folder / "sshd.log"
     host_key = make_key(folder / "host_key")
@@ -85,6 +88,7 @@ def sshd(folder: Path) -> Iterator[Sshd]:
         f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\n"
         f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nPidFile none\n"
         "UsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\nLogLevel INFO\n"
+        + (f"ForceCommand {instead}\n" if instead else "")
     )
     with running(["/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "config")], port, log):
         yield Sshd(port, host_key, folder / "identity", log)

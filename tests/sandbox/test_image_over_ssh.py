@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from infra.imaging.reach import VARIABLE, reached
 from sandbox.base_image import NAME as BASE_IMAGE
 from sandbox.base_image import ensure_base_image
 from tests.cli.servers import Sshd, make_key, sshd
-from tests.sandbox.image_lab import DEPS_BYTES, PROJECT, REPOSITORY, Lab
+from tests.sandbox.image_lab import DEPS_BYTES, PROJECT, REPOSITORY, Lab, wait_for
 
 PART_BYTES = 1_000_000
 
@@ -59,6 +61,60 @@ def test_an_image_goes_over_one_connection_in_parts(
     lab.containerd = dataclasses.replace(lab.containerd, node=None)
     assert server.logins() == before + 1
     assert transfers() == []
+
+
+# Stops the command that holds the text in `stop-at`: a part when half of it is there, the import
+# while it is at work. Then it hangs, with the number of the connection's process in `stopped`.
+WRAPPER = """\
+#!/bin/sh
+stop=$(cat {folder}/stop-at 2>/dev/null)
+case $SSH_ORIGINAL_COMMAND in
+  *"${{stop:-nowhere}}"*)
+    case $stop in
+      "cat > "*) head -c 400000 | sh -c "$SSH_ORIGINAL_COMMAND" ;;
+      *) setsid sh -c "$SSH_ORIGINAL_COMMAND" & sleep 0.02; kill -KILL "-$!" ;;
+    esac
+    echo "$PPID" >{folder}/stopping && mv {folder}/stopping {folder}/stopped
+    sleep 100
+    ;;
+esac
+exec sh -c "$SSH_ORIGINAL_COMMAND"
+"""
+
+
+@pytest.mark.parametrize(("stop_at", "kept"), [("cat > 00003-", 3), ("images import", 6)])
+def test_a_connection_that_is_cut_costs_what_was_under_way(
+    lab: Lab, tmp_path: Path, transfers: Callable[[], list[Path]], stop_at: str, kept: int
+) -> None:
+    folder = tmp_path / "line"
+    folder.mkdir()
+    wrapper, stopped = folder / "wrapper", folder / "stopped"
+    wrapper.write_text(WRAPPER.format(folder=folder))
+    wrapper.chmod(0o755)
+    (folder / "stop-at").write_text(stop_at)
+    here = lab.containerd
+
+    def attempt() -> None:
+        with reached(node_text(server)) as node:
+            lab.containerd = dataclasses.replace(here, node=node, part_bytes=PART_BYTES)
+            lab.ensure()
+            assert problems(lab.plan(), lab.containerd) == []
+
+    def cut() -> None:
+        wait_for("the command to stop", stopped.exists)
+        os.kill(int(stopped.read_text()), signal.SIGKILL)
+
+    with sshd(folder, wrapper) as server, ThreadPoolExecutor(1) as thread:
+        cutting = thread.submit(cut)
+        with pytest.raises(ContainerdError, match="the connection broke"):
+            attempt()
+        cutting.result()
+        assert not here.images()
+        (folder / "stop-at").unlink()
+        attempt()
+    assert f"in 6 parts, {kept} of them were there from an earlier attempt" in "\n".join(lab.said)
+    assert transfers() == []
+    lab.containerd = here
 
 
 # The last stage is small, so that the test is short.
