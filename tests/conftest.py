@@ -4,6 +4,7 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 PROJECT = Path(__file__).parent.parent
@@ -12,6 +13,10 @@ PROJECT = Path(__file__).parent.parent
 BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
 if BESIDE.is_file():
     os.environ.setdefault("DISTTRAIN_DATASET", str(BESIDE))
+
+# The same examples in each run; `--hypothesis-profile=default` draws others.
+hypothesis.settings.register_profile("suite", derandomize=True)
+hypothesis.settings.load_profile("suite")
 
 # Tests that share something: clusters, with what was on the machine before and after them; a host.
 GROUPS = {
