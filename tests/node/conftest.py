@@ -8,6 +8,7 @@ import pytest
 from sandbox.cache import locked
 from tests.node.lab import Lab
 from tests.node.releases import session_source
+from tests.node.rootfs import SYSTEM
 
 MARKER = "stand_in"
 
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
     if any(item.path.is_relative_to(Path(__file__).parent) for item in items):
-        return [f"tests/node installs {session_source()}"]
+        return [f"tests/node installs {session_source()}, on {SYSTEM}"]
     return []
 
 

@@ -1,4 +1,7 @@
-"""The root file system of a test host: Debian by debootstrap, made once and cached."""
+"""The root file system of a test host: made by debootstrap once, and cached.
+
+Debian; with DISTTRAIN_TEST_HOST=ubuntu it is Ubuntu, whose archive keyring has to be there.
+"""
 
 import os
 import subprocess
@@ -8,7 +11,8 @@ from sandbox.base_image import apt_proxy, debian_mirror, debian_sources
 from sandbox.cache import cached_folder, content_key
 from sandbox.say import phase
 
-SUITE = "bookworm"
+SYSTEM = os.environ.get("DISTTRAIN_TEST_HOST", "debian")
+SUITE = {"debian": "bookworm", "ubuntu": "jammy"}[SYSTEM]
 PACKAGES = (
     *("systemd", "dbus", "openssh-server", "sudo", "curl", "ca-certificates"),
     *("iproute2", "procps", "openssl", "python3"),  # python3: for the stand-in of k3s
@@ -35,11 +39,18 @@ def rootfs() -> Path:
             run(
                 *("debootstrap", "--variant=minbase", "--force-check-gpg"),
                 *(f"--include={','.join(PACKAGES)}", SUITE, str(root)),
-                debian_mirror(debian_sources()),
+                mirror(),
             )
             run("chroot", str(root), "sh", "-euc", USERS)
 
     return cached_folder("node-rootfs", content_key(SUITE, *PACKAGES, USERS), make) / "root"
+
+
+def mirror() -> str:
+    """Where its packages come from."""
+    if SYSTEM == "ubuntu":
+        return "http://archive.ubuntu.com/ubuntu"
+    return debian_mirror(debian_sources())
 
 
 def run(*command: str) -> str:
