@@ -51,8 +51,10 @@ noted() { # what was there before; without a note, as by an older program, nobod
 }
 
 create() {
-  [ -z "$(noted)" ] || return 0
-  kubectl_ annotate namespace "$NAMESPACE" "$dry_run" "$NOTE=$(crds)" >/dev/null
+  before=$(noted)
+  [ -z "$before" ] || return 0
+  now=$(crds) # a failure ends the script here: an empty note would doom what is there
+  kubectl_ annotate namespace "$NAMESPACE" "$dry_run" "$NOTE=$now" >/dev/null
 }
 
 doomed() {

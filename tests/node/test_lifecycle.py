@@ -15,6 +15,7 @@ from tests.node.lab import (
     CommandLines,
     Lab,
     counts,
+    different,
     failure,
     kubeconfig,
 )
@@ -70,8 +71,7 @@ def test_what_was_on_the_host_before_outlives_k3s(lab: Lab) -> None:
     before = lab.host.files()
     lab.install_by_hand()
     lab.remove_by_hand()
-    after = lab.host.files()
-    assert {p: e.lasting for p, e in before.items()} == {p: e.lasting for p, e in after.items()}
+    assert different(before, lab.host.files()) == []
     lab.host.shell("rm -r /var/lib/cni /root/.kube /etc/rancher /usr/local/bin/kubectl")
 
 
@@ -93,8 +93,7 @@ def test_toolkit_and_containerd_of_the_hosts_own_stay(lab: Lab) -> None:
     before = lab.host.files()
     lab.install_by_hand()
     lab.remove_by_hand()
-    after = lab.host.files()
-    assert {p: e.lasting for p, e in before.items()} == {p: e.lasting for p, e in after.items()}
+    assert different(before, lab.host.files()) == []
     lab.host.shell("rm -r /usr/local/nvidia /etc/containerd")
     lab.install_by_hand()
     lab.host.shell(f"{TOOLKIT}; echo theirs >/etc/containerd/config.toml")  # made since, by others

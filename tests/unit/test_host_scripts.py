@@ -165,6 +165,10 @@ def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
     assert [call.split() for call in (cluster / "calls").read_text().splitlines()][-1] == [
         *("annotate", "namespace", "gpu-operator", "--dry-run=none", note),
     ]
+    (cluster / "kubectl").write_text("#!/bin/sh\ncase $2 in crd) exit 1 ;; esac\n" + KUBECTL[10:])
+    (cluster / "calls").write_text("")
+    assert cleanup(cluster, "create").returncode == 1
+    assert "annotate" not in (cluster / "calls").read_text()
     (cluster / "note").write_text("noted ")
     (cluster / "calls").write_text("")
     assert cleanup(cluster, "create").returncode == 0
