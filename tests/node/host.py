@@ -210,7 +210,9 @@ class Host:
         else:
             content = hashlib.sha256(Path(here).read_bytes()).hexdigest()
         mode = stat.filemode(info.st_mode)
-        return Entry(mode, (info.st_uid, info.st_gid), content, info.st_mtime_ns)
+        # services come and go with private folders in there
+        mtime = 0 if path in ("/tmp", "/var/tmp") else info.st_mtime_ns
+        return Entry(mode, (info.st_uid, info.st_gid), content, mtime)
 
     def close(self) -> None:
         """End it and remove what is left outside: the scratch folder and the control group."""
