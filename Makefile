@@ -5,6 +5,9 @@ DEV = .venv-dev/bin/python
 SANDBOX = $(PYTHON) -m sandbox
 STACK = dev
 BUNDLE = build/bundle
+UV_VERSION = 0.13.8
+# Where it is set, each of the hundreds of programs that the tests start compiles the project anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
@@ -18,7 +21,7 @@ demo: ## start a one-node Kubernetes, train on it with `pulumi up`, show loss an
 demo-down: ## `pulumi destroy` and stop the cluster; the data stays
 	@$(SANDBOX) demo-down
 
-demo-local: ## the same training by torchrun on this machine, no root, no cluster
+demo-local: ## the same training on this machine, no root, no cluster
 	@$(SANDBOX) demo-local
 
 test: lint ## every test, the end-to-end ones included
@@ -30,12 +33,13 @@ lint: ## ruff, pyright, shellcheck
 	.venv-dev/bin/ruff check .
 	.venv-dev/bin/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv-dev/bin/pyright
-	.venv-dev/bin/shellcheck infra/scripts/*.sh cli/scripts/*.sh disttrain .ci/run \
+	.venv-dev/bin/shellcheck -x -a -P infra/node/scripts infra/node/scripts/*.sh
+	.venv-dev/bin/shellcheck infra/node/scripts/lib/root.sh cli/scripts/*.sh disttrain .ci/run \
 		tests/node/boot.sh tests/node/stand_in/*.sh
 
 unit: ## the tests that end in seconds
 	@$(SANDBOX) setup --only-dev
-	$(DEV) -m pytest tests/unit
+	$(DEV) -m pytest tests/unit -n 2 --dist loadgroup
 
 e2e: ## the end-to-end tests alone
 	@$(SANDBOX) setup --for-tests
@@ -45,11 +49,27 @@ bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .ve
 	@$(SANDBOX) setup --only-dev
 	$(DEV) -m bench
 
+test-gpu: ## what only a GPU can show, with the torch of $(PYTHON); status 77: no GPU, nothing was run
+	@$(PYTHON) -m tests.gpu
+
+bench-gpu: ## measure the trainer on a GPU into docs/benchmarks.md; status 77: no GPU, nothing was run
+	@$(PYTHON) -m bench.gpu
+
 bundle: ## fill build/bundle for machines without a network (STACK=dev BUNDLE=folder OPTIONS="--without ...")
 	@$(PYTHON) -c "from sandbox.venvs import ensure_venv; ensure_venv('.venv')"
-	@.venv/bin/python -m infra.bundle pack --stack $(STACK) --output $(BUNDLE) $(OPTIONS)
+	@.venv/bin/python -m infra.airgap pack --stack $(STACK) --output $(BUNDLE) $(OPTIONS)
+
+lock: ## write requirements.lock from requirements.txt (OPTIONS=--upgrade also moves what is not pinned there)
+	@$(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@build/lock/bin/uv pip compile requirements.txt --quiet --universal --python-version 3.11 \
+		--generate-hashes --custom-compile-command 'make lock' --output-file requirements.lock $(OPTIONS)
+
+docs: ## write docs/settings.md from Pulumi.yaml
+	@$(PYTHON) -c "from sandbox.venvs import ensure_venv; ensure_venv('.venv')"
+	@.venv/bin/python -m infra.settings.document
 
 clean-cache: ## empty the cache of tools, virtualenvs and images
 	@$(SANDBOX) clean-cache
 
-.PHONY: help setup demo demo-down demo-local test lint unit e2e bench bundle clean-cache
+.PHONY: help setup demo demo-down demo-local test lint unit e2e bench test-gpu bench-gpu bundle lock docs clean-cache

@@ -1,40 +1,101 @@
-"""The program that `pulumi up` runs: settings -> components -> outputs (docs/architecture.md)."""
+"""The program that `pulumi up` runs: settings, then platform, then run, then outputs.
+
+docs/architecture.md shows how they belong together.
+"""
+
+import sys
+from pathlib import Path
 
 import pulumi
 
-from infra.cluster import Cluster
-from infra.dataset import DatasetJob
-from infra.gpu_operator import GpuOperator
-from infra.host import prepare_host
-from infra.kubectl import make_kubectl
-from infra.namespace import Namespace
-from infra.outputs import stack_outputs
-from infra.proxy import ProxyConfig
-from infra.revisions import revisions
-from infra.run_config import RunConfigMap
-from infra.runner import host_runner
-from infra.settings import load_settings
-from infra.storage import DataVolume
-from infra.topologies import TOPOLOGIES
-from infra.trainer_image import TrainerImage
+# The engine takes this folder off Python's path when the file has run, and `main` runs after that.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-settings = load_settings()
-names = revisions(settings)
-runner = host_runner(settings.host)
-kubectl = make_kubectl(settings.cluster, settings.host, runner)
-host = prepare_host(settings, runner)
-cluster = Cluster("cluster", settings, runner, host)
-inside = cluster.options
-ready: list[pulumi.Resource] = [cluster]
-if settings.gpu_operator:
-    ready.append(GpuOperator("gpu-operator", settings.gpu_operator, settings, kubectl, inside))
-image = TrainerImage("image", settings, [cluster])
-namespace = Namespace("namespace", settings, kubectl, names, inside)
-volume = DataVolume("data", settings, [namespace, *host], inside)
-proxy = ProxyConfig("proxy", settings, [namespace], inside)
-dataset = DatasetJob("dataset", settings, names, runner, [image, volume, proxy], inside)
-run = RunConfigMap("run", settings, names, [namespace], inside)
-make_training = TOPOLOGIES[settings.compute.topology]
-training = make_training("training", settings, names, kubectl, [*ready, dataset, run], inside)
+from infra.kinds import KINDS
+from infra.kube_command import Connection
+from infra.outputs import cluster_outputs, export, platform_outputs, run_outputs
+from infra.platform.access import AccessArgs, ClusterAccess
+from infra.platform.guards import DestroyGuard, GuardArgs, TaskPods, TaskPodsArgs
+from infra.platform.make import make_platform
+from infra.platform.owner import Owner
+from infra.platform.reference import check_image, referenced_platform
+from infra.platform.stack_name import shown_stack_name
+from infra.run.make import make_run
+from infra.settings import Settings, parse_settings, read_configuration
 
-stack_outputs(settings, cluster, kubectl, namespace, training, image).export()
+
+async def main() -> None:
+    """Settings are checked as a whole before anything is registered that could change something."""
+    raw, secret_keys, stack = read_configuration()
+    settings = parse_settings(raw, secret_keys, stack, KINDS)
+    if settings.platform is None:
+        await on_the_platform_of_another_stack(raw, secret_keys, settings)
+    else:
+        on_an_own_platform(settings)
+
+
+def on_an_own_platform(settings: Settings) -> None:
+    """The platform, the run if there is one, and last the guard that `destroy` comes to first."""
+    assert settings.platform is not None
+    made = make_platform(settings.platform)
+    everything = [*made.ready]
+    export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner))
+    export(platform_outputs(made))
+    if settings.run:
+        run = make_run(
+            settings.run,
+            made.facts,
+            made.connection,
+            made.ready,
+            made.cluster.options,
+            owns_platform=True,
+        )
+        everything += run.resources
+        export(run_outputs(settings.run, made.facts, run))
+    DestroyGuard(
+        "destroy-guard",
+        GuardArgs(made.connection, k3s_is_ours=made.cluster.is_ours),
+        pulumi.ResourceOptions(depends_on=everything),
+    )
+
+
+async def on_the_platform_of_another_stack(
+    raw: dict[str, str], secret_keys: set[str], settings: Settings
+) -> None:
+    """The run alone; it needs a kubeconfig of the platform and nothing of its hosts."""
+    platform = await referenced_platform(settings.platform_stack)
+    facts = platform.facts
+    run_settings = parse_settings(raw, secret_keys, settings.stack, KINDS, facts.devices).run
+    assert run_settings is not None
+    check_image(settings.platform_stack, facts.image)
+    owner = Owner("owner")
+    connection = Connection(
+        kubeconfig=platform.kubeconfig,
+        kubeconfig_is_path=facts.kubeconfig_is_path,
+        context=facts.context,
+        namespace=facts.namespace,
+        stack=shown_stack_name(settings.stack),
+        owner=owner.identity,
+        is_gone=facts.is_gone,
+        generation=platform.generation,
+    )
+    access = ClusterAccess(
+        "cluster",
+        AccessArgs(
+            platform.kubeconfig, facts.context, facts.cluster_identifier, platform.generation
+        ),
+    )
+    pods = TaskPods("task-pods", TaskPodsArgs(connection, everyone=False))
+    run = make_run(
+        run_settings,
+        facts,
+        connection,
+        [pods],
+        access.options,
+        owns_platform=False,
+    )
+    export(cluster_outputs(facts, platform.kubeconfig, connection.owner))
+    export(run_outputs(run_settings, facts, run))
+
+
+pulumi.run(main)

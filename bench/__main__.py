@@ -1,7 +1,7 @@
-"""Measures the trainer's bars: `python -m bench` for all rows, or `python -m bench throughput`.
+"""Measures the trainer: `python -m bench` for all rows, `python -m bench throughput` for one.
 
-Prints the table and puts it into docs/benchmarks.md. What was measured is kept in
-bench/results.json, so that rows that are run alone do not take the others out of the table.
+It prints the table and writes it to docs/benchmarks.md. All results are kept in
+bench/results.json, so that the table keeps the other rows when one row is measured alone.
 """
 
 from __future__ import annotations
@@ -17,23 +17,29 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.rows import ROWS, Row
+import torch
+
+from bench.row import Row
+from bench.rows import ROWS
 from bench.runs import CHECKOUT, Bench
 from bench.table import put_into_section, table
-from trainer.cores import available_cores
+from trainer.parallel.cores import available_cores
 
 RESULTS = CHECKOUT / "bench" / "results.json"
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 
 
 def main() -> int:
-    """Run the rows; returns 1 where a bar is not met."""
+    """Measure the rows; returns 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
     parser.add_argument("--threads", type=int, default=available_cores(), help="of each process")
     options = parser.parse_args()
     if unknown := [name for name in options.rows if name not in ROWS]:
-        parser.error(f"unknown row {', '.join(unknown)}; allowed: {', '.join(ROWS)}")
+        parser.error(
+            f"{', '.join(unknown)} cannot be used: there is no such row. "
+            f"Name one or more of {', '.join(ROWS)}."
+        )
     measured: list[Row] = []
     for name in options.rows or ROWS:
         print(f"== {name}", flush=True)
@@ -51,22 +57,30 @@ def main() -> int:
 
 
 def _kept() -> dict[str, list[dict[str, Any]]]:
-    """What was measured before, read late: rows may run side by side."""
+    """The results so far. They are read again before each write, since rows may run in parallel."""
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def _load() -> str:
-    """How busy the machine is: figures taken on a busy one say so."""
+    """The load average of the last minute, which is written beside each figure."""
     return f"{os.getloadavg()[0]:.1f}"
 
 
 def _cpu() -> str:
-    """Name of the processor, as far as the system tells."""
+    """Vendor, name and vector instructions: one vendor's figures say little of another's.
+
+    `AuthenticAMD, AMD EPYC, AVX512`, as far as the system tells.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    except OSError:
+        lines = list[str]()
+    known = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    name = known.get("model name") or platform.processor() or platform.machine()
+    vendor = known.get("vendor_id", "unknown vendor")
+    return f"{vendor}, {name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""The yardstick: a plain training loop in the manner of nanoGPT's train.py, in our own words.
+"""A plain training loop in the manner of nanoGPT's train.py, against which the trainer is measured.
 
-It does what that loop does on a CPU, with its habits: nn.Linear, attention by
-scaled_dot_product_attention, a memory map opened for every batch, windows drawn with replacement
-and stacked one by one, AdamW without `fused` (nanoGPT fuses on CUDA only), the mean loss.
+It computes as that loop does: nn.Linear, attention by scaled_dot_product_attention, a memory map
+opened for every batch, windows drawn with replacement and stacked one by one, the mean loss, the
+next batch fetched while the step runs. On a CPU AdamW is not fused. On a GPU it is, batches go
+there from pinned memory, the arithmetic is autocast's bfloat16, TF32 is allowed, the vocabulary is
+padded to a multiple of 64, and torch.compile may compile the whole model. The code is our own.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -10,6 +12,8 @@ and stacked one by one, AdamW without `fused` (nanoGPT fuses on CUDA only), the 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,19 +21,19 @@ import torch.nn.functional as F
 from torch import nn
 
 from trainer.config import ModelConfig, RunConfig
-from trainer.dataset import open_dataset
+from trainer.data.dataset import open_dataset
 from trainer.schedule import learning_rate
 
 
 class Norm(nn.Module):
-    """Layer norm without bias."""
+    """Layer normalization without bias."""
 
     def __init__(self, width: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(..., C) -> (..., C)."""
+        """Normalize the last dimension: (..., C) -> (..., C)."""
         return F.layer_norm(x, self.weight.shape, self.weight, None, 1e-5)
 
 
@@ -73,7 +77,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The GPT, with GPT-2's initial values whatever its width, and a tied head."""
+    """The GPT with GPT-2's initial values, which do not depend on its width, and a tied head."""
 
     def __init__(self, config: ModelConfig, vocab_size: int):
         super().__init__()
@@ -91,7 +95,7 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Mean loss of (B, T) tokens `x` with targets `y`."""
-        h = self.drop(self.wte(x) + self.wpe(torch.arange(x.size(1))))
+        h = self.drop(self.wte(x) + self.wpe(torch.arange(x.size(1), device=x.device)))
         for layer in self.layers:
             h = layer(h)
         logits = self.lm_head(self.ln_f(h))
@@ -99,17 +103,27 @@ class Model(nn.Module):
 
 
 class Loop:
-    """The training loop, one step at a time."""
+    """The training loop; each call of `step` makes one update."""
 
-    def __init__(self, config: RunConfig):
-        """Model, optimiser and the first batch; the data set of `config` must be prepared."""
-        self._config, train = config, config.train
+    def __init__(self, config: RunConfig, device: str = "cpu", compiled: bool = False):
+        """Model, optimiser and the first batch; the data set of `config` must be prepared.
+
+        On "cuda" the arithmetic is bfloat16 under autocast. `compiled`: by torch.compile.
+        """
+        self._config, self._device, train = config, device, config.train
+        self._on_gpu = device.startswith("cuda")
         self.dataset = open_dataset(config.dataset_dir)
         torch.manual_seed(config.seed)
-        self.model = Model(config.model, self.dataset.tokenizer.vocab_size)
-        parameters = list(self.model.parameters())
-        matrices = [p for p in parameters if p.dim() >= 2]
-        others = [p for p in parameters if p.dim() < 2]
+        if self._on_gpu:
+            torch.backends.cuda.matmul.allow_tf32 = True
+            torch.backends.cudnn.allow_tf32 = True
+        vocab_size = self.dataset.tokenizer.vocab_size
+        if self._on_gpu:
+            vocab_size = -(-vocab_size // 64) * 64
+        self.model: nn.Module = Model(config.model, vocab_size).to(device)
+        self._parameters = list(self.model.parameters())
+        matrices = [p for p in self._parameters if p.dim() >= 2]
+        others = [p for p in self._parameters if p.dim() < 2]
         self._optimizer = torch.optim.AdamW(
             [
                 {"params": matrices, "weight_decay": train.weight_decay},
@@ -117,30 +131,40 @@ class Loop:
             ],
             lr=train.learning_rate,
             betas=(train.beta1, train.beta2),
+            fused=True if self._on_gpu else None,
         )
+        if compiled:
+            self.model = cast(nn.Module, torch.compile(self.model))
+        # nanoGPT's gradient_accumulation_steps, of equal size
+        self._passes = max(1, train.global_batch_size // train.micro_batch_size)
         self._batch, self._done = self._get_batch(), 0
 
     def step(self) -> float:
-        """One update; returns its loss."""
-        train = self._config.train
+        """One update; returns the loss of its last batch."""
+        train, loss = self._config.train, torch.zeros(())
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(self._done, train)
-        loss = self.model(*self._batch)
-        self._batch = self._get_batch()
-        loss.backward()
+        for _ in range(self._passes):
+            with torch.autocast("cuda", torch.bfloat16) if self._on_gpu else nullcontext():
+                loss = self.model(*self._batch)
+            self._batch = self._get_batch()
+            (loss / self._passes if self._passes > 1 else loss).backward()
         if train.grad_clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.grad_clip)
+            torch.nn.utils.clip_grad_norm_(self._parameters, train.grad_clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self._done += 1
         return float(loss)
 
     def _get_batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        block, batch = self._config.model.block_size, self._config.train.global_batch_size
+        block, train = self._config.model.block_size, self._config.train
+        batch = min(train.global_batch_size, train.micro_batch_size)
         data = np.memmap(self._config.dataset_dir / "train.bin", dtype=np.uint16, mode="r")
         ix = torch.randint(len(data) - block, (batch,))
         x = torch.stack([torch.from_numpy(data[i : i + block].astype(np.int64)) for i in ix])
         y = torch.stack(
             [torch.from_numpy(data[i + 1 : i + 1 + block].astype(np.int64)) for i in ix]
         )
-        return x, y
+        if self._on_gpu:
+            x, y = x.pin_memory(), y.pin_memory()
+        return x.to(self._device, non_blocking=True), y.to(self._device, non_blocking=True)

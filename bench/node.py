@@ -1,7 +1,8 @@
-"""Measures the node's bars into docs/benchmarks.md: `python -m bench.node [ROW ...]`, as root.
+"""Measures previews, the doctor, installation and `up`: `python -m bench.node [ROW ...]`, as root.
 
-Each row is the median of several runs on the hosts of tests/node and tests/e2e: real sshd, sudo,
-systemd, Pulumi, Kubernetes and containerd; k3s and its installer are stand-ins.
+The table goes to docs/benchmarks.md. Each row is the median of several runs on the hosts of
+tests/node and tests/e2e, where sshd, sudo, systemd, Pulumi, Kubernetes and containerd are real,
+and k3s and its installer are stand-ins.
 """
 
 from __future__ import annotations
@@ -23,11 +24,9 @@ from typing import Any
 from bench.runs import CHECKOUT
 from bench.table import put_into_section, table
 from sandbox.cache import locked
-from sandbox.cluster import Cluster
 from sandbox.dataset import training_text
 from sandbox.stack import Stack
-from sandbox.toolchain import bin_dir
-from tests.e2e.conftest import build_image
+from tests.e2e.conftest import build_image, cluster_with_image
 from tests.e2e.lab import Lab, run_settings
 from tests.e2e.remote_node import RemoteNode
 from tests.node import lab as node
@@ -36,18 +35,18 @@ from tests.node.releases import Source
 RESULTS = CHECKOUT / "bench" / "node.json"
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 RUNS = 5
-CLUSTER = "e2e"  # of the tests: its store has the image
+CLUSTER = "e2e-bench"
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """How long it takes."""
+    """How many seconds a call takes."""
     begin = time.perf_counter()
     action()
     return time.perf_counter() - begin
 
 
 def preview(scratch: Path) -> list[float]:
-    """`pulumi preview` of the dev stack; the first, which compiles Python's files, is left out."""
+    """`pulumi preview` of the dev stack, after a first one, which compiles Python's files."""
     settings = scratch / "Pulumi.bench-dev.yaml"
     settings.write_text((CHECKOUT / "Pulumi.dev.yaml").read_text())
     stack = Stack("bench-dev", scratch / "backend", settings)
@@ -56,7 +55,7 @@ def preview(scratch: Path) -> list[float]:
 
 
 def doctor(scratch: Path) -> list[float]:
-    """`./disttrain doctor --host-only`, Python's start included."""
+    """`./disttrain doctor --host-only`, with the start of Python."""
     command = [str(CHECKOUT / "disttrain"), "doctor", "--host-only", "--fail-on", "none"]
     return [
         seconds(lambda: subprocess.run(command, cwd=scratch, check=True, capture_output=True))
@@ -65,7 +64,7 @@ def doctor(scratch: Path) -> list[float]:
 
 
 def install(scratch: Path) -> list[float]:
-    """`pulumi up` of the k3s part over SSH, less what the bare installer and k3s' start take."""
+    """`pulumi up` of the k3s part over SSH, minus the time of the bare installer and k3s' start."""
     lab = node.Lab(scratch, Source(None, "for the bench"))
     try:
         own: list[float] = []
@@ -87,16 +86,16 @@ def install(scratch: Path) -> list[float]:
 
 @contextmanager
 def cluster_lab(scratch: Path) -> Iterator[Lab]:
-    """The tests' cluster with the image in it; all is removed, but the image."""
+    """The tests' cluster, which has the image. Afterwards everything but the image is removed."""
     with locked(f"{CLUSTER}-cluster"):
-        cluster = Cluster(CLUSTER, bin_dir())
-        cluster.up()
+        cluster = cluster_with_image(CLUSTER, scratch)
         try:
+            cluster.up()
             lab = Lab(cluster, scratch, training_text().path)
             build_image(lab)
             yield lab
         finally:
-            cluster.down()
+            cluster.down(purge=True)
 
 
 def no_change(scratch: Path) -> list[float]:
@@ -114,7 +113,7 @@ def no_change(scratch: Path) -> list[float]:
 
 
 def pods(scratch: Path) -> list[float]:
-    """From the start of `pulumi up` to three new pods Running, the image being there."""
+    """From the start of `pulumi up` until three new pods run, where the node has the image."""
     with cluster_lab(scratch) as lab:
         stack = lab.stack("bench-pods", "sandbox-multipod", run_settings("bench", 20))
         stack.up()
@@ -135,7 +134,7 @@ def pods(scratch: Path) -> list[float]:
 
 
 def running(lab: Lab, old: set[str]) -> int:
-    """Training pods that run and are none of `old`."""
+    """The training pods that run, without those in `old`."""
     return sum(
         pod["status"]["phase"] == "Running" and pod["metadata"]["uid"] not in old
         for pod in lab.get("pod")["items"]
@@ -154,7 +153,7 @@ ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
 
 
 def main() -> int:
-    """Run the rows; returns 1 where a bar is not met."""
+    """Measure the rows; returns 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.node", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The rows of the table: each measures one bar and can be run alone."""
+"""The rows of the trainer's table; each is a function that measures one bar."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from unittest import mock
 
 import torch
 
 from bench import nanogpt_like
+from bench.checkpoint_rows import checkpoint_io, checkpoints
+from bench.prepare import kills, speed
+from bench.recovery import recovery
+from bench.row import Row
 from bench.runs import Bench
-from trainer.allocator import keep_freed_memory
 from trainer.config import RunConfig
-from trainer.dataset import gather, open_dataset
-from trainer.device import choose_compute
-from trainer.distributed import World
+from trainer.data.dataset import open_dataset
+from trainer.data.gather import gather
+from trainer.data.sample_order import SampleOrder
 from trainer.evaluate import evaluate
-from trainer.model import GPT
-from trainer.sample_order import SampleOrder
-from trainer.stop_request import StopRequest
+from trainer.launch.stop_request import StopRequest
+from trainer.model.allocator import keep_freed_memory
+from trainer.model.gpt import GPT
+from trainer.parallel.device import choose_compute
+from trainer.parallel.world import World
 from trainer.train import train
 
 _BLOCK, _PAIRS = 5, 30
@@ -29,32 +35,36 @@ SEEDS = (1337, 1338, 1339)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table; `met` is None where a figure is only for information."""
-
-    what: str
-    bar: str
-    measured: str
-    met: bool | None
-
-
-@dataclass(frozen=True)
 class _Counting(World):
-    """A single rank that reports each update: the loop asks once per update whether to stop."""
+    """A world of one rank that counts updates: the loop calls `sum` once in each of them."""
 
     on_update: Callable[[], None] = lambda: None
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """The values themselves, after the report."""
+        """Report the update and return the values, as the sum over one rank."""
         self.on_update()
         return super().sum(values)
 
 
 def throughput(bench: Bench) -> list[Row]:
+    """Against the yardstick, on the matrix library that the trainer chooses for this CPU."""
+    return [_against_yardstick(bench, ">= 1.10x", 1.10, "")]
+
+
+def plain_linear(bench: Bench) -> list[Row]:
+    """The same with torch's own dense layers, as on CPUs for which oneDNN is not chosen (Intel's).
+
+    What is left of the ratio is then not the matrix library.
+    """
+    with mock.patch("trainer.model.linear.onednn_is_faster", return_value=False):
+        return [_against_yardstick(bench, "-", None, ", plain linear layers")]
+
+
+def _against_yardstick(bench: Bench, bar: str, least: float | None, how: str) -> Row:
     """Tokens per second of the trainer's loop against the yardstick, and the median of the ratios.
 
-    Both run in this process and take turns, so that a busy machine slows both. What this
-    process has from trainer.allocator helps the yardstick too.
+    Both run in this process and take turns, so that a busy machine slows both. The settings of
+    trainer/model/allocator.py apply to the whole process, so they speed up the other loop too.
     """
     torch.set_num_threads(bench.threads)
     keep_freed_memory()
@@ -87,20 +97,23 @@ def throughput(bench: Bench) -> list[Row]:
     assert len(ratios) == _PAIRS
     ratio, quarter = statistics.median(ratios), len(ratios) // 4
     tokens = config.train.global_batch_size * config.model.block_size * _BLOCK
-    return [
-        Row(
-            f"tokens/s on the CPU against a nanoGPT-style loop, {bench.threads} thread(s)",
-            ">= 1.10x",
-            f"{ratio:.2f}x (half of the {len(ratios)} pairs: {ratios[quarter]:.2f} to "
-            f"{ratios[-1 - quarter]:.2f}); {tokens / statistics.median(ours[1:]):,.0f} against "
-            f"{tokens / statistics.median(theirs[1:]):,.0f} tokens/s",
-            ratio >= 1.10,
-        )
-    ]
+    return Row(
+        f"tokens/s on this CPU against a nanoGPT-style loop, {bench.threads} thread(s){how}",
+        bar,
+        f"{ratio:.2f}x (half of the {len(ratios)} pairs: {ratios[quarter]:.2f} to "
+        f"{ratios[-1 - quarter]:.2f}); {tokens / statistics.median(ours[1:]):,.0f} against "
+        f"{tokens / statistics.median(theirs[1:]):,.0f} tokens/s",
+        None if least is None else ratio >= least,
+    )
+
+
+def prepare_rows(bench: Bench) -> list[Row]:
+    """Speed of tokenising for each core, and memory and result under kills."""
+    return [*speed(bench.root), *kills(bench.root)]
 
 
 def assembly(bench: Bench) -> list[Row]:
-    """Time to choose and gather a batch, the new order of every epoch included."""
+    """The time to choose and gather a batch, with the time for the new order of each epoch."""
     config, step_seconds = _short_run(bench, "assembly")
     dataset = open_dataset(config.dataset_dir)
     block, batch = config.model.block_size, config.train.global_batch_size
@@ -108,7 +121,7 @@ def assembly(bench: Bench) -> list[Row]:
     updates = 2 * order.windows_per_epoch // batch
     begin = time.perf_counter()
     for update in range(updates):
-        gather(dataset.train, order.window_starts(update, range(batch)), block, torch.device("cpu"))
+        gather(dataset.train, order.window_starts(update, range(batch)), block)
     seconds = (time.perf_counter() - begin) / updates
     share = seconds / step_seconds
     return [
@@ -118,7 +131,7 @@ def assembly(bench: Bench) -> list[Row]:
 
 
 def evaluation(bench: Bench) -> list[Row]:
-    """What the exact passes of a whole `shakespeare-char-cpu` run take of it."""
+    """The share of a whole `shakespeare-char-cpu` run that its exact evaluations take."""
     config, step_seconds = _short_run(bench, "evaluation")
     torch.set_num_threads(bench.threads)
     keep_freed_memory()
@@ -151,30 +164,8 @@ def evaluation(bench: Bench) -> list[Row]:
     ]
 
 
-def checkpoints(bench: Bench) -> list[Row]:
-    """How long training stands still for a save, the wait for the end of its write included."""
-    settings = ["--train.max_steps=320", "--eval.interval=0", "--log.interval=40"]
-    config = bench.config("saving", [*settings, "--checkpoint.interval=50"])
-    assert config.checkpoint.every == 40  # one save per record
-    records = bench.train(config)
-    held = [float(r["checkpoint_seconds"]) for r in records if r["checkpoint_seconds"]]
-    step_seconds = statistics.median(record["step_seconds"] for record in records)
-    every = bench.config("preset").checkpoint.every
-    blocking = statistics.median(held)
-    share = blocking / step_seconds
-    return [
-        Row(
-            f"blocking part of a checkpoint, made every {every} steps",
-            "<= 5 % of one step",
-            f"{share:.1%} of one step ({1e3 * blocking:.1f} of {1e3 * step_seconds:.1f} ms), "
-            f"{share / every:.3%} of the time of the {every} steps between two",
-            share <= 0.05,
-        )
-    ]
-
-
 def ranks(bench: Bench) -> list[Row]:
-    """The losses of 1, 2 and 3 ranks with the same global batch, 50 steps in float32."""
+    """Compare the losses of 1, 2 and 3 ranks with the same global batch, 50 steps in float32."""
     rows: list[Row] = []
     for batch in (60, 64):
         series: list[list[float]] = []
@@ -208,7 +199,7 @@ def ranks(bench: Bench) -> list[Row]:
 
 
 def quality(bench: Bench) -> list[Row]:
-    """The preset `shakespeare-char-cpu` from start to end, with three seeds at once."""
+    """The validation loss of the whole preset `shakespeare-char-cpu`, for three seeds at once."""
     configs = [bench.config(f"quality-{seed}", [f"--seed={seed}"]) for seed in SEEDS]
     losses = [float(records[-1]["val_loss"]) for records in bench.train_at_once(configs)]
     mean = statistics.mean(losses)
@@ -224,7 +215,7 @@ def quality(bench: Bench) -> list[Row]:
 
 
 def _short_run(bench: Bench, name: str) -> tuple[RunConfig, float]:
-    """A run without evaluation and checkpoints, and the seconds that one of its steps takes."""
+    """Train without evaluations and checkpoints; returns the seconds of one step."""
     config = bench.config(name, ["--train.max_steps=120", *_NOTHING_BESIDES])
     records = bench.train(config)
     return config, statistics.median(r["step_seconds"] for r in records[1:])
@@ -232,9 +223,13 @@ def _short_run(bench: Bench, name: str) -> tuple[RunConfig, float]:
 
 ROWS = {
     "throughput": throughput,
+    "plain-linear": plain_linear,
+    "prepare": prepare_rows,
     "assembly": assembly,
     "evaluation": evaluation,
     "checkpoints": checkpoints,
+    "checkpoint-io": checkpoint_io,
     "ranks": ranks,
     "quality": quality,
+    "recovery": recovery,
 }

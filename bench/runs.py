@@ -1,4 +1,4 @@
-"""Runs of the trainer in processes of its own, and what they measured."""
+"""Runs the trainer in processes of its own and returns what it measured."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from trainer.config import RunConfig, load_config
-from trainer.cores import available_cores
-from trainer.prepare import prepare
+from trainer.data.prepare import prepare
+from trainer.parallel.cores import available_cores
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 _BESIDE = CHECKOUT.parent / "shared" / "data" / "tinyshakespeare.txt"
@@ -25,14 +25,16 @@ _BESIDE = CHECKOUT.parent / "shared" / "data" / "tinyshakespeare.txt"
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the runs live and how many threads each process has."""
+    """The folder of the runs, and how many threads each process has."""
 
     root: Path
     threads: int = dataclasses.field(default_factory=available_cores)
 
     def config(self, run_name: str, overrides: Sequence[str] = ()) -> RunConfig:
-        """A `shakespeare-char-cpu` run on prepared data; the text is $DISTTRAIN_DATASET's,
-        the one beside the checkout, or the preset's download."""
+        """Configuration of a `shakespeare-char-cpu` run, whose data set is prepared if needed.
+
+        The text is the file $DISTTRAIN_DATASET, the one beside the checkout, or the download.
+        """
         text = Path(os.environ.get("DISTTRAIN_DATASET", _BESIDE))
         file = [f"--dataset.file={text}"] if text.is_file() else []
         settings = [f"--run_name={run_name}", f"--data_root={self.root}", *file, *overrides]
@@ -46,16 +48,32 @@ class Bench:
         return self._finish(config, self._start_ranks(config, world_size))
 
     def train_at_once(self, configs: Sequence[RunConfig]) -> list[list[dict[str, Any]]]:
-        """The same for several runs side by side, where time is not what is measured."""
+        """Run several configurations in parallel, for rows that do not measure time."""
         started = [self._start_ranks(config, 1) for config in configs]
         return [self._finish(*run) for run in zip(configs, started, strict=True)]
 
     def _start_ranks(self, config: RunConfig, world_size: int) -> list[subprocess.Popen[bytes]]:
-        file, port = self._write(config), _free_port()
+        arguments = ["-m", "trainer", "train", "--config", str(self.write(config))]
+        return self._start_all(arguments, config.run_dir, world_size)
+
+    def run_ranks(self, arguments: list[str], directory: Path, world_size: int) -> list[Path]:
+        """Run a Python command on so many ranks to its end; returns what each has printed."""
+        ranks = self._start_all(arguments, directory, world_size)
+        logs = [directory / f"rank-{rank}.log" for rank in range(world_size)]
+        codes = [process.wait() for process in ranks]
+        if any(codes):
+            texts = "\n".join(log.read_text() for log in logs)
+            raise RuntimeError(f"ranks ended with {codes}:\n{texts}")
+        return logs
+
+    def _start_all(
+        self, arguments: list[str], directory: Path, world_size: int
+    ) -> list[subprocess.Popen[bytes]]:
+        port = free_port()
         return [
-            self._start(
-                ["-m", "trainer", "train", "--config", str(file)],
-                config.run_dir / f"rank-{rank}.log",
+            self.start(
+                arguments,
+                directory / f"rank-{rank}.log",
                 {
                     "RANK": str(rank),
                     "LOCAL_RANK": str(rank),
@@ -80,17 +98,19 @@ class Bench:
         """Everything that the first rank printed."""
         return (config.run_dir / "rank-0.log").read_text()
 
-    def _write(self, config: RunConfig) -> Path:
+    def write(self, config: RunConfig) -> Path:
+        """The configuration as a file, in the run's folder."""
         config.run_dir.mkdir(parents=True, exist_ok=True)
         file = config.run_dir / "bench.yaml"
         file.write_text(yaml.safe_dump(config.to_mapping()))
         return file
 
-    def _start(
+    def start(
         self, arguments: list[str], log: Path, environment: dict[str, str]
     ) -> subprocess.Popen[bytes]:
+        """Start Python with `arguments`; what it prints is added to `log`."""
         threads = {"OMP_NUM_THREADS": str(self.threads)}
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=CHECKOUT,
@@ -105,6 +125,7 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port that nobody listens at right now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Measurements as a Markdown table, in its place in a document."""
+"""Writes measurements as a Markdown table into a section of a document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARKS = {True: "yes", False: "**no**", None: "-"}
 
 
 def table(results: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[str]) -> str:
-    """The rows of `names`, as far as they are measured."""
+    """The table with those of the rows `names` that were measured."""
     lines = ["| row | what | bar | measured | met | when and where |", "|---|---|---|---|---|---|"]
     for name in names:
         for row in results.get(name, ()):
@@ -21,7 +21,7 @@ def table(results: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[st
 
 
 def put_into_section(document: Path, heading: str, text: str) -> None:
-    """Replace the table of the section `heading`; section and document are made where missing."""
+    """Replace the table in the section `heading`; a missing section or document is made."""
     content = document.read_text() if document.exists() else "# Benchmarks\n"
     if heading not in content.splitlines():
         content = f"{content.rstrip()}\n\n{heading}\n\n{_BEGIN}\n{_END}\n"

@@ -1,17 +1,18 @@
-"""`./disttrain COMMAND`: what one asks about a host, a cluster, a run."""
+"""`./disttrain COMMAND`: commands that look at a host, a cluster or a run."""
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli import doctor
+from cli import doctor, logs, sample
 from cli.report import COULD_NOT_CHECK
+from cli.status import command as status
 
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand; `run` returns the exit status."""
+    """A subcommand: its help text, its options, and `run`, which returns the exit status."""
 
     help: str
     run: Callable[[argparse.Namespace], int]
@@ -20,15 +21,22 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "doctor": Command(
-        "what is wrong with a host and its cluster, and how to mend it",
+        "find what is wrong with a host and its cluster, and how to mend it",
         doctor.run,
         doctor.add_arguments,
+    ),
+    "logs": Command("follow the logs of all pods of a run", logs.run, logs.add_arguments),
+    "sample": Command(
+        "write text with a run's newest checkpoint", sample.run, sample.add_arguments
+    ),
+    "status": Command(
+        "show the platform and how far all runs on it are", status.run, status.add_arguments
     ),
 }
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command; returns the exit status."""
+    """Run the command that `words` name; returns the exit status."""
     parser = argparse.ArgumentParser(prog="./disttrain", description=__doc__)
     choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():

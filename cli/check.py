@@ -1,49 +1,60 @@
-"""What a check is: a pure judgement over facts, with an id, evidence and a one-line fix."""
+"""A check: a pure judgement over facts, with an id, evidence and a fix of one line."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cli.facts import Facts, NotSeenError
-from infra.expectations import Expectations
+from infra.node.expectations import Expectations
 
 Severity: TypeAlias = Literal["error", "warning"]
-Status: TypeAlias = Literal["ok", "error", "warning", "not asked for", "not checked"]
-Scope: TypeAlias = Literal["host", "cluster"]
+Status: TypeAlias = Literal["ok", "error", "warning", "not applicable", "not checked"]
 
 PROBE_SECONDS = 3
-"""Time limit of one check: of the slowest question it asks. They are asked side by side."""
+"""Time limit of each question that a gather script asks. The questions are asked in parallel."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something is wrong: what was seen, and the one line that mends it."""
+    """Something is wrong: what was seen, and one line that says how to mend it."""
 
     severity: Severity
     evidence: str
     fix: str
 
 
-class NotAskedForError(Exception):
-    """The check does not matter here; the text says why."""
+class NotApplicable(Exception):  # noqa: N818 - this is an outcome of a check and not an error
+    """The check does not matter for this host or these settings; the text gives the reason."""
 
 
 Judge: TypeAlias = Callable[[Facts, Expectations], "Fault | str"]
-"""Returns a fault, or what was seen when all is well. May raise NotSeenError, NotAskedForError."""
+"""Returns a fault, or a short text of what was seen when nothing is wrong.
+
+It may raise NotSeenError or NotApplicable. The first line of its docstring says what it checks.
+"""
 
 
 @dataclass(frozen=True)
 class Check:
-    """An id that stays the same for ever, and the judgement."""
+    """An id, which never changes its meaning, and the judgement.
+
+    `about` says in a sentence what is checked; when it is empty, the judgement's docstring does.
+    """
 
     id: str
     judge: Judge
     limit_seconds: int = PROBE_SECONDS
+    about: str = ""
+
+    @property
+    def summary(self) -> str:
+        """One sentence for people: what is checked, and why it matters."""
+        return self.about or (self.judge.__doc__ or "").strip().splitlines()[0]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a check came to."""
+    """The outcome of one check."""
 
     id: str
     status: Status
@@ -53,18 +64,18 @@ class Result:
 
     @property
     def is_finding(self) -> bool:
-        """Whether there is something to mend."""
+        """Whether something has to be mended."""
         return self.status in ("error", "warning")
 
 
 def run_check(check: Check, facts: Facts, expect: Expectations) -> Result:
-    """One result, whatever the check comes to."""
+    """Run one check. It always gives a result, also when a fact is missing."""
     fix = ""
     status: Status = "ok"
     try:
         outcome = check.judge(facts, expect)
-    except NotAskedForError as reason:
-        status, evidence = "not asked for", str(reason)
+    except NotApplicable as reason:
+        status, evidence = "not applicable", str(reason)
     except NotSeenError as reason:
         status, evidence = "not checked", str(reason)
     else:
@@ -76,28 +87,41 @@ def run_check(check: Check, facts: Facts, expect: Expectations) -> Result:
 
 
 def run_checks(checks: Iterable[Check], facts: Facts, expect: Expectations) -> list[Result]:
-    """Their results, in the same order."""
+    """Run several checks; the results have the order of the checks."""
     return [run_check(check, facts, expect) for check in checks]
 
 
 def error(evidence: str, fix: str) -> Fault:
-    """It will not work like this."""
+    """A fault that keeps the training from working."""
     return Fault("error", evidence, fix)
 
 
 def warning(evidence: str, fix: str) -> Fault:
-    """It may work, and sooner or later it will hurt."""
+    """A fault that may be harmless now and is likely to cause trouble later."""
     return Fault("warning", evidence, fix)
 
 
-def asked_for(condition: object, otherwise: str) -> None:
-    """Raises NotAskedForError unless the condition holds."""
+def skip_unless(condition: object, reason: str) -> None:
+    """End the check as not applicable unless the condition holds.
+
+    Raises:
+        NotApplicable: the condition is false; the text is `reason`.
+    """
     if not condition:
-        raise NotAskedForError(otherwise)
+        raise NotApplicable(reason)
+
+
+def only_for_own_k3s(expect: Expectations) -> None:
+    """End the check as not applicable where this program does not install k3s itself.
+
+    Raises:
+        NotApplicable: an existing cluster is used, whose owner looks after its host.
+    """
+    skip_unless(expect.provision, "an existing cluster is used; its owner looks after its host")
 
 
 def version_tuple(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version: `5.14.0-el9` is (5, 14, 0)."""
+    """The leading numbers of a version: `5.14.0-el9` gives (5, 14, 0)."""
     numbers: list[int] = []
     for part in text.lstrip("v").replace("-", ".").replace("+", ".").split("."):
         if not part.isdigit():

@@ -1,9 +1,10 @@
-"""`disttrain doctor`: looks at the host and the cluster, changes nothing."""
+"""`disttrain doctor`: examines the host and the cluster, and changes nothing."""
 
 import argparse
 import getpass
 import os
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +13,28 @@ from urllib.parse import urlsplit
 
 from cli.check import PROBE_SECONDS, Check, Result, run_checks
 from cli.cluster_checks import CLUSTER_CHECKS
+from cli.disk_checks import DISK_CHECKS
 from cli.facts import Facts
 from cli.gather import UnreachableError, gather
 from cli.gpu_checks import GPU_CHECKS
 from cli.host_checks import HOST_CHECKS
+from cli.image_checks import IMAGE_CHECKS
 from cli.k3s_checks import K3S_CHECKS
+from cli.network_checks import NETWORK_CHECKS
 from cli.proxy_checks import PROXY_CHECKS
 from cli.report import FAIL_ON, Report
-from infra.doctor_plan import Plan, SshTarget
-from infra.expectations import DATA_ROOT, NAMESPACE, Expectations
+from infra.node.doctor_plan import Plan, SshTarget
+from infra.node.expectations import DATA_ROOT, NAMESPACE, Expectations
 
-ON_HOST: tuple[Check, ...] = (*HOST_CHECKS, *PROXY_CHECKS, *GPU_CHECKS, *K3S_CHECKS)
+ON_HOST: tuple[Check, ...] = (
+    *HOST_CHECKS,
+    *DISK_CHECKS,
+    *NETWORK_CHECKS,
+    *PROXY_CHECKS,
+    *GPU_CHECKS,
+    *IMAGE_CHECKS,
+    *K3S_CHECKS,
+)
 CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)
 CONNECTION = "connection"
 
@@ -30,29 +42,54 @@ CONNECTION = "connection"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain doctor`."""
     add = parser.add_argument
-    add("--stack", help="take all that follows, but --json, from this stack's settings")
+    add(
+        "--stack", help="take the host, the cluster and what is expected from this stack's settings"
+    )
     add("--host", default="local", help="local, or ssh://user@host:port (default: %(default)s)")
     add("--identity", default="", metavar="FILE", help="private key for --host ssh://")
-    add("--host-key", default="", help="the host's public key; default: known_hosts has it")
-    add("--ask-sudo-password", action="store_true", help="for a user whose sudo asks")
-    add("--gpus", type=int, default=1, help="GPUs to count on; 0: none (default: %(default)s)")
-    add("--data-root", default=DATA_ROOT, help="data folder of the node (default: %(default)s)")
-    add("--namespace", default=NAMESPACE, help="default: %(default)s")
-    add("--kubeconfig", default="", help="an existing cluster; without it, k3s on the host")
-    add("--kubectl", default="kubectl", help="for --kubeconfig (default: %(default)s)")
-    add("--no-internet", action="store_true", help="the host needs no way out")
-    add("--host-only", action="store_true", help="leave the cluster out")
-    add("--json", action="store_true", help="all results as JSON")
-    add("--all", action="store_true", help="show the checks that found nothing, too")
-    add("--fail-on", choices=FAIL_ON, default="warning", help="what makes exit 1")
-    add("--plan", choices=("-",), help=argparse.SUPPRESS)  # JSON by stdin, from `pulumi up`
+    add("--host-key", default="", help="the host's public key (default: the one in known_hosts)")
+    add(
+        "--ask-sudo-password",
+        action="store_true",
+        help="ask for it, for a user whose sudo demands one",
+    )
+    add(
+        "--gpus",
+        type=int,
+        default=1,
+        help="GPUs that the training uses; 0: none (default: %(default)s)",
+    )
+    add("--pods", type=int, default=1, help="pods that share these GPUs (default: %(default)s)")
+    add("--data-root", default=DATA_ROOT, help="data folder on the node (default: %(default)s)")
+    add("--namespace", default=NAMESPACE, help="of the training (default: %(default)s)")
+    add(
+        "--kubeconfig",
+        default="",
+        help="of an existing cluster; without it, k3s on the host is examined",
+    )
+    add(
+        "--kubectl",
+        default="kubectl",
+        help="command to use with --kubeconfig (default: %(default)s)",
+    )
+    add("--no-internet", action="store_true", help="do not expect the host to reach the internet")
+    add("--host-only", action="store_true", help="do not examine the cluster")
+    add("--json", action="store_true", help="print all results as JSON")
+    add("--all", action="store_true", help="show also the checks that found nothing")
+    add(
+        "--fail-on",
+        choices=FAIL_ON,
+        default="warning",
+        help="findings that make the exit status 1 (default: %(default)s)",
+    )
+    add("--plan", choices=("-",), help=argparse.SUPPRESS)  # `pulumi up` sends JSON by stdin
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 no findings, 1 findings, 2 could not check.
+    """Run the doctor; the exit status is 0 for no findings, 1 for findings, 2 for unchecked.
 
     Raises:
-        ValueError: an option is wrong.
+        ValueError: an option has a value that cannot be used.
     """
     plan = make_plan(arguments)
     report = examine(plan)
@@ -64,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine(plan: Plan) -> Report:
-    """Gather, then judge."""
+    """Gather the facts and judge them; an unreachable host gives a report with that finding."""
     try:
         gathered = gather(plan)
     except UnreachableError as reason:
@@ -75,12 +112,12 @@ def examine(plan: Plan) -> Report:
 
 
 def judge(plan: Plan, facts: Facts) -> list[Result]:
-    """All checks of the plan's scope over these facts."""
+    """Run all checks on these facts; those outside the plan's scope are not applicable."""
     results = run_checks(ON_HOST, facts, plan.expect)
-    why = _no_cluster(plan, facts)
-    if why:
+    reason = _why_no_cluster(plan, facts)
+    if reason:
         results += [
-            Result(check.id, "not asked for", why, "", check.limit_seconds)
+            Result(check.id, "not applicable", reason, "", check.limit_seconds)
             for check in CLUSTER_CHECKS
         ]
     else:
@@ -88,21 +125,22 @@ def judge(plan: Plan, facts: Facts) -> list[Result]:
     return results
 
 
-def _no_cluster(plan: Plan, facts: Facts) -> str:
+def _why_no_cluster(plan: Plan, facts: Facts) -> str:
+    """Why the cluster is not examined; empty if it is."""
     if plan.scope == "host":
-        return "the host alone is looked at"
+        return "only the host is examined"
     if plan.expect.provision and facts.get("k3s_binary") != "yes":
         return "k3s is not installed yet"
     if not plan.expect.provision and not plan.kubeconfig:
-        return "no kubeconfig is given"
+        return "no kubeconfig was given"
     return ""
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:
-    """From standard input, from a stack, or from the options.
+    """Make the plan from standard input, from a stack, or from the options.
 
     Raises:
-        ValueError: names what is wrong with them.
+        ValueError: the text names the option, its value, why it cannot be used, and what to do.
     """
     if arguments.plan:
         return Plan.from_json(sys.stdin.read())
@@ -112,7 +150,14 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
         return replace(plan_of_stack(arguments.stack), scope=scope)
     if arguments.gpus < 0:
-        raise ValueError(f"--gpus: {arguments.gpus} is not allowed; allowed: 0 or more")
+        raise ValueError(
+            f"--gpus: {arguments.gpus} cannot be used: it is below 0. Give the number of GPUs."
+        )
+    if arguments.pods < 1 or arguments.gpus % arguments.pods:
+        raise ValueError(
+            f"--pods: {arguments.pods} cannot be used: {arguments.gpus} GPUs (--gpus) cannot be "
+            "divided equally among that many pods. Give 1 or another divisor."
+        )
     ssh = parse_host(arguments.host)
     if ssh:
         ssh = replace(ssh, identity_file=arguments.identity, host_key=arguments.host_key)
@@ -123,7 +168,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         ssh=ssh,
         sudo_password=password,
         kubeconfig=kubeconfig,
-        kubectl=f"{arguments.kubectl} --kubeconfig '{kubeconfig}'" if kubeconfig else "",
+        kubectl=_kubectl(arguments.kubectl, kubeconfig) if kubeconfig else "",
         scope=scope,
         expect=Expectations(
             provision=not kubeconfig,
@@ -131,6 +176,8 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             namespace=arguments.namespace,
             gpus=arguments.gpus,
             ranks=arguments.gpus,
+            pods=arguments.pods,
+            image_builder="auto",
             internet=not arguments.no_internet,
             http_proxy=env.get("http_proxy", ""),
             https_proxy=env.get("https_proxy") or env.get("HTTPS_PROXY", ""),
@@ -139,11 +186,24 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     )
 
 
+def _kubectl(command: str, kubeconfig: str) -> str:
+    """The kubectl command with its kubeconfig, as shell text."""
+    try:
+        words = shlex.split(command)
+    except ValueError as problem:
+        raise ValueError(f"--kubectl: {command!r} is not a shell command: {problem}") from None
+    if not words:
+        raise ValueError(
+            "--kubectl: '' cannot be used: it is empty. Give a command, such as kubectl."
+        )
+    return shlex.join([*words, "--kubeconfig", kubeconfig])
+
+
 def parse_host(text: str) -> SshTarget | None:
-    """None for this machine.
+    """The host that an option names; None for this machine.
 
     Raises:
-        ValueError: neither `local` nor an ssh address.
+        ValueError: the text is neither `local` nor an SSH address.
     """
     if text == "local":
         return None
@@ -157,6 +217,7 @@ def parse_host(text: str) -> SshTarget | None:
     if not plain or not port or parts.password or not re.fullmatch(r"[\w.:-]+", name):
         shown = re.sub(r":[^:@/]+@", ":[secret]@", text)
         raise ValueError(
-            f"--host: {shown!r} is not allowed; allowed: local or ssh://user@host:port"
+            f"--host: {shown!r} cannot be used: it is no address of a host. "
+            "Give local or ssh://user@host:port."
         )
     return SshTarget(host=name, port=port, user=parts.username or "")

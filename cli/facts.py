@@ -1,4 +1,4 @@
-"""What the gather scripts saw, as they printed it: `name=value`, or `name?reason`."""
+"""Facts that the gather scripts print, one a line: `name=value`, or `name?reason` if unseen."""
 
 import re
 from collections.abc import Iterable
@@ -8,31 +8,31 @@ _LINE = re.compile(r"([A-Za-z_][\w.:-]*)([=?])(.*)")
 
 
 class NotSeenError(Exception):
-    """A fact that a check needs is not there; the text says why."""
+    """A fact that a check needs could not be seen; the text says why."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Values by name, in the order seen, and the reasons where there are none."""
+    """The values of each fact in the order printed, and for unseen facts the reason."""
 
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     unseen: dict[str, str] = field(default_factory=dict[str, str])
 
     def all(self, name: str) -> list[str]:
-        """Every value of a fact that may have none, or several.
+        """All values of a fact that can have none or several.
 
         Raises:
-            NotSeenError: it could not be looked for.
+            NotSeenError: the script could not look for it.
         """
         if name in self.unseen:
             raise NotSeenError(self.unseen[name])
         return self.values.get(name, [])
 
     def one(self, name: str) -> str:
-        """The value of a fact that every host has.
+        """The value of a fact that every host has; the last one if there are several.
 
         Raises:
-            NotSeenError: it could not be seen.
+            NotSeenError: the fact is missing.
         """
         found = self.all(name)
         if not found:
@@ -40,25 +40,29 @@ class Facts:
         return found[-1]
 
     def number(self, name: str) -> int:
-        """The same, a whole number."""
+        """The value of a fact that is a whole number.
+
+        Raises:
+            NotSeenError: the fact is missing or is not a whole number.
+        """
         text = self.one(name)
         if not re.fullmatch(r"-?\d+", text):
-            raise NotSeenError(f"the fact {name!r} is no number: {text!r}")
+            raise NotSeenError(f"the fact {name!r} is not a whole number: {text!r}")
         return int(text)
 
     def get(self, name: str, default: str = "") -> str:
-        """The last value, or `default` where there is none for whatever reason."""
+        """The last value of a fact, or `default` if it is missing for any reason."""
         found = self.values.get(name, [])
         return found[-1] if found else default
 
     def rows(self, name: str, columns: int) -> list[list[str]]:
-        """Every value, split at `|` into exactly so many columns."""
+        """All values of a fact, each split at `|` and filled or cut to this number of columns."""
         rows = [value.split("|") for value in self.all(name)]
         return [[*row, *[""] * columns][:columns] for row in rows]
 
 
 def parse_facts(lines: Iterable[str]) -> Facts:
-    """Facts from a script's output; lines of another form are passed over."""
+    """Read facts from a script's output; lines of another form are ignored."""
     facts = Facts()
     for line in lines:
         match = _LINE.fullmatch(line.rstrip("\n"))

@@ -1,76 +1,99 @@
-"""Checks of the host's GPUs: the devices, the driver, the container toolkit."""
+"""Checks of the host's GPUs: the devices, the driver and the container toolkit."""
 
-from cli.check import Check, Fault, asked_for, error, version_tuple
+import re
+
+from cli.check import Check, Fault, error, skip_unless, version_tuple
 from cli.facts import Facts, NotSeenError
 from cli.host_checks import FAMILIES
-from infra.expectations import Expectations
+from infra.node.expectations import Expectations
 
-# Oldest driver for each CUDA major version, by minor version compatibility:
-# https://docs.nvidia.com/deploy/cuda-compatibility/
+# The oldest driver for each major version of CUDA. A build for a later minor version runs on it
+# too (minor version compatibility): https://docs.nvidia.com/deploy/cuda-compatibility/
 OLDEST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 0)}
+# Blackwell has PCI device ids from 0x2900 on (B200 is 0x2901), and no earlier GPU has. Its first
+# driver is 570, and torch has code for it only in builds for CUDA 12.8 and later (docs/image.md).
+BLACKWELL_FIRST_ID = 0x2900
+BLACKWELL_DRIVER = (570, 0)
+BLACKWELL_CUDA = (12, 8)
 INFO_ROM = 14  # exit status of nvidia-smi: the infoROM is corrupted
-# Families with a driver container of NVIDIA's (platform-support of the GPU Operator).
+# Families of systems for which NVIDIA publishes a driver container (the GPU Operator's page
+# "Platform Support").
 DRIVER_CONTAINER = ("Debian", "RHEL")
 
 
 def gpu_device(facts: Facts, expect: Expectations) -> Fault | str:
-    """The PCI bus shows what the settings count on."""
-    _asked(expect)
+    """The PCI bus shows as many NVIDIA GPUs as the training asks for."""
+    _gpus_wanted(expect)
     found = facts.all("gpu_pci")
     if not found:
         return error(
-            f"no NVIDIA GPU on the PCI bus, {expect.gpus} asked for",
+            f"there is no NVIDIA GPU on the PCI bus; {expect.gpus} asked for",
             "use a host with GPUs, or train on CPU: pulumi config set accelerator cpu",
         )
     if len(found) < expect.gpus:
         return error(
-            f"{len(found)} NVIDIA GPUs on the PCI bus, {expect.gpus} asked for",
+            f"there are {len(found)} NVIDIA GPUs on the PCI bus; {expect.gpus} asked for",
             f"pulumi config set gpus {len(found)}, with gpusPerPod and pods to match",
         )
     return f"{len(found)} NVIDIA GPUs"
 
 
 def gpu_driver(facts: Facts, expect: Expectations) -> Fault | str:
-    """Loaded, unless the operator brings it."""
+    """NVIDIA's kernel driver is loaded, unless the GPU Operator is to install it."""
     _with_device(facts, expect)
     version = facts.get("driver")
     if version:
         return version
     if expect.operator and expect.operator_driver:
-        return "none; the GPU Operator installs it"
+        return "not loaded; the GPU Operator installs it"
     return error(
         "the NVIDIA kernel driver is not loaded",
-        "install the driver and reboot, or pulumi config set gpuOperatorDriver true",
+        "install the driver and reboot, or run: pulumi config set gpuOperatorDriver true",
     )
 
 
 def gpu_driver_version(facts: Facts, expect: Expectations) -> Fault | str:
-    """New enough for the CUDA that torch was built with."""
+    """The driver is new enough for the CUDA that torch is built for, and for the GPUs."""
     _with_driver(facts, expect)
     version, major = facts.one("driver"), version_tuple(expect.cuda)[0]
-    oldest = OLDEST_DRIVER.get(major)
-    if oldest and version_tuple(version)[:2] < oldest:
-        floor = ".".join(map(str, oldest))
+    floors = {f"CUDA {expect.cuda}": OLDEST_DRIVER.get(major, (0, 0))}
+    if _has_blackwell(facts):
+        floors["a Blackwell GPU"] = BLACKWELL_DRIVER
+    needed_by, floor = max(floors.items(), key=lambda entry: entry[1])
+    if version_tuple(version)[:2] < floor:
         return error(
-            f"driver {version} is older than {floor}, which CUDA {expect.cuda} needs",
-            "update the driver, or take torch for an older CUDA (torchIndexUrl .../cu118)",
+            f"driver {version} is older than {floor[0]}.{floor[1]}, which {needed_by} needs",
+            "update the driver"
+            + ("" if needed_by == "a Blackwell GPU" else ", or set torchIndexUrl to .../cu118"),
         )
     return f"{version}, for CUDA {expect.cuda}"
 
 
+def gpu_generation(facts: Facts, expect: Expectations) -> Fault | str:
+    """The CUDA build of torch has code for the generation of the host's GPUs."""
+    _with_device(facts, expect)
+    if _has_blackwell(facts) and version_tuple(expect.cuda) < BLACKWELL_CUDA:
+        return error(
+            f"a GPU of this host is a Blackwell or newer, for which torch built for CUDA "
+            f"{expect.cuda} has no code",
+            "pulumi config set torchIndexUrl https://download.pytorch.org/whl/cu128",
+        )
+    return f"torch for CUDA {expect.cuda} has code for the GPUs"
+
+
 def nouveau(facts: Facts, expect: Expectations) -> Fault | str:
-    """The free driver holds the device, so that NVIDIA's cannot."""
+    """The free driver nouveau is not loaded; it would keep NVIDIA's driver from the GPUs."""
     _with_device(facts, expect)
     if facts.one("nouveau") == "loaded":
         return error(
-            "the driver nouveau is loaded",
+            "the driver nouveau is loaded and holds the GPUs",
             "echo 'blacklist nouveau' >/etc/modprobe.d/nouveau.conf, rebuild the initrd, reboot",
         )
     return "not loaded"
 
 
 def nvidia_smi(facts: Facts, expect: Expectations) -> Fault | str:
-    """Driver and device talk; the operator's validator asks the same."""
+    """The command nvidia-smi works and shows every GPU, as the operator's validator demands."""
     _with_driver(facts, expect)
     status = facts.one("nvidia_smi")
     if status == "absent":
@@ -80,12 +103,12 @@ def nvidia_smi(facts: Facts, expect: Expectations) -> Fault | str:
     if status == str(INFO_ROM):
         return error(
             "nvidia-smi ends with 14: the infoROM of a GPU is corrupted",
-            "have the GPU replaced; NVIDIA's validator pod would wait for ever",
+            "have the GPU replaced; with it the operator's validator pod never becomes ready",
         )
     if status != "0":
         return error(
             f"nvidia-smi ends with {status}: {facts.get('nvidia_smi_says')}",
-            "reboot after a driver update; else reinstall the driver",
+            "reboot if the driver was updated; otherwise install the driver again",
         )
     gpus, devices = facts.all("gpu"), len(facts.all("gpu_pci"))
     if len(gpus) < devices:
@@ -97,67 +120,75 @@ def nvidia_smi(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def gpu_mig(facts: Facts, expect: Expectations) -> Fault | str:
-    """A GPU in MIG mode offers slices, and no whole GPU to a pod that asks for one."""
+    """No GPU is in MIG mode unless a MIG profile is set; it would offer slices only."""
     _with_driver(facts, expect)
     modes = [gpu.split(",")[1].strip() for gpu in facts.all("gpu") if "," in gpu]
     if not modes:
-        raise NotSeenError("nvidia-smi did not say")
+        raise NotSeenError("nvidia-smi did not report the MIG mode; see nvidia-smi")
     on = modes.count("Enabled")
     if on and not expect.mig:
         return error(
             f"MIG mode is on for {on} of {len(modes)} GPUs and no MIG profile is set",
-            "nvidia-smi -mig 0, or pulumi config set migProfile",
+            "nvidia-smi -mig 0 (as root, with no process on the GPU), or set migProfile",
         )
-    return f"on for {on} of {len(modes)}"
+    return f"on for {on} of {len(modes)} GPUs"
 
 
 def container_toolkit(facts: Facts, expect: Expectations) -> Fault | str:
-    """Containers see GPUs by it: the host's own, or the operator's."""
+    """NVIDIA's container toolkit is on the host, unless the GPU Operator is to install it."""
     _with_device(facts, expect)
     path = facts.get("container_runtime")
     if not path and not (expect.operator and expect.operator_toolkit):
         return error(
             "nvidia-container-runtime is not on PATH",
-            "install nvidia-container-toolkit, or pulumi config set gpuOperatorToolkit true",
+            "install nvidia-container-toolkit, or set gpuOperatorToolkit: true",
         )
-    return path or "none; the GPU Operator installs it"
+    return path or "not there; the GPU Operator installs it"
 
 
 def operator_system(facts: Facts, expect: Expectations) -> Fault | str:
-    """The operator's driver container exists for some systems only."""
-    _asked(expect)
-    asked_for(expect.operator and expect.operator_driver, "the host brings its own driver")
+    """NVIDIA publishes a driver container for the host's system, if one is to be used."""
+    _gpus_wanted(expect)
+    skip_unless(expect.operator and expect.operator_driver, "the host has its own driver")
     name = facts.one("os")
     words = f"{name} {facts.get('os_like')}".replace("-", " ").split()
     family = next((FAMILIES[word] for word in words if word in FAMILIES), "unknown")
     if family not in DRIVER_CONTAINER or name == "debian":
         return error(
-            f"NVIDIA has no driver container for {name}",
-            "install the driver on the host and pulumi config set gpuOperatorDriver false",
+            f"NVIDIA publishes no driver container for {name}",
+            "install the driver on the host, and set gpuOperatorDriver: false",
         )
     return f"{name} {facts.get('os_version')}"
 
 
-def _asked(expect: Expectations) -> None:
-    asked_for(expect.gpus, "no GPU is asked for")
+def _gpus_wanted(expect: Expectations) -> None:
+    skip_unless(expect.gpus, "the training uses no GPU")
 
 
 def _with_device(facts: Facts, expect: Expectations) -> None:
-    _asked(expect)
+    _gpus_wanted(expect)
     if not facts.all("gpu_pci"):
-        raise NotSeenError("this host has no NVIDIA GPU (gpu-device)")
+        raise NotSeenError("this host has no NVIDIA GPU; see gpu-device")
 
 
 def _with_driver(facts: Facts, expect: Expectations) -> None:
     _with_device(facts, expect)
     if not facts.get("driver"):
-        raise NotSeenError("no driver is loaded (gpu-driver)")
+        raise NotSeenError("no driver is loaded; see gpu-driver")
+
+
+def _has_blackwell(facts: Facts) -> bool:
+    """Whether a GPU of the host is a Blackwell or newer, by its PCI device id (`0x2901`)."""
+    ids = [device.split()[-1] for device in facts.all("gpu_pci") if device.strip()]
+    known = [int(text, 16) for text in ids if re.fullmatch(r"0x[0-9a-fA-F]{1,4}", text)]
+    return any(number >= BLACKWELL_FIRST_ID for number in known)
 
 
 GPU_CHECKS = (
     Check("gpu-device", gpu_device),
     Check("gpu-driver", gpu_driver),
     Check("gpu-driver-version", gpu_driver_version),
+    Check("gpu-generation", gpu_generation),
     Check("nouveau", nouveau),
     Check("nvidia-smi", nvidia_smi),
     Check("gpu-mig", gpu_mig),

@@ -1,34 +1,34 @@
-"""Checks of what Kubernetes there is on the host already: ours, half of it, somebody else's."""
+"""Checks of the Kubernetes that is on the host already: ours, an incomplete one, or another's."""
 
-from cli.check import Check, Fault, asked_for, error, warning
+from cli.check import Check, Fault, error, only_for_own_k3s, skip_unless, warning
 from cli.facts import Facts
-from infra.expectations import Expectations
+from infra.node.expectations import Expectations
 
-UNINSTALL = "/usr/local/bin/k3s-uninstall.sh (it deletes that cluster), or cluster: existing"
+UNINSTALL = "/usr/local/bin/k3s-uninstall.sh (it deletes that cluster), or set cluster: existing"
 
 
 def k3s_complete(facts: Facts, expect: Expectations) -> Fault | str:
-    """Binary, unit and data belong together."""
-    asked_for(expect.provision, "the cluster exists already: its own business")
+    """The parts of k3s (binary, systemd unit, data) are all there or all absent."""
+    only_for_own_k3s(expect)
     parts = {name: facts.one(f"k3s_{name}") == "yes" for name in ("binary", "unit", "data")}
     there = [name for name, is_there in parts.items() if is_there]
     if not there:
         return "not installed yet"
-    # data alone is what `kill -9` leaves between unit and first start, or an uninstall with a rest
+    # The data may be absent: an installation can be killed between the unit and the first start.
     missing = [name for name in ("binary", "unit") if not parts[name]]
     if missing:
         evidence = f"k3s is half installed: {', '.join(there)} there, {', '.join(missing)} missing"
         if facts.one("k3s_ours") == "yes":
-            return warning(evidence, "pulumi up (it finishes what was cut off)")
-        return error(evidence, f"remove the rest ({', '.join(there)}) by hand, or {UNINSTALL}")
+            return warning(evidence, "run `pulumi up`: it installs what is missing")
+        return error(evidence, f"remove the rest ({', '.join(there)}) by hand, or run {UNINSTALL}")
     return "installed"
 
 
 def k3s_owner(facts: Facts, expect: Expectations) -> Fault | str:
-    """A k3s that we did not install is used, not changed."""
-    asked_for(expect.provision, "the cluster exists already: its own business")
+    """The k3s on the host was installed by this program, which changes no other."""
+    only_for_own_k3s(expect)
     whole = facts.one("k3s_binary") == facts.one("k3s_unit") == "yes"
-    asked_for(whole, "k3s is not installed, or not all of it")
+    skip_unless(whole, "k3s is not installed, or not all of it")
     if facts.one("k3s_ours") != "yes":
         return warning(
             "k3s is there and was not installed by this program",
@@ -38,18 +38,21 @@ def k3s_owner(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def k3s_running(facts: Facts, expect: Expectations) -> Fault | str:
-    """A unit that is there is up."""
-    asked_for(expect.provision, "the cluster exists already: its own business")
-    asked_for(facts.one("k3s_unit") == "yes", "k3s is not installed yet")
+    """The service k3s runs where it is installed."""
+    only_for_own_k3s(expect)
+    skip_unless(facts.one("k3s_unit") == "yes", "k3s is not installed yet")
     state = facts.one("k3s_active")
     if state == "active":
         return state
-    return warning(f"k3s is {state}", "journalctl -u k3s -n 50 says why; pulumi up starts it")
+    start = "run `pulumi up`, which starts it" if facts.one("k3s_ours") == "yes" else "start it"
+    return warning(
+        f"the service k3s is {state}", f"{start}; `journalctl -u k3s -n 50` says why it stopped"
+    )
 
 
 def k3s_leftovers(facts: Facts, expect: Expectations) -> Fault | str:
-    """Mounts of pods that no kubelet looks after."""
-    asked_for(expect.provision, "the cluster exists already: its own business")
+    """No mounts are left of a Kubernetes that was removed."""
+    only_for_own_k3s(expect)
     mounts = facts.number("kubelet_mounts")
     if mounts and facts.one("k3s_binary") == "no" and not facts.all("kubernetes"):
         return warning(
@@ -60,8 +63,8 @@ def k3s_leftovers(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def other_kubernetes(facts: Facts, expect: Expectations) -> Fault | str:
-    """Two of them fight for ports, iptables rules and control groups."""
-    asked_for(expect.provision, "the cluster exists already: its own business")
+    """No other Kubernetes is on the host; two would use the same ports, rules and groups."""
+    only_for_own_k3s(expect)
     found = facts.all("kubernetes")
     if found:
         return error(
@@ -72,8 +75,8 @@ def other_kubernetes(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def other_containerd(facts: Facts, expect: Expectations) -> Fault | str:
-    """Docker's containerd is fine beside k3s' own; one that runs pods is not."""
-    asked_for(expect.provision, "the cluster exists already: its own business")
+    """The host's own containerd runs no pods; beside k3s it may serve Docker."""
+    only_for_own_k3s(expect)
     pods = facts.number("containerd_pods")
     if pods:
         return warning(

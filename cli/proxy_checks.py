@@ -1,12 +1,12 @@
-"""Checks of the way out: the proxies, their passwords, NO_PROXY, and no proxy at all."""
+"""Checks of the way to the internet: the proxies, their passwords, NO_PROXY, or no proxy."""
 
 from urllib.parse import urlsplit
 
-from cli.check import Check, Fault, asked_for, error, warning
+from cli.check import Check, Fault, error, skip_unless, warning
 from cli.facts import Facts, NotSeenError
-from infra.expectations import Expectations
+from infra.node.expectations import Expectations
 
-# https://curl.se/libcurl/c/libcurl-errors.html
+# Exit statuses of curl: https://curl.se/libcurl/c/libcurl-errors.html
 NO_PROXY_NAME, NO_NAME, REFUSED, TIMED_OUT = 5, 6, 7, 28
 UNTRUSTED = (51, 60)
 REASONS = {
@@ -18,31 +18,32 @@ DEMANDS_PASSWORD = ("407", "401")  # tinyproxy answers a wrong password with 401
 
 
 def proxy_reachable(facts: Facts, expect: Expectations) -> Fault | str:
-    """Each proxy answers and fetches something."""
-    asked_for(expect.has_proxy, "no proxy is set")
+    """Each proxy answers and fetches a page from outside."""
+    skip_unless(expect.has_proxy, "no proxy is set")
     for kind, url in _proxies(expect):
         status, connect, answer = _via(facts, kind)
         if _demanded(connect, answer):
-            continue  # it answers; proxy-password has the rest
+            continue  # the proxy answers; the check proxy-password reports the rest
         if status in REASONS and connect == "000" and answer == "000":
             return error(
                 f"{kind} proxy {_shown(url)}: {REASONS[status]}",
                 f"start it, or correct {kind}Proxy; try: curl -x {_shown(url)} http://example.org",
             )
         if status in UNTRUSTED:
-            continue  # it gets out; proxy-certificate has the rest
+            continue  # it fetches; the check proxy-certificate reports the rest
         if status or answer[:1] == "5":
             refused = connect if connect not in ("000", "200") else answer
             return error(
-                f"{kind} proxy {_shown(url)} does not get out: curl {status}, status {refused}",
-                f"have {urlsplit(_probe(expect, kind)).hostname} allowed in the proxy",
+                f"{kind} proxy {_shown(url)} does not reach the internet: "
+                f"curl ended with {status}, HTTP status {refused}",
+                f"have {urlsplit(_probe(expect, kind)).hostname} allowed by the proxy",
             )
     return ", ".join(_shown(url) for _, url in _proxies(expect))
 
 
 def proxy_password(facts: Facts, expect: Expectations) -> Fault | str:
-    """The password that the proxy asks for is there and right."""
-    asked_for(expect.has_proxy, "no proxy is set")
+    """The proxy accepts the user name and password that are set, if it asks for them."""
+    skip_unless(expect.has_proxy, "no proxy is set")
     for kind, url in _proxies(expect):
         _, connect, answer = _via(facts, kind)
         status = _demanded(connect, answer)
@@ -56,19 +57,19 @@ def proxy_password(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def proxy_certificate(facts: Facts, expect: Expectations) -> Fault | str:
-    """A proxy that looks into TLS signs with an authority of its own."""
-    asked_for(expect.https_proxy, "no proxy for https is set")
+    """Certificates that come through the proxy are trusted; some proxies sign them themselves."""
+    skip_unless(expect.https_proxy, "no proxy for https is set")
     status, _, _ = _via(facts, "https")
     if status in UNTRUSTED:
         return error(
             f"behind the proxy, {expect.https_probe} shows a certificate that nobody here trusts",
-            "pulumi config set caBundle FILE (the proxy's certificate authority, PEM)",
+            "pulumi config set caBundle FILE (the proxy's certificate authority as PEM)",
         )
     return "trusted" if status == 0 else "not seen"
 
 
 def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
-    """Node, pods, services and loopback go past the proxy: as set, and as k3s has it."""
+    """NO_PROXY of the settings and of k3s covers the node, pods, services and loopback."""
     there = {"NO_PROXY of the settings": expect.no_proxy} if expect.has_proxy else {}
     for name in ("NO_PROXY", "CONTAINERD_NO_PROXY"):
         if facts.get(f"k3s_env.{name}"):
@@ -76,7 +77,7 @@ def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
     proxied = any(facts.get(f"k3s_env.{name}") for name in ("HTTP_PROXY", "HTTPS_PROXY"))
     if proxied and not facts.get("k3s_env.NO_PROXY"):
         there["NO_PROXY of k3s' environment file"] = ""
-    asked_for(there, "no proxy is set")
+    skip_unless(there, "no proxy is set")
     needed = [expect.node_address, expect.pod_cidr, expect.service_cidr]
     needed += [".svc", ".cluster.local", "127.0.0.1", "localhost"]
     for where, text in there.items():
@@ -85,39 +86,39 @@ def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
         if missing:
             return error(
                 f"{where} lacks {', '.join(missing)}",
-                "unset noProxyOverride (the list is computed), then pulumi up",
+                "leave noProxyOverride empty, so that the list is computed, then run `pulumi up`",
             )
     return "complete: " + ", ".join(there)
 
 
 def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:
-    """A k3s that runs with a proxy of its own, which the settings know nothing of."""
+    """A k3s that uses a proxy does so by these settings, so that pods use the same one."""
     prefixes = ("", "CONTAINERD_")
     names = [f"k3s_env.{p}{n}" for p in prefixes for n in ("HTTP_PROXY", "HTTPS_PROXY")]
     found = [facts.get(name) for name in names if facts.get(name)]
-    asked_for(found, "k3s has no proxy")
+    skip_unless(found, "k3s has no proxy")
     if not expect.has_proxy:
         return warning(
-            f"k3s runs with the proxy {found[0]} and the settings have none: pods get none",
-            f"pulumi config set httpsProxy {found[0]} (--secret with a password in it)",
+            f"k3s runs with the proxy {found[0]} and the settings name none, so that pods get none",
+            f"pulumi config set httpsProxy {found[0]} (with --secret if it holds a password)",
         )
     return found[0]
 
 
 def way_out(facts: Facts, expect: Expectations) -> Fault | str:
-    """Without a proxy, the place that k3s comes from answers."""
-    asked_for(expect.provision and expect.internet, "nothing is fetched from outside")
-    asked_for(not expect.has_proxy, "by the proxy (proxy-reachable)")
-    asked_for(facts.get("k3s_binary") != "yes", "k3s is there already")
+    """Where no proxy is set, the address that k3s is downloaded from answers."""
+    skip_unless(expect.provision and expect.internet, "nothing is downloaded from outside")
+    skip_unless(not expect.has_proxy, "a proxy is used; see proxy-reachable")
+    skip_unless(facts.get("k3s_binary") != "yes", "k3s is there already")
     status, _, _ = _via(facts, "direct")
     name = urlsplit(expect.https_probe).hostname
     if status == NO_NAME or facts.get(f"dns.{name}") == "not found":
-        raise NotSeenError("the name is not resolved (dns)")
+        raise NotSeenError("the name cannot be resolved; see dns")
     if status:
         reason = REASONS.get(status, "failed")
         return error(
             f"{expect.https_probe}: {reason} (curl {status})",
-            "set httpProxy/httpsProxy, or install from a bundle where nothing gets out",
+            "set httpProxy/httpsProxy, or install from a bundle (docs/airgap.md)",
         )
     return f"{expect.https_probe} answers"
 
@@ -138,12 +139,12 @@ def _via(facts: Facts, name: str) -> tuple[int, str, str]:
 
 
 def _demanded(connect: str, answer: str) -> str:
-    """The status by which a proxy asks for a password; empty: it does not."""
+    """The HTTP status by which a proxy asks for a password; empty if it does not."""
     return next((status for status in (connect, answer) if status in DEMANDS_PASSWORD), "")
 
 
 def _shown(url: str) -> str:
-    """The address without user and password."""
+    """The address without user name and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -1,4 +1,4 @@
-"""What the doctor found, for people and as JSON."""
+"""The results of the doctor, as text for people and as JSON."""
 
 import json
 from collections import Counter
@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from cli.check import Result
+from infra.command_line import without_passwords
 
 NO_FINDINGS, FINDINGS, COULD_NOT_CHECK = 0, 1, 2
 FAIL_ON = {"warning": ("error", "warning"), "error": ("error",), "none": ()}
-WIDTH = 200  # Pulumi's provider stops reading at very long lines
+WIDTH = 200  # longer lines make Pulumi's command provider stop reading
 
 
 @dataclass(frozen=True)
 class Report:
-    """Results of one run; `reached` is false where the host could not be looked at."""
+    """The results of one run; `reached` is false if the host could not be examined."""
 
     host: str
     results: Sequence[Result]
@@ -22,10 +23,10 @@ class Report:
     reached: bool = True
 
     def exit_code(self, fail_on: str = "warning") -> int:
-        """0 no findings, 1 findings, 2 could not check.
+        """The exit status: 0 for no findings, 1 for findings, 2 if something could not be checked.
 
-        With another `fail_on` than `warning`, as in `pulumi up`, checks that could not be made
-        stop nothing.
+        Checks that could not be made count only with `fail_on` set to `warning`, so that they do
+        not stop `pulumi up`.
         """
         if not self.reached:
             return COULD_NOT_CHECK
@@ -36,19 +37,19 @@ class Report:
         return NO_FINDINGS
 
     def text(self, *, everything: bool = False) -> str:
-        """Findings with their fixes, errors first; `everything` shows the rest too."""
+        """Findings with their fixes, errors first; `everything` adds all other results."""
         shown = [result for result in self.results if everything or result.is_finding]
         shown += [r for r in self.results if r.status == "not checked" and r not in shown]
-        order = ("error", "warning", "not checked", "ok", "not asked for")
+        order = ("error", "warning", "not checked", "ok", "not applicable")
         lines: list[str] = []
         for result in sorted(shown, key=lambda result: order.index(result.status)):
-            lines.append(f"{result.status:<13} {result.id:<19} {_short(result.evidence)}")
+            lines.append(f"{result.status:<14} {result.id:<19} {_short(result.evidence)}")
             if result.fix:
-                lines.append(f"{'':<13} {'':<19} fix: {_short(result.fix)}")
-        return "\n".join([*lines, self._summary()])
+                lines.append(f"{'':<14} {'':<19} fix: {_short(result.fix)}")
+        return without_passwords("\n".join([*lines, self._summary()]))
 
     def json(self, fail_on: str = "warning") -> str:
-        """The same as JSON, with all results."""
+        """All results as JSON."""
         content = {
             "host": self.host,
             "reached": self.reached,
@@ -57,7 +58,7 @@ class Report:
             "counts": dict(_counts(self.results)),
             "checks": [asdict(result) for result in self.results],
         }
-        return json.dumps(content, indent=2)
+        return without_passwords(json.dumps(content, indent=2))
 
     def _summary(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in _counts(self.results).items())

@@ -1,13 +1,17 @@
-"""Names on Kubernetes objects: labels, annotations, and the hash that identifies a workload."""
+"""Labels of Kubernetes objects, and the hash that tells one content from another."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
+import pulumi
+
 STACK_LABEL = "disttrain.dev/stack"
+OWNER_LABEL = "disttrain.dev/owner"
 REVISION_LABEL = "disttrain.dev/revision"
+WORKLOAD_LABEL = "disttrain.dev/workload"
 COMPONENT_LABEL = "app.kubernetes.io/component"
-FIELD_MANAGER = "disttrain"
 
 
 def labels(component: str) -> dict[str, str]:
@@ -24,14 +28,22 @@ def metadata(
     name: str,
     namespace: str | None,
     component: str,
+    *,
     stack: str,
-    revision: str | None = None,
-    annotations: dict[str, str] | None = None,
+    owner: pulumi.Input[str],
+    revision: str = "",
+    annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """An object's metadata.
+    """The metadata of an object of ours.
 
-    Two stacks on one node own the shared objects in turn. With one field manager for both, the
-    stack in force also removes what the other had set; patchForce takes fields from kubectl.
+    Args:
+        name: name of the object.
+        namespace: None for an object of the whole cluster.
+        component: what the object belongs to, such as `storage`.
+        stack: name of the stack, for people.
+        owner: identifies the stack's state: two stacks of the same name have different owners.
+        revision: hash of what the object is made of; empty: the object has no revision.
+        annotations: further annotations.
     """
     return {
         "name": name,
@@ -39,13 +51,10 @@ def metadata(
         "labels": {
             **labels(component),
             STACK_LABEL: stack,
+            OWNER_LABEL: owner,
             **({REVISION_LABEL: revision} if revision else {}),
         },
-        "annotations": {
-            "pulumi.com/patchForce": "true",
-            "pulumi.com/patchFieldManager": FIELD_MANAGER,
-            **(annotations or {}),
-        },
+        **({"annotations": dict(annotations)} if annotations else {}),
     }
 
 

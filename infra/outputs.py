@@ -5,85 +5,122 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.cluster import Cluster
-from infra.kubectl import Kubectl
-from infra.manifests.sample_pod import sample_arguments
-from infra.manifests.training_pod import TRAINING
-from infra.namespace import Namespace
-from infra.settings import Settings
-from infra.trainer_image import TrainerImage
-from infra.training import Training
+from infra.names import DATA_MOUNT
+from infra.one_line import one_line
+from infra.platform.facts import PlatformFacts
+from infra.platform.make import MadePlatform
+from infra.run.make import MadeRun
+from infra.settings import RunSettings
+from infra.storages.kind import CLAIM
 
 
 @dataclass(frozen=True)
-class StackOutputs:
-    """The outputs; `export` gives them their names in camelCase."""
+class PlatformOutputs:
+    """Outputs of a stack that owns its platform; `export` gives them their names in camelCase."""
 
-    namespace: pulumi.Output[str]
+    platform: pulumi.Output[str]
+    """What another stack reads when its setting `platform` names this one: YAML on one line, with
+    a version; holds no secret."""
+    image_digest: pulumi.Output[str]
+    """Digest of the trainer image on the node."""
+    host_data_path: str
+    """The volume as the node sees it; empty where it is no folder of a node."""
+
+
+@dataclass(frozen=True)
+class ClusterOutputs:
+    """Outputs of every stack: how to reach the cluster, and whose objects are this stack's."""
+
+    namespace: str
     """Kubernetes namespace of everything."""
+    kubeconfig: pulumi.Output[str]
+    """Content (a secret) for a k3s that was installed here, otherwise the path that was given."""
+    kube_context: str
+    """Context of the kubeconfig; empty: its current one."""
+    owner: pulumi.Output[str]
+    """Value of the label `disttrain.dev/owner` on the objects of this stack."""
+    image: str
+    """Full name of the trainer image."""
+    claim: str
+    """The claim that every pod mounts."""
+    data_path: str
+    """The volume as pods see it."""
+
+
+@dataclass(frozen=True)
+class RunOutputs:
+    """Outputs of a stack that has a run."""
+
     topology: str
-    """single-pod or multi-pod."""
+    """single-pod, multi-pod or another kind of workload."""
     workload: pulumi.Output[str]
-    """Name of the training's Job or StatefulSet."""
+    """Name of the training's Job, StatefulSet or other object."""
     run_name: str
     """Folder of the run below `runs`."""
     max_steps: int
     """Length of the run in optimiser updates."""
     world_size: int
     """Number of ranks over all pods."""
-    data_path: str
-    """The volume as pods see it."""
-    host_data_path: str
-    """The volume as the node sees it."""
+    bpe_file: str
+    """Path in the pods of GPT-2's BPE merge table from a bundle; empty: tiktoken downloads it."""
     run_path: str
     """Checkpoints, metrics and TensorBoard logs of the run, as pods see them."""
     host_run_path: str
-    """The same on the node."""
-    image: pulumi.Output[str]
-    """Full name of the trainer image."""
-    image_digest: pulumi.Output[str]
-    """Digest under which containerd holds it."""
-    kubeconfig: pulumi.Output[str]
-    """Of a cluster that was installed here its content (a secret), else the path that was given."""
+    """The same on the node; empty where the volume is no folder of a node."""
+    pod_placement: str
+    """Fields of a pod's spec, as YAML on one line, that pods of `./disttrain sample` take."""
     logs_command: str
     """Follows the logs of all ranks."""
     sample_command: str
     """Writes text with the newest checkpoint."""
 
-    def export(self) -> None:
-        """Make them the outputs of the stack."""
-        for field in dataclasses.fields(self):
-            first, *rest = field.name.split("_")
-            name = first + "".join(word.capitalize() for word in rest)
-            pulumi.export(name, getattr(self, field.name))
+
+def cluster_outputs(
+    facts: PlatformFacts, kubeconfig: pulumi.Output[str], owner: pulumi.Output[str]
+) -> ClusterOutputs:
+    """The outputs of every stack."""
+    return ClusterOutputs(
+        namespace=facts.namespace,
+        kubeconfig=kubeconfig,
+        kube_context=facts.context,
+        owner=owner,
+        image=facts.image.reference,
+        claim=CLAIM,
+        data_path=DATA_MOUNT,
+    )
 
 
-def stack_outputs(
-    settings: Settings,
-    cluster: Cluster,
-    kubectl: Kubectl,
-    namespace: Namespace,
-    training: Training,
-    image: TrainerImage,
-) -> StackOutputs:
-    """Gather the outputs of a stack."""
-    compute, run = settings.compute, settings.run
-    selector = f"app.kubernetes.io/part-of=disttrain,app.kubernetes.io/component={TRAINING}"
-    logs = f"-n {settings.namespace} logs -f --prefix --tail=-1 -l {selector}"
-    return StackOutputs(
-        namespace=namespace.namespace_name,
-        topology=compute.topology,
-        workload=training.workload_name,
+def platform_outputs(made: MadePlatform) -> PlatformOutputs:
+    """The outputs of a stack that owns its platform."""
+    return PlatformOutputs(
+        platform=made.cluster.generation.apply(made.facts.to_text),
+        image_digest=made.image.digest,
+        host_data_path=made.facts.folder_on_host,
+    )
+
+
+def run_outputs(settings: RunSettings, facts: PlatformFacts, made: MadeRun) -> RunOutputs:
+    """The outputs of a stack that has a run."""
+    run, stack = settings.config, settings.stack
+    on_host = facts.folder_on_host
+    return RunOutputs(
+        topology=made.run.kind.name,
+        workload=made.workload.workload_name,
         run_name=run.run_name,
         max_steps=run.train.max_steps,
-        world_size=compute.pods * compute.ranks_per_pod,
-        data_path=run.data_root,
-        host_data_path=str(settings.storage.data_root),
+        world_size=made.run.world.world_size,
+        bpe_file=made.run.parts.bpe_file,
         run_path=str(run.run_dir),
-        host_run_path=str(settings.storage.data_root / "runs" / run.run_name),
-        image=image.reference,
-        image_digest=image.digest,
-        kubeconfig=cluster.kubeconfig,
-        logs_command=kubectl.for_people(logs),
-        sample_command=kubectl.for_people(sample_arguments(settings)),
+        host_run_path=f"{on_host}/runs/{run.run_name}" if on_host else "",
+        pod_placement=one_line(made.run.task_placement),
+        logs_command=f"./disttrain logs --stack {stack}",
+        sample_command=f"./disttrain sample --stack {stack}",
     )
+
+
+def export(outputs: PlatformOutputs | ClusterOutputs | RunOutputs) -> None:
+    """Make them outputs of the stack."""
+    for field in dataclasses.fields(outputs):
+        first, *rest = field.name.split("_")
+        name = first + "".join(word.capitalize() for word in rest)
+        pulumi.export(name, getattr(outputs, field.name))

@@ -1,4 +1,4 @@
-"""`python -m sandbox COMMAND`."""
+"""The sandbox's command line, `python -m sandbox COMMAND`."""
 
 import argparse
 import sys

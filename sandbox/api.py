@@ -1,4 +1,4 @@
-"""Asks the cluster's HTTP endpoints from the host, for waits: quick, and past any proxy."""
+"""HTTP requests to the cluster's components, for the waits of `up`; no proxy is used."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ def http_get(address: str, port: int, path: str) -> tuple[int, str]:
 
 
 def missing_node_condition(node: str) -> str | None:
-    """What a Node object (JSON text) still lacks to be Ready and to take pods; None: nothing."""
+    """Say what keeps a node from taking pods; None if nothing does. `node` is its JSON text."""
     value = cast(dict[str, Any], json.loads(node))
     conditions = {c["type"]: c for c in value["status"].get("conditions", ())}
     ready = conditions.get("Ready")

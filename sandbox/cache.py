@@ -1,4 +1,4 @@
-"""The one cache folder: tools, virtualenvs, images, downloads, each under a content key."""
+"""The cache folder. Each tool, virtualenv, image and download lies under a hash of its inputs."""
 
 import fcntl
 import hashlib
@@ -11,14 +11,14 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """`$DISTTRAIN_CACHE`, else `~/.cache/disttrain`; made if missing."""
+    """The folder `$DISTTRAIN_CACHE`, else `~/.cache/disttrain`; it is made if it is missing."""
     path = Path(os.environ.get("DISTTRAIN_CACHE") or Path.home() / ".cache" / "disttrain")
     path.mkdir(parents=True, exist_ok=True)
     return path.resolve()
 
 
 def content_key(*parts: str | bytes | Path) -> str:
-    """Twelve hex digits over the parts; a Path stands for its content, a folder for its files."""
+    """Twelve hex digits of a hash over the parts; of a Path, its content or its files count."""
     digest = hashlib.sha256()
     for part in parts:
         for chunk in _chunks(part):
@@ -39,7 +39,7 @@ def _chunks(part: str | bytes | Path) -> Iterator[bytes]:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold the cache's lock `name`, so that two runs do not make the same thing twice."""
+    """Hold the cache's lock `name`, so that two processes do not make the same thing at once."""
     path = cache_dir() / "locks" / name
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as lock:
@@ -48,10 +48,10 @@ def locked(name: str) -> Iterator[None]:
 
 
 def cached_folder(kind: str, key: str, make: Callable[[Path], None]) -> Path:
-    """The folder `<cache>/<kind>/<key>`, filled by `make(folder)` the first time only.
+    """The folder `<cache>/<kind>/<key>`, which `make(folder)` fills the first time.
 
-    A folder without its `.complete` mark is the rest of an interrupted run and is made anew in
-    place: virtualenvs cannot be renamed.
+    A folder without the file `.complete` was left by an interrupted process, so it is emptied and
+    filled again. It is filled in its final place, because virtualenvs cannot be renamed.
     """
     folder = cache_dir() / kind / key
     with locked(f"{kind}-{key}"):
@@ -64,7 +64,7 @@ def cached_folder(kind: str, key: str, make: Callable[[Path], None]) -> Path:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, read-only ones inside (Go's module cache) too; a missing one is fine."""
+    """Remove a folder if it is there, with read-only folders in it, such as Go's module cache."""
     if not folder.exists():
         return
     for directory, _, _ in os.walk(folder):

@@ -1,6 +1,6 @@
-"""The control group that holds a cluster's pods, in version 1 and version 2 hierarchies.
+"""Makes and removes the control group of a cluster's pods, in cgroup versions 1 and 2.
 
-The kubelet wants its `cgroupRoot` to exist with every controller that it uses.
+The kubelet starts only if its `cgroupRoot` exists and has every controller that it uses.
 """
 
 import os
@@ -15,20 +15,20 @@ USED = (*NEEDED, "hugetlb")
 
 
 def is_version_2(root: Path = CGROUP_ROOT) -> bool:
-    """Whether `root` is one unified hierarchy."""
+    """Whether `root` is the single hierarchy of cgroup version 2."""
     return (root / "cgroup.controllers").exists()
 
 
 def hierarchies(root: Path = CGROUP_ROOT) -> list[Path]:
-    """Roots of all hierarchies: one in version 2, one per mounted controller set in version 1."""
+    """Roots of all hierarchies: one in version 2, one for each set of controllers in version 1."""
     if is_version_2(root):
         return [root]
-    # `cpu` may be a link to `cpu,cpuacct`: each hierarchy once.
+    # In version 1, `cpu` may be a link to `cpu,cpuacct`; links are left out, or it counts twice.
     return sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
 
 
 def missing_controllers(root: Path = CGROUP_ROOT) -> list[str]:
-    """Controllers that the kubelet needs and this machine does not offer."""
+    """Names of the controllers that the kubelet needs and this machine does not offer."""
     if is_version_2(root):
         offered = (root / "cgroup.controllers").read_text().split()
     else:
@@ -37,18 +37,18 @@ def missing_controllers(root: Path = CGROUP_ROOT) -> list[str]:
 
 
 def make_cgroup(cgroup: str, root: Path = CGROUP_ROOT) -> None:
-    """Make `cgroup` ("/a/b") in every hierarchy, with its controllers usable.
+    """Make `cgroup` ("/a/b") in every hierarchy and enable its controllers.
 
     Raises:
-        RuntimeError: the kernel refuses. In version 2 a control group cannot have both processes
-            and controllers for its children, which is so at the "root" inside a container.
+        RuntimeError: the kernel refuses. In version 2 a control group that holds processes cannot
+            pass controllers on to its children, and a container's root control group holds some.
     """
     try:
         _make_in_all(cgroup, root)
     except OSError as reason:
         raise RuntimeError(
-            f"control group {cgroup}: {reason} (inside a container, the container itself has to "
-            "leave /sys/fs/cgroup to the sandbox)"
+            f"the control group {cgroup} cannot be made: {reason}. In a container, run the sandbox "
+            "with a writable /sys/fs/cgroup and no other process in the root control group."
         ) from reason
 
 
@@ -65,10 +65,10 @@ def _make_in_all(cgroup: str, root: Path) -> None:
 
 
 def remove_cgroup(cgroup: str, root: Path = CGROUP_ROOT) -> None:
-    """Remove `cgroup`, all below it, and its parents as far as they are empty.
+    """Remove `cgroup`, all groups below it, and those of its parents that are then empty.
 
     Raises:
-        TimeoutError: something still runs in it.
+        TimeoutError: a process still runs in it.
     """
     for hierarchy in hierarchies(root) if root.exists() else []:
         top = hierarchy / cgroup.strip("/")
@@ -78,8 +78,8 @@ def remove_cgroup(cgroup: str, root: Path = CGROUP_ROOT) -> None:
                 for path in _bottom_up(top):
                     path.rmdir()
             except FileNotFoundError:
-                return "it changes"
-            except OSError as reason:  # the kernel forgets ended processes a moment later
+                return "groups are still being removed from it"
+            except OSError as reason:  # the kernel still counts a process that has just ended
                 return str(reason)
             return None
 
@@ -89,7 +89,7 @@ def remove_cgroup(cgroup: str, root: Path = CGROUP_ROOT) -> None:
                 break
             try:
                 parent.rmdir()
-            except OSError:  # another cluster's are in it
+            except OSError:  # it holds the control groups of another cluster
                 break
 
 
@@ -101,7 +101,7 @@ def _bottom_up(top: Path) -> Iterator[Path]:
 
 
 def _pass_on_controllers(cgroup: Path) -> None:
-    """Version 2: let the children of `cgroup` use what it may use itself."""
+    """In version 2, enable for the children of `cgroup` the controllers that it has itself."""
     if not (cgroup / "cgroup.subtree_control").exists():
         return
     available = (cgroup / "cgroup.controllers").read_text().split()
@@ -112,7 +112,7 @@ def _pass_on_controllers(cgroup: Path) -> None:
 
 
 def _inherit_cpuset(parent: Path, child: Path) -> None:
-    """Version 1: a new cpuset is empty and takes no process until it is filled."""
+    """In version 1, copy the parent's cpuset, since a group with an empty one takes no process."""
     for file in ("cpuset.cpus", "cpuset.mems"):
         if not is_version_2(parent) and (child / file).exists():
             (child / file).write_text((parent / file).read_text())

@@ -1,4 +1,4 @@
-"""A real one-node Kubernetes in namespaces of its own: up, down, status."""
+"""Starts, stops and checks a real Kubernetes of one node, in Linux namespaces of its own."""
 
 import fcntl
 import hashlib
@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from sandbox import api, components, mountpoints, network
+from sandbox import api, components, configuration, mountpoints, network
 from sandbox.cgroups import make_cgroup, remove_cgroup
 from sandbox.image_archive import image_archive
 from sandbox.layout import STATE_ROOT, Layout
@@ -29,13 +29,16 @@ from sandbox.waiting import wait_until
 __all__ = ["STATE_ROOT", "Cluster", "ClusterStatus"]
 
 LOCK_SECONDS = 300
-# Locked for what all clusters of the machine share (subnets, mount points); always there.
+# A lock on this folder, which always exists, protects what clusters share: subnets, mount points.
 MACHINE = Path("/var/lib")
 
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """What is there: `up` (all runs, node Ready), `down` (nothing) or `broken` (see `problems`)."""
+    """State of a cluster: `up` (the node is Ready), `down` (nothing runs) or `broken`.
+
+    `problems` says what is broken.
+    """
 
     name: str
     state: Literal["up", "down", "broken"]
@@ -47,9 +50,9 @@ class Cluster:
     """The cluster `name`, whose state is below `state_root/name`.
 
     Args:
-        name: 1 to 30 of a-z, 0-9 and '-'.
-        bin_dir: folder with `components.PROGRAMS`; `down`, `status` and `logs` do without.
-        state_root: folder of all clusters.
+        name: 1 to 30 characters, each a-z, 0-9 or '-'.
+        bin_dir: folder with `components.PROGRAMS`; None will do for `down`, `status` and `logs`.
+        state_root: folder that holds the folders of all clusters.
 
     Raises:
         ValueError: the name or the state folder cannot be used.
@@ -72,7 +75,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig; there while the cluster is up."""
+        """The administrator's kubeconfig; the file exists while the cluster is up."""
         return self.layout.kubeconfig
 
     @property
@@ -98,11 +101,11 @@ class Cluster:
 
     @property
     def kubectl(self) -> list[str]:
-        """Begin of a kubectl command line. Run it with `environment()` where proxies are set."""
+        """The first words of a kubectl command line. Behind a proxy, run it in `environment()`."""
         return [str(self.bin_dir / "kubectl"), f"--kubeconfig={self.kubeconfig}"]
 
     def environment(self) -> dict[str, str]:
-        """This process's environment, for clients: kubeconfig, programs, no proxy to the node."""
+        """This process's environment, with KUBECONFIG, PATH and NO_PROXY set for the cluster."""
         values = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         values["PATH"] = f"{self.bin_dir}:{values.get('PATH', components.SYSTEM_PATH)}"
         for name in ("NO_PROXY", "no_proxy"):
@@ -111,14 +114,14 @@ class Cluster:
         return values
 
     def up(self) -> None:
-        """Start the cluster; returns when the node takes pods. Fine when it is up already.
+        """Start the cluster and return when its node takes pods; do nothing if it is up already.
 
-        What is left of a broken or killed one is removed first.
+        What a broken or killed cluster of this name has left is removed first.
 
         Raises:
-            RuntimeError: the machine lacks something (all of it is named), or a component ended
-                (with its last log lines).
-            TimeoutError: a wait reached its limit; says for what.
+            RuntimeError: the machine lacks something (the text names all of it), or a component
+                ended (the text has its last log lines).
+            TimeoutError: a wait reached its limit; the text says what it waited for.
         """
         require_root_on_linux()
         start = time.monotonic()
@@ -130,7 +133,7 @@ class Cluster:
             if found := problems(self.layout, self.bin_dir):
                 raise RuntimeError("the sandbox cannot start here:\n- " + "\n- ".join(found))
             if status.state == "broken":
-                say(f"  cluster {self.name} was left half-way ({status.problems[0]}): cleaning up")
+                say(f"  removing what is left of cluster {self.name}: {status.problems[0]}")
             self._clean(keep_logs=False)
             try:
                 self._start()
@@ -140,13 +143,13 @@ class Cluster:
         say(f"cluster {self.name} is up after {time.monotonic() - start:.1f} s: {self.kubeconfig}")
 
     def down(self, *, purge: bool = False) -> None:
-        """End the cluster and remove all that it made, except `data` and the image store.
+        """Stop the cluster and remove all that it made, except `data` and the image store.
 
         Args:
             purge: remove those two as well.
 
         Raises:
-            TimeoutError: a process or a control group does not go away.
+            TimeoutError: a process does not end, or a control group cannot be removed.
         """
         require_root_on_linux()
         start = time.monotonic()
@@ -172,10 +175,11 @@ class Cluster:
                 return ClusterStatus(self.name, "down")
             return ClusterStatus(self.name, "broken", ("its processes have been killed",))
         if link is None:
-            return ClusterStatus(self.name, "broken", (f"link {self.layout.host_link} is gone",))
+            missing = f"its network link {self.layout.host_link} does not exist"
+            return ClusterStatus(self.name, "broken", (missing,))
         processes = self._processes(holder)
         found = [
-            f"{name} does not run (log: {processes.log(name)})"
+            f"{name} does not run; its log is {processes.log(name)}"
             for name in components.COMPONENTS
             if not processes.is_running(name)
         ]
@@ -196,10 +200,10 @@ class Cluster:
         return holder.enter(*command)
 
     def log(self, component: str) -> Path:
-        """The log file of a component. Raises ValueError: there is none of that name."""
+        """The log file of a component. Raises ValueError if there is no component of that name."""
         if component not in components.COMPONENTS:
             allowed = ", ".join(components.COMPONENTS)
-            raise ValueError(f"component {component!r}: one of {allowed}")
+            raise ValueError(f"there is no component {component!r}; name one of {allowed}")
         return self.layout.log / f"{component}.log"
 
     @cached_property
@@ -227,7 +231,7 @@ class Cluster:
             make_pki(layout.pki, components.certificates(layout, link))
             cni_folder = components.find_cni_folder()
             assert cni_folder is not None, "the preflight has seen it"
-            components.write_configuration(layout, link, self._pause_image, cni_folder)
+            configuration.write_configuration(layout, link, self._pause_image, cni_folder)
         processes = self._processes(holder)
         with _phase("etcd, containerd, API server"):
             first = components.first_components(layout, link, self.bin_dir)
@@ -243,7 +247,7 @@ class Cluster:
                 self._wait(processes, what, check)
 
     def _start_all(self, processes: Processes, wanted: Iterable[Component]) -> None:
-        # An environment of its own: nothing of the caller's (proxies, locale) changes the node.
+        # The caller's variables, such as proxies and locale, must not change how the node works.
         environment = {"PATH": f"{self.bin_dir}:{components.SYSTEM_PATH}", "HOME": "/root"}
         for component in wanted:
             processes.start(component, environment)
@@ -261,7 +265,10 @@ class Cluster:
             raise TimeoutError(f"{reason} (logs: {self.layout.log})") from None
 
     def _checks(self, link: Link) -> list[Callable[[], str | None]]:
-        """Each returns None when its part works, else what is missing; its docstring names it."""
+        """Functions that each check one part: None if it works, else the text of what is missing.
+
+        A function's docstring names the part for the messages of a wait.
+        """
         address = str(link.node)
 
         def node_ready() -> str | None:
@@ -319,7 +326,7 @@ class Cluster:
         if done.returncode:
             raise RuntimeError(f"the pause image could not be imported: {done.stderr.strip()}")
         archive.unlink()
-        pinned = "io.cri-containerd.pinned=pinned"  # a kubelet short of disk would remove it
+        pinned = "io.cri-containerd.pinned=pinned"  # or a kubelet with a full disk removes it
         done = self._ctr("-n", "k8s.io", "images", "label", self._pause_image, pinned)
         if done.returncode:
             raise RuntimeError(f"the pause image could not be pinned: {done.stderr.strip()}")
@@ -346,7 +353,7 @@ class Cluster:
             raise RuntimeError(f"kubectl create failed: {done.stderr.strip()}")
 
     def _clean(self, *, keep_logs: bool) -> None:
-        """Remove all of a cluster in any condition, except `data` and the image store."""
+        """Remove a cluster in whatever state it is, except `data` and the image store."""
         layout = self.layout
         with _locked(MACHINE, "the start or end of another cluster"):
             if holder := find_holder(layout):
@@ -354,7 +361,7 @@ class Cluster:
             network.disconnect(layout.host_link)
             mountpoints.remove_mount_points()
         remove_cgroup(layout.cgroup)
-        # No mount is below these on the host: they were in the namespace that is gone.
+        # Nothing is mounted below these on the host: the mounts went with the cluster's namespace.
         for folder in (layout.run, *(() if keep_logs else (layout.log,))):
             if folder.exists():
                 shutil.rmtree(folder)
@@ -380,7 +387,7 @@ def _http_missing(address: str, port: int, path: str) -> str | None:
 
 @contextmanager
 def _locked(folder: Path, other: str) -> Generator[None]:
-    """Hold a lock on a folder; a folder removed by its last owner is made anew."""
+    """Hold a lock on a folder, which is made again if its last owner has removed it."""
     descriptor = -1
 
     def busy() -> str | None:

@@ -1,4 +1,4 @@
-"""`python -m sandbox up | down | status | exec | logs`."""
+"""The commands of `python -m sandbox` for a cluster: up, down, status, exec and logs."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ EXIT_DOWN = 3  # as of `systemctl status`
 
 
 def programs() -> Path:
-    """`$DISTTRAIN_BIN`, else the pinned programs, downloaded or built where they are missing."""
+    """The folder `$DISTTRAIN_BIN`, else that of the pinned programs, which are fetched or built."""
     given = os.environ.get("DISTTRAIN_BIN")
     return Path(given) if given else bin_dir()
 

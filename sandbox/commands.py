@@ -1,4 +1,4 @@
-"""What a subcommand of `python -m sandbox` is."""
+"""The type of a subcommand of `python -m sandbox`."""
 
 import argparse
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """For a command without arguments of its own."""
+    """Add no arguments; for a command that has none."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand; `run` returns the exit status, None for 0."""
+    """A subcommand. Its `run` returns the exit status, where None means 0."""
 
     help: str
     run: Callable[[argparse.Namespace], int | None]

@@ -1,15 +1,10 @@
-"""The programs of the node: their certificates, their configuration files, their command lines.
+"""The programs that make up the node: names, certificates, command lines and first objects."""
 
-Kubernetes' own configuration formats; JSON is written where they take YAML.
-"""
-
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sandbox.kubeconfig import write_kubeconfig
 from sandbox.layout import Layout
 from sandbox.network import (
     DNS_SERVICE,
@@ -27,7 +22,7 @@ COREDNS_READY_PORT = 8181
 PROXY_HEALTH_PORT = 10256
 CLUSTER_DOMAIN = "cluster.local"
 VOLUME_PLUGINS = "/var/lib/kubelet/volume-plugins"
-CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # Debian's, upstream's
+CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # of Debian's package, of upstream
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
 COMPONENTS = (
     "etcd",
@@ -40,7 +35,7 @@ COMPONENTS = (
     "coredns",
 )
 PROGRAMS = (*(name for name in COMPONENTS if name != "containerd"), "kubectl", "pause")
-# client certificate of a program -> the user that Kubernetes' default roles know
+# Each program's client certificate, and the user name that Kubernetes' default roles know.
 CLIENTS = {
     "kube-controller-manager": "system:kube-controller-manager",
     "kube-scheduler": "system:kube-scheduler",
@@ -50,7 +45,7 @@ CLIENTS = {
 
 
 def certificates(layout: Layout, link: Link) -> list[Certificate]:
-    """One per program, each with no more rights than the program needs."""
+    """The certificates of all programs, each with only the rights that its program needs."""
     api_names = ["localhost", layout.node_name]
     service = ["kubernetes", "default", "svc", *CLUSTER_DOMAIN.split(".")]
     api_names += [".".join(service[:length]) for length in (1, 2, 3, len(service))]
@@ -79,36 +74,18 @@ def certificates(layout: Layout, link: Link) -> list[Certificate]:
     ]
 
 
-def write_configuration(layout: Layout, link: Link, pause_image: str, cni_folder: Path) -> None:
-    """Write every configuration file and kubeconfig below `layout.run`, and the administrator's."""
-    server = f"https://{link.node}:{API_PORT}"
-    write_kubeconfig(
-        layout.kubeconfig, server=server, name=layout.identity, pki=layout.pki, certificate="admin"
-    )
-    for file in ("kubelet-client", *CLIENTS):
-        path = layout.run / f"{file}.kubeconfig"
-        write_kubeconfig(path, server=server, name=layout.name, pki=layout.pki, certificate=file)
-    (layout.run / "cni.d").mkdir()
-    _json(layout.run / "cni.d" / "10-pods.conflist", _cni())
-    _json(layout.run / "kubelet.json", _kubelet(layout))
-    _json(layout.run / "kube-proxy.json", _kube_proxy(layout, link))
-    (layout.run / "resolv.conf").write_text(f"nameserver {link.node}\n")
-    (layout.run / "Corefile").write_text(_corefile(layout, link))
-    (layout.run / "containerd.toml").write_text(_containerd(layout, pause_image, cni_folder))
-
-
 def first_components(layout: Layout, link: Link, bin_dir: Path) -> list[Component]:
-    """What needs no API server: etcd, the API server itself, containerd."""
-    etcd = f"unix://{layout.run}/etcd.sock"  # no TCP: only root reaches the folder
+    """The programs that start first: etcd, containerd and the API server."""
+    etcd = f"unix://{layout.run}/etcd.sock"  # no TCP port, so that only root can reach it
     pki = layout.pki
     return [
         _component(
             bin_dir / "etcd",
             f"--data-dir={layout.run}/etcd",
             f"--listen-client-urls={etcd}",
-            "--advertise-client-urls=http://localhost:2379",  # asked for, used by nobody
+            "--advertise-client-urls=http://localhost:2379",  # etcd wants a value; nobody uses it
             f"--listen-peer-urls=unix://{layout.run}/etcd-peer.sock",
-            "--unsafe-no-fsync",  # `down` discards it, so nothing has to survive a power cut
+            "--unsafe-no-fsync",  # faster; `down` deletes the data, so a power cut costs nothing
         ),
         _component(host_program("containerd"), f"--config={layout.run}/containerd.toml"),
         _component(
@@ -137,7 +114,7 @@ def first_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
 
 
 def later_components(layout: Layout, link: Link, bin_dir: Path) -> list[Component]:
-    """What is started when the API server answers."""
+    """The programs that start once the API server answers."""
     run, pki = layout.run, layout.pki
     return [
         _component(
@@ -155,7 +132,7 @@ def later_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={pki}/{SERVICE_ACCOUNT_KEY}",
             f"--root-ca-file={pki}/{CA}.crt",
-            "--kube-api-qps=200",  # it makes 40 service accounts first; the default takes 5 s
+            "--kube-api-qps=200",  # at the default rate its first 40 service accounts take 5 s
             "--kube-api-burst=400",
             "--flex-volume-plugin-dir=" + VOLUME_PLUGINS,
             "--allocate-node-cidrs=true",
@@ -180,10 +157,10 @@ def later_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
 
 
 def manifests(link: Link) -> Mapping[str, Any]:
-    """Objects of a new cluster: what Kubernetes does not bind itself, and the DNS Service.
+    """Objects of a new cluster: role bindings that Kubernetes does not make, and the DNS Service.
 
-    CoreDNS runs beside the kubelet and not in a pod, so that no image has to be fetched; its
-    EndpointSlice is written by hand.
+    CoreDNS runs as a process beside the kubelet and not in a pod, so that no image has to be
+    fetched. Therefore the EndpointSlice of its Service is written here.
     """
     ports = [
         {"name": "dns", "port": 53, "protocol": "UDP"},
@@ -240,7 +217,7 @@ def find_cni_folder() -> Path | None:
 
 
 def host_program(name: str) -> Path:
-    """A program of the machine's; the preflight has seen that it is there."""
+    """The path of a program that is installed on this machine, which the preflight has checked."""
     found = shutil.which(name, path=SYSTEM_PATH)
     assert found, f"{name} is not installed"
     return Path(found)
@@ -248,10 +225,6 @@ def host_program(name: str) -> Path:
 
 def _component(program: Path, *arguments: str) -> Component:
     return Component(program.name, (str(program), *arguments))
-
-
-def _json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n")
 
 
 def _binding(name: str, role: str, user: str) -> Mapping[str, Any]:
@@ -263,116 +236,3 @@ def _binding(name: str, role: str, user: str) -> Mapping[str, Any]:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
     }
-
-
-def _cni() -> Mapping[str, Any]:
-    # ptp and not bridge: all traffic between pods is routed, so Services work without the
-    # br_netfilter module and its host-wide settings.
-    ipam = {
-        "type": "host-local",
-        "ranges": [[{"subnet": str(POD_CIDR)}]],
-        "routes": [{"dst": "0.0.0.0/0"}],
-    }
-    return {
-        "cniVersion": "1.0.0",
-        "name": "pods",
-        "plugins": [
-            {"type": "ptp", "ipMasq": False, "ipam": ipam},
-            {"type": "portmap", "capabilities": {"portMappings": True}},
-        ],
-    }
-
-
-def _kubelet(layout: Layout) -> Mapping[str, Any]:
-    return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": True},
-            "x509": {"clientCAFile": f"{layout.pki}/{CA}.crt"},
-        },
-        "authorization": {"mode": "Webhook"},
-        "tlsCertFile": f"{layout.pki}/kubelet-server.crt",
-        "tlsPrivateKeyFile": f"{layout.pki}/kubelet-server.key",
-        "containerRuntimeEndpoint": f"unix://{layout.containerd_socket}",
-        "cgroupDriver": "cgroupfs",  # no systemd inside
-        "cgroupRoot": layout.cgroup,
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "clusterDNS": [str(DNS_SERVICE)],
-        "clusterDomain": CLUSTER_DOMAIN,
-        "resolvConf": f"{layout.run}/resolv.conf",
-        "volumePluginDir": VOLUME_PLUGINS,
-        "oomScoreAdj": 0,  # the machine's owner does not want the sandbox to be killed last
-        # It is the user's machine: no image is removed, and pods are evicted only when it is full.
-        "imageGCHighThresholdPercent": 100,
-        "evictionHard": {
-            "imagefs.available": "1%",
-            "nodefs.available": "1%",
-            "memory.available": "100Mi",
-        },
-    }
-
-
-def _kube_proxy(layout: Layout, link: Link) -> Mapping[str, Any]:
-    return {
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-        "kind": "KubeProxyConfiguration",
-        "clientConnection": {"kubeconfig": f"{layout.run}/kube-proxy.kubeconfig"},
-        "mode": "iptables",
-        "clusterCIDR": str(POD_CIDR),
-        "bindAddress": str(link.node),
-        "healthzBindAddress": f"{link.node}:{PROXY_HEALTH_PORT}",
-        "metricsBindAddress": "127.0.0.1:10249",
-        "iptables": {"localhostNodePorts": False},
-        "oomScoreAdj": 0,
-        # Zero leaves the kernel's values: they are the whole machine's.
-        "conntrack": {
-            "maxPerCore": 0,
-            "min": 0,
-            "tcpEstablishedTimeout": "0s",
-            "tcpCloseWaitTimeout": "0s",
-        },
-    }
-
-
-def _corefile(layout: Layout, link: Link) -> str:
-    # ttl 1: the address of a pod that came back is seen at once.
-    return f"""\
-.:53 {{
-    bind {link.node}
-    errors
-    ready {link.node}:{COREDNS_READY_PORT}
-    kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
-        kubeconfig {layout.run}/coredns.kubeconfig {layout.name}
-        pods insecure
-        ttl 1
-    }}
-}}
-"""
-
-
-def _containerd(layout: Layout, pause_image: str, cni_folder: Path) -> str:
-    # restrict_oom_score_adj: CAP_SYS_RESOURCE may be missing (containers, micro-VMs).
-    # disable_apparmor: its profile would be loaded for the whole machine and stay there.
-    return f"""\
-version = 2
-root = "{layout.containerd_store}"
-state = "/run/containerd"
-
-[grpc]
-address = "{layout.containerd_socket}"
-
-[plugins."io.containerd.internal.v1.opt"]
-path = "{layout.containerd_store}/opt"
-
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{pause_image}"
-restrict_oom_score_adj = true
-disable_apparmor = true
-
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{cni_folder}"
-conf_dir = "{layout.run}/cni.d"
-"""

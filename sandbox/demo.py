@@ -1,4 +1,4 @@
-"""`make demo`: cluster, `pulumi up`, the loss goes down, a sample; `make demo-down`: all gone."""
+"""`make demo` trains on a sandbox cluster by `pulumi up`; `make demo-down` removes it all."""
 
 import re
 import shlex
@@ -20,11 +20,13 @@ from sandbox.venvs import PROJECT, ensure_venv
 
 STATE = PROJECT / ".pulumi-state"
 STACKS = ("sandbox", "sandbox-multipod")
+# Begins of the Kubernetes provider's lines about its own waiting, which do not help a user.
+PROVIDERS_OWN_WORDS = ("Skipping await logic", "✅")
 NO_STEP_SECONDS = 300
 
 
 def environment() -> dict[str, str]:
-    """What a shell needs to run `pulumi` and `kubectl` on the demo by hand."""
+    """The variables with which a shell runs `pulumi` and `kubectl` on the demo."""
     cluster = Cluster("default", bin_dir())
     return {
         **pulumi_environment(STATE, ensure_venv(".venv")),
@@ -41,11 +43,11 @@ def print_environment() -> None:
 
 
 def up(stack_name: str) -> None:
-    """Bring up the cluster and the stack, follow the run to its end, show what it learnt.
+    """Start the cluster and the stack, follow the run to its end and print a sample.
 
     Raises:
         PulumiFailedError: `pulumi up` failed; the text is its output.
-        TimeoutError: the run stopped stepping.
+        TimeoutError: the run made no step for `NO_STEP_SECONDS`.
     """
     start = time.monotonic()
     say("1/4 set-up")
@@ -58,7 +60,7 @@ def up(stack_name: str) -> None:
     say(f"  text: {text.what}")
     shutil.copyfile(text.path, STATE_ROOT / "default" / "input.txt")
     say(f"3/4 pulumi up --stack {stack_name}")
-    # both, so that `pulumi stack select` finds the other one; the last is selected
+    # Both stacks are made, so that `pulumi stack select` finds the other; the last stays selected.
     names = sorted(STACKS, key=lambda name: name == stack_name)
     stacks = [Stack(name, STATE, PROJECT / f"Pulumi.{name}.yaml") for name in names]
     stack = stacks[-1]
@@ -69,7 +71,7 @@ def up(stack_name: str) -> None:
     say(f"\nfinal: {final}")
     say(f"checkpoints: {run_dir / 'checkpoints'}")
     say("sample:")
-    say(_sample(stack.output("sampleCommand"), environment()))
+    say(_sample(stack.output("sampleCommand"), stack.environment))
     say(f"\nall in {time.monotonic() - start:.0f} s. `make demo-down` ends it; the data stays.")
 
 
@@ -80,16 +82,19 @@ def _pulumi_up(stack: Stack) -> None:
         if news and news != said:
             live.show(f"  {time.monotonic() - start:4.0f} s  {news}")
             said = news
-    live.end(f"  up: all ranks have stepped after {time.monotonic() - start:.0f} s")
+    live.end(f"  `pulumi up` took {time.monotonic() - start:.0f} s; every rank has made a step")
 
 
 def worth_saying(line: str) -> str:
-    """What a line of pulumi's output tells a person; empty for a resource that only begins."""
+    """The part of a line of pulumi's output that helps a user, else an empty text.
+
+    A resource that only begins gives an empty text.
+    """
     match = re.match(r"\s*\S+\s+(\S+:\S+) (\S+) (\w+) \([\d.]+s\)\s*(.*)", line)
     if match is None:
         return ""
     kind, name, status, message = match.groups()
-    if message:
+    if message and not message.startswith(PROVIDERS_OWN_WORDS):
         return f"{name}: {message}"
     return f"{kind.rsplit(':', 1)[1]} {name} {status}" if status.endswith("ed") else ""
 
@@ -106,7 +111,12 @@ def _follow(stack: Stack, run_dir: Path) -> str:
 
 def _sample(command: str, values: Mapping[str, str]) -> str:
     done = subprocess.run(
-        ["sh", "-c", command], env=dict(values), capture_output=True, text=True, check=False
+        ["sh", "-c", command],
+        cwd=PROJECT,
+        env=dict(values),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"sampling failed: {command}\n{done.stderr}")
@@ -114,12 +124,12 @@ def _sample(command: str, values: Mapping[str, str]) -> str:
 
 
 def down() -> None:
-    """`pulumi destroy` on both demo stacks, then stop the cluster. The data stays."""
+    """Run `pulumi destroy` on both demo stacks, then stop the cluster; the data stays."""
     cluster = Cluster("default", bin_dir())
     states = [STATE / ".pulumi" / "stacks" / "disttrain" / f"{name}.json" for name in STACKS]
     there = [state for state in states if state.exists()]
-    # the one in force first: the other shares its namespace and refuses to go before it
-    for state in sorted(there, key=lambda path: path.stat().st_mtime, reverse=True):
+    # The other stack goes first: a platform is not destroyed while a run of another uses it.
+    for state in reversed(there):
         say(f"pulumi destroy --stack {state.stem}")
         Stack(state.stem, STATE, PROJECT / f"Pulumi.{state.stem}.yaml").destroy()
     cluster.down()

@@ -1,4 +1,4 @@
-"""`make demo-local`: the same trainer by torchrun here; no root, no cluster, any Unix."""
+"""`make demo-local` runs the same trainer as processes of this machine, without root or cluster."""
 
 import os
 import subprocess
@@ -13,10 +13,10 @@ PROCESSES = 2
 
 
 def run() -> None:
-    """Prepare the text, train with two processes, sample.
+    """Prepare the text, train with two processes, and print a sample.
 
     Raises:
-        subprocess.CalledProcessError: one of them failed; its own lines say why.
+        subprocess.CalledProcessError: a command failed; its output says why.
     """
     ensure_venv_module()
     python = ensure_venv(".venv-trainer") / "bin" / "python"

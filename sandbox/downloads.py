@@ -1,4 +1,4 @@
-"""Official releases: pinned URLs, checked against the publisher's own checksum file."""
+"""Downloads official releases from pinned addresses and checks the publisher's checksums."""
 
 import functools
 import hashlib
@@ -16,12 +16,15 @@ READ_SECONDS = 60
 
 
 class Unavailable(Exception):  # noqa: N818 - an answer, not an error: the caller has another way
-    """The release cannot be had from here; the text says what answered no."""
+    """The release cannot be downloaded from here; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """A file of a release; `members`: archive member -> program, {} = it is the program."""
+    """A file of a release.
+
+    `members` maps members of the archive to program names; empty if the file is the program.
+    """
 
     url: str
     checksums_url: str
@@ -30,7 +33,10 @@ class Release:
 
 @functools.cache
 def host_answers(host: str, port: int = 443) -> bool:
-    """Whether a TCP connection (or the proxy) to the host opens; asked once in a process."""
+    """Whether a TCP connection to the host can be opened; the answer is kept for the process.
+
+    Behind a proxy the answer is always True, because only the request itself can tell.
+    """
     proxy = urllib.request.getproxies().get("https")
     if proxy and not urllib.request.proxy_bypass(host):
         return True  # only the request itself can tell
@@ -42,10 +48,10 @@ def host_answers(host: str, port: int = 443) -> bool:
 
 
 def fetch(url: str) -> bytes:
-    """The body of a 200 answer.
+    """The body of the answer, if its status is 200.
 
     Raises:
-        Unavailable: no connection, or any other answer.
+        Unavailable: there is no connection, or the status is another one.
     """
     parts = urllib.parse.urlsplit(url)
     host = parts.hostname or ""
@@ -59,10 +65,10 @@ def fetch(url: str) -> bytes:
 
 
 def expected_sha256(checksums: str, file_name: str) -> str:
-    """The sha256 of `file_name` in a checksum file, or of a file that holds a bare sum.
+    """The sha256 of `file_name` in a checksum file, which may also hold the checksum alone.
 
     Raises:
-        Unavailable: the file names no such sum.
+        Unavailable: the checksum file does not name the file.
     """
     for line in checksums.splitlines():
         words = line.split()
@@ -74,10 +80,10 @@ def expected_sha256(checksums: str, file_name: str) -> str:
 
 
 def install_release(release: Release, bin_dir: Path, default_name: str) -> None:
-    """Download, verify, and put the programs into `bin_dir`.
+    """Download a release, check its sha256, and put its programs into `bin_dir`.
 
     Raises:
-        Unavailable: not reachable, or the checksum cannot be had.
+        Unavailable: the release or its checksum cannot be downloaded.
         ValueError: the checksum differs from the publisher's.
     """
     file_name = release.url.rsplit("/", 1)[1]

@@ -1,4 +1,4 @@
-"""Watches a run from outside: its metrics file, its done marker, one live line."""
+"""Follows a run by its metrics file and its done marker, and shows its progress in one line."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ POLL_SECONDS = 0.5
 
 
 def metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """All metric lines so far; a line still being written is left out."""
+    """All complete lines of the run's metrics file."""
     path = run_dir / "metrics.jsonl"
     text = path.read_text() if path.exists() else ""
     lines = text[: text.rfind("\n") + 1].splitlines()
@@ -33,10 +33,10 @@ def until_done(
     Args:
         run_dir: `<data root>/runs/<run name>` as seen on the host.
         limit_seconds: longest time between two new points.
-        still_alive: called between looks; raises when the training has failed.
+        still_alive: called between two reads; it raises when the training has failed.
 
     Raises:
-        TimeoutError: no new point for `limit_seconds`.
+        TimeoutError: there was no new point for `limit_seconds`.
     """
     seen = 0
     deadline = time.monotonic() + limit_seconds
@@ -56,7 +56,7 @@ def until_done(
 
 
 class LiveLine:
-    """One line that changes in place on a terminal; in a log, a line now and then."""
+    """A line that is rewritten in place on a terminal; in a log, a new line now and then."""
 
     def __init__(self, log_every_seconds: float = 10) -> None:
         self.terminal = sys.stdout.isatty()
@@ -77,7 +77,7 @@ class LiveLine:
 
 
 def step_text(point: dict[str, Any], max_steps: int | None = None) -> str:
-    """`step 20/300  loss 3.1234  12,345 tokens/s`."""
+    """A point as text, such as `step 20/300  loss 3.1234  12,345 tokens/s`."""
     of = f"/{max_steps}" if max_steps else ""
     rate = f"{point.get('tokens_per_second', 0):,.0f}"
     return f"  step {point['step']}{of}  loss {point['loss']:.4f}  {rate} tokens/s"

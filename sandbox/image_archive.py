@@ -1,4 +1,4 @@
-"""An image of one static program as an OCI archive, made without any image builder.
+"""Writes a container image with one static program as an OCI archive, without an image builder.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """
@@ -17,17 +17,25 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # Python's name -> Go's
 
 
 def image_archive(program: Path, image: str) -> bytes:
-    """An archive for `ctr images import`: `image` with `program` at `/<its name>` as entrypoint.
+    """An archive for `ctr images import` with the image `image`, whose entrypoint is `program`.
 
-    The same program gives the same bytes.
+    The program lies in the image's root folder. The same program gives the same bytes.
     """
     layer = _tar({program.name: program.read_bytes()}, mode=0o755)
-    packed = gzip.compress(layer, mtime=0)
+    return layer_archive(layer, image, {"Entrypoint": [f"/{program.name}"]})
+
+
+def layer_archive(layer: bytes, image: str, settings: Mapping[str, Any]) -> bytes:
+    """An archive for `ctr images import`: `image` with one layer, an uncompressed tar.
+
+    `settings` are those of the image's configuration, such as Entrypoint and Env.
+    """
+    packed = gzip.compress(layer, compresslevel=1, mtime=0)
     config = _json(
         {
             "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
             "os": "linux",
-            "config": {"Entrypoint": [f"/{program.name}"]},
+            "config": settings,
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         }
     )

@@ -1,4 +1,4 @@
-"""Kubeconfig files that carry their certificates, readable by root alone."""
+"""Writes kubeconfig files that contain their certificates and that only root can read."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_kubeconfig(path: Path, *, server: str, name: str, pki: Path, certificate: str) -> None:
-    """Write a kubeconfig with one context `name`, for the client certificate `certificate`.
+    """Write a kubeconfig with one context `name` that uses the client certificate `certificate`.
 
     Args:
         path: the file, made with mode 0600.

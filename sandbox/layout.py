@@ -1,4 +1,4 @@
-"""Where everything of one cluster lives, and the names it uses on the machine."""
+"""The paths of a cluster, and the names that it uses on the machine."""
 
 import hashlib
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 STATE_ROOT = Path("/var/lib/disttrain-sandbox")
 NAME_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
 SOCKET_PATH_LIMIT = 107  # sun_path of unix(7), less its final zero
-# The namespaces put something of their own on these, so state below them would be hidden.
+# In a cluster's namespaces other file systems are mounted over these, and would hide its state.
 COVERED = (Path("/run"), Path("/var/run"), Path("/var/log"), Path("/var/lib/kubelet"))
 
 
@@ -27,7 +27,7 @@ class Layout:
     def __post_init__(self) -> None:
         if not NAME_PATTERN.fullmatch(self.name):
             raise ValueError(
-                f"cluster name {self.name!r}: use 1 to 30 of a-z, 0-9 and '-', "
+                f"the cluster name {self.name!r} is not possible: use 1 to 30 of a-z, 0-9 and '-', "
                 "beginning and ending with a letter or digit"
             )
         if not self.state_root.is_absolute():
@@ -50,66 +50,66 @@ class Layout:
 
     @property
     def data(self) -> Path:
-        """For hostPath volumes; survives `down`."""
+        """Folder for hostPath volumes; `down` keeps it."""
         return self.root / "data"
 
     @property
     def containerd_store(self) -> Path:
-        """Images and snapshots; survives `down`, so that images are imported once."""
+        """containerd's images and snapshots; `down` keeps them, so they are imported once."""
         return self.root / "containerd"
 
     @property
     def run(self) -> Path:
-        """All that belongs to one start: keys, configuration, etcd's and kubelet's data."""
+        """What belongs to one start: keys, configuration, and the data of etcd and the kubelet."""
         return self.root / "run"
 
     @property
     def log(self) -> Path:
-        """One file per component, and `pods/`."""
+        """Folder with a log file for each component, and with `pods/`."""
         return self.root / "log"
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
 
     @property
     def containerd_socket(self) -> Path:
-        """Reached from the host by `ctr --address`."""
+        """containerd's socket, which `ctr --address` reaches from the host."""
         return self.root / "containerd.sock"
 
     @property
     def pki(self) -> Path:
-        """Keys and certificates."""
+        """Folder of the keys and certificates."""
         return self.run / "pki"
 
     @property
     def kubelet(self) -> Path:
-        """Seen as /var/lib/kubelet inside the namespaces."""
+        """Folder that is mounted as /var/lib/kubelet in the cluster's namespaces."""
         return self.run / "kubelet"
 
     @property
     def cni(self) -> Path:
-        """Seen as /var/lib/cni inside the namespaces."""
+        """Folder that is mounted as /var/lib/cni in the cluster's namespaces."""
         return self.run / "cni"
 
     @property
     def node_name(self) -> str:
-        """Name of the one node, and its host name."""
+        """Name of the node, which is also its host name."""
         return f"sandbox-{self.name}"
 
     @property
     def identity(self) -> str:
-        """Unique on the machine: two state folders may each have a cluster `default`."""
+        """A name that no other cluster of the machine has, even one of another state folder."""
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
         return f"{self.name}-{digest}"
 
     @property
     def host_link(self) -> str:
-        """The host's end of the link; at most 15 characters (IFNAMSIZ)."""
+        """Name of the link's end on the host; at most 15 characters (IFNAMSIZ)."""
         return f"dts-{self.identity[-8:]}"
 
     @property
     def cgroup(self) -> str:
-        """Parent of the pods' control groups, from the hierarchy's root."""
+        """Path of the pods' parent control group, below the hierarchy's root."""
         return f"/disttrain-sandbox/{self.identity}"

@@ -1,7 +1,7 @@
-"""Folders whose paths are fixed inside kubelet and CNI, needed on the host as mount points only.
+"""Makes the folders whose paths kubelet and CNI have built in, as mount points on the host.
 
-Each cluster mounts its own folder over them in its own mount namespace; on the host they stay
-empty but for a mark. Those that did not exist before go away with the last cluster.
+Each cluster mounts its own folder over them in its own mount namespace. On the host they hold
+only a mark that says who made them, and they are removed with the last cluster.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ MARK = ".made-by-disttrain-sandbox"
 
 
 def make_mount_points() -> None:
-    """Make and mark what is missing. The caller holds the lock of all clusters."""
+    """Make and mark the folders that are missing. The caller holds the lock of all clusters."""
     for folder in FIXED:
         if not folder.exists():
             folder.mkdir()
@@ -19,7 +19,10 @@ def make_mount_points() -> None:
 
 
 def remove_mount_points() -> None:
-    """Remove what was made, unless a mount namespace still uses it. Hold the lock."""
+    """Remove the folders that were made, unless a mount namespace uses them.
+
+    The caller holds the lock of all clusters.
+    """
     used = _mounted_anywhere()
     for folder in FIXED:
         # Removing a mount point would take the mount away from the cluster that has it.
@@ -31,7 +34,7 @@ def remove_mount_points() -> None:
 
 
 def _mounted_anywhere() -> set[str]:
-    """Every mount point in every mount namespace that a process lives in."""
+    """All mount points of all mount namespaces that have a process."""
     seen: set[str] = set()
     for table in Path("/proc").glob("[0-9]*/mountinfo"):
         try:

@@ -1,7 +1,7 @@
-"""The namespaces that a cluster lives in, held by one process; ending it ends everything inside.
+"""Makes the Linux namespaces of a cluster, which one process, the holder, keeps alive.
 
-The holder is `pause`, process 1 of its own PID namespace: when it ends, the kernel kills every
-process of the cluster, and with the last of them go the mounts, links and iptables rules.
+The holder is the program `pause`, process 1 of its own PID namespace. When it ends, the kernel
+kills every process of the cluster, and then removes its mounts, links and iptables rules.
 """
 
 import os
@@ -15,8 +15,8 @@ from sandbox.layout import Layout
 from sandbox.waiting import wait_until
 
 MARK = "--holder-of"
-# The kubelet sets these for the whole machine and cannot be told not to. Inside, each one is
-# covered by a file that already holds what it wants, so that the host's stay as they are.
+# The kubelet sets these for the whole machine, and no option prevents it. In the cluster's mount
+# namespace each is covered by a file with the wanted value, so that the host's do not change.
 KUBELET_SYSCTLS = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
@@ -29,12 +29,12 @@ KUBELET_SYSCTLS = {
 
 @dataclass(frozen=True)
 class Holder:
-    """A running holder, by its PID on the host."""
+    """The process that keeps a cluster's namespaces, by its PID on the host."""
 
     pid: int
 
     def enter(self, *command: str) -> list[str]:
-        """The command line that runs `command` inside."""
+        """The command line that runs `command` in the namespaces."""
         target = str(self.pid)
         kinds = ("--mount", "--uts", "--net", "--pid")
         return ["nsenter", "--target", target, *kinds, "--", *command]
@@ -44,7 +44,7 @@ class Holder:
         return Path(f"/proc/{self.pid}/root{path}")
 
     def is_alive(self) -> bool:
-        """Whether the process is there and no zombie."""
+        """Whether the process exists and is no zombie."""
         try:
             status = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
@@ -52,27 +52,30 @@ class Holder:
         return status.rpartition(")")[2].split()[0] not in "ZX"
 
     def end(self) -> None:
-        """Kill it and wait until all of its processes are gone.
+        """Kill the holder and wait until all processes in its namespaces have ended.
 
         Raises:
-            TimeoutError: some process does not end.
+            TimeoutError: a process does not end.
         """
         os.kill(self.pid, signal.SIGKILL)
         wait_until(
             "the cluster's processes to end",
             # Process 1 of a PID namespace ends after all others in it (pid_namespaces(7)).
-            lambda: f"process {self.pid} is there" if self.is_alive() else None,
+            lambda: f"process {self.pid} still runs" if self.is_alive() else None,
             timeout_seconds=60,
         )
 
 
 def find_holder(layout: Layout) -> Holder | None:
-    """The cluster's holder, by its command line: the process table cannot be out of date."""
+    """The cluster's holder or None, found by its command line in the process table.
+
+    A file with its PID could be out of date; the process table cannot.
+    """
     wanted = [MARK, str(layout.root)]
     for pid in _pids():
         try:
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         if arguments.rstrip("\0").split("\0")[1:] == wanted:
             return Holder(pid)
@@ -88,7 +91,7 @@ def start_holder(layout: Layout, pause: Path) -> Holder:
     log = layout.log / "namespaces.log"
     unshare = ["unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child"]
     command = [*unshare, "--mount-proc", "sh", "-c", prepare_script(layout, pause)]
-    # The shell ends at once, so that the holder outlives this program as an orphan.
+    # The shell ends at once, and so the holder keeps running when this program has ended.
     background = 'setsid "$@" </dev/null >"$LOG" 2>&1 & echo $!'
     started = subprocess.run(
         ["sh", "-c", background, "sh", *command],
@@ -113,7 +116,7 @@ def start_holder(layout: Layout, pause: Path) -> Holder:
 
 
 def prepare_script(layout: Layout, pause: Path) -> str:
-    """What runs as process 1 before it becomes `pause`."""
+    """The shell script that process 1 runs before it becomes `pause`."""
 
     def mount(source: Path, target: str) -> str:
         return f"mount --bind {shlex.quote(str(source))} {target}"

@@ -1,7 +1,7 @@
-"""The link between the host and a cluster's network namespace.
+"""Makes the network link between the host and a cluster's network namespace.
 
-One veth pair with its own /30: the host has the first address, the node the second. Nothing else
-of the host's network is touched: no bridge, no iptables rule, no sysctl, no forwarding.
+The link is a veth pair with a /30 of its own: the host has the first address, the node the
+second. Nothing else changes on the host: no bridge, no iptables rule, no sysctl, no forwarding.
 """
 
 import ipaddress
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-# Reserved for tests of network devices (RFC 2544), so in use nowhere. Not the shared address
-# space 100.64.0.0/10: Tailscale's firewall drops it on every other interface.
+# RFC 2544 reserves these addresses for tests of network devices, so no network uses them. The
+# shared address space 100.64.0.0/10 would not do: Tailscale's firewall drops it on other links.
 POOL = IPv4Network("198.18.0.0/15")
 LINK_PREFIX = 30
 NODE_LINK = "node0"
@@ -25,29 +25,29 @@ DNS_SERVICE = SERVICE_CIDR[10]
 
 @dataclass(frozen=True)
 class Link:
-    """Both addresses of a cluster's link."""
+    """The two addresses of a cluster's link."""
 
     subnet: IPv4Network
 
     @property
     def host(self) -> IPv4Address:
-        """The host's end."""
+        """Address of the host."""
         return self.subnet[1]
 
     @property
     def node(self) -> IPv4Address:
-        """The node's end: the API server and CoreDNS listen here."""
+        """Address of the node, where the API server and CoreDNS listen."""
         return self.subnet[2]
 
 
 def free_subnet(routes: Iterable[IPv4Network], pool: IPv4Network = POOL) -> IPv4Network:
     """The first /30 of the pool that overlaps no route of the host.
 
-    Routes shorter than /8 are left aside: a default route (or a VPN's two halves of it) covers
-    everything and gives way to the more specific link.
+    Routes shorter than /8 do not count: a default route, or the two halves of it that a VPN
+    makes, covers everything, and the kernel prefers the more specific route of the link.
 
     Raises:
-        RuntimeError: the pool is used up.
+        RuntimeError: the host's routes cover the whole pool.
     """
     size = 2 ** (32 - LINK_PREFIX)
     start = int(pool.network_address)
@@ -62,7 +62,7 @@ def free_subnet(routes: Iterable[IPv4Network], pool: IPv4Network = POOL) -> IPv4
 
 
 def host_routes() -> list[IPv4Network]:
-    """Destinations of all of the host's IPv4 routes, the default ones left out."""
+    """Destinations of all IPv4 routes of the host except the default routes."""
     listed = _ip("-json", "-4", "route", "show", "table", "all")
     return [
         ipaddress.IPv4Network(route["dst"])
@@ -72,9 +72,9 @@ def host_routes() -> list[IPv4Network]:
 
 
 def connect(host_link: str, namespace_pid: int) -> Link:
-    """Make the veth pair to the network namespace of `namespace_pid`.
+    """Make the veth pair to the network namespace of process `namespace_pid`.
 
-    The caller holds the lock of all clusters: a subnet is free as long as no route shows it.
+    The caller holds the lock of all clusters, or two of them could choose the same subnet.
     """
     link = Link(free_subnet(host_routes()))
     peer = ("peer", "name", NODE_LINK, "netns", str(namespace_pid))
@@ -84,13 +84,13 @@ def connect(host_link: str, namespace_pid: int) -> Link:
     inside = ("nsenter", "--target", str(namespace_pid), "--net", "ip")
     _run(*inside, "address", "add", f"{link.node}/{LINK_PREFIX}", "dev", NODE_LINK)
     _run(*inside, "link", "set", NODE_LINK, "up")
-    # The node's own calls of Services are routed before kube-proxy rewrites their destination.
+    # The kernel looks for a route before kube-proxy's rules replace a Service's address.
     _run(*inside, "route", "add", str(SERVICE_CIDR), "dev", NODE_LINK)
     return link
 
 
 def current_link(host_link: str) -> Link | None:
-    """The addresses of a link that exists."""
+    """The addresses of the link, or None if it does not exist."""
     shown = subprocess.run(
         ["ip", "-json", "-4", "address", "show", "dev", host_link],
         capture_output=True,
@@ -107,7 +107,7 @@ def current_link(host_link: str) -> Link | None:
 
 
 def disconnect(host_link: str) -> None:
-    """Remove the link; fine when the kernel has already taken it away with the namespace."""
+    """Remove the link, unless the kernel has already removed it with the namespace."""
     done = subprocess.run(
         ["ip", "link", "delete", host_link], capture_output=True, text=True, check=False
     )

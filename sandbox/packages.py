@@ -1,4 +1,4 @@
-"""Debian and Ubuntu packages of the sandbox, installed when a program of theirs is missing."""
+"""Installs the Debian and Ubuntu packages whose programs the sandbox needs and does not find."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sandbox.say import phase
 
-# program or file -> package. A program that is there, from whatever package, is left alone.
+# Program or file, and its package. Nothing is installed for a program that is there already.
 CLUSTER_PACKAGES: Mapping[str, str] = {
     "containerd": "containerd",
     "runc": "runc",
@@ -32,7 +32,7 @@ TEST_PACKAGES: Mapping[str, str] = {
 
 
 def missing_packages(wanted: Mapping[str, str]) -> list[str]:
-    """Packages whose program is not on this machine, sorted."""
+    """The packages whose program is not on this machine, sorted by name."""
     path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
 
     def present(program: str) -> bool:
@@ -44,17 +44,18 @@ def missing_packages(wanted: Mapping[str, str]) -> list[str]:
 
 
 def ensure_packages(*wanted: Mapping[str, str]) -> None:
-    """Install what is missing with apt-get.
+    """Install the missing packages with apt-get.
 
     Raises:
-        RuntimeError: no apt-get, no root, or apt-get failed; names the packages.
+        RuntimeError: there is no apt-get, this is not root, or apt-get failed; the text names
+            the packages.
     """
     missing = sorted({package for group in wanted for package in missing_packages(group)})
     if not missing:
         return
     names = " ".join(missing)
     if not shutil.which("apt-get"):
-        raise RuntimeError(f"install these packages first (no apt-get here): {names}")
+        raise RuntimeError(f"this machine has no apt-get; install these packages first: {names}")
     if os.geteuid() != 0:
         raise RuntimeError(f"run as root, or install these packages first: {names}")
     with phase(f"apt-get install {names}"):

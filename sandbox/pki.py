@@ -1,6 +1,6 @@
-"""The cluster's own certificate authority and the certificates it signs, made with openssl.
+"""Makes the cluster's certificate authority and the certificates that it signs, with openssl.
 
-Names and groups are those that Kubernetes' default roles are bound to:
+The names and groups are those to which Kubernetes binds its default roles:
 https://kubernetes.io/docs/setup/best-practices/certificates/
 """
 
@@ -17,7 +17,7 @@ SERVICE_ACCOUNT_KEY = "service-account.key"
 
 @dataclass(frozen=True)
 class Certificate:
-    """What to sign: files `<file>.crt` and `<file>.key`, subject O=`group`, CN=`user`."""
+    """A certificate to make: files `<file>.crt` and `<file>.key`, subject O=`group`, CN=`user`."""
 
     file: str
     user: str
@@ -27,24 +27,34 @@ class Certificate:
 
 
 def make_pki(folder: Path, certificates: Sequence[Certificate]) -> None:
-    """Fill `folder` (made, 0700): `ca.crt`, `ca.key`, the key that signs service accounts' tokens,
-    and one pair per certificate. Keys are P-256 and readable by root alone.
+    """Make `folder` with the authority, the service accounts' signing key and all certificates.
+
+    Keys are P-256 and readable by root alone.
+
+    Raises:
+        RuntimeError: openssl failed; the text is what it wrote.
+    """
+    folder.mkdir(mode=0o700, parents=True)
+    # `openssl genpkey` writes a format from which the API server cannot read the public key.
+    _openssl(folder, f"ecparam -name prime256v1 -genkey -noout -out {SERVICE_ACCOUNT_KEY}")
+    _sign(folder, CA, f"CN = disttrain-sandbox {folder.parent.parent.name}", _CA_EXTENSIONS)
+    for certificate in certificates:
+        sign(folder, certificate)
+
+
+def sign(folder: Path, certificate: Certificate) -> None:
+    """Make the pair of one certificate in a folder that holds `ca.crt` and `ca.key`.
 
     Raises:
         RuntimeError: openssl failed; the text is its own.
     """
-    folder.mkdir(mode=0o700, parents=True)
-    # Not genpkey: the API server reads the public half out of the older format alone.
-    _openssl(folder, f"ecparam -name prime256v1 -genkey -noout -out {SERVICE_ACCOUNT_KEY}")
-    _sign(folder, CA, f"CN = disttrain-sandbox {folder.parent.parent.name}", _CA_EXTENSIONS)
-    for certificate in certificates:
-        subject = f"CN = {certificate.user}"
-        if certificate.group:
-            subject = f"O = {certificate.group}\n{subject}"
-        extensions = f"{_LEAF_EXTENSIONS}\nextendedKeyUsage = {certificate.use}"
-        if certificate.alternative_names:
-            extensions += f"\nsubjectAltName = {','.join(certificate.alternative_names)}"
-        _sign(folder, certificate.file, subject, extensions, signer=CA)
+    subject = f"CN = {certificate.user}"
+    if certificate.group:
+        subject = f"O = {certificate.group}\n{subject}"
+    extensions = f"{_LEAF_EXTENSIONS}\nextendedKeyUsage = {certificate.use}"
+    if certificate.alternative_names:
+        extensions += f"\nsubjectAltName = {','.join(certificate.alternative_names)}"
+    _sign(folder, certificate.file, subject, extensions, signer=CA)
 
 
 _CA_EXTENSIONS = """\
@@ -61,7 +71,7 @@ authorityKeyIdentifier = keyid"""
 def _sign(
     folder: Path, file: str, subject: str, extensions: str, signer: str | None = None
 ) -> None:
-    # An own configuration: the system's would make every certificate an authority.
+    # With the system's configuration, openssl would make every certificate an authority.
     (folder / f"{file}.cnf").write_text(
         "[req]\nprompt = no\ndistinguished_name = subject\nx509_extensions = extensions\n"
         f"[subject]\n{subject}\n[extensions]\n{extensions}\n"

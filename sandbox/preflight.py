@@ -1,4 +1,4 @@
-"""What the sandbox needs of the machine, tried out before anything is made."""
+"""Checks what the sandbox needs of the machine before anything is made."""
 
 import os
 import platform
@@ -25,7 +25,7 @@ HOST_PROGRAMS = {
     "mount": "mount",
     "openssl": "openssl",
 }
-# What kube-proxy's rules are made of.
+# The matches and targets that kube-proxy's rules use.
 IPTABLES_TRIALS = (
     "-t nat -A POSTROUTING -m comment --comment trial -m mark --mark 1 -j MASQUERADE",
     "-t nat -A PREROUTING -p tcp -m statistic --mode random --probability 0.5"
@@ -35,7 +35,7 @@ IPTABLES_TRIALS = (
 
 
 def require_root_on_linux() -> None:
-    """Raises RuntimeError: nothing of the sandbox works as another user or elsewhere."""
+    """Raise RuntimeError unless this is root on Linux, without which no command works."""
     if platform.system() != "Linux":
         raise RuntimeError(
             f"the sandbox needs Linux, this is {platform.system()}; try `make demo-local`"
@@ -45,9 +45,9 @@ def require_root_on_linux() -> None:
 
 
 def problems(layout: Layout, bin_dir: Path) -> list[str]:
-    """One sentence per thing that stands in the way, with the cure; empty when all is well."""
+    """One sentence for each thing that the machine lacks, with the remedy; empty if none."""
     found = _missing_programs(bin_dir)
-    return found or _missing_features(layout)  # the trials need the programs
+    return found or _missing_features(layout)  # which need the programs
 
 
 def _missing_programs(bin_dir: Path) -> list[str]:
@@ -72,8 +72,8 @@ def _missing_programs(bin_dir: Path) -> list[str]:
 
 def _missing_features(layout: Layout) -> list[str]:
     found = [
-        f"control group controller {controller!r} is missing in /sys/fs/cgroup (kernel, or the "
-        "container this runs in)"
+        f"the control group controller {controller!r} is missing in /sys/fs/cgroup: enable it in "
+        "the kernel or in the container that this runs in"
         for controller in missing_controllers()
     ]
     veth = "ip link add trial0 type veth peer name trial1"
@@ -104,7 +104,7 @@ def _overlay_trial(store: Path) -> str | None:
 
 
 def _trial(script: str) -> str | None:
-    """Run it in throw-away namespaces; returns the reason when it fails."""
+    """Run a command in temporary namespaces; returns the reason if it fails, else None."""
     done = subprocess.run(
         ["unshare", "--mount", "--net", "sh", "-c", script],
         env={"PATH": SYSTEM_PATH},

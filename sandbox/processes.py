@@ -1,4 +1,4 @@
-"""Starts the cluster's programs inside its namespaces and sees whether they still run."""
+"""Starts the cluster's programs in its namespaces and checks whether they still run."""
 
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ IN_BACKGROUND = 'setsid "$@" </dev/null >"$COMPONENT_LOG" 2>&1 & echo $!'
 
 @dataclass(frozen=True)
 class Component:
-    """One program of the cluster; `command[0]` is an absolute path."""
+    """A program of the cluster; `command[0]` is an absolute path."""
 
     name: str
     command: tuple[str, ...]
@@ -27,8 +27,8 @@ class Processes:
     """The components of one cluster.
 
     Args:
-        holder: the namespaces they run in.
-        pids: folder for `<component>.pid`, the PID inside.
+        holder: the namespaces in which they run.
+        pids: folder for `<component>.pid`, which holds the PID in the cluster's PID namespace.
         logs: folder for `<component>.log`.
     """
 
@@ -38,7 +38,7 @@ class Processes:
         self.logs = logs
 
     def start(self, component: Component, environment: Mapping[str, str]) -> None:
-        """Start it in the background, a child of process 1 inside."""
+        """Start a component in the background; process 1 of the namespaces becomes its parent."""
         started = subprocess.run(
             self.holder.enter("sh", "-c", IN_BACKGROUND, "sh", *component.command),
             env={**environment, "COMPONENT_LOG": str(self.log(component.name))},
@@ -59,12 +59,12 @@ class Processes:
             command = self.holder.inside(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             return False
-        # The shell's child becomes the program a moment later; in between it has no command line.
+        # Between the shell's fork and its exec of the program, the process has no command line.
         expected = (program.strip().encode() + b"\0", b"setsid\0", b"sh\0")
         return not command or command.startswith(expected)
 
     def require_running(self, names: Iterable[str]) -> None:
-        """Raises ComponentEndedError for the first of `names` that has ended."""
+        """Raise ComponentEndedError for the first of `names` that has ended."""
         for name in names:
             if not self.is_running(name):
                 raise ComponentEndedError(

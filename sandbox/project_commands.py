@@ -1,4 +1,4 @@
-"""`python -m sandbox setup`, `demo`, `demo-down`, `demo-local`, `env`, `clean-cache`."""
+"""The other commands of `python -m sandbox`: setup, the demos, env and clean-cache."""
 
 import argparse
 import shutil
@@ -32,7 +32,7 @@ def _env(_: argparse.Namespace) -> None:
 
 
 def _clean_cache(_: argparse.Namespace) -> None:
-    """Empty the cache and the image stores of clusters that are down."""
+    """Empty the cache, and the image stores of the clusters that are down."""
     say(f"emptying {cache_dir()}")
     remove_tree(cache_dir())
     for root in sorted(STATE_ROOT.glob("*")):
@@ -46,7 +46,7 @@ PROJECT_COMMANDS = {
     "setup": Command("install what is missing", setup.run, setup.add_arguments),
     "demo": Command("cluster, `pulumi up`, training, a sample", _demo, _demo_arguments),
     "demo-down": Command("`pulumi destroy` and stop the cluster; the data stays", _demo_down),
-    "demo-local": Command("the same training by torchrun, without a cluster", _demo_local),
+    "demo-local": Command("the same training without a cluster", _demo_local),
     "env": Command("shell lines that let you run pulumi and kubectl on the demo", _env),
     "clean-cache": Command("empty the cache of tools, virtualenvs and images", _clean_cache),
 }

@@ -1,4 +1,4 @@
-"""Pulumi's environment for the sandbox: own home with both plugins, file backend, no prompts."""
+"""Pulumi's environment in the sandbox: a home with both plugins, a file backend, no questions."""
 
 import os
 import subprocess
@@ -9,6 +9,9 @@ from sandbox.cache import cached_folder, content_key
 from sandbox.toolchain import COMMAND_PROVIDER, KUBERNETES_PROVIDER, TOOLS, bin_dir, tool_folder
 
 PLUGINS = {"kubernetes": KUBERNETES_PROVIDER, "command": COMMAND_PROVIDER}
+# Names a program that takes the pinned Kubernetes provider's place, so that the tests can be run
+# with another version: docs/sandbox.md.
+PLUGIN_VARIABLE = "DISTTRAIN_KUBERNETES_PLUGIN"
 
 
 def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
@@ -36,16 +39,27 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
 
 
 def plugin_home() -> Path:
-    """A PULUMI_HOME with both provider plugins installed where the engine expects them."""
+    """A folder for PULUMI_HOME in which both provider plugins are installed.
+
+    The engine asks for the version of the Python package, so another program goes under that one.
+
+    Raises:
+        ValueError: `$DISTTRAIN_KUBERNETES_PLUGIN` is not a program.
+    """
     folders = {tool.name: tool_folder(tool) for tool in TOOLS}
-    binaries = {name: folders[f"pulumi-resource-{name}"] for name in PLUGINS}
+    pinned = {name: folders[f"pulumi-resource-{name}"] for name in PLUGINS}
+    programs = {name: folder / f"pulumi-resource-{name}" for name, folder in pinned.items()}
+    identity: list[str | Path] = [str(folder) for folder in pinned.values()]
+    if given := _given_program():
+        programs["kubernetes"] = given
+        identity.append(given)  # a Path stands for its content
 
     def install(home: Path) -> None:
         for name, version in PLUGINS.items():
             program = f"pulumi-resource-{name}"
             archive = home / f"{program}.tar.gz"
             with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-                tar.add(binaries[name] / program, arcname=program)
+                tar.add(programs[name], arcname=program)
             subprocess.run(
                 [
                     str(bin_dir() / "pulumi"),
@@ -57,4 +71,13 @@ def plugin_home() -> Path:
             )
             archive.unlink()
 
-    return cached_folder("pulumi-home", content_key(*(str(p) for p in binaries.values())), install)
+    return cached_folder("pulumi-home", content_key(*identity), install)
+
+
+def _given_program() -> Path | None:
+    given = os.environ.get(PLUGIN_VARIABLE)
+    if not given:
+        return None
+    if not (Path(given).is_file() and os.access(given, os.X_OK)):
+        raise ValueError(f"{PLUGIN_VARIABLE}: {given!r} is not a program; name one, or unset it")
+    return Path(given)

@@ -1,4 +1,4 @@
-"""One short line for a person, at once: make and CI show it as it happens."""
+"""Prints short lines for the user without buffering, so that make and CI show them at once."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def phase(what: str) -> Iterator[None]:
-    """Say what begins, and how many seconds it took."""
+    """Print what begins and, when it has ended, how many seconds it took."""
     say(f"  {what} ...")
     start = time.monotonic()
     yield

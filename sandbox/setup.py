@@ -1,4 +1,4 @@
-"""Everything a target needs before it starts, and no more."""
+"""`python -m sandbox setup`: installs what a target of the Makefile needs, and no more."""
 
 import argparse
 import importlib.util
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def prepare_sandbox(*, for_tests: bool = False) -> None:
-    """Packages, Pulumi's virtualenv, tools, plugins and the base image."""
+    """Install the packages, Pulumi's virtualenv, the tools, the plugins and the base image."""
     ensure_venv_module()
     groups = [packages.CLUSTER_PACKAGES, *([packages.TEST_PACKAGES] if for_tests else [])]
     packages.ensure_packages(*groups)
@@ -34,9 +34,11 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
     toolchain.bin_dir()
     plugin_home()
     ensure_base_image()
+    if for_tests:
+        toolchain.tool_folder(toolchain.S3_SERVER)
 
 
 def ensure_venv_module() -> None:
-    """Debian and Ubuntu split `venv` off Python; install it where it is missing."""
+    """Install Python's module `venv`, which Debian and Ubuntu keep in a package of its own."""
     if importlib.util.find_spec("ensurepip") is None:
         packages.ensure_packages({"/no/such/program": "python3-venv"})

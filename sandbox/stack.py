@@ -1,8 +1,8 @@
-"""Runs `pulumi` on one stack of this project."""
+"""Runs `pulumi` commands on a stack of this project."""
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sandbox.pulumi_home import pulumi_environment
@@ -19,9 +19,9 @@ class Stack:
     """One stack of the project.
 
     Args:
-        name: name of the stack; created if it is not there.
+        name: name of the stack, which is made if it does not exist.
         backend: folder of the stacks' states.
-        settings_file: the stack's settings. Tests give a copy, so that the checkout stays clean.
+        settings_file: the stack's settings. Tests pass a copy, so that the checkout stays clean.
         project: folder of Pulumi.yaml.
     """
 
@@ -36,22 +36,31 @@ class Stack:
         self._select_or_create()
 
     def set(self, key: str, value: str | None, *, secret: bool = False) -> None:
-        """Change one setting; None removes it. `key` may be a path: `run.train.max_steps`."""
+        """Set one setting; None removes it. `key` may be a path, such as `run.train.max_steps`."""
         kind = ("--secret",) if secret else ()
         if value is None:
             self._run("config", "rm", "--path", f"disttrain:{key}")
         else:
             self._run("config", "set", "--path", *kind, f"disttrain:{key}", "--", value)
 
+    def set_all(self, settings: Mapping[str, str | None]) -> None:
+        """Change many settings, as `set` does for one, in a third of a second for all of them."""
+        for key in (key for key, value in settings.items() if value is None):
+            self.set(key, None)
+        pairs = (f"disttrain:{k}={v}" for k, v in settings.items() if v is not None)
+        options = [word for pair in pairs for word in ("--plaintext", pair)]
+        if options:
+            self._run("config", "set-all", "--path", *options)
+
     def up(self, *options: str) -> str:
-        """`pulumi up`; returns its output. Raises PulumiFailedError."""
+        """Run `pulumi up` and return its output. Raises PulumiFailedError."""
         self.release_locks()
-        return self._run("up", "--yes", "--skip-preview", *options)
+        return self._run("up", "--yes", *options)
 
     def up_lines(self) -> Iterator[str]:
-        """`pulumi up`, line by line as it goes on. Raises PulumiFailedError."""
+        """Run `pulumi up` and yield each line as it is written. Raises PulumiFailedError."""
         self.release_locks()
-        command = self._command("up", "--yes", "--skip-preview")
+        command = self._command("up", "--yes")
         lines: list[str] = []
         with subprocess.Popen(
             command,
@@ -70,42 +79,43 @@ class Stack:
             raise PulumiFailedError("\n".join(lines))
 
     def preview(self, *options: str) -> str:
-        """`pulumi preview`; returns its output. Raises PulumiFailedError."""
+        """Run `pulumi preview` and return its output. Raises PulumiFailedError."""
         return self._run("preview", *options)
 
     def refresh(self) -> str:
-        """`pulumi refresh`; returns its output. Raises PulumiFailedError."""
-        return self._run("refresh", "--yes", "--skip-preview")
+        """Run `pulumi refresh` and return its output. Raises PulumiFailedError."""
+        return self._run("refresh", "--yes")
 
     def destroy(self, *options: str) -> str:
-        """`pulumi destroy`; returns its output. Raises PulumiFailedError."""
+        """Run `pulumi destroy` and return its output. Raises PulumiFailedError."""
         self.release_locks()
-        return self._run("destroy", "--yes", "--skip-preview", *options)
+        return self._run("destroy", "--yes", *options)
 
     def output(self, name: str) -> str:
-        """One stack output as text. Raises PulumiFailedError when there is none of that name."""
+        """One stack output as text. Raises PulumiFailedError if there is none of that name."""
         return self._run("stack", "output", name, "--show-secrets", config_file=False).strip()
 
     def export(self) -> str:
-        """The state as JSON text."""
+        """The stack's state as JSON text."""
         return self._run("stack", "export", config_file=False)
 
     def import_state(self, text: str) -> None:
-        """The way back of `export`. Raises PulumiFailedError."""
+        """Replace the stack's state by what `export` has returned. Raises PulumiFailedError."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             file.write(text)
             file.flush()
             self._run("stack", "import", "--file", file.name, config_file=False)
 
     def release_locks(self) -> None:
-        """What an `up` that was killed holds would stop each one after it."""
+        """Release the lock of a killed `pulumi`, which would stop every command after it."""
         for pid in release_dead_locks(self._backend, "disttrain", self.name):
-            say(f"  stack {self.name}: released the lock of pulumi process {pid}, which is gone")
+            say(f"  stack {self.name}: released the lock of pulumi process {pid}, which has ended")
 
     def _select_or_create(self) -> None:
-        """A new stack's encryption salt goes to the settings file, wherever that is.
+        """Select the stack, or make it and write its encryption salt to the settings file.
 
-        The engine writes it to `Pulumi.<stack>.yaml` of the project; no option changes that.
+        The engine writes the salt to `Pulumi.<stack>.yaml` of the project, and no option changes
+        that, so it is moved from there.
         """
         written = self.project / f"Pulumi.{self.name}.yaml"
         elsewhere = not written.exists()
@@ -140,6 +150,6 @@ class Stack:
 
 
 def _first_option(arguments: tuple[str, ...]) -> int:
-    """Where the options begin: `--stack` has to come after the words and before a `--`."""
+    """Index of the first option: `--stack` has to stand after the words and before a `--`."""
     options = (i for i, argument in enumerate(arguments) if argument.startswith("-"))
     return next(options, len(arguments))

@@ -1,4 +1,4 @@
-"""Locks that a killed `pulumi` left in a file backend; the engine itself would wait for ever."""
+"""Releases locks that a killed `pulumi` left in a file backend, which the engine never does."""
 
 import getpass
 import json
@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def release_dead_locks(backend: Path, project: str, stack: str) -> list[int]:
-    """Remove the stack's locks of this machine and user whose process is gone; returns their PIDs.
+    """Remove the stack's locks of this machine and user whose process has ended.
+
+    Returns the PIDs of those processes.
 
     Args:
         backend: folder of the stacks' states, as in `file://<backend>`.
@@ -28,7 +30,7 @@ def release_dead_locks(backend: Path, project: str, stack: str) -> list[int]:
 
 
 def is_pulumi(pid: int) -> bool:
-    """Whether that process runs, and is no other one that has got the number since."""
+    """Whether the process runs and is a `pulumi`; a PID may belong to another program by now."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

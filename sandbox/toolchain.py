@@ -1,4 +1,4 @@
-"""The sandbox's pinned programs: official releases where they answer, else built from modules."""
+"""Installs the sandbox's pinned programs from official releases, or builds them from Go modules."""
 
 import os
 import shutil
@@ -19,22 +19,23 @@ KUBERNETES_PROVIDER = "4.25.0"
 COMMAND_PROVIDER = "1.2.1"
 ETCD = "3.6.5"
 COREDNS = "1.13.1"
-LANGUAGE_HOST = "3.78.0"  # the newest that is inside a Go module; a release brings the engine's own
+VERSITYGW = "1.8.0"
+LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
 @dataclass(frozen=True)
 class GoBuild:
-    """Packages to build in `sandbox/go/<module>`, with linker variables `{symbol: value}`."""
+    """Packages to build in `sandbox/go/<module>`, with linker variables (symbol, value)."""
 
     module: str
     packages: tuple[str, ...] = (".",)
     variables: tuple[tuple[str, str], ...] = ()
-    module_files: tuple[tuple[str, str], ...] = ()  # (module path, file in it) to copy as programs
+    module_files: tuple[tuple[str, str], ...] = ()  # (module, its file) to copy as a program
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One or more programs of one version. An empty `releases` means: always built (it is ours)."""
+    """One or more programs of one version. A tool without `releases` is always built."""
 
     name: str
     version: str
@@ -44,7 +45,7 @@ class Tool:
 
     @property
     def key(self) -> str:
-        """Changes with the version and with everything the build reads."""
+        """Name of the cache folder; it changes with the version and with all files of the build."""
         recipe = repr((self.releases, self.build))
         return f"{self.name}-{self.version}-{content_key(recipe, GO_FOLDER / self.build.module)}"
 
@@ -140,7 +141,7 @@ TOOLS = (
         COMMAND_PROVIDER,
         ("pulumi-resource-command",),
         (_provider_release("command", COMMAND_PROVIDER),),
-        GoBuild("command"),  # not published as a module: a small stand-in of ours, see its README
+        GoBuild("command"),  # no Go module is published; its README describes our stand-in
     ),
     Tool(
         "etcd",
@@ -171,6 +172,15 @@ TOOLS = (
     Tool("pause", "1", ("pause",), (), GoBuild("pause")),
 )
 
+# What the tests need beside; a demo does without.
+S3_SERVER = Tool(
+    "versitygw",
+    VERSITYGW,
+    ("versitygw",),
+    (),
+    GoBuild("versitygw", ("github.com/versity/versitygw/cmd/versitygw",)),
+)
+
 LANGUAGE_HOST_BUILD = GoBuild(
     "language-python",
     ("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
@@ -185,9 +195,10 @@ LANGUAGE_HOST_BUILD = GoBuild(
 
 
 def bin_dir() -> Path:
-    """A folder with the programs of `TOOLS`; downloads or builds what the cache lacks.
+    """A folder with the programs of `TOOLS`; what the cache lacks is downloaded or built.
 
-    Pulumi's providers are not in it: a provider found on PATH would win over the installed one.
+    Pulumi's providers are not in it, because the engine would prefer one that it finds on PATH
+    to the installed one.
     """
     folders = [tool_folder(tool) for tool in TOOLS]
     key = content_key("without providers", *(str(folder) for folder in folders))
@@ -202,7 +213,7 @@ def bin_dir() -> Path:
 
 
 def tool_folder(tool: Tool) -> Path:
-    """The cache folder that holds the tool's programs and a file `origin` that says whence."""
+    """The cache folder with the tool's programs and a file `origin` that says how it was made."""
 
     def make(folder: Path) -> None:
         origin = _download(tool, folder) or _build(tool, folder)
@@ -214,7 +225,7 @@ def tool_folder(tool: Tool) -> Path:
 
 
 def origins() -> dict[str, str]:
-    """What each tool in the cache is: `official release` or `built from Go modules`."""
+    """How each tool in the cache was made, such as `built from Go modules 3.259.0`."""
     return {tool.name: (tool_folder(tool) / "origin").read_text().strip() for tool in TOOLS}
 
 
@@ -283,7 +294,7 @@ def _go(module: str, *arguments: str) -> str:
 
 
 def go_program() -> str:
-    """The pinned Go compiler, installed as a wheel; the machine's own may be of any age."""
+    """The path of the pinned Go compiler, installed from a wheel; no other compiler is used."""
     pins = GO_FOLDER / "requirements.txt"
 
     def make(folder: Path) -> None:
@@ -301,5 +312,5 @@ def go_program() -> str:
 
 
 def drop_build_caches() -> None:
-    """Free Go's module and build caches (gigabytes); the built programs stay."""
+    """Remove Go's module and build caches, which are gigabytes; the built programs stay."""
     remove_tree(cache_dir() / "go")

@@ -1,4 +1,4 @@
-"""Virtualenvs in the cache, keyed by their requirement files, linked into the checkout."""
+"""Makes virtualenvs in the cache, one for each set of requirements, and links them here."""
 
 import os
 import subprocess
@@ -10,16 +10,17 @@ from sandbox.say import phase
 
 PROJECT = Path(__file__).parent.parent
 REQUIREMENTS = {
-    ".venv": ("requirements.txt",),  # Pulumi's own: small, because each preview reads all of it
+    # Pulumi's virtualenv is small, because each preview reads all of it. `make lock` writes this.
+    ".venv": ("requirements.lock",),
     ".venv-dev": ("tests/requirements.txt", "requirements.txt", "trainer/requirements.txt"),
     ".venv-trainer": ("trainer/requirements.txt",),
 }
 
 
 def ensure_venv(link_name: str) -> Path:
-    """The virtualenv behind `<checkout>/<link_name>`, made if its requirements are new.
+    """The virtualenv to which `<checkout>/<link_name>` links; it is made if it is missing.
 
-    A real folder of the user's own at that place is used as it is.
+    If the user has a real folder at that place, it is used as it is.
     """
     link = PROJECT / link_name
     if link.is_dir() and not link.is_symlink():

@@ -1,4 +1,4 @@
-"""Every wait has a limit and says what it waited for."""
+"""Waits for a condition, with a limit, and says what it waited for when the limit is reached."""
 
 import time
 from collections.abc import Callable
@@ -7,10 +7,10 @@ INTERVAL_SECONDS = 0.1
 
 
 def wait_until(what: str, missing: Callable[[], str | None], *, timeout_seconds: float) -> None:
-    """Poll until `missing()` returns None; any text it returns says what is still missing.
+    """Call `missing` until it returns None; a text that it returns says what is still missing.
 
     Raises:
-        TimeoutError: names `what`, the limit and the last answer.
+        TimeoutError: the text names `what`, the limit and the last answer.
     """
     deadline = time.monotonic() + timeout_seconds
     while (reason := missing()) is not None:

@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.config import ConfigError, load_config, preset_names, preset_path
-from trainer.exit_codes import ExitCode, FatalError, RetryableError
+from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
 
 _WITH_CONFIG = {
     "prepare": "make the dataset of the run",
-    "entrypoint": "what a training pod runs: torchrun with restarts (reads PET_* variables)",
-    "train": "one training process (started by torchrun, or alone)",
+    "entrypoint": "what a training pod runs: its ranks, with restarts (reads PET_* variables)",
+    "mirror": "copy the run's checkpoints elsewhere (started by the entrypoint of node 0)",
+    "train": "one training process (started by the entrypoint, by torchrun, or alone)",
 }
 
 _RUN_DIR = "<data_root>/runs/<run_name>"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (trainer/exit_codes.py)."""
+    """Run one command; returns its exit code (trainer/launch/exit_codes.py)."""
     parser = argparse.ArgumentParser(prog="python -m trainer", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in _WITH_CONFIG.items():
@@ -39,9 +40,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument(
         "--output", type=Path, required=True, help="directory for model.safetensors, config.json"
     )
+    command.add_argument(
+        "--largest-file-bytes",
+        type=_positive,
+        default=5_000_000_000,
+        help="larger weights are written to several files with an index (default: 5 GB)",
+    )
     options, rest = parser.parse_known_args(arguments)
     if options.command not in _WITH_CONFIG and rest:
-        parser.error(f"unknown arguments: {' '.join(rest)}")
+        parser.error(
+            f"{' '.join(rest)} cannot be used: {options.command} has no such option. "
+            f"`python -m trainer {options.command} --help` lists what it has."
+        )
     try:
         return _run(options, rest)
     except (ConfigError, FatalError) as error:
@@ -50,6 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RetryableError as error:
         print(error, file=sys.stderr)
         return ExitCode.RETRYABLE
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} cannot be used: a file holds at least one byte. Set a whole number above 0."
+        )
+    return int(text)
 
 
 def _add_sample(command: argparse.ArgumentParser) -> None:
@@ -66,7 +84,7 @@ def _add_sample(command: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     """Imports are here so that light commands do not pay for torch."""
     if options.command == "sample":
-        from trainer.sample import sample
+        from trainer.model.sample import sample
 
         print(
             sample(
@@ -82,27 +100,31 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
         )
         return ExitCode.DONE
     if options.command == "plot":
-        from trainer.plot import plot
+        from trainer.metrics.plot import plot
 
         print(plot(options.run_dir, options.output))
         return ExitCode.DONE
     if options.command == "export":
-        from trainer.saved_model import export_run
+        from trainer.model.saved_model import export_run
 
-        export_run(options.run_dir, options.output)
+        export_run(options.run_dir, options.output, options.largest_file_bytes)
         return ExitCode.DONE
     source = options.config or preset_path(options.preset)
     config = load_config(source, overrides)
     if options.command == "prepare":
-        from trainer.prepare import prepare
+        from trainer.data.prepare import prepare
 
         prepare(config)
         return ExitCode.DONE
     if options.command == "entrypoint":
-        from trainer.entrypoint import run_entrypoint
+        from trainer.launch.entrypoint import run_entrypoint
 
         return run_entrypoint(config, ["--config", str(source), *overrides])
-    from trainer.worker import run_worker
+    if options.command == "mirror":
+        from trainer.mirror.process import run_mirror
+
+        return run_mirror(config)
+    from trainer.launch.worker import run_worker
 
     return run_worker(config)
 

@@ -6,33 +6,39 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 
-from trainer.batch_plan import plan_batch
+from trainer.checkpoint.durable import write_text
+from trainer.checkpoint.resume import find_checkpoint
+from trainer.checkpoint.run_lock import RunLock
+from trainer.checkpoint.run_state import RunState
+from trainer.checkpoint.second_chance import happened_before
 from trainer.config import RunConfig, dump_config
-from trainer.console import Console
-from trainer.dataset import gather, open_dataset
-from trainer.device import Compute
-from trainer.distributed import World
-from trainer.durable import write_text
+from trainer.data.batch_plan import plan_batch
+from trainer.data.dataset import open_dataset
+from trainer.data.gather import Batch, gather, to_device
+from trainer.data.prefetch import Prefetch
+from trainer.data.sample_order import SampleOrder
 from trainer.evaluate import Validation, evaluate
-from trainer.exit_codes import FatalError
-from trainer.gpt2_weights import load_gpt2_weights
-from trainer.metrics import MetricsLog, StepMetrics
-from trainer.model import GPT, make_optimizer
-from trainer.parallel import Parallel
-from trainer.peak_flops import peak_flops
-from trainer.run_state import CHECKPOINTS_DIR as CHECKPOINTS_DIR
-from trainer.run_state import RunState
-from trainer.sample_order import SampleOrder
+from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.launch.stop_request import StopRequest
+from trainer.metrics.console import Console
+from trainer.metrics.finite import FiniteCheck
+from trainer.metrics.log import MetricsLog, StepMetrics
+from trainer.metrics.peak_flops import peak_flops
+from trainer.metrics.speed import Speedometer, peak_memory_bytes
+from trainer.model.gpt import GPT, make_optimizer
+from trainer.model.gpt2_weights import load_gpt2_weights
+from trainer.model.initial_weights import initialise
+from trainer.parallel.device import Compute
+from trainer.parallel.world import World
+from trainer.parallel.wrap import Parallel
 from trainer.schedule import learning_rate
-from trainer.speed import Speedometer, peak_memory_bytes
-from trainer.stop_request import StopRequest
 
 
 @dataclass(frozen=True)
@@ -53,58 +59,86 @@ def train(
     """Train until `train.max_steps`, or until any rank is asked to stop.
 
     Continues from the newest checkpoint that verifies. `stop` is installed once there is
-    something to save. Raises FatalError for what a restart cannot mend.
+    something to save.
+
+    Raises:
+        FatalError: a restart cannot mend it.
+        RetryableError: a restart may mend it.
     """
+    lock = RunLock(config.run_dir)
+    try:
+        return _train(config, world, compute, stop, on_first_step, lock)
+    finally:
+        lock.release()
+
+
+def _train(
+    config: RunConfig,
+    world: World,
+    compute: Compute,
+    stop: StopRequest,
+    on_first_step: Callable[[], None],
+    lock: RunLock,
+) -> TrainingEnd:
     console = Console(speaks=world.is_main)
     device, max_steps = compute.device, config.train.max_steps
 
-    # --- data, model, optimiser -------------------------------------------------------------
+    # --- data, model, optimizer -------------------------------------------------------------
     dataset = open_dataset(config.dataset_dir)
-    order = SampleOrder(
-        len(dataset.train), config.model.block_size, config.train.global_batch_size, config.seed
-    )
-    plan = plan_batch(
-        config.train.global_batch_size, config.train.micro_batch_size, world.size, world.rank
-    )
-    tokens_per_update = config.train.global_batch_size * config.model.block_size
-    torch.manual_seed(config.seed)  # the same weights on every rank
-    model = GPT(config.model, dataset.tokenizer.vocab_size).to(device)
-    if config.train.initial_weights is not None:
-        load_gpt2_weights(model, config.train.initial_weights)
+    block_size, global_batch_size = config.model.block_size, config.train.global_batch_size
+    order = SampleOrder(len(dataset.train), block_size, global_batch_size, config.seed)
+    plan = plan_batch(global_batch_size, config.train.micro_batch_size, world.size, world.rank)
+    tokens_per_update = global_batch_size * block_size
+    with torch.device("meta"):  # no rank ever has memory for more than its own part
+        model = GPT(config.model, dataset.tokenizer.vocab_size)
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    found = find_checkpoint(config, world, shapes, lock, console.say)
     parameters, flops_per_token = model.parameter_count(), model.flops_per_token()
-    parallel = Parallel(model, config.train, compute, world)
+
+    def fill() -> None:
+        if found.step is None and config.train.initial_weights is not None:
+            load_gpt2_weights(model, config.train.initial_weights)
+        elif found.step is None:
+            initialise(model, config.model, config.seed)
+
+    parallel = Parallel(model, config.train, compute, world, fill)
     optimizer = make_optimizer(model, config.train)
     scaler = torch.amp.GradScaler(device.type, enabled=compute.dtype == torch.float16)
 
-    for reason in compute.reasons:
-        console.say(reason)
-    console.say(parallel.describe())
-    console.say(plan.describe(config.model.block_size))
-    console.say(config.checkpoint.describe())
-    console.say(
+    for line in (
+        *compute.reasons,
+        parallel.describe(),
+        plan.describe(block_size),
+        config.checkpoint.describe(),
         f"model {parameters:,} parameters, data {len(dataset.train):,} training and "
-        f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch"
-    )
+        f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch",
+    ):
+        console.say(line)
 
     # --- where the run stands ---------------------------------------------------------------
-    state = RunState(config, world, dataset, model, parallel, optimizer, scaler, console.say)
-    first_step = state.resume()
+    state = RunState(config, world, compute, dataset, model, optimizer, scaler, lock, console.say)
+    first_step = state.restore(found)
     metrics_log = None
     if world.is_main:
         write_text(config.run_dir / "run.yaml", dump_config(config))
-        metrics_log = MetricsLog(config.run_dir, first_step)
-    meter = Speedometer(
-        tokens_per_update,
-        flops_per_token,
-        peak_flops(compute.device_name, compute.dtype),
-        world.size,
-        device,
-    )
+        metrics_log = MetricsLog(config.run_dir, first_step, console.say)
+    peak = peak_flops(compute.device_name, compute.dtype)
+    meter = Speedometer(tokens_per_update, flops_per_token, peak, world.size, device)
+    finite = FiniteCheck(device, skips_updates=scaler.is_enabled())
 
-    # --- one update -------------------------------------------------------------------------
+    # --- parts of the loop ------------------------------------------------------------------
     def autocast() -> AbstractContextManager[object]:
         enabled = compute.dtype != torch.float32
         return torch.autocast(device.type, compute.dtype) if enabled else nullcontext()
+
+    def micro_batches(update: int) -> list[Batch]:
+        """This rank's part of the global batch, on the CPU; called by the thread of `prefetch`."""
+        return [
+            gather(dataset.train, order.window_starts(update, part), block_size, rows=plan.rows)
+            for part in plan.micro_batches
+        ]
+
+    prefetch = Prefetch(micro_batches, end=max_steps)
 
     def backward_of_global_batch(update: int) -> torch.Tensor:
         """Gradients of the mean loss over the global batch; returns this rank's loss sum."""
@@ -112,35 +146,21 @@ def train(
         loss_sum = torch.zeros((), device=device)
         optimizer.zero_grad(set_to_none=True)
         last = len(plan.micro_batches) - 1
-        for position, indices in enumerate(plan.micro_batches):
-            # A rank without a sequence for this micro-step runs some sequence with weight 0.
-            weight = 1.0 if len(indices) else 0.0
-            with meter.fetching():
-                starts = order.window_starts(update, indices or range(1))
-                batch = gather(dataset.train, starts, config.model.block_size, device)
+        with meter.fetching():
+            batches = prefetch.take(update)
+        for position, batch in enumerate(batches):
             with autocast():
-                loss = parallel.loss(*batch, reduces=position == last)
+                loss = parallel.loss(*to_device(batch, device), reduces=position == last)
             # The gradients are summed over the ranks, so that all tokens weigh the same.
-            scaler.scale(parallel.for_sum(loss) * (weight / tokens_per_update)).backward()
-            loss_sum += weight * loss.detach()
+            scaler.scale(parallel.scale_for_grad_sum(loss) / tokens_per_update).backward()
+            loss_sum += loss.detach()
         return loss_sum
-
-    def update_weights(lr: float) -> torch.Tensor:
-        """One optimiser step; returns the norm of the gradients before clipping."""
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-        scaler.unscale_(optimizer)
-        limit = config.train.grad_clip or math.inf
-        grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-        scaler.step(optimizer)
-        scaler.update()
-        return parallel.whole(grad_norm)
 
     def is_evaluated(step: int) -> bool:
         return step >= max_steps or _due(step, config.eval.interval)
 
-    def validate() -> Validation | None:
-        """The exact pass; None where a rank was asked to stop before its end."""
+    def validate(step: int) -> Validation | None:
+        """The pass after `step` updates; None where a rank was asked to stop before its end."""
         validation = evaluate(
             model,
             dataset,
@@ -149,13 +169,16 @@ def train(
             device,
             autocast,
             should_stop=lambda: world.any(stop.requested),
-            in_lockstep=parallel.in_lockstep,
+            forward_is_collective=parallel.forward_is_collective,
+            compiled=parallel.evaluated,
+            max_tokens=config.eval.max_tokens if step < max_steps else None,
         )
         parallel.free_gathered()
         return validation
 
-    if parallel.changes_order_after_first_pass:
-        # One pass that is thrown away puts fresh and resumed runs on the same path.
+    if parallel.needs_bucket_warmup:
+        # DDP reorders its buckets after the first backward pass, and with them the additions of
+        # its all-reduce. One pass that is thrown away gives fresh and resumed runs the same order.
         backward_of_global_batch(first_step)
 
     # --- the loop ---------------------------------------------------------------------------
@@ -164,35 +187,46 @@ def train(
         stop.install()
         if step > 0 and is_evaluated(step) and not state.validated:
             console.say(f"step {step}/{max_steps} was not evaluated to the end: that comes first")
-            validation = validate()
+            validation = validate(step)
             stopping = validation is None
             if validation is not None:
                 if metrics_log is not None:
                     metrics_log.add_validation(step, validation.loss, validation.bits_per_byte)
                     metrics_log.flush()
                 console.say(f"step {step}/{max_steps} val {validation.loss:.4f}")
-                held_up_seconds += state.save(step, state.loss, validation)
+                held_up_seconds += state.save(step, state.loss, validation, step >= max_steps)
         meter.start(step)
         while step < max_steps and not stopping:
+            # A write that is still under way may bound how many steps a kill can cost.
             if waited := state.before_update(step):
                 held_up_seconds += waited
                 meter.leave_out(waited)
+
+            # One update: gradients over the global batch, then the optimizer's step.
             lr = learning_rate(step, config.train)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
             loss_sum = backward_of_global_batch(step)
-            held_up_seconds += state.before_weights_change()
-            grad_norm = update_weights(lr)
+            scaler.unscale_(optimizer)
+            limit = config.train.grad_clip or math.inf
+            grad_norm = parallel.gather_full(
+                torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+            )
+            held_up_seconds += state.before_weights_change()  # a save may still copy them
+            scaler.step(optimizer)
+            scaler.update()
+            finite.note(grad_norm)
             step += 1
             meter.step_done(step)
             if step == first_step + 1:
+                world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
 
-            stops, failures = world.sum([float(stop.requested), float(state.save_failed)])
-            if failures:
-                state.raise_failure()
-            stopping = stops > 0
+            # What the ranks do after it, all alike.
+            stopping = state.after_update(stop.requested)
             is_last = step == max_steps
             evaluates = not stopping and is_evaluated(step)
-            saves = stopping or is_last or _due(step, config.checkpoint.every)
+            saves = stopping or is_last or _due(step, config.checkpoint.steps_between_saves)
             logs = is_last or step == 1 or evaluates or _due(step, config.log.interval)
             if not logs and not saves:
                 console.progress(step, max_steps, summary)
@@ -200,41 +234,34 @@ def train(
 
             (loss,) = (total / tokens_per_update for total in world.sum([float(loss_sum)]))
             speed = meter.stop(step)
-            # float16's scaler skips updates whose gradients overflow; otherwise it is the end.
-            norm = float(grad_norm) if math.isfinite(grad_norm) else None
-            if not math.isfinite(loss) or (norm is None and not scaler.is_enabled()):
-                raise FatalError(
-                    f"step {step} diverged: loss {loss}, gradient norm {float(grad_norm)}; "
-                    "the newest checkpoint is from before"
-                )
+            bad_step = finite.first_bad_step(step)
+            if bad_step is None and not math.isfinite(loss) and not scaler.is_enabled():
+                bad_step = step
+            if bad_step is not None:
+                _diverged(config, world, bad_step, loss, float(grad_norm))
             validation = None
             if evaluates:
-                validation = validate()
+                validation = validate(step)
                 stopping = validation is None
             data_seconds, peak_memory = world.max(
                 [speed.data_seconds, float(peak_memory_bytes(device))]
             )
             if metrics_log is not None and (logs or stopping):
-                metrics = StepMetrics(
+                metrics = StepMetrics.of(
                     step=step,
                     loss=loss,
                     val_loss=validation and validation.loss,
                     val_bits_per_byte=validation and validation.bits_per_byte,
                     lr=lr,
-                    grad_norm=norm,
-                    tokens_per_second=speed.tokens_per_second,
-                    tokens_per_second_per_rank=speed.tokens_per_second / world.size,
-                    step_seconds=speed.step_seconds,
-                    step_seconds_p50=speed.step_seconds_p50,
-                    step_seconds_p95=speed.step_seconds_p95,
-                    mfu=speed.mfu,
-                    data_wait_share=data_seconds / speed.step_seconds,
+                    grad_norm=float(grad_norm),
+                    skipped_updates=finite.skipped(),
+                    speed=speed,
+                    data_seconds=data_seconds,
                     peak_memory_bytes=int(peak_memory),
                     checkpoint_seconds=held_up_seconds or None,
                     eta_seconds=meter.seconds_left(step, max_steps),
                     tokens=step * tokens_per_update,
                     world_size=world.size,
-                    unix_time=time.time(),
                 )
                 metrics_log.record(metrics)
                 held_up_seconds = 0.0
@@ -245,20 +272,35 @@ def train(
             if saves or stopping or state.is_best(validation):
                 if metrics_log is not None:
                     metrics_log.flush()
-                held_up_seconds += state.save(step, loss, validation)
+                held_up_seconds += state.save(step, loss, validation, is_last or stopping)
             meter.start(step)
         state.wait()
     finally:
-        state.let_write_end()
+        prefetch.close()
+        state.drain()
+        if metrics_log is not None:
+            metrics_log.close()
         console.end()
 
     finished = step >= max_steps and state.validated
-    if metrics_log is not None:
-        metrics_log.close()
-        if finished:
-            state.finish(step)
+    if world.is_main and finished:
+        state.finish(step)
     world.barrier()
     return TrainingEnd(step, finished)
+
+
+def _diverged(config: RunConfig, world: World, step: int, loss: float, norm: float) -> NoReturn:
+    """Raise RetryableError at the first time, FatalError if it happens again at the same step."""
+    again = False
+    if world.is_main:
+        again = happened_before(config.run_dir, 0, "diverged", f"step {step}")
+    text = (
+        f"step {step} diverged: loss {loss}, gradient norm {norm}; the newest checkpoint is from "
+        "before"
+    )
+    if world.any(again):
+        raise FatalError(f"{text}; it did so at the start before this one too")
+    raise RetryableError(f"{text}; trying once more from there")
 
 
 def _due(step: int, interval: int) -> bool:

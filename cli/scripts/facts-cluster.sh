@@ -15,11 +15,11 @@ readonly OBJECTS='{{range .items}}{{if eq .kind "Node"}}node={{.metadata.name}}|
 {{else if eq .kind "PersistentVolume"}}volume={{.metadata.name}}|{{.status.phase}}|{{with .spec.claimRef}}{{.namespace}}/{{.name}}{{end}}
 {{else if eq .kind "PersistentVolumeClaim"}}claim={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}
 {{else if eq .kind "Secret"}}release={{.metadata.namespace}}/{{index .metadata.labels "name"}}|{{index .metadata.labels "status"}}|{{index .metadata.labels "version"}}
-{{else if eq .kind "Pod"}}pod={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}|{{range .status.conditions}}{{if eq .type "PodScheduled"}}{{if eq .status "False"}}{{printf "%q" .message}}{{end}}{{end}}{{end}}|{{with index .metadata.labels "k8s-app"}}{{.}}{{end}}
+{{else if eq .kind "Pod"}}pod={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}|{{range .status.conditions}}{{if eq .type "PodScheduled"}}{{if eq .status "False"}}{{printf "%q" .message}}{{end}}{{end}}{{end}}|{{with .metadata.labels}}{{with index . "k8s-app"}}{{.}}{{end}}{{end}}
 {{end}}{{end}}'
 
 # An operator that fails keeps the state of before: what it says of the failure comes behind it.
-readonly POLICY='{{range .items}}{{with .status}}{{.state}}{{range .conditions}}{{if eq .type "Error"}}{{if eq .status "True"}}: {{.message}}{{end}}{{end}}{{end}}{{end}}{{end}}'
+readonly POLICY='{{range .items}}{{with .status}}{{with .state}}{{.}}{{end}}{{range .conditions}}{{if eq .type "Error"}}{{if eq .status "True"}}: {{.message}}{{end}}{{end}}{{end}}{{end}}{{end}}'
 
 fact() { printf '%s=%.900s\n' "$1" "$2"; }
 unseen() { printf '%s?%.900s\n' "$1" "$2"; }
@@ -29,13 +29,18 @@ kubectl_() {
   eval "timeout -k 1 $PROBE_SECONDS $KUBECTL --request-timeout=${PROBE_SECONDS}s \"\$@\"" </dev/null
 }
 
+reason() { # output of a kubectl that failed; one that `timeout` ended has written nothing
+  [ -n "$1" ] || echo "the API server gave no answer in $PROBE_SECONDS s"
+  printf '%s' "$1" | tail -n 1
+}
+
 objects() { # fact arguments of kubectl get
   what=$1
   shift
   if lines=$(kubectl_ get "$@" -o "go-template=$OBJECTS" 2>&1); then
     printf '%s\n' "$lines" | grep -v '^$' | cut -c 1-1500
   else
-    unseen "$what" "$(printf '%s' "$lines" | tail -n 1)"
+    unseen "$what" "$(reason "$lines")"
   fi
 }
 
@@ -76,8 +81,11 @@ main() {
   objects operator_pods pods -n gpu-operator &
   objects dns_pods pods -n kube-system -l k8s-app=kube-dns &
   {
-    state=$(kubectl_ get clusterpolicies.nvidia.com -o "go-template=$POLICY" 2>/dev/null) &&
+    if state=$(kubectl_ get clusterpolicies.nvidia.com -o "go-template=$POLICY" 2>&1); then
       fact cluster_policy "$(printf '%s' "$state" | tr '\n' ' ')"
+    else
+      unseen cluster_policy "$(reason "$state")"
+    fi
   } &
   wait
   fact cluster_done yes

@@ -2,7 +2,8 @@
 # Prints facts about this host, one a line: `name=value`, or `name?reason` for what cannot be seen.
 # Reads only. Slow questions run side by side; each has PROBE_SECONDS. No output holds a password.
 # May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
-# IMAGE, CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root). Usage: facts-host.sh
+# IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root).
+# Usage: facts-host.sh
 set -u
 
 : "${PROBE_SECONDS:?}" "${HTTP_PROBE:=}" "${HTTPS_PROBE:=}"
@@ -171,7 +172,7 @@ k3s_parts() {
     [ ! -e "$file" ] || unit=yes
   done
   [ ! -d /var/lib/rancher/k3s/server/db ] || data=yes
-  [ ! -e /etc/rancher/disttrain ] || ours=yes # infra/scripts/k3s-install.sh
+  [ ! -e /etc/rancher/disttrain ] || ours=yes # infra/node/scripts/k3s-install.sh
   fact k3s_binary "$binary"
   fact k3s_unit "$unit"
   fact k3s_data "$data"
@@ -222,12 +223,21 @@ resolve() { # name
   if limited getent hosts "$1" >/dev/null; then fact "dns.$1" found; else fact "dns.$1" "not found"; fi
 }
 
+# The authorities of the system and of caBundle: curl may trust nothing beside its --cacert.
+authorities() {
+  for file in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
+    /etc/ssl/ca-bundle.pem; do
+    [ ! -r "$file" ] || { cat "$file" && echo && break; }
+  done
+  printf '%s\n' "$CA_BUNDLE"
+}
+
 # via.NAME=curl's exit status|status of CONNECT|status of the answer. The proxy stands in the
 # environment: on a command line everybody could read its password.
 fetch() { # name proxy url
   has curl || { unseen "via.$1" "no curl" && return; }
   bundle=""
-  [ -z "${CA_BUNDLE:-}" ] || bundle=$(mktemp) && [ -z "$bundle" ] || printf '%s' "$CA_BUNDLE" >"$bundle"
+  [ -z "${CA_BUNDLE:-}" ] || bundle=$(mktemp) && [ -z "$bundle" ] || authorities >"$bundle"
   answer=$(http_proxy=$2 https_proxy=$2 no_proxy='' NO_PROXY='' HTTPS_PROXY='' ALL_PROXY='' \
     curl ${bundle:+--cacert "$bundle"} --silent --head --output /dev/null --max-time "$PROBE_SECONDS" \
     --write-out '%{http_connect}|%{http_code}' "$3" </dev/null 2>/dev/null)
@@ -245,6 +255,24 @@ image() {
   fi
 }
 
+# The first of IMAGE_BUILDERS that works here. A client without its engine does not answer `info`.
+image_builder() {
+  silent=""
+  for builder in $IMAGE_BUILDERS; do
+    has "$builder" || continue
+    limited "$builder" info >/dev/null
+    case $? in
+      0) fact image_builder "$builder" && return ;;
+      124 | 137) silent=$builder ;;
+    esac
+  done
+  if [ -n "$silent" ]; then
+    unseen image_builder "\`$silent info\` gave no answer in $PROBE_SECONDS s"
+  else
+    fact image_builder none
+  fi
+}
+
 main() {
   DATA_ROOT=${DATA_ROOT:-/var/lib/disttrain}
   nvidia_smi &
@@ -255,6 +283,7 @@ main() {
   [ -n "${HTTP_PROXY_URL:-}${HTTPS_PROXY_URL:-}" ] || [ -z "${HTTPS_PROBE:-}" ] ||
     fetch direct "" "$HTTPS_PROBE" &
   [ -z "${IMAGE:-}" ] || image &
+  [ -z "${IMAGE_BUILDERS:-}" ] || image_builder &
   guards &
   system
   disks

@@ -1,11 +1,11 @@
-"""A host and a cluster without a fault, as the scripts would report them, and each fault alone."""
+"""The facts of a host and a cluster without a fault, and of each fault by itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from cli.facts import Facts, parse_facts
-from infra.expectations import Expectations
+from infra.node.expectations import Expectations
 
 Changes: TypeAlias = dict[str, str | list[str] | None]
 HOST = """\
@@ -71,6 +71,8 @@ via.https=0|200|200
 k3s_env.NO_PROXY=10.1.2.3,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost
 k3s_env.HTTPS_PROXY=http://proxy.example:3128
 image=present
+image_builder=buildah
+ssh_agent=answers
 host_done=yes
 """
 CLUSTER = """\
@@ -104,6 +106,7 @@ EXPECT = Expectations(
     http_proxy="http://me:hunter2@proxy.example:3128",
     https_proxy="http://me:hunter2@proxy.example:3128",
     image="localhost/disttrain/trainer:0123",
+    image_builder="auto",
 )
 NO_PROXY_AT_ALL = {"http_proxy": "", "https_proxy": "", "no_proxy": ""}
 BARE = {  # a host before the first `up`
@@ -118,6 +121,7 @@ BARE = {  # a host before the first `up`
     "kubelet_mounts": "0",
     "k3s_env.NO_PROXY": None,
     "k3s_env.HTTPS_PROXY": None,
+    "image": None,
 }
 
 
@@ -146,7 +150,7 @@ def facts_with(changes: Changes, *, bare: bool = False) -> Facts:
 
 
 def expect_with(changes: Mapping[str, object]) -> Expectations:
-    """What the clean host was meant for, some of it replaced."""
+    """The expectations for the host without a fault, some of them replaced."""
     return replace(EXPECT, **changes)  # pyright: ignore[reportArgumentType]
 
 
@@ -192,7 +196,7 @@ FAULTS: dict[str, Seeded] = {
     "init-system": Seeded("systemd is not", {"systemd": "no"}),
     "cgroup": Seeded("no controller memory", {"cgroup_controllers": "cpuset cpu io pids"}),
     "memory": Seeded("3.8 GiB of memory", {"MemTotal_kib": "4000000"}, severity="warning"),
-    "shared-memory": Seeded("40.0 GiB of", expect={"shm_kib": 40 * 1024 * 1024}),
+    "shared-memory": Seeded("may take 40.0 of", expect={"shm_kib": 40 * 1024 * 1024}),
     "swap": Seeded("2.0 GiB of swap", {"SwapTotal_kib": "2097152"}, severity="warning"),
     "disk-data": Seeded("0.5 GiB free", disk("data", "/var/lib/disttrain", free="524288")),
     "disk-containerd": Seeded(
@@ -218,13 +222,19 @@ FAULTS: dict[str, Seeded] = {
     "ip-forward": Seeded("ip_forward is 0", {"ip_forward": "0"}, severity="warning"),
     "default-route": Seeded("no default route", {"route": ["10.1.2.0/24 eth0"]}),
     "cidr-overlap": Seeded("10.43.5.0/24", {"route": ["default eth0", "10.43.5.0/24 tun0"]}),
-    "node-address": Seeded("10.1.2.3 is no address", {"address": ["10.9.9.9"]}, severity="warning"),
+    "node-address": Seeded(
+        "10.1.2.3 is not an address", {"address": ["10.9.9.9"]}, severity="warning"
+    ),
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
     "dns": Seeded(
         "cannot resolve github.com",
         {"dns.github.com": "not found", "via.direct": "28|000|000"},  # no answer of a name server
         NO_PROXY_AT_ALL,
         bare=True,
+    ),
+    "ssh-agent": Seeded(
+        "no agent answers (/tmp/ssh-x/agent.7: Connection refused)",
+        {"ssh_agent": "/tmp/ssh-x/agent.7: Connection refused"},
     ),
     "proxy-reachable": Seeded("nobody listens there", {"via.https": "7|000|000"}),
     "proxy-password": Seeded("refuses the given one (407)", {"via.https": "56|407|000"}),
@@ -238,9 +248,18 @@ FAULTS: dict[str, Seeded] = {
     "way-out": Seeded(
         "no answer in time", {"via.direct": "28|000|000"}, NO_PROXY_AT_ALL, bare=True
     ),
-    "gpu-device": Seeded("2 NVIDIA GPUs on the PCI bus, 3", {"gpu_pci": ["a 0x1", "b 0x1"]}),
+    "gpu-device": Seeded("2 NVIDIA GPUs on the PCI bus; 3", {"gpu_pci": ["a 0x1", "b 0x1"]}),
     "gpu-driver": Seeded("not loaded", {"driver": ""}),
     "gpu-driver-version": Seeded("older than 525.60", {"driver": "470.82.01"}, {"cuda": "12.6"}),
+    "gpu-generation": Seeded(
+        "torch built for CUDA 11.8 has no code",
+        {"gpu_pci": ["a 0x2236", "b 0x2236", "c 0x2901"], "driver": "570.86.15"},
+    ),
+    "image-builder": Seeded(
+        "docker, podman or buildah does not work on the machine that runs Pulumi",
+        {"image_builder": "none"},
+        bare=True,
+    ),
     "nouveau": Seeded("nouveau is loaded", {"nouveau": "loaded"}),
     "nvidia-smi": Seeded("infoROM", {"nvidia_smi": "14"}),
     "gpu-mig": Seeded(
@@ -252,7 +271,9 @@ FAULTS: dict[str, Seeded] = {
         "binary there, unit missing", {"k3s_binary": "yes", "k3s_unit": "no"}, bare=True
     ),
     "k3s-owner": Seeded("was not installed by this", {"k3s_ours": "no"}, severity="warning"),
-    "k3s-running": Seeded("k3s is failed", {"k3s_active": "failed"}, severity="warning"),
+    "k3s-running": Seeded(
+        "the service k3s is failed", {"k3s_active": "failed"}, severity="warning"
+    ),
     "k3s-leftovers": Seeded("12 mounts", {"kubelet_mounts": "12"}, severity="warning", bare=True),
     "other-kubernetes": Seeded("process kubelet", {"kubernetes": ["process kubelet (77)"]}),
     "other-containerd": Seeded("runs 9 containers", {"containerd_pods": "9"}, severity="warning"),
@@ -266,12 +287,15 @@ FAULTS: dict[str, Seeded] = {
     "api-server": Seeded(
         "connection refused", {"api": "dial tcp 10.1.2.3:6443: connection refused"}
     ),
-    "node-ready": Seeded("not Ready: gpu01", node(conditions="Ready:Unknown ")),
+    "node-ready": Seeded("1 of 1 nodes are not Ready: gpu01", node(conditions="Ready:Unknown ")),
     "node-pressure": Seeded("has DiskPressure", node(conditions="DiskPressure:True Ready:True ")),
     "node-schedulable": Seeded("is cordoned", node(cordoned="cordoned")),
-    "gpus-allocatable": Seeded("offers 0 of nvidia.com/gpu, 3", node(offered="")),
+    "gpus-allocatable": Seeded(
+        "a pod asks for 3 of nvidia.com/gpu, and no node offers that many: gpu01 offers 0",
+        node(offered=""),
+    ),
     "gpu-sharing": Seeded(
-        "1 GPUs, 4 time slices each; 3 ranks", node(offered="4", count="1", replicas="4")
+        "has 1 GPUs, 4 time slices each; 3 ranks", node(offered="4", count="1", replicas="4")
     ),
     "operator-pods": Seeded(
         "toolkit-q: Init:CrashLoopBackOff",
@@ -294,7 +318,7 @@ FAULTS: dict[str, Seeded] = {
     ),
     "image-present": Seeded("trainer:0123 is not in", {"image": "absent"}),
     "waiting-pods": Seeded(
-        "train-0: ImagePullBackOff",
+        "train-0 waits for its image: ImagePullBackOff",
         {
             "pod": [
                 "disttrain/train-0|Pending|False|ImagePullBackOff ||",

@@ -68,8 +68,8 @@ class Sshd:
         return self.log.read_text().count("Accepted publickey")
 
 
-def make_key(file: Path) -> str:
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(file)]
+def make_key(file: Path, kind: str = "ed25519", password: str = "") -> str:
+    command = ["ssh-keygen", "-q", "-t", kind, "-N", password, "-C", "", "-f", str(file)]
     subprocess.run(command, check=True)
     return file.with_suffix(".pub").read_text().strip()
 

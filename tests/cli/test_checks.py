@@ -1,4 +1,4 @@
-"""Every check over a clean fact set, and over one with its fault alone."""
+"""Every check on facts without a fault, and on facts with the one fault that it has to find."""
 
 import json
 
@@ -8,8 +8,8 @@ from cli.check import PROBE_SECONDS, Result
 from cli.doctor import CHECKS, judge
 from cli.facts import parse_facts
 from cli.report import COULD_NOT_CHECK, FINDINGS, NO_FINDINGS, Report
-from infra.doctor_plan import Plan
-from tests.cli.fact_sets import FAULTS, Seeded, disk, expect_with, facts_with
+from infra.node.doctor_plan import Plan
+from tests.cli.fact_sets import FAULTS, Changes, Seeded, disk, expect_with, facts_with, node
 
 
 def results_of(seeded: Seeded) -> list[Result]:
@@ -22,11 +22,14 @@ def findings(results: list[Result]) -> dict[str, Result]:
     return {result.id: result for result in results if result.is_finding}
 
 
-def test_there_are_many_checks_and_each_has_an_own_id_and_a_fault_to_find() -> None:
+def test_each_check_has_an_own_id_a_fault_and_a_sentence() -> None:
     ids = [check.id for check in CHECKS]
     assert len(ids) == len(set(ids)) >= 25
     assert set(ids) == set(FAULTS)
     assert all(check.limit_seconds <= PROBE_SECONDS for check in CHECKS)
+    for check in CHECKS:
+        assert check.summary.endswith("."), check.id
+        assert len(check.summary.split()) >= 6, check.id
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["running", "bare"])
@@ -73,8 +76,14 @@ OTHER_FAULTS = {
     ],
     "proxy-reachable": [
         Seeded("name cannot be resolved", {"via.https": "5|000|000"}),
-        Seeded("does not get out: curl 56, status 403", {"via.https": "56|403|000"}),
-        Seeded("does not get out: curl 0, status 502", {"via.http": "0|000|502"}),
+        Seeded(
+            "does not reach the internet: curl ended with 56, HTTP status 403",
+            {"via.https": "56|403|000"},
+        ),
+        Seeded(
+            "does not reach the internet: curl ended with 0, HTTP status 502",
+            {"via.http": "0|000|502"},
+        ),
     ],
     "proxy-password": [
         Seeded(
@@ -103,6 +112,45 @@ OTHER_FAULTS = {
         Seeded("certificate is refused", {"api": "x509: certificate signed by unknown authority"}),
         Seeded("a proxy is in the way", {"api": "proxyconnect tcp: EOF"}),
     ],
+    "node-ready": [
+        Seeded(
+            "1 of 2 nodes are not Ready: cpu01",
+            {"node": [str(node()["node"]), "cpu01|Ready:Unknown|||||||"]},
+            severity="warning",
+        )
+    ],
+    "gpus-allocatable": [
+        Seeded(
+            "gpu01 offers 3",
+            {"node": [str(node(offered="3")["node"])] * 2},
+            {"ranks": 6, "gpus": 3},
+        ),
+        Seeded(
+            "room for 2 of 3 pods with 2 GPUs each",
+            {"node": [str(node(offered="3")["node"])] * 2},
+            {"ranks": 6, "gpus": 3, "pods": 3},
+        ),
+    ],
+    "gpu-driver-version": [
+        Seeded(
+            "older than 570.0, which a Blackwell GPU needs",
+            {"gpu_pci": ["a 0x2901", "b 0x2901", "c 0x2901"]},
+            {"cuda": "12.8"},
+        )
+    ],
+    "image-builder": [
+        Seeded(
+            "podman does not work on the node",
+            {"image_builder": "none", "image": "absent"},
+            {"image_builder": "podman", "image_build_on": "node", "image": ""},
+        ),
+        Seeded(
+            "does not work on the machine that runs Pulumi",
+            {"image_builder": "none", "image": None},
+            {"image": ""},
+            severity="warning",
+        ),
+    ],
     "node-schedulable": [
         Seeded("has the taint disk:NoSchedule", {"node": "n|Ready:True||disk:NoSchedule |3|3|1||v"})
     ],
@@ -113,7 +161,7 @@ OTHER_FAULTS = {
             severity="warning",
         )
     ],
-    "operator-pods": [Seeded("no pod in the namespace", {"pod": []})],
+    "operator-pods": [Seeded("there is no pod in the namespace", {"pod": []})],
     "waiting-pods": [
         Seeded(
             "crashes again",
@@ -135,7 +183,7 @@ OTHER_FAULTS = {
         ),
     ],
     "client-certificate": [
-        Seeded("ends in -", {"client_certificate_until": "Aug  1 12:00:00 2026 GMT"})
+        Seeded("ended 51 days ago", {"client_certificate_until": "Aug  1 12:00:00 2026 GMT"})
     ],
 }
 
@@ -152,15 +200,85 @@ def test_other_faults_of_a_check_are_told_apart(check_id: str, seeded: Seeded) -
     assert found[check_id].status == seeded.severity
 
 
+SHARED_CLUSTER: dict[str, tuple[Changes, dict[str, object]]] = {
+    "a control plane with its own taint": (
+        {
+            "node": [
+                "cp|Ready:True||node-role.kubernetes.io/control-plane:NoSchedule |||||",
+                str(node()["node"]),
+            ]
+        },
+        {},
+    ),
+    "GPU nodes with NVIDIA's usual taint": (node(taints="nvidia.com/gpu:NoSchedule "), {}),
+    "a taint that the settings tolerate": (
+        node(taints="dedicated:NoExecute "),
+        {"tolerated_taints": ("dedicated",)},
+    ),
+    "any taint, where the settings tolerate all": (
+        node(taints="dedicated:NoExecute "),
+        {"tolerated_taints": ("nvidia.com/gpu", "*")},
+    ),
+    "one cordoned node beside one that is free": (
+        {"node": [str(node(cordoned="cordoned")["node"]), str(node()["node"])]},
+        {},
+    ),
+    "three pods of one GPU on three nodes": (
+        {"node": [str(node(offered="1", count="1")["node"])] * 3},
+        {"pods": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED_CLUSTER)
+def test_ordinary_cluster_of_several_nodes_has_no_finding(name: str) -> None:
+    """The first edition took the sum of all GPUs, and every taint for an error."""
+    facts, expect = SHARED_CLUSTER[name]
+    assert findings(results_of(Seeded("", dict(facts), expect))) == {}
+
+
+def test_gpus_of_a_node_that_takes_no_pods_do_not_count() -> None:
+    facts: Changes = {
+        "node": [str(node(cordoned="cordoned")["node"]), str(node(offered="")["node"])]
+    }
+    assert list(findings(results_of(Seeded("", facts)))) == ["gpus-allocatable"]
+
+
+REPAIRS = {
+    "k3s-running": {"k3s_active": "failed"},
+    "k3s-complete": {"k3s_binary": "yes", "k3s_unit": "no", "k3s_ours": "yes"},
+    "api-server": {"api": "dial tcp 10.1.2.3:6443: connection refused"},
+    "client-certificate": {"client_certificate_until": "Oct  1 12:00:00 2026 GMT"},
+}
+
+
+@pytest.mark.parametrize("check_id", REPAIRS)
+def test_fix_of_our_own_k3s_is_what_up_really_does(check_id: str) -> None:
+    """Faults 5 and 6 of the review: the doctor named `pulumi up` and `up --refresh` as fixes that
+    did nothing. A plain `pulumi up` repairs k3s and fetches its kubeconfig anew."""
+    seeded = Seeded("", dict(REPAIRS[check_id]), bare=check_id == "k3s-complete")
+    fix = findings(results_of(seeded))[check_id].fix
+    assert "`pulumi up`" in fix
+    assert "--refresh" not in fix
+
+
+@pytest.mark.parametrize("check_id", ["api-server", "client-certificate"])
+def test_fix_of_an_existing_cluster_sends_nobody_to_our_k3s(check_id: str) -> None:
+    plan = Plan(kubeconfig="/home/me/kubeconfig", expect=expect_with({"provision": False}))
+    found = findings(judge(plan, facts_with(dict(REPAIRS[check_id]))))
+    assert list(found) == [check_id]
+    assert "k3s" not in found[check_id].fix
+
+
 def test_host_without_gpus_says_so_once_and_does_not_claim_to_have_checked_the_rest() -> None:
     results = {r.id: r for r in results_of(Seeded("", {"gpu_pci": [], "driver": ""}))}
     assert results["gpu-device"].status == "error"
-    assert results["gpu-device"].evidence == "no NVIDIA GPU on the PCI bus, 3 asked for"
+    assert results["gpu-device"].evidence == "there is no NVIDIA GPU on the PCI bus; 3 asked for"
     assert {results[name].status for name in ("gpu-driver", "nouveau", "nvidia-smi")} == {
         "not checked"
     }
     cpu = {r.id: r.status for r in results_of(Seeded("", {"gpu_pci": []}, {"gpus": 0}))}
-    assert cpu["gpu-device"] == cpu["nvidia-smi"] == cpu["gpus-allocatable"] == "not asked for"
+    assert cpu["gpu-device"] == cpu["nvidia-smi"] == cpu["gpus-allocatable"] == "not applicable"
 
 
 def test_what_cannot_be_seen_is_neither_well_nor_a_finding() -> None:
@@ -190,9 +308,9 @@ def test_json_has_every_check_and_the_exit_code() -> None:
 def test_text_shows_errors_first_and_each_with_its_fix() -> None:
     both = Seeded("", {"SwapTotal_kib": "4194304", "ip_forward": "1", "nouveau": "loaded"})
     lines = Report("local", results_of(both), 1.0).text().splitlines()
-    assert lines[0].startswith("error         nouveau")
+    assert lines[0].startswith("error          nouveau")
     assert lines[1].strip().startswith("fix: ")
-    assert lines[2].startswith("warning       swap")
+    assert lines[2].startswith("warning        swap")
     assert lines[-1].startswith("doctor: local: ")
 
 

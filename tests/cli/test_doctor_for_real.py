@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from cli.check import Result
 from cli.doctor import examine
 from cli.gather import clock_skew, gather, host_program
 from cli.report import COULD_NOT_CHECK, Report
-from infra.doctor_plan import Plan, SshTarget
-from infra.expectations import Expectations
+from infra.node.doctor_plan import Plan, SshTarget
+from infra.node.expectations import Expectations
 from tests.cli.servers import (
     PASSWORD,
     USER,
@@ -64,7 +65,7 @@ def run_in_new_network(setup: str, plan: Plan) -> str:
 
 def test_this_machine_is_looked_at_completely() -> None:
     report = examine(HERE)
-    assert by_id(report)["gpu-device"].status == "not asked for"
+    assert by_id(report)["gpu-device"].status == "not applicable"
     left = [result.id for result in report.results if result.status == "not checked"]
     assert left == []
 
@@ -76,8 +77,8 @@ def test_gpu_checks_say_what_the_bus_of_this_machine_says() -> None:
     plan = replace(HERE, expect=replace(HERE.expect, gpus=1000))
     result = by_id(examine(plan))["gpu-device"]
     assert result.status == "error"
-    seen = f"{len(gpus)} NVIDIA GPUs" if gpus else "no NVIDIA GPU"
-    assert result.evidence == f"{seen} on the PCI bus, 1000 asked for"
+    seen = f"there are {len(gpus)} NVIDIA GPUs" if gpus else "there is no NVIDIA GPU"
+    assert result.evidence == f"{seen} on the PCI bus; 1000 asked for"
 
 
 def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:
@@ -185,6 +186,36 @@ def test_a_wrong_key_and_a_closed_port_are_named(server: Sshd, tmp_path: Path) -
     assert "sshPort" in closed.results[0].fix
 
 
+def test_a_dead_ssh_agent_is_named_where_the_host_is_reached_over_ssh(
+    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doctor's own ssh does without an agent; the commands of `pulumi up` do not."""
+
+    def agent(plan: Plan) -> Result:
+        return by_id(examine(plan))["ssh-agent"]
+
+    path = tmp_path / "agent"
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+    assert f"({path}: No such file or directory)" in agent(ssh_plan(server)).evidence
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        dead = agent(ssh_plan(server))
+        assert (dead.status, dead.is_finding) == ("error", True)
+        assert f"({path}: Connection refused)" in dead.evidence
+        assert "unset SSH_AUTH_SOCK" in dead.fix
+        assert agent(HERE).status == "not applicable"
+        listener.listen()
+        assert f"({path}: no answer in 3 s)" in agent(ssh_plan(server)).evidence
+    path.unlink()
+    with subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.PIPE) as alive:
+        assert alive.stdout
+        alive.stdout.readline()  # it says where it listens once it does
+        assert agent(ssh_plan(server)).status == "ok"
+        alive.terminate()
+    monkeypatch.delenv("SSH_AUTH_SOCK")
+    assert agent(ssh_plan(server)).status == "ok"
+
+
 def test_without_a_pinned_key_the_known_hosts_of_the_user_decide(
     server: Sshd, tmp_path: Path
 ) -> None:
@@ -236,7 +267,7 @@ def test_command_line_refuses_what_is_no_host() -> None:
         check=False,
     )
     assert done.returncode == COULD_NOT_CHECK
-    assert "allowed: local or ssh://user@host:port" in done.stderr
+    assert "Give local or ssh://user@host:port" in done.stderr
     assert "hunter2" not in done.stderr
 
 

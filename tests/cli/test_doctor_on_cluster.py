@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,13 @@ from cli.check import Result
 from cli.cluster_checks import CLUSTER_CHECKS
 from cli.doctor import examine
 from cli.report import Report
-from infra.doctor_plan import Plan
-from infra.expectations import Expectations
-from infra.shell_program import assemble_program
+from infra.node.doctor_plan import Plan
+from infra.node.expectations import Expectations
 from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.toolchain import bin_dir
-from tests.cli.test_doctor_for_real import PROJECT
+from tests.crds import definition
+from tests.unit.run_script import run
 
 NAME = "doctor-test"
 STUCK = {
@@ -40,32 +41,9 @@ RELEASE = {
     },
 }
 
-
-POLICY_KIND = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "clusterpolicies.nvidia.com"},
-    "spec": {
-        "group": "nvidia.com",
-        "scope": "Cluster",
-        "names": {"kind": "ClusterPolicy", "plural": "clusterpolicies", "listKind": "Policies"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+POLICIES = "clusterpolicies.nvidia.com"
 # As operator v26.3.3 had it when it could not work off a node: the state is of before.
-FAILED_POLICY = {
+FAILED_POLICY: dict[str, Any] = {
     "apiVersion": "nvidia.com/v1",
     "kind": "ClusterPolicy",
     "metadata": {"name": "cluster-policy"},
@@ -203,7 +181,8 @@ def test_image_that_containerd_lacks_is_named(patient: Patient) -> None:
 
 def test_missing_gpus_are_named_by_what_the_node_offers(patient: Patient) -> None:
     found = patient.findings(gpus=3, ranks=3)
-    assert found["gpus-allocatable"].evidence == "the node offers 0 of nvidia.com/gpu, 3 asked for"
+    words = "a pod asks for 3 of nvidia.com/gpu, and no node offers that many"
+    assert words in found["gpus-allocatable"].evidence
 
 
 def test_unreachable_cluster_is_one_finding(patient: Patient) -> None:
@@ -221,24 +200,56 @@ def test_another_clusters_certificate_is_refused_and_said_so(patient: Patient) -
     assert "certificate is refused" in finding.evidence
 
 
+# The gate keeps it from being scheduled, so that no image is pulled.
+BARE_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "bare", "namespace": "default"},
+    "spec": {
+        "schedulingGates": [{"name": "example.org/never"}],
+        "containers": [{"name": "bare", "image": "example.org/none"}],
+    },
+}
+
+
+def test_a_pod_without_any_label_keeps_no_other_from_being_seen(patient: Patient) -> None:
+    patient.kubectl("apply", "-f", "-", text=BARE_POD)
+    try:
+        scheduled = "--for=jsonpath={.status.conditions[0].reason}=SchedulingGated"
+        patient.kubectl("-n", "default", "wait", "pod/bare", scheduled, "--timeout=60s")
+        found = patient.findings(namespace="default")
+        assert list(found) == ["waiting-pods"]
+        assert "pod bare has no node: " in found["waiting-pods"].evidence
+    finally:
+        patient.kubectl("-n", "default", "delete", "pod", "bare", "--now")
+
+
+def of(patient: Patient) -> dict[str, str]:
+    """Variables of the operator's scripts."""
+    return {"KUBECTL": " ".join(patient.cluster.kubectl), "NAMESPACE": "gpu-operator"}
+
+
 def test_operator_that_fails_is_named_with_its_words_by_doctor_and_wait(patient: Patient) -> None:
-    patient.kubectl("apply", "-f", "-", text=POLICY_KIND)
-    established = ("--for=condition=Established", f"crd/{POLICY_KIND['metadata']['name']}")
+    patient.kubectl("apply", "-f", "-", text=definition(POLICIES, "ClusterPolicy"))
+    established = ("--for=condition=Established", f"crd/{POLICIES}")
     patient.kubectl("wait", *established, "--timeout=60s")
     patient.kubectl("apply", "-f", "-", text=FAILED_POLICY)
     try:
         finding = patient.findings(gpus=1, ranks=1, operator=True)["cluster-policy"]
         said = "ready: failed to retrieve GPU node OS info"
         assert finding.evidence == f"ClusterPolicy is {said}"
-        script = (PROJECT / "infra/scripts/gpu-operator-await.sh").read_text()
-        variables = {"KUBECTL": " ".join(patient.cluster.kubectl), "NAMESPACE": "gpu-operator"}
-        variables |= {"GPUS": "0", "TIMEOUT_SECONDS": "0"}
-        program = assemble_program(script, variables, None, "")
-        done = subprocess.run(
-            ["sh", "-s", "--", "create"], input=program, capture_output=True, text=True, check=False
-        )
+        wanted = {"WAIT_FOR": "gpus", "GPUS": "0", "TIMEOUT_SECONDS": "0"}
+        done = run("gpu-operator-await.sh", "create", **of(patient), **wanted)
         assert done.returncode == 1, done.stderr
         assert f"operator {said}, 0 of 0 GPUs offered" in done.stdout
+        # An operator that has failed at its first attempt has never set a state.
+        conditions = {"conditions": FAILED_POLICY["status"]["conditions"]}
+        patient.kubectl("apply", "-f", "-", text={**FAILED_POLICY, "status": conditions})
+        finding = patient.findings(gpus=1, ranks=1, operator=True)["cluster-policy"]
+        assert finding.evidence == f"ClusterPolicy is {said.removeprefix('ready')}"
+        patient.kubectl("apply", "-f", "-", text={**FAILED_POLICY, "status": {}})
+        finding = patient.findings(gpus=1, ranks=1, operator=True)["cluster-policy"]
+        assert finding.evidence == "ClusterPolicy is without a state"
     finally:
         patient.kubectl("delete", *established[1:])
 
@@ -247,12 +258,7 @@ def test_cleanup_of_the_operator_takes_its_labels_from_a_real_node(patient: Pati
     labels = ("nvidia.com/gpu.count=3", "nvidia.com/mig.config=all-disabled", "example.org/own=1")
     patient.kubectl("label", "node", patient.node, *labels)
     patient.kubectl("annotate", "node", patient.node, "nvidia.com/gpu-driver-upgrade-enabled=true")
-    script = (PROJECT / "infra/scripts/gpu-operator-cleanup.sh").read_text()
-    variables = {"KUBECTL": " ".join(patient.cluster.kubectl), "NAMESPACE": "gpu-operator"}
-    program = assemble_program(script, variables, None, "")
-    done = subprocess.run(
-        ["sh", "-s", "--", "delete"], input=program, capture_output=True, text=True, check=False
-    )
+    done = run("gpu-operator-cleanup.sh", "delete", **of(patient))
     assert done.returncode == 0, done.stdout + done.stderr
     node = json.loads(patient.kubectl("get", "node", patient.node, "-o", "json"))["metadata"]
     keys = [*node["labels"], *node["annotations"]]

@@ -1,31 +1,43 @@
 import json
-import shutil
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
+from infra.image.plan import ImagePlan, plan_image
 from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.dataset import training_text
 from sandbox.toolchain import bin_dir
 from sandbox.venvs import PROJECT
 from tests.e2e.lab import Lab
+from tests.e2e.linked_store import link_store
+from tests.e2e.remote_node import RemoteNode
 
+IMAGES = "e2e"  # name of the cluster that keeps the image between runs; it is down between tests
 KEPT = "localhost/disttrain-e2e/kept:latest"
+
+
+def planned_image() -> ImagePlan:
+    """The image that the stacks of these tests ask for."""
+    settings = yaml.safe_load((PROJECT / "Pulumi.sandbox.yaml").read_text())["config"]
+    project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())["config"]
+    repository = project["imageRepository"]["default"]
+    return plan_image(PROJECT, repository, settings["disttrain:imageBase"], None)
 
 
 def build_image(lab: Lab) -> None:
     """The image, if it is not cached: the stacks name a proxy that no build could go through."""
-    settings = yaml.safe_load((PROJECT / "Pulumi.sandbox.yaml").read_text())["config"]
-    project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())["config"]
+    plan = planned_image()
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "infra.imaging", "ensure", "--ctr", "ctr"),
-            *("--repository", project["imageRepository"]["default"]),
-            *("--base-image", settings["disttrain:imageBase"]),
+            *(sys.executable, "-m", "infra.image", "ensure", "--ctr", "ctr"),
+            *("--repository", plan.repository),
+            *("--base-image", plan.base_image),
             f"--address={lab.cluster.containerd_address}",
         ],
         cwd=PROJECT,
@@ -39,18 +51,51 @@ def build_image(lab: Lab) -> None:
     lab.ctr("images", "tag", "--force", image, KEPT)
 
 
+def cluster_with_image(name: str, scratch: Path) -> Cluster:
+    """A cluster that is down and whose store has the image of the dependencies, at least.
+
+    The gigabytes are imported once, into the store of the cluster `IMAGES`. Each worker has a
+    cluster of its own, which gets a linked copy of that store.
+    """
+    images = Cluster(IMAGES, bin_dir())
+    cluster = Cluster(name, bin_dir())
+    cluster.down(purge=True)
+    with locked(f"{IMAGES}-cluster"):
+        noted = images.layout.root / "dependencies"
+        wanted = planned_image().deps_hash
+        if not noted.exists() or noted.read_text() != wanted:
+            images.up()
+            try:
+                build_image(Lab(images, scratch, training_text().path))
+            finally:
+                images.down()
+            noted.write_text(wanted)
+        cluster.layout.root.mkdir(parents=True, exist_ok=True)
+        link_store(images.layout.containerd_store, cluster.layout.containerd_store)
+    return cluster
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A cluster of its own; its image store is kept between runs, all else is removed."""
-    with locked("e2e-cluster"):
-        cluster = Cluster("e2e", bin_dir())
-        cluster.down()
-        shutil.rmtree(cluster.data_root, ignore_errors=True)
-        cluster.up()
-        made = Lab(cluster, tmp_path_factory.mktemp("e2e"), training_text().path)
-        build_image(made)
+    """A cluster of this worker's own with the image in it; nothing of it is left at the end."""
+    name = f"e2e-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+    scratch = tmp_path_factory.mktemp("e2e")
+    with locked(f"{name}-cluster"):
+        cluster = cluster_with_image(name, scratch)
         try:
+            cluster.up()
+            made = Lab(cluster, scratch, training_text().path)
+            build_image(made)
             yield made
         finally:
-            cluster.down()
-            shutil.rmtree(cluster.data_root)
+            cluster.down(purge=True)
+
+
+@pytest.fixture(scope="module")
+def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteNode]:
+    """A host behind sshd whose k3s is this lab's cluster."""
+    made = RemoteNode(lab, tmp_path_factory.mktemp("remote"))
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,4 +1,4 @@
-"""The lab of the end-to-end tests: one cluster, stacks on it, and questions to both."""
+"""What the end-to-end tests share: a cluster, stacks on it, and functions that ask both."""
 
 import json
 import os
@@ -26,19 +26,27 @@ class Lab:
         self.scratch = scratch
         self.text = text
 
-    def stack(self, name: str, template: str, settings: Mapping[str, str | None]) -> Stack:
-        """A stack with `Pulumi.<template>.yaml` turned to this lab's cluster, plus `settings`."""
-        copy = self.scratch / f"Pulumi.{name}.yaml"
+    def stack(
+        self, name: str, template: str, settings: Mapping[str, str | None], person: str = ""
+    ) -> Stack:
+        """A stack with the settings of `Pulumi.<template>.yaml` for this cluster, and `settings`.
+
+        A stack with the setting `platform` gets no settings of the cluster. A person has a
+        backend and stack files of their own.
+        """
+        folder = self.scratch / person
+        folder.mkdir(exist_ok=True)
+        copy = folder / f"Pulumi.{name}.yaml"
         copy.write_text((PROJECT / f"Pulumi.{template}.yaml").read_text())
-        stack = Stack(name, self.scratch / "backend", copy)
-        here = {
-            "kubeconfig": str(self.cluster.kubeconfig),
-            "containerdAddress": str(self.cluster.containerd_address),
-            "dataRoot": str(self.cluster.data_root),
-            "datasetFile": str(self.text),
-        }
-        for key, value in {**here, **settings}.items():
-            stack.set(key, value)
+        stack = Stack(name, folder / "backend", copy)
+        here = {"datasetFile": str(self.text)}
+        if not settings.get("platform"):
+            here |= {
+                "kubeconfig": str(self.cluster.kubeconfig),
+                "containerdAddress": str(self.cluster.containerd_address),
+                "dataRoot": str(self.cluster.data_root),
+            }
+        stack.set_all({**here, **settings})
         return stack
 
     def kubectl(self, *arguments: str, namespace: str = NAMESPACE) -> str:
@@ -65,7 +73,7 @@ class Lab:
         return done.stdout
 
     def shell(self, command: str) -> str:
-        """Output of a command for people, run with this cluster's kubeconfig."""
+        """Output of a shell command that runs with this cluster's kubeconfig."""
         done = subprocess.run(
             ["sh", "-c", command],
             env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig), "PATH": self.path},
@@ -82,7 +90,7 @@ class Lab:
         return f"{Path(self.cluster.kubectl[0]).parent}{os.pathsep}{os.environ['PATH']}"
 
     def trainer_images(self) -> list[str]:
-        """Names of what the program has imported, those that containerd gave included."""
+        """All names of the imported images, also those that containerd has given them."""
         rows = [row.split() for row in self.ctr("images", "ls").splitlines()[1:]]
         digests = {name: digest for name, _, digest, *_ in rows}
         ours = {name for name in digests if name.startswith("localhost/disttrain/trainer")}
@@ -100,6 +108,15 @@ class Lab:
             f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in items
         }
 
+    def wait_claim_bound(self) -> None:
+        """Until the claim of the data volume is bound, which `up` does not wait for."""
+
+        def bound() -> bool:
+            claim = self.get("persistentvolumeclaim", "disttrain-pvc")
+            return claim["status"]["phase"] == "Bound"
+
+        wait_for("the claim to be bound", bound, 60)
+
     def run_dir(self, run_name: str) -> Path:
         """The run's folder as seen on the host."""
         return self.cluster.data_root / "runs" / run_name
@@ -116,7 +133,7 @@ class Lab:
 
 
 def wait_for(what: str, ask: Callable[[], T], limit_seconds: float) -> T:
-    """The first true answer; fails naming `what` when there is none in time."""
+    """The first true answer of `ask`; the test fails and names `what` if there is none in time."""
     deadline = time.monotonic() + limit_seconds
     while True:
         answer = ask()
@@ -127,7 +144,7 @@ def wait_for(what: str, ask: Callable[[], T], limit_seconds: float) -> T:
 
 
 def run_settings(run_name: str, max_steps: int, **more: str) -> dict[str, str]:
-    """A tiny deterministic run: the same seed and global batch wherever it is used."""
+    """Settings of a tiny deterministic run, with the same seed and global batch everywhere."""
     return {
         "runName": run_name,
         "preset": "shakespeare-char-cpu",

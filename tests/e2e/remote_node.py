@@ -1,7 +1,7 @@
 """A host behind sshd and sudo whose k3s is a stand-in, in front of this lab's real cluster.
 
-Kubernetes' API server, containerd and the kubelet are the sandbox's; what lies between them and
-`pulumi up` is all there: SSH, sudo, systemd, k3s' scripts, the tunnel, the image's way.
+Kubernetes' API server, containerd and the kubelet are the sandbox's. Everything between them and
+`pulumi up` is real: SSH, sudo, systemd, k3s' scripts, the tunnel, the transfer of the image.
 """
 
 import shutil
@@ -9,21 +9,25 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.tunnel import is_open, local_port
+from infra.node.tunnel import is_open, local_port
 from sandbox.components import API_PORT, host_program
+from sandbox.kubeconfig import write_kubeconfig
+from sandbox.pki import Certificate, sign
 from sandbox.stack import Stack
-from tests.e2e.lab import Lab
+from tests.e2e.lab import NAMESPACE, Lab
 from tests.node import lab as node
 from tests.node import relay
 from tests.node.host import Entry
 from tests.node.releases import Source
 from tests.node.rootfs import PASSWORD
+from tests.operator.cluster import NAMESPACE as OPERATOR
+from tests.operator.cluster import traces
 
 USER = "admin"
 
 
 class RemoteNode:
-    """The host and the folder that it shares with the cluster; close it."""
+    """The host and the folder that it shares with the cluster; call `close` at the end."""
 
     def __init__(self, cluster_lab: Lab, scratch: Path) -> None:
         self.lab = cluster_lab
@@ -36,16 +40,18 @@ class RemoteNode:
         shutil.copy(cluster.kubectl[0], real / "kubectl")
         shutil.copy(host_program("ctr"), real / "ctr")
         shutil.copy(relay.__file__, real / "relay.py")
-        address = str(cluster.node_ip)
-        (real / "kubeconfig").write_text(
-            cluster.kubeconfig.read_text().replace(address, "127.0.0.1")
-        )
+        self._pki = scratch / "pki"
+        self._pki.mkdir()
+        for file in ("ca.crt", "ca.key"):
+            shutil.copy(cluster.layout.pki / file, self._pki / file)
+        self._administrators = 0
+        self._new_administrator()
         here = ("setpriv", "--pdeathsig", "KILL", sys.executable, relay.__file__)
-        there = f"{address}:{API_PORT}"
+        there = f"{cluster.node_ip}:{API_PORT}"
         self._relay = subprocess.Popen([*here, str(real / "api.sock"), there])
 
     def stack(self, name: str, settings: dict[str, str]) -> Stack:
-        """A stack of the whole program, for this host by a user whose sudo asks."""
+        """A stack of the whole program for this host; its user needs a password for sudo."""
         over_ssh = {
             "cluster": "k3s",
             "kubeconfig": None,
@@ -73,16 +79,61 @@ class RemoteNode:
         return node.rewritten(before, self.host.files())
 
     def lose(self) -> None:
-        """From now on nobody gets in, by an open tunnel neither; `find` it again."""
+        """Stop sshd and end the open tunnels, so that nobody reaches the host until `find`."""
         self.host.shell("systemctl stop ssh; pkill -KILL -x sshd; true")
         port = local_port(self.host.address, 22, USER)
         node.wait_for("the tunnel to end", lambda: not is_open(port))
 
     def find(self) -> None:
-        """The way back of `lose`."""
+        """Start sshd again after `lose`."""
         self.host.shell("systemctl start ssh")
 
+    def second_address(self) -> str:
+        """Another address of the same host, which `sshHost` may name as if it were another one."""
+        address = ".".join(["100", "127", *self.host.address.split(".")[2:]])
+        self.host.shell(f"ip address replace {address}/32 dev lo")
+        way = ["ip", "route", "replace", address, "via", self.host.address]
+        subprocess.run(way, check=True)  # it goes with the link to the host
+        return address
+
+    def empty_cluster(self) -> None:
+        """What a new k3s finds: nothing of before, and nobody may use a kubeconfig of before.
+
+        With k3s itself an old kubeconfig is refused because of another certificate authority.
+        """
+        self.lab.kubectl("delete", "namespace", NAMESPACE, OPERATOR, "--ignore-not-found")
+        self.lab.kubectl("delete", "pv", "--all")
+        for name in traces(self.lab).get("crd", []):
+            self.lab.kubectl("delete", "crd", name)
+        self._new_administrator()
+
+    def _new_administrator(self) -> None:
+        """The kubeconfig that k3s writes next; one that was given out before is worth nothing."""
+        self._remove_administrator()
+        self._administrators += 1
+        user = self._administrator
+        sign(self._pki, Certificate(file=user, user=user))
+        self.lab.kubectl(
+            "create", "clusterrolebinding", user, "--clusterrole=cluster-admin", f"--user={user}"
+        )
+        write_kubeconfig(
+            self.host.path("/lab/cluster") / "kubeconfig",
+            server=f"https://127.0.0.1:{API_PORT}",
+            name="default",
+            pki=self._pki,
+            certificate=user,
+        )
+
+    @property
+    def _administrator(self) -> str:
+        return f"k3s-admin-{self._administrators}"
+
+    def _remove_administrator(self) -> None:
+        if self._administrators:
+            self.lab.kubectl("delete", "clusterrolebinding", self._administrator)
+
     def close(self) -> None:
+        self._remove_administrator()
         self._relay.kill()
         self._relay.wait()
         self.node.close()

@@ -1,4 +1,4 @@
-"""The GPU Operator's clean-up on a real API server: dry it changes nothing, else what it said."""
+"""The GPU Operator's clean-up on a real API server does what its dry run has announced."""
 
 import json
 import shlex
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.crds import definition
 from tests.e2e.lab import Lab
 from tests.unit.run_script import run
 
@@ -19,26 +20,8 @@ NAMESPACE = "gpu-operator"
 
 def define(lab: Lab, name: str) -> None:
     """A CRD of that name, with nothing in it."""
-    plural, _, group = name.partition(".")
-    kind = plural.capitalize()
-    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    manifest = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": name,
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Cluster",
-            "names": names,
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
     file = lab.scratch / f"{name}.yaml"
-    file.write_text(yaml.safe_dump(manifest))
+    file.write_text(yaml.safe_dump(definition(name)))
     lab.kubectl("apply", "-f", str(file))
 
 

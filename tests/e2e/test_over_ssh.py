@@ -6,13 +6,13 @@ The tests build on each other in file order.
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sandbox.stack import Stack
-from tests.e2e.conftest import KEPT
+from tests.e2e.conftest import KEPT, build_image
 from tests.e2e.lab import Lab, run_settings, wait_for
 from tests.e2e.remote_node import RemoteNode
 from tests.e2e.test_topologies import changes
@@ -22,17 +22,9 @@ RUN, STEPS = "e2e-over-ssh", 20
 
 
 @pytest.fixture(scope="module")
-def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteNode]:
-    made = RemoteNode(lab, tmp_path_factory.mktemp("remote"))
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-@pytest.fixture(scope="module")
 def stack(lab: Lab, remote: RemoteNode) -> Stack:
-    """Nothing is done yet; the image lacks its code and its names, as after a change of both."""
+    """A stack that is not up. Of the image only the dependencies are there, as after a change."""
+    build_image(lab)
     (deps,) = (name for name in lab.trainer_images() if "-deps:" in name)
     lab.ctr("images", "tag", "--force", deps, KEPT)  # the gigabytes alone
     lab.ctr("images", "rm", "--sync", *lab.trainer_images())
@@ -49,7 +41,7 @@ def kill_when(stack: Stack, what: str, is_reached: Callable[[], bool]) -> None:
                 raise AssertionError(f"up ended before {what} was seen:\n{output}")
             return is_reached()
 
-        wait_for(what, reached_or_ended, 120)
+        wait_for(what, reached_or_ended, 400)
         process.send_signal(signal.SIGKILL)
 
 
@@ -72,7 +64,7 @@ def jobs(lab: Lab) -> str:
 def test_kubeconfig_of_the_stack_is_enough_for_a_kubectl_of_ones_own(
     lab: Lab, stack: Stack, tmp_path: Path
 ) -> None:
-    """By the tunnel, which it opens itself."""
+    """It goes by the tunnel, which the kubeconfig itself opens."""
     file = tmp_path / "kubeconfig"
     file.write_text(stack.output("kubeconfig"))
     command = [lab.cluster.kubectl[0], "--kubeconfig", str(file), "get", "nodes", "-o", "name"]
@@ -93,8 +85,8 @@ def test_host_that_is_lost_is_forgotten_with_all_that_was_on_it(
     remote.lose()
     try:
         stack.set("hostGone", "true")
-        stack.up("--refresh=false")
-        stack.destroy("--refresh=false")
+        stack.up()
+        stack.destroy()
         assert json.loads(stack.export())["deployment"].get("resources", []) == []
     finally:
         remote.find()

@@ -1,10 +1,11 @@
-"""One story on one cluster: single-pod, then multi-pod on the same node, then destroy.
+"""One story on one cluster: a platform with a run, a second run on that platform, then destroy.
 
 The tests build on each other in file order; each fixture is one `pulumi up`.
 """
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,10 @@ PROXY = {
     "noProxy": "git.corp.example",
 }
 
+# Any store that fsspec knows may be the mirror; this one is a folder on the volume.
+MIRROR = {"run.checkpoint.mirror": "file:///data/mirror"}
+STORE_KEY = "key-of-the-store-3141592653"
+
 
 def changes(output: str) -> dict[str, int]:
     """The counts under `Resources:` at the end of pulumi's output, such as `{"unchanged": 12}`."""
@@ -33,6 +38,7 @@ def changes(output: str) -> dict[str, int]:
 def single(lab: Lab) -> Stack:
     settings = {**run_settings(SINGLE_RUN, MAX_STEPS), **PROXY}
     stack = lab.stack("e2e-single", "sandbox", settings)
+    stack.preview()  # on a cluster that has nothing of ours yet
     stack.up()
     lab.wait_done(SINGLE_RUN)
     return stack
@@ -49,8 +55,10 @@ def before_switch(lab: Lab, single: Stack) -> dict[str, str]:
 def multi(lab: Lab, before_switch: dict[str, str]) -> Stack:
     """`pulumi stack select` and `pulumi up`, with the single-pod stack still up."""
     assert before_switch
-    settings = {**run_settings(MULTI_RUN, MAX_STEPS), **PROXY}
+    settings = {**run_settings(MULTI_RUN, MAX_STEPS), **MIRROR, "platform": "e2e-single"}
     stack = lab.stack("e2e-multi", "sandbox-multipod", settings)
+    stack.set("podSecrets.STORE_KEY", STORE_KEY, secret=True)
+    stack.preview()
     stack.up()
     lab.wait_done(MULTI_RUN)
     return stack
@@ -105,24 +113,59 @@ def test_outputs_name_where_things_are(lab: Lab, single: Stack) -> None:
 
 
 def test_sample_command_of_the_outputs_writes_text(lab: Lab, single: Stack) -> None:
-    text = lab.shell(single.output("sampleCommand"))
+    text = people_run(lab, single, single.output("sampleCommand"))
     assert len(text.strip()) > 40, text
 
 
-def test_switching_the_stack_replaces_only_the_training(
+def test_sample_command_leaves_no_pod_when_its_output_is_cut(lab: Lab, single: Stack) -> None:
+    """After `| head` the pod stayed, and the next sample and `destroy` failed because of it."""
+    people_run(lab, single, f"{single.output('sampleCommand')} | head -c 1")
+    wait_for(
+        "the pod to go",
+        lambda: "disttrain.dev/task"
+        not in lab.kubectl("get", "pod", "-o", "jsonpath={.items[*].metadata.labels}"),
+        60,
+    )
+
+
+def people_run(lab: Lab, stack: Stack, command: str) -> str:
+    """Output of a command for people, run in the project's folder as they would."""
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=stack.project,
+        env=stack.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_second_stack_adds_its_run_and_touches_nothing_else(
     lab: Lab, before_switch: dict[str, str], multi: Stack
 ) -> None:
     assert multi
     after = everything(lab)
-    gone = set(before_switch) - set(after)
-    new = set(after) - set(before_switch)
-    assert {name for name in gone if not name.startswith("ConfigMap/")} == {"Job/train-singlepod"}
-    assert {name for name in new if not name.startswith("ConfigMap/")} == {
+    new = {name for name in set(after) - set(before_switch) if not name.startswith("ConfigMap/")}
+    assert new == {
+        "Job/download-tiny-shakespeare-e2e-multi",
         "StatefulSet/train-multipod",
         "Service/train-mp-headless",
     }
-    kept = {name: uid for name, uid in before_switch.items() if name in after}
-    assert {name: after[name] for name in kept} == kept
+    assert {name: after.get(name) for name in before_switch} == before_switch
+
+
+def test_platform_with_another_stacks_run_is_not_destroyed(
+    lab: Lab, single: Stack, multi: Stack
+) -> None:
+    """The refused `destroy` deleted 3 objects, hung for 10 minutes and ended with 2 errors."""
+    assert multi
+    before = everything(lab)
+    with pytest.raises(PulumiFailedError, match=r"pulumi destroy --stack \S*e2e-multi"):
+        single.destroy()
+    assert everything(lab) == before
+    assert set(changes(single.up("--expect-no-changes"))) == {"unchanged"}
 
 
 def test_rank_i_runs_on_pod_i_and_meets_by_the_headless_name(lab: Lab, multi: Stack) -> None:
@@ -130,7 +173,7 @@ def test_rank_i_runs_on_pod_i_and_meets_by_the_headless_name(lab: Lab, multi: St
     for rank in range(3):
         pod = lab.get("pod", f"train-multipod-{rank}")
         log = lab.kubectl("logs", f"train-multipod-{rank}")
-        assert f"[node {rank}] round 1: torchrun with 3 node(s) x 1 rank(s)" in log
+        assert f"[node {rank}] round 1: 3 node(s) x 1 rank(s)" in log
         environment = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
         assert environment["PET_MASTER_ADDR"].startswith("train-multipod-0.train-mp-headless")
         assert environment["PET_NNODES"] == "3"
@@ -142,6 +185,45 @@ def test_both_topologies_end_with_the_same_loss(lab: Lab, multi: Stack) -> None:
     assert sorted(single_losses) == sorted(multi_losses)
     last = single_losses[MAX_STEPS]
     assert multi_losses[MAX_STEPS] == pytest.approx(last, rel=1e-5)
+
+
+def states(lab: Lab, stack: Stack) -> dict[str, str]:
+    """The word that `./disttrain status` has for each run, by stack."""
+    found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
+    assert found["unseen"] == ""
+    assert found["platform"]["nodes"] == 1
+    return {run["stack"].rpartition("/")[2]: run["state"] for run in found["runs"]}
+
+
+def test_status_shows_the_node_and_how_far_runs_are(lab: Lab, single: Stack, multi: Stack) -> None:
+    assert states(lab, single) == {"e2e-single": "finished", "e2e-multi": "finished"}
+    screen = people_run(lab, multi, f"./disttrain status --stack {multi.name}").splitlines()
+    assert screen[0] == "1 node, Ready; no GPUs offered"
+    assert screen[1].split()[:3] == ["STACK", "STATE", "STEP"]
+    rows = [line.split()[:3] for line in screen if f"{MAX_STEPS}/{MAX_STEPS}" in line]
+    assert sorted(rows) == [
+        ["e2e-multi", "finished", f"{MAX_STEPS}/{MAX_STEPS}"],
+        ["e2e-single", "finished", f"{MAX_STEPS}/{MAX_STEPS}"],
+    ]
+
+
+def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
+    assert multi
+    checkpoint = Path(MULTI_RUN, "checkpoints", f"step-{MAX_STEPS:08d}")
+    made, copied = lab.run_dir(MULTI_RUN).parent / checkpoint, lab.cluster.data_root / "mirror"
+    wait_for("the copy's last file", (copied / checkpoint / "manifest.json").exists, 120)
+    files = {path.name: path.read_bytes() for path in made.iterdir()}
+    assert {path.name: path.read_bytes() for path in (copied / checkpoint).iterdir()} == files
+    assert len([name for name in files if name.endswith(".bin")]) >= 3  # of each rank its part
+
+
+def test_secret_variables_reach_the_pods_by_a_secret(lab: Lab, multi: Stack) -> None:
+    for rank in range(3):
+        pod = f"train-multipod-{rank}"
+        assert lab.kubectl("exec", pod, "--", "printenv", "STORE_KEY").strip() == STORE_KEY
+        assert STORE_KEY not in json.dumps(lab.get("pod", pod))
+    assert STORE_KEY not in json.dumps(lab.get("statefulset", "train-multipod"))
+    assert STORE_KEY not in multi.export()
 
 
 def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
@@ -190,25 +272,27 @@ def test_second_up_on_multi_pod_changes_nothing(multi: Stack) -> None:
     multi.preview("--expect-no-changes")
 
 
-def test_image_that_vanished_is_seen_by_up_and_imported_again(lab: Lab, multi: Stack) -> None:
-    image = multi.output("image")
+def test_image_that_vanished_is_seen_by_up_and_imported_again(
+    lab: Lab, single: Stack, multi: Stack
+) -> None:
+    assert multi
+    image = single.output("image")
     lab.ctr("images", "rm", "--sync", image)
     with pytest.raises(PulumiFailedError, match="image-ensure"):
-        multi.preview("--expect-no-changes")
-    output = multi.up()
+        single.preview("--expect-no-changes")
+    output = single.up()
     assert f"{image} is not in containerd's namespace 'k8s.io'" in output
     assert changes(output).keys() == {"updated", "unchanged"}
     assert changes(output)["updated"] == 1
     assert image in lab.ctr("images", "ls", "-q").split()
-    assert set(changes(multi.up("--expect-no-changes"))) == {"unchanged"}
+    assert set(changes(single.up("--expect-no-changes"))) == {"unchanged"}
 
 
 def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     lab: Lab, multi: Stack
 ) -> None:
     run_name, steps = "e2e-killed", 500
-    for key, value in run_settings(run_name, steps).items():
-        multi.set(key, value)
+    multi.set_all(run_settings(run_name, steps))
     multi.up()
     checkpoints = lab.run_dir(run_name) / "checkpoints"
     wait_for("the first checkpoint", lambda: list(checkpoints.glob("step-*")), 120)
@@ -228,11 +312,13 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
     lab: Lab, multi: Stack
 ) -> None:
     before = everything(lab)
-    for key, value in {"topology": "single-pod", "processesPerPod": "3"}.items():
-        multi.set(key, value)
+    multi.set_all({"topology": "single-pod", "processesPerPod": "3"})
+    with pytest.raises(PulumiFailedError, match="pulumi config set instance"):
+        multi.up()  # the other stack has a Job of that name
+    multi.set("instance", "b")
     multi.up()
     after = everything(lab)
-    assert "Job/train-singlepod" in after
+    assert "Job/train-singlepod-b" in after
     assert not {"StatefulSet/train-multipod", "Service/train-mp-headless"} & set(after)
     assert {n: u for n, u in after.items() if n in before} == {
         n: u for n, u in before.items() if n in after
@@ -241,27 +327,54 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
 
 def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: Stack) -> None:
     run_name, steps = "e2e-deleted", 500  # the stack is single-pod by now
-    for key, value in run_settings(run_name, steps).items():
-        multi.set(key, value)
+    multi.set_all(run_settings(run_name, steps))
     multi.up()
-    (old,) = training_pods(lab)
+    (old,) = training_pods(lab, multi)
     wait_for("some steps", lambda: len(lab.losses(run_name)) > 20, 120)
     lab.kubectl("delete", old, "--wait=false")
     assert not (lab.run_dir(run_name) / "done.json").exists(), "deleted too late to prove anything"
     lab.wait_done(run_name)
-    (new,) = training_pods(lab)
+    (new,) = training_pods(lab, multi)
     assert new != old
     assert re.search(r"continuing after step \d+", lab.kubectl("logs", new))
     written = [point["step"] for point in train_points(lab.run_dir(run_name))]
     assert written == list(range(1, steps + 1))  # none lost, none done twice
 
 
-def training_pods(lab: Lab) -> list[str]:
-    names = lab.kubectl(
-        *("get", "pod", "-l", "app.kubernetes.io/component=training"),
-        *("--field-selector=status.phase!=Failed", "-o", "name"),
-    )
-    return names.split()
+def training_pods(lab: Lab, stack: Stack) -> list[str]:
+    selector = f"app.kubernetes.io/component=training,disttrain.dev/owner={stack.output('owner')}"
+    alive = "--field-selector=status.phase!=Failed,status.phase!=Succeeded"
+    return lab.kubectl("get", "pod", "-l", selector, alive, "-o", "name").split()
+
+
+def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
+    lab: Lab, single: Stack, multi: Stack
+) -> None:
+    """`whenBusy: replace`: the other run saves and is suspended; its own `up` resumes it there."""
+    name, steps = "e2e-replaced", 1500
+    single.set_all(run_settings(name, steps))
+    single.up()
+    wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
+    assert states(lab, single)["e2e-single"] == "training"
+    multi.set_all(run_settings("e2e-second", 40))
+    multi.set("whenBusy", "refuse")
+    with pytest.raises(PulumiFailedError, match="whenBusy"):
+        multi.up()
+    assert training_pods(lab, single)
+    multi.set("whenBusy", None)
+    output = multi.up()
+    assert "is asked to save, and is suspended" in output
+    assert training_pods(lab, single) == []
+    saved = max(lab.losses(name))
+    assert saved < steps, "replaced too late to prove anything"
+    assert states(lab, single)["e2e-single"] == "suspended"
+    lab.wait_done("e2e-second")
+    output = single.up()
+    assert "was suspended and is resumed" in output
+    wait_for("further steps", lambda: max(lab.losses(name)) > saved, 120)
+    written = [point["step"] for point in train_points(lab.run_dir(name))]
+    assert written == list(range(1, len(written) + 1))  # none lost, none done twice
+    assert set(changes(single.up("--expect-no-changes"))) == {"unchanged"}
 
 
 def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, multi: Stack) -> None:
@@ -281,7 +394,7 @@ def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
     metrics = lab.run_dir(SINGLE_RUN) / "metrics.jsonl"
     before = metrics.read_text()
     further = MAX_STEPS + 20
-    single.set("run.train.max_steps", str(further))
+    single.set_all(run_settings(SINGLE_RUN, further))
     single.up()
     claim = lab.get("persistentvolumeclaim", "disttrain-pvc")
     assert claim["status"]["phase"] == "Bound"

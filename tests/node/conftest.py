@@ -9,6 +9,7 @@ from sandbox.cache import locked
 from tests.node.lab import Lab
 from tests.node.releases import session_source
 from tests.node.rootfs import SYSTEM
+from tests.node.standing import Platform, Standing
 
 MARKER = "stand_in"
 
@@ -43,9 +44,22 @@ def whole_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             lab.close()
 
 
+@pytest.fixture(scope="session")
+def standing(whole_lab: Lab) -> Standing:
+    return Standing(whole_lab)
+
+
 @pytest.fixture
-def lab(whole_lab: Lab) -> Iterator[Lab]:
+def lab(whole_lab: Lab, standing: Standing) -> Iterator[Lab]:
     """The host as it was at first, before and after each test."""
+    standing.drop()
     yield whole_lab
     whole_lab.clean()
     assert whole_lab.differences() == [], "a test left the host changed"
+
+
+@pytest.fixture
+def platform(standing: Standing) -> Iterator[Platform]:
+    """A stack that is up on the host; see standing.py."""
+    with standing.use() as made:
+        yield made

@@ -70,7 +70,8 @@ class Host:
         self.name = name
         self._left_out = (*OWN_BUSINESS, str(shared)) if shared else OWN_BUSINESS
         self._scratch = tempfile.TemporaryDirectory(prefix="disttrain-node-")
-        self._cgroup = cgroup2_root() / f"disttrain-node-{os.getpid()}-{name}"
+        # the folder's name is nobody else's: a worker may have two hosts of one name
+        self._cgroup = cgroup2_root() / Path(self._scratch.name).name
         self._cgroup.mkdir()
         folder = Path(self._scratch.name)
         unshare = ["unshare", "--mount", "--uts", "--net", "--pid", "--ipc", "--cgroup", "--fork"]
@@ -116,6 +117,8 @@ class Host:
 
     def _sshd_missing(self) -> str | None:
         state = self.try_shell("systemctl is-active ssh").stdout.strip()
+        if state == "failed":  # its start at boot fell into the moment without a host key
+            self.try_shell("systemctl reset-failed ssh; systemctl start --no-block ssh")
         return None if state == "active" else f"ssh.service is {state}"
 
     def _jobs(self) -> str | None:
@@ -196,7 +199,7 @@ class Host:
         return found
 
     def _is_own(self, path: str) -> bool:
-        """Whether a running Debian writes there by itself."""
+        """Whether a running system writes there by itself."""
         return path in self._left_out or "/systemd-private-" in path
 
     def _entry(self, path: str, here: str) -> Entry:

@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,20 +19,39 @@ import yaml
 
 from cli.check import Result
 from cli.doctor import examine
-from infra.bundled import STAGE
-from infra.doctor_plan import Plan, SshTarget
-from infra.expectations import Expectations
-from infra.runner import SCRIPTS
-from infra.shell_program import assemble_program
-from infra.tunnel import is_open
+from infra.kube.names import OWNER_LABEL, PART_OF_LABEL, RECORD_LABEL, RUN_RECORD, STACK_ANNOTATION
+from infra.node.doctor_plan import Plan, SshTarget
+from infra.node.expectations import Expectations
+from infra.node.k3s_look import HostAccess
+from infra.node.shell_program import assemble_program, script_text
+from infra.node.tunnel import is_open
+from infra.platform.airgap_files import STAGE
+from sandbox.cluster_commands import programs
 from sandbox.stack import PulumiFailedError, Stack
-from sandbox.venvs import PROJECT, ensure_venv
+from sandbox.venvs import PROJECT
+from tests.node.api_server import ApiServer
 from tests.node.host import Entry, Host, make_key
 from tests.node.mirror import Mirror
 from tests.node.releases import OLD, VERSION, Source, session_source
 
-PROGRAM = Path(__file__).parent / "program" / "__main__.py"
+# What a checkout has, as far as the program and its commands need it: folders, and files.
+FOLDERS = (".venv", "infra", "cli", "trainer", "docker")
+FILES = ("Pulumi.yaml", "__main__.py", "requirements.txt")
+OWN_KINDS = Path(__file__).parent / "own_kinds.py"
+# A platform without a run on it. Its image is nobody's business here: no pod is ever started.
+PLATFORM: dict[str, Any] = {
+    "topology": "none",
+    "accelerator": "cpu",
+    "torchIndexUrl": "",
+    "imageDelivery": "by-somebody-else",
+    "extensions": [OWN_KINDS.stem],
+    # errors on this machine are those of OF_THE_MACHINE, which a test of hosts cannot mend
+    "doctor": "none",
+}
 DATA_ROOT = "/var/lib/disttrain"
+NAMESPACE = "disttrain"
+OURS = f"{PART_OF_LABEL}=disttrain"
+UP = f"k3s {VERSION} is up, the node is Ready"
 # The doctor's checks of what the host shares with this machine: kernel, memory, clock. Version 2 of
 # control groups is mounted there, without controllers where the machine has them in version 1.
 OF_THE_MACHINE = ("kernel", "memory", "swap", "cgroup", "apparmor", "clock")
@@ -45,7 +66,10 @@ class Lab:
         self, scratch: Path, source: Source | None = None, shared: Path | None = None
     ) -> None:
         self.scratch = scratch
-        self.host = Host("gpu-node", shared)
+        source = source or session_source()
+        # behind the stand-in; k3s itself has its own, and `shared` brings another one
+        self.api = None if shared or source.publisher else ApiServer(scratch / "cluster")
+        self.host = Host("gpu-node", self.api.folder if self.api else shared)
         # k3s wants a default route, if only to nowhere; a bridge, as not every kernel has dummies
         self.host.shell(
             "ip link add out0 type bridge && ip address add 203.0.113.254/31 dev out0 && "
@@ -54,7 +78,7 @@ class Lab:
         mirror_folder = scratch / "mirror"
         mirror_folder.mkdir()
         target = ["nsenter", "--target", str(self.host.pid), "--net", "--"]
-        self.mirror = Mirror(mirror_folder, target, (source or session_source()).fill)
+        self.mirror = Mirror(mirror_folder, target, source.fill)
         for version in (OLD, VERSION):
             self.mirror.release(version)
         self.host.shell(
@@ -66,43 +90,60 @@ class Lab:
         self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo's own
         self.host_key = self.host.host_key
         self._first_host_key = self.host.key_pair()
+        self._empty_notes()
         self.before = self.host.files()
         self._stacks = 0
-        self.stacks: list[Stack] = []
 
-    def stack(self, user: str = "root", **changes: str | bool) -> Stack:
-        """A stack of the cluster-only program, for this host over SSH."""
-        self._stacks += 1
-        name = f"node{self._stacks}"
+    def checkout(self, name: str) -> Path:
+        """A new folder that is as good as a checkout of the project."""
         project = self.scratch / name
         project.mkdir()
-        content = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
-        content["runtime"]["options"]["virtualenv"] = str(ensure_venv(".venv"))
-        (project / "Pulumi.yaml").write_text(yaml.safe_dump(content))
-        (project / "__main__.py").write_text(PROGRAM.read_text())
+        for folder in FOLDERS:
+            (project / folder).symlink_to(PROJECT / folder)
+        for file in (*(PROJECT / name for name in FILES), OWN_KINDS):
+            shutil.copy(file, project)
+        return project
+
+    def remove_checkout(self, name: str) -> None:
+        """The way back of `checkout`."""
+        shutil.rmtree(self.scratch / name)
+
+    def stack(self, user: str = "root", **changes: str | bool) -> Stack:
+        """A stack of the project's program that makes a platform on this host, over SSH."""
+        return self._new_stack(
+            {
+                **PLATFORM,
+                "host": "ssh",
+                "sshHost": self.host.address,
+                "sshUser": user,
+                "sshHostKey": self.host_key,
+                "sshPrivateKey": self.private_key,
+                "k3sVersion": VERSION,
+                "k3sMirror": self.mirror.url,
+                **changes,
+            }
+        )
+
+    def run_stack(self, platform: str) -> Stack:
+        """A stack of a run on the platform of another stack."""
+        return self._new_stack({"platform": platform, "preset": "shakespeare-char-cpu"})
+
+    def _new_stack(self, wanted: Mapping[str, Any]) -> Stack:
+        """In a checkout of its own."""
+        self._stacks += 1
+        name = f"node{self._stacks}"
+        project = self.checkout(name)
         settings = project / f"Pulumi.{name}.yaml"
-        wanted: dict[str, str | bool] = {
-            "host": "ssh",
-            "sshHost": self.host.address,
-            "sshUser": user,
-            "sshHostKey": self.host_key,
-            "sshPrivateKey": self.private_key,
-            "k3sVersion": VERSION,
-            "k3sMirror": self.mirror.url,
-            **changes,
-        }
         plain = {f"disttrain:{k}": v for k, v in wanted.items() if k not in SECRETS}
         settings.write_text(yaml.safe_dump({"config": plain}))
         stack = Stack(name, self.scratch / "backend", settings, project)
-        stack.environment["PYTHONPATH"] = str(PROJECT)
         for key in SECRETS:
             if key in wanted:
                 stack.set(key, str(wanted[key]), secret=True)
-        self.stacks.append(stack)
         return stack
 
     def pack(self, output: Path, *options: str, **changes: str | bool) -> subprocess.Popen[str]:
-        """`python -m infra.bundle pack` where the mirror is reached, as a process that runs."""
+        """`python -m infra.airgap pack` where the mirror is reached, as a process that runs."""
         settings = {"k3sVersion": VERSION, "k3sMirror": self.mirror.url, **changes}
         file = self.scratch / "Pulumi.packed.yaml"
         plain = {f"disttrain:{key}": value for key, value in settings.items()}
@@ -110,7 +151,7 @@ class Lab:
         return subprocess.Popen(
             [
                 *("nsenter", "--target", str(self.host.pid), "--net", "--", sys.executable),
-                *("-m", "infra.bundle", "pack", "--config-file", str(file)),
+                *("-m", "infra.airgap", "pack", "--config-file", str(file)),
                 *("--output", str(output), *options),
             ],
             cwd=PROJECT,
@@ -121,8 +162,29 @@ class Lab:
             text=True,
         )
 
+    @property
+    def access(self) -> HostAccess:
+        """The way to the host, as the program's look at k3s takes it."""
+        hop = {"host": self.host.address, "port": 22, "user": "root", "host_key": self.host_key}
+        return HostAccess({**hop, "private_key": self.private_key, "jump": None})
+
     def install_by_hand(self, action: str = "create", **variables: str) -> str:
         """Output of k3s-install.sh, run on the host as `host: local` runs it."""
+        done = self.try_install(action, **variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def try_install(
+        self, action: str = "create", text: str = "", environment: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """As `install_by_hand`, and it may fail.
+
+        Args:
+            action: create, update or delete.
+            text: another text of the script.
+            environment: `NAME=value` words for the shell that the program is sent to.
+            variables: of the script.
+        """
         given = {
             "K3S_VERSION": VERSION,
             "K3S_MIRROR": self.mirror.url,
@@ -133,9 +195,8 @@ class Lab:
             "GRACE_SECONDS": "5",
             **variables,
         }
-        script = (SCRIPTS / "k3s-install.sh").read_text()
-        wrapper = (SCRIPTS / "as-root.sh").read_text()
-        return self.host.shell(f"sh -s -- {action}", assemble_program(script, given, wrapper, ""))
+        program = assemble_program(text or script_text("k3s-install.sh"), given, "root")
+        return self.host.try_shell(f"{environment} sh -s -- {action}", program)
 
     def remove_by_hand(self) -> None:
         """The way back of `install_by_hand`."""
@@ -144,6 +205,7 @@ class Lab:
     def restore_host_key(self) -> None:
         """The key of the beginning."""
         self.host.set_host_key(self._first_host_key)
+        self.host_key = self.host.host_key
 
     def doctor(
         self, user: str = "root", sudo_password: str = "", **expected: str | bool
@@ -178,6 +240,12 @@ class Lab:
             if not folder:
                 self.host.shell(f"rmdir {place}")
 
+    def take_port(self, number: int) -> None:
+        """Let a Python listen there, until the unit `taker` is stopped."""
+        self.host.shell(f"systemd-run --unit=taker python3 -m http.server {number}")
+        listens = f"ss -ltn | grep -q :{number}"
+        wait_for("the port", lambda: self.host.try_shell(listens).returncode == 0)
+
     def firewall(self, action: str) -> None:
         """Add (-I) or remove (-D) the rule that lets nobody outside to the API server."""
         rule = ("INPUT", "-i", "node0", "-p", "tcp", "--dport", "6443", "-j", "REJECT")
@@ -185,6 +253,36 @@ class Lab:
             [*("nsenter", "--target", str(self.host.pid), "--net"), "iptables", action, *rule],
             check=True,
         )
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Output of k3s' own kubectl, run on the host as the project's scripts run it."""
+        cache = "env KUBECACHEDIR=/run/k3s/disttrain-kubectl"
+        return self.host.shell(f"{cache} k3s kubectl {shlex.join(arguments)}", stdin)
+
+    def objects(self) -> dict[str, str]:
+        """`{kind/name: uid}` of what the program has made in the cluster."""
+        wanted = ("namespaces,pv,pvc,configmaps,secrets", "--all-namespaces", "--output=json")
+        found = json.loads(self.kubectl("get", *wanted, f"--selector={OURS}"))
+        return {
+            f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"]
+            for item in found["items"]
+        }
+
+    def put_run(self, owner: str, stack: str, name: str, namespace: str = NAMESPACE) -> None:
+        """Put the record on the cluster by which others know of a run (infra/kube/record.py)."""
+        labels = {RECORD_LABEL: RUN_RECORD, OWNER_LABEL: owner}
+        annotations = {STACK_ANNOTATION: stack}
+        record = {"namespace": namespace, "labels": labels, "annotations": annotations}
+        items = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **record}},
+        ]
+        many = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        self.kubectl("apply", "--server-side", "--field-manager=tests", "-f", "-", stdin=many)
+
+    def take_run(self, name: str) -> None:
+        """Take the record away again; its namespace stays."""
+        self.kubectl("delete", "configmap", name, "--namespace", NAMESPACE)
 
     def end_tunnels(self, config: Mapping[str, Any]) -> None:
         """End the SSH sessions that carry tunnels, and wait for this kubeconfig's."""
@@ -207,31 +305,37 @@ class Lab:
         return "".join(file.read_text() for file in files)
 
     def resources(self, stack: Stack) -> list[str]:
-        """Names of what the state says is there."""
+        """Names of what the state says is there, sorted: an `up` may change their order."""
         deployment = json.loads(self.state(stack) or "{}").get("checkpoint", {}).get("latest") or {}
-        return [resource["urn"] for resource in deployment.get("resources", ())]
+        return sorted(resource["urn"] for resource in deployment.get("resources", ()))
 
     def clean(self) -> None:
-        """For the next test: no stack, no k3s, no marks, nothing slow."""
+        """For the next test: no k3s, no marks, nothing slow. What a stack was is only forgotten."""
         self.mirror.slow(False)
         self.host.try_shell("umount /etc/rancher; systemctl stop taker; systemctl start ssh")
         for version in (OLD, VERSION):
             self.mirror.release(version)
-        self.host.shell("rm -rf /lab; mkdir /lab")
+        self._empty_notes()
         (self.mirror.folder / "requests").unlink(missing_ok=True)
-        for stack in self.stacks:
-            if self.resources(stack):
-                with contextlib.suppress(PulumiFailedError):
-                    stack.destroy()
-        self.stacks.clear()
         self.host.try_shell("pkill -KILL -x sleep")  # sessions of tunnels
         self.host.try_shell("[ ! -e /root/aside ] || mv /root/aside /etc/rancher/disttrain")
+        # a k3s without data has no runs of others, which would keep it from being removed
+        self.host.try_shell("systemctl stop k3s; rm -rf /var/lib/rancher/k3s/server/db")
         self.install_by_hand("delete")  # what a failed test left
-        self.host.shell(f"rm -rf /lab {DATA_ROOT} {STAGE}; mkdir /lab")
+        self.host.shell(f"rm -rf {DATA_ROOT} {STAGE}")
+        self._empty_notes()
+
+    def _empty_notes(self) -> None:
+        """The folder of the stand-in has nothing but the way to its API server."""
+        self.host.shell("rm -rf /lab; mkdir /lab")
+        if self.api:
+            self.host.shell(f"ln -s {self.api.folder} /lab/cluster")
 
     def close(self) -> None:
         self.mirror.close()
         self.host.close()
+        if self.api:
+            self.api.close()
 
 
 def different(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
@@ -259,7 +363,7 @@ def failure(stack: Stack) -> str:
 
 def counts(output: str) -> dict[str, int]:
     """What `pulumi` says it did: {"created": 3, ...}."""
-    summary = output.partition("Resources:")[2]
+    summary = output.rpartition("Resources:")[2]  # the first one is of the preview
     found = re.findall(r"^\s+[+\-~ ]*(\d+) (\w+)", summary, re.MULTILINE)
     return {what: int(number) for number, what in found}
 
@@ -267,6 +371,30 @@ def counts(output: str) -> dict[str, int]:
 def kubeconfig(stack: Stack) -> dict[str, Any]:
     """The stack's output."""
     return yaml.safe_load(stack.output("kubeconfig"))
+
+
+def kubectl(lab: Lab, config: Mapping[str, Any], *arguments: str) -> str:
+    """Output of the real kubectl of this machine, with that kubeconfig."""
+    file = lab.scratch / "kubeconfig"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(dict(config)))
+    options = (f"--kubeconfig={file}", "--cache-dir", str(lab.scratch))
+    done = subprocess.run(
+        [str(programs() / "kubectl"), *options, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    file.unlink()
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def running_version(lab: Lab, config: Mapping[str, Any]) -> str:
+    """Which k3s is the node, by the API."""
+    version = "jsonpath={.items[0].status.nodeInfo.kubeletVersion}"
+    return kubectl(lab, config, "get", "nodes", "-o", version)
 
 
 class CommandLines(threading.Thread):
@@ -299,7 +427,7 @@ def background_up(stack: Stack) -> Iterator[subprocess.Popen[str]]:
     with output_file(stack).open("w") as output:
         process = subprocess.Popen(
             [
-                *("pulumi", "--non-interactive", "--color=never", "up", "--yes", "--skip-preview"),
+                *("pulumi", "--non-interactive", "--color=never", "up", "--yes"),
                 *("--stack", stack.name, "--config-file", str(stack.settings_file)),
             ],
             cwd=stack.project,
@@ -331,7 +459,7 @@ def output_file(stack: Stack) -> Path:
     return stack.settings_file.with_suffix(".output")
 
 
-def wait_for(what: str, ask: Any, limit_seconds: float = 60) -> None:
+def wait_for(what: str, ask: Any, limit_seconds: float = 300) -> None:
     deadline = time.monotonic() + limit_seconds
     while not ask():
         assert time.monotonic() < deadline, f"waited {limit_seconds} s for {what}"

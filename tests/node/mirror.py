@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,22 +31,23 @@ class Mirror:
         self.folder = folder
         self._fill = fill
         self.url = f"https://{HERE}:{PORT}/k3s"
-        # only into the network namespace: files and Python are this machine's
-        self._command = ["setpriv", "--pdeathsig", "KILL", *enter, *self._server_words(HERE)]
+        self._enter = enter  # only into the network namespace: files and Python are this machine's
         self._make_certificate()
         self.start()
 
     def start(self) -> None:
         """Serve; it answers a moment later."""
-        self._server = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)
+        self._server = self._serve(HERE, self._enter)
 
-    def _server_words(self, address: str) -> list[str]:
-        return [sys.executable, __file__, str(self.folder), address, str(PORT)]
+    def _serve(self, address: str, enter: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        server = [*enter, sys.executable, __file__, str(self.folder), address, str(PORT)]
+        here = ["setpriv", "--pdeathsig", "KILL"]
+        return subprocess.Popen([*here, *server], stdin=subprocess.DEVNULL)
 
     @contextmanager
     def outside(self) -> Iterator[str]:
         """The same on this machine's loopback, where the host gets by a proxy only; its URL."""
-        with subprocess.Popen(self._server_words(OUTSIDE), stdin=subprocess.DEVNULL) as server:
+        with self._serve(OUTSIDE) as server:
             try:
                 yield self.url.replace(HERE, OUTSIDE)
             finally:

@@ -44,7 +44,11 @@ def main(come_from: str, go_to: str) -> None:
     listener = listen(come_from)
     while True:
         ours, _ = listener.accept()
-        theirs = connect(go_to)
+        try:
+            theirs = connect(go_to)
+        except OSError:  # nobody listens there yet, or any more
+            ours.close()
+            continue
         for one, other in ((ours, theirs), (theirs, ours)):
             threading.Thread(target=copy, args=(one, other), daemon=True).start()
 

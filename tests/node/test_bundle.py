@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundle.manifest import MANIFEST, read_manifest
-from infra.bundled import STAGE
-from tests.node.lab import VERSION, Lab, failure, rewritten, wait_for
+from infra.airgap.manifest import MANIFEST, read_manifest
+from infra.platform.airgap_files import STAGE
+from tests.node.lab import UP, VERSION, Lab, failure, rewritten, wait_for
 from tests.node.outbound import watched
 from tests.node.rootfs import PASSWORD
 
@@ -71,9 +71,14 @@ def test_second_pack_fetches_nothing_and_writes_the_same_manifest(
 def test_pack_that_the_mirror_broke_off_is_finished_by_the_next(
     lab: Lab, bundle: Path, tmp_path: Path
 ) -> None:
+    before = len(lab.mirror.requests)  # some are of the fixture `bundle`
     lab.mirror.slow(True)
     process = lab.pack(tmp_path, *WITHOUT, **settings(lab))
-    wait_for("the download", lambda: any(r.endswith("/k3s") for r in lab.mirror.requests))
+
+    def is_asked_for_k3s() -> bool:
+        return any(request.endswith("/k3s") for request in lab.mirror.requests[before:])
+
+    wait_for("the download", is_asked_for_k3s)
     with mirror_gone(lab):
         said, _ = process.communicate()
     assert process.returncode == 1
@@ -100,7 +105,7 @@ def test_host_without_a_way_out_gets_k3s_from_the_bundle_and_nobody_tries_one(
         outbound.try_both()
         assert outbound.on_host() > 0
         assert outbound.of_pulumi() > 0
-    assert f"k3s {VERSION} is up, the node is Ready" in output
+    assert UP in output
     assert lab.mirror.requests == asked
     assert lab.host.shell(f"stat -c '%U %a' {STAGE}").split() == ["root", "700"]
     found = lab.host.shell(f"cd {STAGE}; find . -type f | sort").split()
@@ -123,7 +128,7 @@ def test_host_without_a_way_out_gets_k3s_from_the_bundle_and_nobody_tries_one(
 def test_flipped_bytes_stop_before_anything_is_written(
     lab: Lab, bundle: Path, tmp_path: Path
 ) -> None:
-    """One in a file of each kind; tests/unit/bundle has each file alone."""
+    """One in a file of each kind; tests/unit/airgap has each file alone."""
     folder = tmp_path / "bundle"
     shutil.copytree(bundle, folder)
     stack = lab.stack(bundle=str(folder), **settings(lab))
@@ -150,7 +155,7 @@ def flip(path: Path) -> str:
 def test_host_itself_takes_files_and_changes_from_its_bundle(
     lab: Lab, bundle: Path, tmp_path: Path
 ) -> None:
-    """The way of `host: local`; another bundle's images take the place of the first one's."""
+    """As with `host: local`. The images of a second bundle replace those of the first."""
     folder = f"/lab/{tmp_path.name}"
     send = ["tar", "--create", "--directory", str(bundle), "."]
     archive = subprocess.run(send, check=True, capture_output=True).stdout

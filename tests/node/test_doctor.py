@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.lab import DATA_ROOT, Lab, wait_for
+from tests.node.lab import DATA_ROOT, Lab
 from tests.node.rootfs import PASSWORD
 
 ENVIRONMENT = "/etc/default/k3s"
@@ -58,7 +58,9 @@ FAULTS = (
         "ip route del 10.42.7.0/24",
     ),
     Fault(
-        "node-address", "192.0.2.7 is no address of this host", expect={"node_address": "192.0.2.7"}
+        "node-address",
+        "192.0.2.7 is not an address of this host",
+        expect={"node_address": "192.0.2.7"},
     ),
     Fault("dns", "cannot resolve k3s.invalid", expect={"https_probe": "https://k3s.invalid/"}),
     Fault("way-out", "nobody listens there", expect={"https_probe": "https://127.0.0.1:9/"}),
@@ -158,9 +160,7 @@ def test_small_disk_is_named_by_what_lies_on_it(lab: Lab, place: str, check_id: 
 
 @pytest.mark.parametrize("number", [6443, 10250])
 def test_taken_port_is_named(lab: Lab, number: int) -> None:
-    lab.host.shell(f"systemd-run --unit=taker python3 -m http.server {number}")
-    listens = f"ss -ltn | grep -q :{number}"
-    wait_for("the port", lambda: lab.host.try_shell(listens).returncode == 0)
+    lab.take_port(number)
     found = lab.doctor()
     assert list(found) == [f"port-{number}"], found
     assert "taken by python3" in found[f"port-{number}"].evidence

@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-from infra.runner import SCRIPTS
-from infra.shell_program import assemble_program
+from infra.node.shell_program import assemble_program, script_text
 from tests.cli.servers import make_certificate
 from tests.node.lab import DATA_ROOT, Lab, rewritten
 
 TRUST = "/usr/local/share/ca-certificates/disttrain.crt"
 # script -> its variables, and what it says for create and delete when it is dry
-SAID = {
-    "ca-bundle.sh": (
+SHOWN = {
+    "ca-certificates.sh": (
         {},
         f"would write: {TRUST}, and run update-ca-certificates",
         f"would remove: {TRUST}, and run update-ca-certificates",
@@ -18,21 +17,16 @@ SAID = {
     "data-root.sh": (
         {"DATA_ROOT": DATA_ROOT, "PURGE": DATA_ROOT},
         "\n".join(
-            f"would make or own: {DATA_ROOT}{folder}"
+            f"would make: {DATA_ROOT}{folder}"
             for folder in ("", "/datasets", "/datasets/.incoming", "/runs")
         ),
         f"would remove: {DATA_ROOT}/datasets, {DATA_ROOT}/runs",
-    ),
-    "dataset-file.sh": (
-        {"SOURCE": "/etc/os-release", "TARGET": f"{DATA_ROOT}/text"},
-        f"would copy: /etc/os-release to {DATA_ROOT}/text",
-        f"would remove: {DATA_ROOT}/text",
     ),
 }
 
 
 def run(lab: Lab, script: str, action: str, variables: dict[str, str]) -> str:
-    program = assemble_program((SCRIPTS / script).read_text(), variables, None, "")
+    program = assemble_program(script_text(script), variables)
     return lab.host.shell(f"sh -s -- {action}", program).strip()
 
 
@@ -40,16 +34,16 @@ def test_dry_scripts_of_the_host_say_what_they_would_and_change_nothing(
     lab: Lab, tmp_path: Path
 ) -> None:
     certificate = make_certificate(tmp_path / "certificate").strip()
-    given = {"ca-bundle.sh": {"CA_BUNDLE": certificate}}
-    all_variables = {name: {**said[0], **given.get(name, {})} for name, said in SAID.items()}
+    given = {"ca-certificates.sh": {"CA_BUNDLE": certificate}}
+    all_variables = {name: {**shown[0], **given.get(name, {})} for name, shown in SHOWN.items()}
     for action, which in (("create", 1), ("delete", 2)):
         before = lab.host.files()
-        for script, said in SAID.items():
+        for script, shown in SHOWN.items():
             dry = {**all_variables[script], "DRY_RUN": "1"}
-            assert run(lab, script, action, dry) == said[which], script
+            assert run(lab, script, action, dry) == shown[which], script
         assert rewritten(before, lab.host.files()) == []
-        for script in SAID:
+        for script in SHOWN:
             run(lab, script, action, all_variables[script])
         # each would have changed something: otherwise the comparison above were empty
         changed = rewritten(before, lab.host.files())
-        assert {TRUST, f"{DATA_ROOT}/text", f"{DATA_ROOT}/runs"} <= set(changed)
+        assert {TRUST, f"{DATA_ROOT}/runs"} <= set(changed)

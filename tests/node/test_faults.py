@@ -1,118 +1,159 @@
-"""One fault at a time: the doctor names it, the next `pulumi up` recovers with no step by hand.
+"""Faults, one after the other: the doctor names each, and the next `pulumi up` gets past it.
 
-A wrong checksum is the mirror's fault, and the host has none. test_doctor.py has more faults.
+No step by hand is needed but to end the fault. A wrong checksum is the mirror's fault, and the host
+has none. test_doctor.py has more faults.
 """
 
+import contextlib
 import re
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import pytest
 
-from sandbox.stack import PulumiFailedError
-from tests.node.lab import (
-    VERSION,
-    Lab,
-    background_up,
-    failure,
-    wait_for,
-)
+from sandbox.stack import Stack
+from tests.node.lab import UP, VERSION, Lab, background_up, failure, wait_for
 from tests.node.rootfs import PASSWORD
 
-UP = f"k3s {VERSION} is up, the node is Ready"
+# How the fault begins and ends; an `up` in between must fail.
+Presence = Callable[[Lab, Stack], AbstractContextManager[None]]
 
 
-@pytest.mark.stand_in("its recorded calls")
-def test_wrong_checksum_installs_nothing(lab: Lab) -> None:
-    release = lab.mirror.folder / "k3s" / VERSION
-    good = (release / "k3s").read_bytes()
-    (release / "k3s").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    stack = lab.stack()
-    output = failure(stack)
-    assert "sha256 of https://127.0.0.1:8443" in output
-    assert "nothing of it was installed" in output
-    assert not lab.host.exists("/usr/local/bin/k3s")
-    assert lab.calls() == []
-    assert lab.findings() == []
-    (release / "k3s").write_bytes(good)
-    assert UP in stack.up()
+@dataclass(frozen=True)
+class Fault:
+    """A fault that stops `up`.
+
+    Args:
+        presence: makes it and takes it away.
+        said: what `up` says then, as a pattern.
+        findings: ids that the doctor names, who is given `password` for sudo.
+        before_install: nothing at all was written to the host then, but the data folder.
+    """
+
+    presence: Presence
+    said: str
+    findings: tuple[str, ...] = ()
+    password: str = PASSWORD
+    before_install: bool = True
 
 
-@pytest.mark.stand_in("its recorded calls")
-def test_wrong_checksum_of_the_installer_runs_nothing(lab: Lab) -> None:
-    stack = lab.stack(k3sInstallerSha256="0" * 64)
-    output = failure(stack)
-    assert "k3s' installer" in output
-    assert f"not {'0' * 64}" in output
-    assert not lab.host.exists("/usr/local/bin/k3s")
-    assert lab.calls() == []
-    assert lab.findings() == []
-    stack.set("k3sInstallerSha256", None)
-    assert UP in stack.up()
-
-
-def test_wrong_sudo_password_is_named_and_nothing_is_touched(lab: Lab) -> None:
-    stack = lab.stack("admin", sudoPassword="wrong-" + PASSWORD)
-    output = failure(stack)
-    assert "sudoPassword: sudo of this host refuses it for user admin" in output
-    assert lab.differences() == []
-    assert lab.findings(user="admin", sudo_password="wrong-" + PASSWORD) == ["root-access"]
-    assert lab.findings(user="admin", sudo_password=PASSWORD) == []
+@contextlib.contextmanager
+def wrong_sudo_password(lab: Lab, stack: Stack) -> Iterator[None]:
+    del lab
+    stack.set("sudoPassword", f"wrong-{PASSWORD}", secret=True)
+    yield
     stack.set("sudoPassword", PASSWORD, secret=True)
-    assert UP in stack.up()
 
 
-@pytest.mark.stand_in("its recorded calls")
-def test_changed_host_key_stops_before_anything_is_sent(lab: Lab) -> None:
+@contextlib.contextmanager
+def taken_port(lab: Lab, stack: Stack) -> Iterator[None]:
+    del stack
+    lab.take_port(6443)
+    yield
+    lab.host.shell("systemctl stop taker")
+
+
+@contextlib.contextmanager
+def small_disk(lab: Lab, stack: Stack) -> Iterator[None]:
+    del stack
+    with lab.small_disk("/var/lib"):
+        yield
+
+
+@contextlib.contextmanager
+def wrong_binary(lab: Lab, stack: Stack) -> Iterator[None]:
+    del stack
+    binary = lab.mirror.folder / "k3s" / VERSION / "k3s"
+    good = binary.read_bytes()
+    binary.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    yield
+    binary.write_bytes(good)
+
+
+@contextlib.contextmanager
+def wrong_installer(lab: Lab, stack: Stack) -> Iterator[None]:
+    del lab
+    stack.set("k3sInstallerSha256", "0" * 64)
+    yield
+    stack.set("k3sInstallerSha256", None)
+
+
+@contextlib.contextmanager
+def full_disk(lab: Lab, stack: Stack) -> Iterator[None]:
+    """It fills up on the way, and leaves nothing that the next `up` cannot use."""
+    del stack
+    lab.host.shell("mkdir -p /etc/rancher; mount -t tmpfs -o size=8k,mode=755 tmpfs /etc/rancher")
+    lab.host.shell("head -c 8192 /dev/zero >/etc/rancher/ballast || true")
+    yield
+    lab.host.shell("umount /etc/rancher; rmdir /etc/rancher")
+
+
+@contextlib.contextmanager
+def another_host_key(lab: Lab, stack: Stack) -> Iterator[None]:
     lab.host.new_host_key()
+    yield
+    lab.host_key = lab.host.host_key  # the host was installed from scratch, and this is it
+    stack.set("sshHostKey", lab.host_key)
+
+
+FAULTS = {
+    "wrong sudo password": Fault(
+        wrong_sudo_password,
+        "sudoPassword: sudo of this host refuses it for user admin",
+        ("root-access",),
+        f"wrong-{PASSWORD}",
+    ),
+    "taken port": Fault(
+        taken_port,
+        r"port 6443 of this host is taken by process \d+ \(.*http.server 6443",
+        ("port-6443",),
+    ),
+    "small disk": Fault(
+        small_disk,
+        r"/var/lib has \d+ MiB free; k3s and its images need 512 MiB",
+        ("disk-data", "disk-containerd"),  # both lie there
+    ),
+    "disk that fills up": Fault(
+        full_disk,
+        "/etc/rancher/disttrain cannot be written: is the disk full?",
+        ("disk-system",),
+    ),
+    "wrong checksum of the binary": Fault(
+        wrong_binary,
+        r"sha256 of https://127\.0\.0\.1:8443.* nothing of it was installed",
+        before_install=False,
+    ),
+    "wrong checksum of the installer": Fault(
+        wrong_installer,
+        f"k3s' installer.* not {'0' * 64}; nothing of it was installed",
+        before_install=False,
+    ),
+    # the last one, as each later `up` counts on the new key
+    "another host key": Fault(
+        another_host_key, "host key|host's key", ("connection",), before_install=False
+    ),
+}
+
+
+def test_faults_are_named_before_k3s_is_touched_and_the_next_up_gets_past_them(lab: Lab) -> None:
+    """Each `up` gets past the fault before it, and meets the next one."""
+    stack = lab.stack("admin", sudoPassword=PASSWORD)
     try:
-        stack = lab.stack()
-        output = failure(stack)
-        assert re.search("host key|host's key", output)
-        assert lab.calls() == []
-        found = lab.doctor()
-        assert list(found) == ["connection"]
-        assert found["connection"].evidence.endswith("the host's key is not the pinned one")
-        stack.set("sshHostKey", lab.host.host_key)
+        for name, fault in FAULTS.items():
+            with fault.presence(lab, stack):
+                output = re.sub(r"\s+", " ", failure(stack))
+                assert re.search(fault.said, output), f"{name}: {output}"
+                found = lab.doctor(user="admin", sudo_password=fault.password)
+                assert tuple(found) == fault.findings, (name, found)
+            assert lab.calls() == [], name
+            assert not lab.host.exists("/usr/local/bin/k3s"), name
+            assert lab.findings(user="admin", sudo_password=PASSWORD) == [], name
+            assert not fault.before_install or lab.differences() == [], name
         assert UP in stack.up()
-        stack.destroy()
     finally:
         lab.restore_host_key()
-
-
-def test_taken_port_is_named_with_its_owner(lab: Lab) -> None:
-    lab.host.shell("systemd-run --unit=taker python3 -m http.server 6443")
-    wait_for("the port", lambda: lab.host.try_shell("ss -ltn | grep -q :6443").returncode == 0)
-    stack = lab.stack()
-    output = failure(stack)
-    assert "port 6443 of this host is taken by process" in output
-    assert "http.server 6443" in output
-    assert lab.differences() == []
-    assert lab.findings() == ["port-6443"]
-    lab.host.shell("systemctl stop taker")
-    assert UP in stack.up()
-
-
-def test_full_disk_is_named_before_anything_is_written(lab: Lab) -> None:
-    stack = lab.stack()
-    with lab.small_disk("/var/lib"):
-        output = failure(stack)
-        assert re.search(r"/var/lib has \d+ MiB free; k3s and its images need 512 MiB", output)
-        assert lab.findings() == ["disk-data", "disk-containerd"]  # both lie there
-    assert lab.differences() == []
-    assert UP in stack.up()
-
-
-def test_disk_that_fills_up_on_the_way_leaves_nothing_that_the_next_up_cannot_use(
-    lab: Lab,
-) -> None:
-    lab.host.shell("mkdir /etc/rancher; mount -t tmpfs -o size=8k,mode=755 tmpfs /etc/rancher")
-    lab.host.shell("head -c 8192 /dev/zero >/etc/rancher/ballast || true")
-    stack = lab.stack()
-    output = failure(stack)
-    assert "/etc/rancher/disttrain cannot be written: is the disk full?" in output
-    assert lab.findings() == ["disk-system"]
-    lab.host.shell("umount /etc/rancher; rmdir /etc/rancher")
-    assert UP in stack.up()
 
 
 def cut(lab: Lab) -> None:
@@ -120,46 +161,46 @@ def cut(lab: Lab) -> None:
     lab.host.shell("pkill -KILL -f '^sshd: (root|admin|deploy)'")
 
 
-def test_connection_cut_in_the_middle_of_the_download(lab: Lab) -> None:
-    lab.mirror.slow(True)
+@pytest.mark.parametrize("way", ["cut", "kill -9"])
+def test_up_that_was_cut_or_killed_is_finished_by_the_next(lab: Lab, way: str) -> None:
+    """The script of the first may live on at the host, and end while the second is there."""
     stack = lab.stack()
+    lab.mirror.slow(True)
     with background_up(stack) as process:
         wait_for("the download", lambda: any(r.endswith("/k3s") for r in lab.mirror.requests))
-        cut(lab)
-        process.wait(timeout=60)
-        assert process.returncode != 0
+        if way == "cut":
+            cut(lab)
+            process.wait(timeout=300)
+            assert process.returncode != 0
+        else:
+            process.send_signal(signal.SIGKILL)
     lab.mirror.slow(False)
-    assert lab.findings() == []  # the line is there again, and the host as it was
-    assert UP in stack.up()
+    assert UP in stack.up()  # what is still at work on the host is waited for
+    stack.destroy()
+    assert lab.differences() == []
 
 
 @pytest.mark.stand_in("its switches")
-def test_connection_cut_in_the_middle_of_the_installer(lab: Lab) -> None:
+def test_k3s_whose_install_or_start_breaks_off_is_completed(lab: Lab) -> None:
+    """The connection is cut in the middle of the installer; then k3s does not start."""
     lab.host.shell("touch /lab/installer-stops")
     stack = lab.stack()
     with background_up(stack) as process:
         wait_for("the installer", lambda: any("install.sh" in call for call in lab.calls()))
         cut(lab)
-        process.wait(timeout=60)
+        process.wait(timeout=300)
         assert process.returncode != 0
     assert not lab.host.exists("/etc/systemd/system/k3s.service")
     # what still hangs on the host is ended, as by a restart of it
     lab.host.shell("rm /lab/installer-stops; pkill -KILL -x sleep")
     assert lab.findings() == ["k3s-complete"]
+    lab.host.shell("touch /lab/fail-to-start")
+    output = failure(stack)
+    assert "the stand-in was told to fail" in output  # k3s' last lines
+    assert "k3s did not start" in output
+    assert lab.findings() == ["k3s-running"]
+    lab.host.shell("rm /lab/fail-to-start")
     assert UP in stack.up()
-
-
-def test_kill_9_of_pulumi_while_it_installs(lab: Lab) -> None:
-    lab.mirror.slow(True)
-    stack = lab.stack()
-    with background_up(stack) as process:
-        wait_for("the download", lambda: any(r.endswith("/k3s") for r in lab.mirror.requests))
-        process.send_signal(signal.SIGKILL)
-    lab.mirror.slow(False)
-    assert lab.findings() == []
-    assert UP in stack.up()
-    stack.destroy()
-    assert lab.differences() == []
 
 
 @pytest.mark.parametrize(
@@ -183,39 +224,4 @@ def test_half_installed_k3s_is_completed(lab: Lab, damage: str, check_id: str) -
     assert UP in lab.install_by_hand()
     assert "would change: nothing" in lab.install_by_hand(DRY_RUN="1")
     lab.remove_by_hand()
-    assert lab.differences() == []
-
-
-@pytest.mark.stand_in("its switches")
-def test_k3s_that_does_not_start_is_reported_with_its_last_lines(lab: Lab) -> None:
-    lab.host.shell("touch /lab/fail-to-start")
-    stack = lab.stack()
-    output = failure(stack)
-    assert "the stand-in was told to fail" in output
-    assert "k3s did not start" in output
-    assert lab.findings() == ["k3s-running"]
-    lab.host.shell("rm /lab/fail-to-start")
-    assert UP in stack.up()
-
-
-def test_destroy_goes_through_when_k3s_is_gone_already(lab: Lab) -> None:
-    stack = lab.stack()
-    stack.up()
-    lab.host.shell("/usr/local/bin/k3s-uninstall.sh")
-    assert lab.findings() == []  # as before an `up`
-    stack.destroy()
-    assert lab.differences() == []
-
-
-def test_unreachable_host_is_an_error_that_ends(lab: Lab) -> None:
-    stack = lab.stack()
-    stack.up()
-    lab.host.shell("systemctl stop ssh.socket ssh 2>/dev/null; true")
-    try:
-        with pytest.raises(PulumiFailedError, match="refused"):
-            stack.destroy()
-        assert lab.findings() == ["connection"]
-    finally:
-        lab.host.shell("systemctl start ssh")
-    stack.destroy()
     assert lab.differences() == []

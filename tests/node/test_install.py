@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.node.lab import VERSION, Lab, counts, kubeconfig, rewritten
+from tests.node.lab import UP, VERSION, Lab, counts, kubeconfig, rewritten
 from tests.node.rootfs import PASSWORD
 
 
@@ -16,7 +16,7 @@ def test_bare_host_gets_k3s_and_is_bare_again_after_destroy(
 ) -> None:
     stack = lab.stack(user, **({"sudoPassword": password} if password else {}))
     output = stack.up()
-    assert f"k3s {VERSION} is up, the node is Ready" in output
+    assert UP in output
     assert lab.host.shell("systemctl is-active k3s; systemctl is-enabled k3s").split() == [
         "active",
         "enabled",
@@ -49,7 +49,7 @@ def test_dry_mode_tells_what_would_change_and_changes_nothing(lab: Lab) -> None:
 
 
 def test_script_that_runs_again_writes_nothing(lab: Lab) -> None:
-    """The way of `host: local`: the same script, run by root on the host itself."""
+    """With `host: local` root runs the same script on the host itself."""
     assert "downloading" in lab.install_by_hand()
     before, requests = lab.host.files(), len(lab.mirror.requests)
     assert "downloading" not in lab.install_by_hand()

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from infra.no_proxy import no_proxy, required_entries
+from infra.settings.no_proxy import no_proxy, required_entries
 from sandbox.stack import Stack
 from tests.cli.servers import PASSWORD, USER, free_port, proxy
-from tests.node.lab import VERSION, Lab, failure
-
-UP = f"k3s {VERSION} is up, the node is Ready"
+from tests.node.lab import UP, Lab, failure
 
 
 class Proxied:
@@ -58,10 +56,23 @@ def proxied(lab: Lab, tmp_path: Path) -> Iterator[Proxied]:
         yield Proxied(lab, mirror, tmp_path)
 
 
-def test_k3s_comes_through_the_proxy_and_keeps_it(lab: Lab, proxied: Proxied) -> None:
+def test_k3s_comes_through_the_proxy_once_it_is_there_and_its_password_is_right(
+    lab: Lab, proxied: Proxied
+) -> None:
+    """A proxy that is down and a wrong password are named, and the next `up` gets through."""
+    stack = proxied.stack()
+    assert "cannot download https://127.0.0.7:8443/k3s/" in failure(stack)
+    assert not lab.host.exists("/usr/local/bin/k3s")
+    assert proxied.findings() == ["proxy-reachable"]
     with proxied.runs():
+        stack.set("httpsProxy", proxied.url("wrong-one"), secret=True)
+        output = failure(stack)
+        assert "cannot download https://127.0.0.7:8443/k3s/" in output
+        assert "wrong-one" not in output
+        assert not lab.host.exists("/usr/local/bin/k3s")
+        assert proxied.findings("wrong-one") == ["proxy-password"]
+        stack.set("httpsProxy", proxied.url(), secret=True)
         assert proxied.findings() == []
-        stack = proxied.stack()
         assert UP in stack.up()
         assert proxied.findings() == []
         assert "CONNECT 127.0.0.7:8443" in proxied.log
@@ -71,27 +82,3 @@ def test_k3s_comes_through_the_proxy_and_keeps_it(lab: Lab, proxied: Proxied) ->
             assert entry in environment
         stack.destroy()
     assert lab.differences() == []
-
-
-def test_proxy_that_is_down_is_named_and_the_next_up_gets_through(
-    lab: Lab, proxied: Proxied
-) -> None:
-    stack = proxied.stack()
-    assert "cannot download https://127.0.0.7:8443/k3s/" in failure(stack)
-    assert not lab.host.exists("/usr/local/bin/k3s")
-    assert proxied.findings() == ["proxy-reachable"]
-    with proxied.runs():
-        assert proxied.findings() == []
-        assert UP in stack.up()
-
-
-def test_wrong_password_of_the_proxy_is_named_and_shown_nowhere(lab: Lab, proxied: Proxied) -> None:
-    with proxied.runs():
-        stack = proxied.stack(httpsProxy=proxied.url("wrong-one"))
-        output = failure(stack)
-        assert "cannot download https://127.0.0.7:8443/k3s/" in output
-        assert "wrong-one" not in output
-        assert not lab.host.exists("/usr/local/bin/k3s")
-        assert proxied.findings("wrong-one") == ["proxy-password"]
-        stack.set("httpsProxy", proxied.url(), secret=True)
-        assert UP in stack.up()

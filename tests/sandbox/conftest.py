@@ -1,17 +1,29 @@
 """The programs that the sandbox's tests use: the pinned ones, or those of `$DISTTRAIN_BIN`."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from infra.imaging import parts
-from infra.imaging.containerd import Containerd
+from infra.image import parts
+from infra.image.containerd import Containerd
 from sandbox.cluster_commands import programs
 from sandbox.image_archive import image_archive
-from sandbox.toolchain import go_program
+from sandbox.pulumi_home import pulumi_environment
+from sandbox.toolchain import COMMAND_PROVIDER, go_program
+from sandbox.venvs import ensure_venv
+from tests.cli.servers import free_port
+from tests.sandbox.command_lab import (
+    PLUGIN_VARIABLE,
+    Engine,
+    SshServer,
+    Stack,
+    install_plugin,
+    make_fresh,
+)
 from tests.sandbox.image_lab import Lab, image_lab, running_containerd
 
 PROBE_SOURCE = Path(__file__).parent / "probe"
@@ -56,3 +68,47 @@ def transfers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], l
 def lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
     with image_lab(containerd, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """The engine with the toolchain's command plugin, or with `$DISTTRAIN_COMMAND_PLUGIN`."""
+    folder = tmp_path_factory.mktemp("engine")
+    given = pulumi_environment(folder / "state", ensure_venv(".venv"))
+    environment = {key: value for key, value in given.items() if key != "SSH_AUTH_SOCK"}
+    pulumi = shutil.which("pulumi", path=environment["PATH"])
+    assert pulumi
+    engine = Engine(pulumi, environment, folder / "fresh")
+    if plugin := os.environ.get(PLUGIN_VARIABLE):
+        home = folder / "home"
+        home.mkdir()
+        install_plugin(Path(plugin), COMMAND_PROVIDER, home, engine)
+        engine.environment["PULUMI_HOME"] = str(home)
+    make_fresh(engine)
+    return engine
+
+
+@pytest.fixture
+def stack(engine: Engine, tmp_path: Path) -> Iterator[Stack]:
+    made = Stack(engine, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def ssh_files(tmp_path_factory: pytest.TempPathFactory) -> SshServer:
+    return SshServer.prepare(tmp_path_factory.mktemp("ssh"), free_port())
+
+
+@pytest.fixture
+def stopped_ssh(ssh_files: SshServer) -> Iterator[SshServer]:
+    """A server that the test starts itself."""
+    yield ssh_files
+    ssh_files.stop()
+
+
+@pytest.fixture
+def ssh(stopped_ssh: SshServer) -> SshServer:
+    """A server that runs."""
+    stopped_ssh.start()
+    return stopped_ssh

@@ -1,4 +1,4 @@
-"""A project whose image goes to a real containerd; a tiny layer stands for torch's gigabytes."""
+"""A project whose image goes to a real containerd, with a tiny layer in place of torch."""
 
 import os
 import shutil
@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.imaging.containerd import Containerd
-from infra.imaging.ensure import Ensured, ensure
-from infra.imaging.oci import Image
-from infra.imaging.plan import ImagePlan, plan_image
-from tests.unit.imaging.layouts import tiny_image, write_layout
+from infra.image.containerd import Containerd
+from infra.image.dependencies import Sources, layout_folder
+from infra.image.ensure import Ensured, ensure
+from infra.image.oci import Image
+from infra.image.plan import ImagePlan, plan_image
+from infra.image.platforms import this_machine
+from infra.image.prune import KEEP_UNUSED_MINUTES
+from tests.unit.image.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parent.parent.parent
 DEPS_BYTES = 5_000_000
@@ -75,17 +78,25 @@ class Lab:
         return plan_image(self.project, repository, "scratch", None)
 
     def ensure(
-        self, repository: str = REPOSITORY, cache: Path | None = None, wanted_at: str = ""
+        self,
+        repository: str = REPOSITORY,
+        cache: Path | None = None,
+        request: str = "",
+        keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
     ) -> Ensured:
         return ensure(
             self.plan(repository),
             self.containerd,
-            self.project,
-            cache or self.cache,
-            "auto",
+            Sources(self.project, cache or self.cache, "auto"),
             self.said.append,
-            wanted_at,
+            request,
+            keep_unused_minutes,
         )
+
+    @property
+    def built(self) -> Path:
+        """The folder of the cache that holds the dependencies."""
+        return layout_folder(self.plan(), self.cache, this_machine())
 
     def change_code(self, text: str) -> None:
         (self.project / "trainer" / "__main__.py").write_text(text)
@@ -113,6 +124,26 @@ class Lab:
         return any(name.startswith("sha256:") and held == digest for name, held in images)
 
 
+def emptied(containerd: Containerd) -> bool:
+    """Remove all that tests have left, of failed ones as well; whether it is gone.
+
+    What an interrupted import brought is held by its lease for a day. CRI names can come late.
+    """
+    ctr = ["ctr", "--address", str(containerd.address)]
+
+    def ask(namespace: str, *words: str) -> list[str]:
+        command = [*ctr, "-n", namespace, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    left: list[str] = []
+    for namespace in containerd.namespaces():
+        for kind in ("leases", "images"):
+            for name in ask(namespace, kind, "ls", "-q"):
+                ask(namespace, kind, "rm", "--sync", name)
+        left += ask(namespace, "images", "ls", "-q") + ask(namespace, "content", "ls", "-q")
+    return not left
+
+
 @contextmanager
 def image_lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
     project = tmp_path / "project"
@@ -122,9 +153,6 @@ def image_lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
     # random, so that no test finds another's layer
     lab = Lab(containerd, project, tmp_path / "cache", tiny_image(os.urandom(DEPS_BYTES)))
     lab.change_code("print(1)\n")
-    write_layout(lab.cache / "images" / f"deps-{lab.plan().deps_hash}", lab.deps)
+    write_layout(lab.built, lab.deps)
     yield lab
-    for namespace in containerd.namespaces():
-        if names := containerd.images(namespace):
-            lab.ctr("images", "rm", "--sync", *names, namespace=namespace)
-    wait_for("containerd to be empty", lab.empty)
+    wait_for("containerd to be empty", lambda: emptied(containerd))

@@ -267,9 +267,9 @@ def test_the_command_line_says_what_is_wrong_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["status", "--name", "Bad"]) == 1
-    assert capsys.readouterr().err.startswith("error: cluster name 'Bad': ")
+    assert capsys.readouterr().err.startswith("error: the cluster name 'Bad' is not possible")
     assert main(["logs", "--name", "x", "cube"]) == 1
-    assert "component 'cube': one of etcd, containerd" in capsys.readouterr().err
+    assert "no component 'cube'; name one of etcd, containerd" in capsys.readouterr().err
 
 
 def test_status_of_a_cluster_that_is_not_there_is_down_with_exit_status_3(

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.imaging.containerd import Containerd, ContainerdError
-from infra.imaging.ensure import Ensured, ensure, image_to_read, problems
-from infra.imaging.oci import Blob, Image
-from infra.imaging.presence import wanted_at
-from infra.imaging.sbom import sbom
+from infra.image.containerd import POD_NAMESPACE_LABEL, Containerd, ContainerdError
+from infra.image.dependencies import Sources
+from infra.image.ensure import Ensured, ensure, image_to_read, problems
+from infra.image.oci import Blob, Image
+from infra.image.presence import import_request
+from infra.image.sbom import sbom
+from infra.image.transfer import import_images
 from tests.sandbox.image_lab import DEPS_BYTES, REPOSITORY, Lab, wait_for
-from tests.unit.imaging.layouts import tiny_image, write_layout
+from tests.unit.image.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parent.parent.parent
 ABSENT = Blob(f"sha256:{'0' * 64}", 1, None)
@@ -55,22 +57,29 @@ def test_an_image_that_was_deleted_comes_back(lab: Lab) -> None:
     assert problems(lab.plan(), lab.containerd) == []
 
 
-def test_the_image_says_when_it_was_wanted_and_a_missing_one_is_wanted_now(lab: Lab) -> None:
-    """What `pulumi up` compares: the same while the image is there, new when it has gone."""
+def request_of(lab: Lab) -> str:
+    return import_request(lab.plan(), lab.containerd, lab.cache, "node")
+
+
+def test_a_missing_image_has_a_new_import_request_until_it_is_there(lab: Lab) -> None:
+    """What `pulumi up` compares: the same while the image is there, another when it has gone.
+
+    Fault 24 of the review: a preview and the update after it had different inputs.
+    """
     by_hand = lab.ensure()
-    assert wanted_at(lab.plan(), lab.containerd) == ""
+    assert request_of(lab) == ""
     seen: list[str] = []
-    for gone in (remove, break_off, remove):
-        gone(lab, by_hand)
-        seen.append(wanted_at(lab.plan(), lab.containerd))
-        assert seen[-1] != wanted_at(lab.plan(), lab.containerd), "not there yet"
-        lab.ensure(wanted_at=seen[-1])
+    for take_away in (remove, break_off, remove):
+        take_away(lab, by_hand)
+        seen.append(request_of(lab))
+        assert seen[-1] == request_of(lab), "preview and update"
+        lab.ensure(request=seen[-1])
         for _ in range(2):
-            assert wanted_at(lab.plan(), lab.containerd) == seen[-1]
-    assert len(set(seen)) == 3
-    # another stack on the node missed it at the same time, and comes second
-    lab.ensure(wanted_at="later")
-    assert wanted_at(lab.plan(), lab.containerd) == "later"
+            assert request_of(lab) == seen[-1]
+    assert len({"", *seen}) == 4
+    # another stack on the node has imported the image again
+    lab.ensure(request="later")
+    assert request_of(lab) == "later"
     assert "io.cri-containerd.pinned=pinned" in lab.ctr("images", "ls")
 
 
@@ -97,7 +106,8 @@ def test_a_containerd_that_does_not_answer_in_time_holds_no_image(lab: Lab, tmp_
     silent = Containerd([str(tmp_path / "ctr")], patience_seconds=0.1)
     with pytest.raises(ContainerdError, match=r"no answer in 0\.1 s"):
         silent.images()
-    assert wanted_at(lab.plan(), silent)
+    asked = [import_request(lab.plan(), silent, tmp_path, "node") for _ in range(2)]
+    assert asked[0] == asked[1] != ""
 
 
 def test_after_everything_was_deleted_everything_is_moved_again(lab: Lab) -> None:
@@ -131,7 +141,7 @@ def test_an_image_whose_layer_is_gone_is_reported_and_mended(lab: Lab) -> None:
 
 def test_other_content_under_our_name_is_reported_and_replaced(lab: Lab) -> None:
     other = tiny_image(b"not ours")
-    lab.containerd.import_images({lab.plan().reference: other}, print)
+    import_images(lab.containerd, {lab.plan().reference: other}, print)
     assert "other content" in problems(lab.plan(), lab.containerd)[0]
     assert lab.containerd.images()[lab.plan().reference] == other.manifest.digest
     assert lab.ensure().digest == lab.containerd.images()[lab.plan().reference]
@@ -142,7 +152,7 @@ def test_an_image_in_another_namespace_is_reported_and_imported_where_the_kubele
     lab: Lab,
 ) -> None:
     elsewhere = Containerd(lab.containerd.ctr, lab.containerd.address, "default")
-    ensure(lab.plan(), elsewhere, lab.project, lab.cache, "auto", lab.said.append)
+    ensure(lab.plan(), elsewhere, Sources(lab.project, lab.cache, "auto"), lab.said.append)
     reference = lab.plan().reference
     expected = (
         f"{reference} is in containerd's namespace 'default', "
@@ -174,7 +184,7 @@ def test_the_list_of_packages_is_the_same_from_the_cache_and_from_containerd(
 ) -> None:
     status = "Package: a\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n"
     deps = tiny_image(os.urandom(DEPS_BYTES), {"var/lib/dpkg/status": status})
-    write_layout(lab.cache / "images" / f"deps-{lab.plan().deps_hash}", deps)
+    write_layout(lab.built, deps)
     reference = lab.ensure().image
     documents = [
         sbom(reference, image_to_read(lab.plan(), cache, lab.containerd), lab.containerd.content)
@@ -188,7 +198,7 @@ def test_the_list_of_packages_is_the_same_from_the_cache_and_from_containerd(
 
 def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab: Lab) -> None:
     other = tiny_image(b"somebody else's")
-    lab.containerd.import_images({"localhost/other:1": other}, print)
+    import_images(lab.containerd, {"localhost/other:1": other}, print)
     first = lab.ensure()
     lab.change_code("print(4)\n")
     second = lab.ensure()
@@ -202,6 +212,27 @@ def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab:
     assert left == {part.digest for part in other.blobs}
 
 
+def test_remove_leaves_what_pods_of_another_namespace_use(lab: Lab) -> None:
+    """A name is a hash of the content: `destroy` of another person's stack on the same node took
+    the image from under a training, whose pods then could not be started again."""
+    image = lab.ensure()
+    wait_for("the CRI plugin", lambda: lab.cri_knows(image.digest))
+    images = lab.containerd.images().items()
+    (second,) = (k for k, v in images if k.startswith("sha256:") and v == image.digest)
+    label = f"{POD_NAMESPACE_LABEL}=theirs"
+    lab.ctr(
+        "containers", "create", "--label", label, second, "trainer"
+    )  # as the kubelet's side does
+    words = ("remove", "--repository", REPOSITORY, "--address", str(lab.containerd.address))
+    try:
+        before = lab.containerd.images()
+        assert run_command(*words, "--pods-of", "ours") == {"removed": 0}
+        assert lab.containerd.images() == before
+        assert run_command(*words, "--pods-of", "theirs")["removed"] >= 2
+    finally:
+        lab.ctr("containers", "rm", "trainer")
+
+
 def test_remove_has_nothing_to_do_when_containerd_is_gone(tmp_path: Path) -> None:
     gone = ("--address", f"{tmp_path}/no.sock")
     assert run_command("remove", "--repository", REPOSITORY, *gone) == {"removed": 0}
@@ -212,19 +243,22 @@ def test_remove_has_nothing_to_do_when_containerd_is_gone(tmp_path: Path) -> Non
 def test_two_runs_at_once_build_and_move_once(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = lab.cache / "images" / f"deps-{lab.plan().deps_hash}"
-    built.rename(tmp_path / "built")
+    lab.built.rename(tmp_path / "built")
     program = tmp_path / "bin" / "buildah"
     program.parent.mkdir()
     program.write_text(
         "#!/bin/sh\n"
         '[ "$1" = bud ] || exit 0\n'
-        f"echo build >> {tmp_path}/builds; sleep 0.5\n"
+        f"echo build >> {tmp_path}/builds\n"
+        # goes on when the other run waits for the lock
+        f"lock=$(find {lab.cache} -name '*.lock' -exec stat -c %i {{}} +)\n"
+        'blocked() { grep -q -- "-> FLOCK .*:$lock " /proc/locks; }\n'
+        "for _ in $(seq 600); do blocked && break; sleep 0.1; done; blocked || exit 1\n"
         f'for a; do case $a in oci:*) cp -r {tmp_path}/built "${{a#oci:}}";; esac; done\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    monkeypatch.setattr("infra.imaging.builders.BUILDERS", ("buildah",))
+    monkeypatch.setattr("infra.image.builders.BUILDERS", ("buildah",))
     results: list[Ensured] = []
     threads = [threading.Thread(target=lambda: results.append(lab.ensure())) for _ in range(2)]
     for thread in threads:
@@ -239,21 +273,21 @@ def test_two_runs_at_once_build_and_move_once(
 
 def test_a_bad_setting_ends_with_one_clear_line_and_status_1() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "infra.imaging", "check", "--repository", "trainer"],
+        [sys.executable, "-m", "infra.image", "check", "--repository", "trainer"],
         cwd=PROJECT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 1
-    assert done.stdout.startswith("image: imageRepository: 'trainer' is not allowed; allowed: ")
+    assert done.stdout.startswith("image: imageRepository: 'trainer' cannot be used: it is not a ")
     assert max(map(len, done.stdout.splitlines())) <= 200
 
 
 def run_command(*arguments: str) -> dict[str, int]:
-    """The last line of `python -m infra.imaging`, which has to end well."""
+    """The last line of `python -m infra.image`, which has to end well."""
     done = subprocess.run(
-        [sys.executable, "-m", "infra.imaging", *arguments],
+        [sys.executable, "-m", "infra.image", *arguments],
         cwd=PROJECT,
         capture_output=True,
         text=True,
@@ -264,17 +298,10 @@ def run_command(*arguments: str) -> dict[str, int]:
 
 
 def test_layout_of_a_bundle_is_imported_and_nothing_is_built(lab: Lab, tmp_path: Path) -> None:
-    layout = (lab.cache / "images" / f"deps-{lab.plan().deps_hash}").rename(tmp_path / "bundled")
+    layout = lab.built.rename(tmp_path / "bundled")
     said: list[str] = []
-    done = ensure(
-        lab.plan(),
-        lab.containerd,
-        lab.project,
-        tmp_path / "empty",
-        "no such builder",
-        said.append,
-        bundled=layout,
-    )
+    sources = Sources(lab.project, tmp_path / "empty", "no such builder", bundled=layout)
+    done = ensure(lab.plan(), lab.containerd, sources, said.append)
     assert done.imported_bytes > DEPS_BYTES
     assert not done.built
     assert lab.containerd.images()[done.image] == done.digest

@@ -3,25 +3,25 @@
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.imaging.containerd import ContainerdError
-from infra.imaging.ensure import ensure, problems
-from infra.imaging.node import NodeError
-from infra.imaging.plan import plan_image
-from infra.imaging.reach import VARIABLE, reached
+from infra.image.containerd import ContainerdError
+from infra.image.dependencies import Sources
+from infra.image.ensure import ensure, problems
+from infra.image.node import NodeError
+from infra.image.plan import plan_image
+from infra.image.reach import open_node
+from infra.node.node_variable import VARIABLE
 from sandbox.base_image import NAME as BASE_IMAGE
 from sandbox.base_image import ensure_base_image
 from tests.cli.servers import Sshd, make_key, sshd
-from tests.sandbox.image_lab import DEPS_BYTES, PROJECT, REPOSITORY, Lab, wait_for
+from tests.sandbox.image_lab import DEPS_BYTES, PROJECT, REPOSITORY, Lab
 
 PART_BYTES = 1_000_000
 
@@ -50,71 +50,106 @@ def test_an_image_goes_over_one_connection_in_parts(
     lab: Lab, server: Sshd, transfers: Callable[[], list[Path]]
 ) -> None:
     before = server.logins()
-    with reached(node_text(server)) as node:
-        lab.containerd = dataclasses.replace(lab.containerd, node=node, part_bytes=PART_BYTES)
-        first = lab.ensure()
-        lab.change_code("print(2)\n")
-        second = lab.ensure()
+    with open_node(node_text(server)) as node:
+        away = dataclasses.replace(lab.containerd, node=node, part_bytes=PART_BYTES)
+        remote = dataclasses.replace(lab, containerd=away)
+        first = remote.ensure()
+        remote.change_code("print(2)\n")
+        second = remote.ensure()
         assert first.imported_bytes > DEPS_BYTES
         assert 0 < second.imported_bytes < 20_000
-        assert problems(lab.plan(), lab.containerd) == []
-    lab.containerd = dataclasses.replace(lab.containerd, node=None)
+        assert problems(remote.plan(), away) == []
     assert server.logins() == before + 1
     assert transfers() == []
 
 
-# Stops the command that holds the text in `stop-at`: a part when half of it is there, the import
-# while it is at work. Then it hangs, with the number of the connection's process in `stopped`.
+# Stands between sshd and every command, and cuts the connection once the node has half of a part.
 WRAPPER = """\
 #!/bin/sh
-stop=$(cat {folder}/stop-at 2>/dev/null)
-case $SSH_ORIGINAL_COMMAND in
-  *"${{stop:-nowhere}}"*)
-    case $stop in
-      "cat > "*) head -c 400000 | sh -c "$SSH_ORIGINAL_COMMAND" ;;
-      *) setsid sh -c "$SSH_ORIGINAL_COMMAND" & sleep 0.02; kill -KILL "-$!" ;;
-    esac
-    echo "$PPID" >{folder}/stopping && mv {folder}/stopping {folder}/stopped
-    sleep 100
+echo "$PPID" >{folder}/connection
+case $(cat {folder}/cut-at 2>/dev/null),$SSH_ORIGINAL_COMMAND in
+  part,*"cat > 00003-"*)
+    head -c 400000 | sh -c "$SSH_ORIGINAL_COMMAND"
+    kill -KILL "$PPID"
     ;;
 esac
 exec sh -c "$SSH_ORIGINAL_COMMAND"
 """
 
+# The node's ctr. The import that is to be cut ends together with its connection: before it has read
+# the first blob, or once containerd has half of the large layer.
+CTR = """\
+#!/bin/sh
+cut_at=$(cat {folder}/cut-at 2>/dev/null)
+case $cut_at,$* in
+  import,*"images import"* | layer,*"images import"*)
+    mkfifo {folder}/beginning
+    ctr "$@" <{folder}/beginning &
+    exec 3>{folder}/beginning
+    if [ "$cut_at" = layer ]; then
+      head -c 3000000 >&3
+      for _ in $(seq 600); do
+        begun=$(ctr --address {address} --namespace k8s.io content active | wc -l)
+        [ "$begun" -lt 2 ] || break # a heading, and a line for each blob on its way in
+        sleep 0.1
+      done
+    fi
+    kill -KILL "$!" "$(cat {folder}/connection)"
+    exit 1
+    ;;
+esac
+exec ctr "$@"
+"""
 
-@pytest.mark.parametrize(("stop_at", "kept"), [("cat > 00003-", 3), ("images import", 6)])
-def test_a_connection_that_is_cut_costs_what_was_under_way(
-    lab: Lab, tmp_path: Path, transfers: Callable[[], list[Path]], stop_at: str, kept: int
-) -> None:
+
+@dataclasses.dataclass
+class CutLine:
+    """A lab at the other end of an SSH connection that `cut_at` cuts."""
+
+    lab: Lab
+    folder: Path
+
+    def attempt(self, server: Sshd) -> None:
+        with open_node(node_text(server)) as node:
+            ctr = [str(self.folder / "ctr")]
+            away = dataclasses.replace(
+                self.lab.containerd, ctr=ctr, node=node, part_bytes=PART_BYTES
+            )
+            remote = dataclasses.replace(self.lab, containerd=away)
+            remote.ensure()
+            assert problems(remote.plan(), away) == []
+
+    def cut_and_mend(self, cut_at: str) -> None:
+        """One attempt that is cut, and one that is not."""
+        (self.folder / "cut-at").write_text(cut_at)
+        with sshd(self.folder, self.folder / "wrapper") as server:
+            with pytest.raises(ContainerdError, match="the connection broke"):
+                self.attempt(server)
+            assert not self.lab.containerd.images()
+            (self.folder / "cut-at").unlink()
+            self.attempt(server)
+
+
+@pytest.fixture
+def cut_line(lab: Lab, tmp_path: Path) -> CutLine:
     folder = tmp_path / "line"
     folder.mkdir()
-    wrapper, stopped = folder / "wrapper", folder / "stopped"
-    wrapper.write_text(WRAPPER.format(folder=folder))
-    wrapper.chmod(0o755)
-    (folder / "stop-at").write_text(stop_at)
-    here = lab.containerd
+    for name, text in (("wrapper", WRAPPER), ("ctr", CTR)):
+        (folder / name).write_text(text.format(folder=folder, address=lab.containerd.address))
+        (folder / name).chmod(0o755)
+    return CutLine(lab, folder)
 
-    def attempt() -> None:
-        with reached(node_text(server)) as node:
-            lab.containerd = dataclasses.replace(here, node=node, part_bytes=PART_BYTES)
-            lab.ensure()
-            assert problems(lab.plan(), lab.containerd) == []
 
-    def cut() -> None:
-        wait_for("the command to stop", stopped.exists)
-        os.kill(int(stopped.read_text()), signal.SIGKILL)
-
-    with sshd(folder, wrapper) as server, ThreadPoolExecutor(1) as thread:
-        cutting = thread.submit(cut)
-        with pytest.raises(ContainerdError, match="the connection broke"):
-            attempt()
-        cutting.result()
-        assert not here.images()
-        (folder / "stop-at").unlink()
-        attempt()
-    assert f"in 6 parts, {kept} of them were there from an earlier attempt" in "\n".join(lab.said)
+@pytest.mark.parametrize(("cut_at", "kept"), [("part", 3), ("import", 6), ("layer", 6)])
+def test_a_connection_that_is_cut_costs_what_was_under_way(
+    cut_line: CutLine, transfers: Callable[[], list[Path]], cut_at: str, kept: int
+) -> None:
+    """The second attempt sends the parts that have not arrived, also where containerd has taken
+    the manifest and half of the large layer before the first attempt's import was cut."""
+    cut_line.cut_and_mend(cut_at)
+    said = "\n".join(cut_line.lab.said)
+    assert f"in 6 parts, {kept} of them were there from an earlier attempt" in said
     assert transfers() == []
-    lab.containerd = here
 
 
 # The last stage is small, so that the test is short.
@@ -143,16 +178,17 @@ def test_the_image_is_built_at_the_node_and_only_context_and_code_go_there(
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:sekret@index.example/simple")
     monkeypatch.setenv("HTTPS_PROXY", "http://me:sekret@proxy.example:3128")
     plan = plan_image(lab.project, REPOSITORY, BASE_IMAGE, "https://torch.example/cu118")
-    before = set(Path("/var/tmp").iterdir())
-    with reached(node_text(server)) as node:
+    (tmp_path / "node").mkdir()
+    monkeypatch.setattr("infra.image.node_build.FOLDER", f"{tmp_path}/node/build-")
+    with open_node(node_text(server)) as node:
         away = dataclasses.replace(lab.containerd, node=node)
         cache = tmp_path / "unused"
-        made = ensure(plan, away, lab.project, cache, "buildah", lab.said.append, "", "node")
+        made = ensure(plan, away, Sources(lab.project, cache, "buildah", "node"), lab.said.append)
         assert made.built
         assert 0 < made.imported_bytes < 20_000
         assert problems(plan, away) == []
     assert not [path for path in cache.rglob("*") if path.suffix != ".lock" and path.is_file()]
-    assert set(Path("/var/tmp").iterdir()) <= before
+    assert list((tmp_path / "node").iterdir()) == []
     for path, text in (("requirements", "torch"), ("index", "https://torch.example/cu118")):
         assert text in lab.file_in_image(made.image, path, tmp_path / path)[0]
     image = lab.containerd.complete_image(made.image)
@@ -160,19 +196,24 @@ def test_the_image_is_built_at_the_node_and_only_context_and_code_go_there(
     assert "sekret" not in image.config.read().decode() + image.manifest.read().decode()
 
 
-def test_a_build_that_fails_at_the_node_says_why(lab: Lab, server: Sshd, tmp_path: Path) -> None:
+def test_a_build_that_fails_at_the_node_says_why(
+    lab: Lab, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "node").mkdir()
+    monkeypatch.setattr("infra.image.node_build.FOLDER", f"{tmp_path}/node/build-")
     (lab.project / "docker/Dockerfile").write_text("FROM scratch AS deps\nCOPY absent /\n")
     plan = plan_image(lab.project, REPOSITORY, "scratch", None)
-    with reached(node_text(server)) as node:
+    with open_node(node_text(server)) as node:
         away = dataclasses.replace(lab.containerd, node=node)
+        sources = Sources(lab.project, tmp_path, "buildah", "node")
         with pytest.raises(NodeError, match=r"(?s)at the node: .*absent"):
-            ensure(plan, away, lab.project, tmp_path, "buildah", lab.said.append, "", "node")
-    assert not list(Path("/var/tmp").glob("disttrain-build-*"))
+            ensure(plan, away, sources, lab.said.append)
+    assert list((tmp_path / "node").iterdir()) == []
 
 
 def test_another_host_key_stops_it(lab: Lab, server: Sshd, tmp_path: Path) -> None:
     other = make_key(tmp_path / "other")
-    with reached(node_text(server, host_key=other)) as node:
+    with open_node(node_text(server, host_key=other)) as node:
         elsewhere = dataclasses.replace(lab.containerd, node=node)
         with pytest.raises(ContainerdError, match="Host key verification failed"):
             elsewhere.images()
@@ -182,7 +223,7 @@ def test_the_command_line_takes_the_node_from_its_environment(lab: Lab, server: 
     words = ["check", "--repository", REPOSITORY, "--address", str(lab.containerd.address)]
     before = server.logins()
     done = subprocess.run(
-        [sys.executable, "-m", "infra.imaging", *words],
+        [sys.executable, "-m", "infra.image", *words],
         cwd=PROJECT,
         env={**os.environ, VARIABLE: node_text(server)},
         capture_output=True,
@@ -199,13 +240,13 @@ def test_root_by_sudo_gets_its_password_first_and_the_command_the_rest(tmp_path:
     """With programs that stand for sudo and for a user who is not root."""
     scripts = {
         "id": "echo 1000",
-        "sudo": '[ "$1" != -n ] || exit 1\nread -r given; [ "$given" = "pass word" ] || exit 1\n'
-        'while [ "$1" != env ]; do shift; done; exec "$@"',
+        "sudo": '[ "$1" = -A ] && [ "$("$SUDO_ASKPASS")" = "pass word" ] || exit 1\n'
+        'shift; exec "$@"',
     }
     for name, text in scripts.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    with reached(json.dumps({"ssh": None, "sudo_password": "pass word"})) as node:
+    with open_node(json.dumps({"ssh": None, "sudo_password": "pass word"})) as node:
         assert node
         assert "pass word" not in repr(node)
         command = node.as_root(["cat"])

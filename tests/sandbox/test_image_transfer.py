@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.imaging.containerd import ContainerdError
-from infra.imaging.ensure import problems
-from infra.imaging.node import Node
+from infra.image.containerd import ContainerdError
+from infra.image.ensure import problems
+from infra.image.node import Node
 from tests.sandbox.image_lab import DEPS_BYTES, Lab
 
 PART_BYTES = 1_000_000

@@ -1,8 +1,8 @@
 """Real trainer processes that start in milliseconds: forked from one that has imported torch.
 
 They have their own pid, signals, standard streams and exit code, so they can be killed like any
-other. An entrypoint started so forks its torchrun, and that its ranks, where they would execute
-Python again. `python -m tests.trainer.forked` is the process that all are forked from.
+other. An entrypoint started so forks its ranks, where it would execute Python again.
+`python -m tests.trainer.forked` is the process that all are forked from.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ class Nursery:
         log: Path,
         slow_disk_seconds: float = 0.0,
         stop_in_evaluation: int = 0,
+        slow_read_seconds: float = 0.0,
     ) -> int:
         """Start `python -m trainer <arguments>`; returns its pid.
 
         `slow_disk_seconds`: how much longer each fsync of a checkpoint's file takes.
-        `stop_in_evaluation`: the how manieth evaluation is cut off by a SIGTERM.
+        `slow_read_seconds`: how much longer it takes to verify each file of a checkpoint.
+        `stop_in_evaluation`: which evaluation, counting from 1, a SIGTERM interrupts.
         """
         request = {
             "arguments": list(arguments),
@@ -54,6 +56,7 @@ class Nursery:
             "log": str(log),
             "slow_disk_seconds": slow_disk_seconds,
             "stop_in_evaluation": stop_in_evaluation,
+            "slow_read_seconds": slow_read_seconds,
         }
         return self._ask(request)
 
@@ -64,7 +67,7 @@ class Nursery:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=120)  # it may still be importing torch
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -103,7 +106,7 @@ class Forked:
 
 
 class ForkingPopen(subprocess.Popen[Any]):
-    """A Popen that forks where `python -m` of the trainer or of torchrun would be executed."""
+    """A Popen that forks where `python -m trainer` would be executed."""
 
     def _execute_child(self, *values: Any) -> None:
         execute: Any = super()._execute_child  # pyright: ignore
@@ -128,7 +131,7 @@ class ForkingPopen(subprocess.Popen[Any]):
         close(*(given[name] for name in pipes))
 
 
-_MODULES = {"trainer": "trainer.__main__", "torch.distributed.run": "torch.distributed.run"}
+_MODULES = {"trainer": "trainer.__main__"}
 
 
 def without_torchruns_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -138,13 +141,13 @@ def without_torchruns_variables(environment: Mapping[str, str]) -> dict[str, str
 def _serve() -> None:
     # Everything that a rank imports sooner or later; none of it starts a thread.
     import torch._dynamo
-    import torch.distributed.run
+    import torch.distributed.checkpoint
     import torch.utils.tensorboard  # noqa: F401
 
     import trainer.__main__
-    import trainer.entrypoint
-    import trainer.sharding
-    import trainer.worker  # noqa: F401
+    import trainer.launch.entrypoint
+    import trainer.launch.worker
+    import trainer.parallel.sharding  # noqa: F401
 
     for line in sys.stdin:
         request = json.loads(line)
@@ -176,6 +179,8 @@ def _become(request: Mapping[str, Any]) -> NoReturn:
     subprocess.Popen = ForkingPopen
     if request["slow_disk_seconds"]:
         _slow_down_the_disk(request["slow_disk_seconds"])
+    if request["slow_read_seconds"]:
+        _slow_down_verification(request["slow_read_seconds"])
     if request["stop_in_evaluation"]:
         _stop_in_evaluation(request["stop_in_evaluation"])
     _run("trainer", request["arguments"], {**os.environ, **request["environment"]})
@@ -209,15 +214,34 @@ def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) 
 
 
 def _slow_down_the_disk(seconds: float) -> None:
-    from trainer import checkpoint
+    from trainer.checkpoint import part_files, store
 
-    fsync = checkpoint.fsync_file
+    fsync = part_files.fsync_file
 
     def slow_fsync(path: Path) -> None:
         time.sleep(seconds)
         fsync(path)
 
-    checkpoint.fsync_file = slow_fsync
+    part_files.fsync_file = slow_fsync
+    fsync_directory = store.fsync_directory
+
+    def slow_fsync_directory(path: Path) -> None:
+        time.sleep(seconds)
+        fsync_directory(path)
+
+    store.fsync_directory = slow_fsync_directory
+
+
+def _slow_down_verification(seconds: float) -> None:
+    from trainer.checkpoint import store
+
+    sha256_of = store.sha256_of
+
+    def slow_sha256_of(path: Path) -> str:
+        time.sleep(seconds)
+        return sha256_of(path)
+
+    store.sha256_of = slow_sha256_of
 
 
 def _stop_in_evaluation(number: int) -> None:

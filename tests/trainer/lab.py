@@ -21,12 +21,12 @@ import yaml
 
 from sandbox.dataset import training_text
 from tests.trainer.forked import Forked, Nursery, without_torchruns_variables
-from trainer import checkpoint
+from trainer.checkpoint import layout, store
+from trainer.checkpoint.durable import write_text
 from trainer.config import RunConfig, load_config
-from trainer.dataset import Dataset, open_dataset
-from trainer.durable import write_text
-from trainer.prepare import prepare
-from trainer.stop_request import StopRequest
+from trainer.data.dataset import Dataset, open_dataset
+from trainer.data.prepare import prepare
+from trainer.launch.stop_request import StopRequest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORDS = ["to", "be", "or", "not", "that", "is", "the", "question", "suffer", "slings"]
@@ -96,6 +96,7 @@ class Lab:
                 "warmup_steps": 5,
                 "device": "cpu",
                 "timeout_seconds": 20,
+                "start_timeout_seconds": 20,
                 "rendezvous_timeout_seconds": 60,
             },
             "eval": {"interval": 0, "batch_size": 256},
@@ -172,24 +173,45 @@ class Lab:
         world_size: int,
         slow_disk_seconds: float = 0.0,
         stop_in_evaluation: int = 0,
+        slow_read_seconds: float = 0.0,
     ) -> list[int]:
         """The same by fork, which takes milliseconds instead of seconds; returns the pids.
 
         The accidents are the nursery's; the signal comes to the last rank alone.
         """
-        file, port = self.config_file(config), free_port()
-        pids = [
-            self._nursery.start(
-                ["train", "--config", str(file)],
+        port = free_port()
+        return [
+            self.fork_rank(
+                config,
+                rank,
                 rank_environment(rank, world_size, port),
-                self.rank_log(config, rank),
                 slow_disk_seconds,
                 stop_in_evaluation if rank == world_size - 1 else 0,
+                slow_read_seconds,
             )
             for rank in range(world_size)
         ]
-        self._forked.update(pids)
-        return pids
+
+    def fork_rank(
+        self,
+        config: RunConfig,
+        rank: int,
+        environment: Mapping[str, str],
+        slow_disk_seconds: float = 0.0,
+        stop_in_evaluation: int = 0,
+        slow_read_seconds: float = 0.0,
+    ) -> int:
+        """One rank alone; returns its pid."""
+        pid = self._nursery.start(
+            ["train", "--config", str(self.config_file(config))],
+            environment,
+            self.rank_log(config, rank),
+            slow_disk_seconds,
+            stop_in_evaluation,
+            slow_read_seconds,
+        )
+        self._forked.add(pid)
+        return pid
 
     def ended(self, pids: Sequence[int], seconds: float = 60) -> list[int]:
         """The exit codes of forked processes; fails with their logs if one does not end."""
@@ -212,16 +234,25 @@ class Lab:
         assert codes == [expect] * len(pids), self.logs()
 
     def start_entrypoint(
-        self, config: RunConfig, node: int, nnodes: int, local_ranks: int, port: int
+        self,
+        config: RunConfig,
+        node: int,
+        nnodes: int,
+        local_ranks: int,
+        port: int,
+        slow_disk_seconds: float = 0.0,
+        environment: Mapping[str, str] | None = None,
     ) -> Forked:
-        """The program of a pod, by fork, with its torchrun and its ranks."""
+        """The program of a pod, by fork, with its ranks."""
         pid = self._nursery.start(
             ["entrypoint", "--config", str(self.config_file(config))],
             {
                 "GLOO_SOCKET_IFNAME": loopback(),
                 **self._pod_environment(node, nnodes, local_ranks, port),
+                **(environment or {}),
             },
             self._node_log(node),
+            slow_disk_seconds,
         )
         self._processes.append(process := Forked(self._nursery, pid))
         return process
@@ -310,21 +341,13 @@ def checkpoints(config: RunConfig) -> Path:
 
 def saved_tensors(config: RunConfig, step: int | None = None) -> dict[str, torch.Tensor]:
     """All tensors of the checkpoint of `step`, or of the newest one, flat."""
-    root, flat = checkpoints(config), dict[str, torch.Tensor]()
-    newest = checkpoint.latest_verified(root, lambda line: pytest.fail(line))
+    root = checkpoints(config)
+    newest = store.latest_verified(root, lambda line: pytest.fail(line))
     step = newest if step is None else step
     assert step is not None
-
-    def flatten(prefix: str, value: Any) -> None:
-        if isinstance(value, torch.Tensor):
-            flat[prefix] = value
-        else:
-            for key, inner in value.items():
-                flatten(f"{prefix}.{key}", inner)
-
-    for name in ("model", "optimizer"):
-        flatten(name, checkpoint.load_tensors(root, step, name, torch.device("cpu")))
-    return flat
+    directory, found = store.directory_of(root, step), store.load_layout(root, step)
+    # Not pages of a file that may change.
+    return {name: layout.read_whole(directory, found, name).clone() for name in found}
 
 
 def assert_bitwise_equal(one: RunConfig, other: RunConfig) -> None:

@@ -6,6 +6,7 @@ real processes, started by fork. Kills of torchrun and of pods are in test_entry
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,16 +26,18 @@ from tests.trainer.lab import (
     NoSignals,
     assert_bitwise_equal,
     checkpoints,
+    free_port,
     last_step,
+    rank_environment,
     records,
     wait_for,
 )
-from trainer import checkpoint
-from trainer.background_save import BackgroundSave
+from trainer.checkpoint import save, store
+from trainer.checkpoint.background_save import BackgroundSave
 from trainer.config import RunConfig
-from trainer.device import choose_compute
-from trainer.distributed import World
-from trainer.exit_codes import ExitCode
+from trainer.launch.exit_codes import ExitCode, FatalError
+from trainer.parallel.device import choose_compute
+from trainer.parallel.world import World
 from trainer.train import train
 
 INTERVAL = 10
@@ -46,6 +50,7 @@ SMALL = {
     "train__warmup_steps": 0,
     "train__decay_steps": 400,
     "train__timeout_seconds": 5,
+    "train__start_timeout_seconds": 5,
     "checkpoint__interval": INTERVAL,
 }
 SLOW_DISK_SECONDS = 0.02  # per file: a save then takes longer than several steps
@@ -56,7 +61,7 @@ def soon(what: str, condition: Callable[[], bool], lab: Lab) -> None:
 
 
 def newest(run: RunConfig) -> int:
-    return checkpoint.latest_verified(checkpoints(run), lambda line: pytest.fail(line)) or 0
+    return store.latest_verified(checkpoints(run), lambda line: pytest.fail(line)) or 0
 
 
 def starts(lab: Lab, run: RunConfig) -> list[int]:
@@ -215,7 +220,7 @@ def test_an_evaluation_that_was_cut_off_is_repeated_before_the_run_goes_on_or_co
     assert_bitwise_equal(whole, run)
     ends = [json.loads((of.run_dir / "done.json").read_text()) for of in (run, whole)]
     assert ends[0] == ends[1]
-    assert ends[0]["val_loss"] == checkpoint.val_loss(checkpoints(run), 12)
+    assert ends[0]["val_loss"] == store.val_loss(checkpoints(run), 12)
     curves = EventAccumulator(str(run.run_dir / "tensorboard")).Reload()
     assert [event.step for event in curves.Scalars("val_loss")] == [5, 10, 12]
 
@@ -244,7 +249,7 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
     }
     run = lab.config(**settings)
     is_waited_for, waited = threading.Event(), list[int]()
-    write, wait = checkpoint.save, BackgroundSave.wait
+    write, wait = store.commit, BackgroundSave.wait
 
     def write_once_waited_for(*values: Any) -> None:
         assert is_waited_for.wait(60)
@@ -252,12 +257,13 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
         write(*values)
 
     def wait_and_note(save: BackgroundSave, seconds: float | None = None) -> bool:
-        if not wait(save, 0) and last_step(run) not in waited:
-            waited.append(last_step(run))
+        if seconds and not wait(save, 0):
+            if last_step(run) not in waited:
+                waited.append(last_step(run))
             is_waited_for.set()
         return wait(save, seconds)
 
-    monkeypatch.setattr(checkpoint, "save", write_once_waited_for)
+    monkeypatch.setattr(store, "commit", write_once_waited_for)
     monkeypatch.setattr(BackgroundSave, "wait", wait_and_note)
     train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
     assert waited == waits
@@ -265,8 +271,51 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
 
 def test_a_write_may_take_longer_than_a_collective(lab: Lab) -> None:
     run = lab.config(**{**SMALL, "train__max_steps": 2})
-    seconds_per_file = (run.train.timeout_seconds + 1) / 3  # there are three files
+    seconds_per_file = (run.train.timeout_seconds + 1) / 2  # each rank writes two or more
     assert lab.ended(lab.fork_ranks(run, 2, seconds_per_file)) == [ExitCode.DONE] * 2, lab.logs()
+
+
+def test_verifying_may_take_longer_than_a_collective(lab: Lab) -> None:
+    """C8 of the review: rank 0 read and checked every byte while the others waited for it inside
+    one collective, timed out, and started the same again until the restarts were used up."""
+    lab.train(lab.config(**{**SMALL, "train__max_steps": 2}), 2)
+    run = lab.config(**{**SMALL, "train__max_steps": 3})
+    seconds_per_file = (run.train.timeout_seconds + 1) / 3  # each rank reads three of the six
+    pids = lab.fork_ranks(run, 2, slow_read_seconds=seconds_per_file)
+    assert lab.ended(pids) == [ExitCode.DONE] * 2, lab.logs()
+
+
+@pytest.mark.parametrize(
+    ("passes", "damaged_file"), [(True, "optimizer-00000.bin"), (False, "state.json")]
+)
+def test_storage_that_fails_for_a_while_costs_no_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, passes: bool, damaged_file: str
+) -> None:
+    """C6 of the review: any error of a save was fatal for all ranks, a passing EIO too."""
+    settings = {**SMALL, "train__max_steps": 40, "checkpoint__asynchronous": False}
+    run = lab.config(**settings)
+    write, failed = save.write_file, list[int]()
+
+    def fail(path: Path, pieces: Any) -> dict[str, Any]:
+        step = int(path.parent.name.split("-")[2])
+        if path.name == damaged_file and (step <= 20 or not passes):
+            failed.append(step)
+            raise OSError(errno.EIO, "Input/output error")
+        return write(path, pieces)
+
+    monkeypatch.setattr(save, "write_file", fail)
+
+    def train_here() -> None:
+        train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+
+    if passes:
+        train_here()
+        assert failed == [10, 20]
+        assert newest(run) == 40
+    else:
+        with pytest.raises(FatalError, match=r"step 30 could not be written: .*Input/output error"):
+            train_here()
+        assert failed == [10, 20, 30]
 
 
 def test_a_rank_that_dies_while_the_ranks_meet_or_stands_still_is_missed_in_bounded_time(
@@ -287,3 +336,15 @@ def test_a_rank_that_dies_while_the_ranks_meet_or_stands_still_is_missed_in_boun
     assert lab.ended(pids[:1], seconds=30) == [ExitCode.RETRYABLE]
     os.kill(pids[1], signal.SIGCONT)
     assert lab.ended(pids[1:], seconds=30) == [ExitCode.RETRYABLE]
+
+
+def test_a_rank_may_start_later_than_a_collective_waits(lab: Lab) -> None:
+    """P3 of the review: one limit of 60 s held for all waits, and nodes that import and compile at
+    different speeds timed each other out at the start. Until the first step is done there is
+    another limit; after it the short one holds (the test above)."""
+    run = lab.config(train__max_steps=6, train__timeout_seconds=5, train__start_timeout_seconds=90)
+    port = free_port()
+    pids = [lab.fork_rank(run, 0, rank_environment(0, 2, port))]
+    time.sleep(run.train.timeout_seconds + 1)  # longer than a wait inside the loop may be
+    pids.append(lab.fork_rank(run, 1, rank_environment(1, 2, port)))
+    assert lab.ended(pids, 90) == [ExitCode.DONE] * 2, lab.logs()

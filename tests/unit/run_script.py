@@ -1,23 +1,42 @@
-"""Runs a script of infra/scripts as the program does: variables and text by standard input."""
+"""Runs a script of infra/node/scripts as the program does: variables and text by standard input."""
 
 import os
+import re
 import subprocess
+from collections.abc import Mapping
 
-from infra.shell_program import assemble_program
-from tests.unit.stacks import PROJECT
+from infra.node.shell_program import SCRIPTS, Privilege, assemble_program, script_text
 
-SCRIPTS = PROJECT / "infra" / "scripts"
+_VALUES = {"WAIT_FOR": "gpus"}  # of variables that allow only some words
+ALL_SCRIPTS = sorted(path.name for path in SCRIPTS.glob("*.sh"))
+
+
+def required_variables(script: str) -> dict[str, str]:
+    """A value for each variable without which the script does nothing."""
+    names = re.findall(r'"\$\{(\w+):\?\}"', script_text(script))
+    return {name: _VALUES.get(name, "given") for name in names}
 
 
 def run(script: str, action: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The variable BIN, where it is given, comes first on PATH."""
-    program = assemble_program((SCRIPTS / script).read_text(), variables, None, "")
+    """Run it as this user. The variable BIN, where it is given, comes first on PATH."""
+    path = f"{variables.get('BIN', '')}:{os.environ['PATH']}"
+    return run_text(script_text(script), action, variables, "user", {"PATH": path})
+
+
+def run_text(
+    text: str,
+    action: str,
+    variables: Mapping[str, str],
+    privilege: Privilege,
+    environment: Mapping[str, str],
+) -> subprocess.CompletedProcess[str]:
+    """Run a script's text with further variables in the environment of the shell it is sent to."""
     return subprocess.run(
         ["/bin/sh", "-s", "--", action],
-        input=program,
+        input=assemble_program(text, variables, privilege),
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
-        env={**os.environ, "PATH": f"{variables.get('BIN', '')}:{os.environ['PATH']}"},
+        env={**os.environ, **environment},
     )

@@ -1,15 +1,20 @@
 """The real stack files, as the engine would hand them to the program, and a recording engine."""
 
 import asyncio
-import json
+import contextvars
+import copy
+import functools
 import runpy
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import grpc
 import yaml
 from google.protobuf import empty_pb2
 from google.protobuf.json_format import MessageToDict
@@ -17,25 +22,23 @@ from pulumi.runtime import mocks, rpc, set_all_config
 from pulumi.runtime.settings import configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
+from infra.node.k3s_look import K3sLook
+from infra.settings import project
+from infra.settings.project import as_text, stack_file
+
 PROJECT = Path(__file__).parents[2]
+READ_STACK = "pulumi:pulumi:readStackOutputs"
 PROJECT_FILE = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
 STACKS = ("dev", "multipod", "sandbox", "sandbox-multipod")
-WANTED_AT = ""  # what the node's containerd would answer: the image is there
+PLATFORM_OF = {"multipod": "dev", "sandbox-multipod": "sandbox"}
+LOOK = K3sLook("repair-1", "generation-1")
+IMPORT_REQUEST = ""  # what the node's containerd would answer: the image is there
 TEXT = "To be, or not to be, that is the question:\n" * 40
-
-
-def as_text(value: object) -> str:
-    """A configuration value as programs get it: numbers and booleans as text, objects as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def raw_settings(stack: str, changes: Mapping[str, object] | None = None) -> dict[str, str]:
     """Defaults of Pulumi.yaml, then the stack's file, then `changes` (None removes a key)."""
-    declared = PROJECT_FILE["config"].items()
-    defaults = {key: declaration["default"] for key, declaration in declared}
-    content = yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text())
-    own = {key.removeprefix("disttrain:"): value for key, value in content["config"].items()}
-    merged = {**defaults, **own, **(changes or {})}
+    merged: dict[str, object] = {**project.raw_settings(stack_file(stack))[0], **(changes or {})}
     return {key: as_text(value) for key, value in merged.items() if value is not None}
 
 
@@ -55,7 +58,8 @@ def files_of_this_machine(stack: str, scratch: Path) -> dict[str, object]:
         )
     )
     text.write_text(TEXT)
-    return {"kubeconfig": str(kubeconfig), "datasetFile": str(text)}
+    files: dict[str, object] = {"datasetFile": str(text)}
+    return files if PLATFORM_OF.get(stack) else {"kubeconfig": str(kubeconfig), **files}
 
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"  # marks special values in Pulumi's protocol
@@ -100,11 +104,22 @@ class Deployment:
         return self.component_outputs["Stack"]
 
 
-class RecordingMonitor(mocks.MockMonitor):
-    """Takes the place of the engine: notes what is registered, answers with the inputs."""
+class UnknownStackError(grpc.RpcError):
+    """What the engine answers to a question about a stack that its backend does not have."""
 
-    def __init__(self) -> None:
-        super().__init__(Echo())
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNKNOWN
+
+    def details(self) -> str:
+        return 'unknown stack "organization/disttrain/dev"'
+
+
+class RecordingMonitor(mocks.MockMonitor):
+    """Stands in for the engine: records what is registered and answers with the inputs."""
+
+    def __init__(self, referenced: Mapping[str, Any] | None = None) -> None:
+        super().__init__(Echo(referenced))
+        self._referenced = referenced
         self.deployment = Deployment()
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
@@ -124,6 +139,16 @@ class RecordingMonitor(mocks.MockMonitor):
             )
         return response
 
+    def Invoke(self, request: Any) -> Any:  # noqa: N802
+        if request.tok == READ_STACK and self._referenced is None:
+            raise UnknownStackError
+        with own_event_loop():
+            return super().Invoke(request)
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        with own_event_loop():
+            return super().ReadResource(request)
+
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         outputs = plain(rpc.deserialize_properties(request.outputs))
         name = "Stack" if "pulumi:pulumi:Stack::" in request.urn else request.urn
@@ -132,10 +157,19 @@ class RecordingMonitor(mocks.MockMonitor):
 
 
 class Echo(mocks.Mocks):
-    """Resources come out as they went in, plus what only a provider knows."""
+    """Returns resources with their inputs as outputs, and what only a provider knows.
+
+    A stack that is referenced has the outputs `referenced`; None: there is no such stack.
+    """
+
+    def __init__(self, referenced: Mapping[str, Any] | None) -> None:
+        self._referenced = referenced
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         state = dict(args.inputs)
+        if args.typ == "pulumi:pulumi:StackReference":
+            outputs = dict(self._referenced or {})
+            return args.name, {**state, "outputs": outputs, "secretOutputNames": ["kubeconfig"]}
         if args.typ.startswith("command:"):
             state |= {"stdout": '{"digest": "sha256:0123"}', "stderr": ""}
         if args.typ == "kubernetes:helm.sh/v3:Release":
@@ -145,7 +179,9 @@ class Echo(mocks.Mocks):
             state["metadata"] = {**state["metadata"], **known}
         return f"{args.name}-id", state
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        if args.token == READ_STACK:
+            return {}, []
         raise AssertionError(f"unexpected call of {args.token}")
 
 
@@ -178,9 +214,18 @@ def deploy(
     Raises what the program raises; nothing has been registered then, or the test looks at it.
     """
     settings = raw_settings(stack, {**files_of_this_machine(stack, scratch), **(changes or {})})
-    monitor = RecordingMonitor()
+    platform = settings["platform"]
+    referenced = copy.deepcopy(outputs_of(platform)) if platform in STACKS else None
+    monitor = RecordingMonitor(referenced)
     run_with(monitor, stack, settings, secret_keys)
     return monitor.deployment
+
+
+@functools.cache
+def outputs_of(platform: str) -> dict[str, Any]:
+    """What a stack with the settings of its file exports; the same in all tests."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return deploy(platform, Path(scratch)).outputs
 
 
 def run_with(
@@ -207,14 +252,25 @@ def run_with(
         {f"disttrain:{key}": value for key, value in settings.items()},
         [f"disttrain:{key}" for key in secret_keys],
     )
+    # There is no host with a k3s, no containerd that could be asked for the image, and no cluster
+    # that knows whether the run is in force.
+    with (
+        patch("infra.platform.k3s.look_at_k3s", return_value=LOOK),
+        patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
+        patch("infra.run.make.look", return_value=""),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        # The SDK sends the stack's frames with each resource, and pytest's are many.
+        thread.submit(contextvars.copy_context().run, run_to_the_end).result()
+
+
+def run_to_the_end() -> None:
     with own_event_loop() as loop:
         loop.run_until_complete(run_in_stack(run_main))
 
 
 def run_main() -> None:
-    # whether the image is there is asked of the node's containerd, and there is no node
-    with patch("infra.trainer_image.look", return_value=WANTED_AT):
-        runpy.run_path(str(PROJECT / "__main__.py"))
+    runpy.run_path(str(PROJECT / "__main__.py"))
 
 
 @contextmanager

@@ -1,16 +1,20 @@
 """What the doctor is told of a stack's settings."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
-from infra.doctor import make_plan
-from infra.expectations import HTTP_PROBE, HTTPS_PROBE
+from infra.kinds import KINDS
+from infra.node.doctor import make_plan, up_plan
+from infra.node.expectations import HTTP_PROBE, HTTPS_PROBE
 from infra.settings import parse_settings
+from tests.unit.airgap.stocked import stock
 from tests.unit.stacks import raw_settings
 
 PROXY = "http://proxy:3128"
 PROXIES = {"httpProxy": PROXY, "httpsProxy": PROXY, "nodeAddress": "10.1.2.3"}
+SSH = {"host": "ssh", "sshHost": "gpu01", "sshUser": "admin", "sshHostKey": "ssh-ed25519 AAAA"}
 SUMS = {"k3sSha256": "0" * 64, "k3sInstallerSha256": "1" * 64}
 
 
@@ -32,5 +36,35 @@ SUMS = {"k3sSha256": "0" * 64, "k3sInstallerSha256": "1" * 64}
 def test_way_out_is_tried_where_k3s_comes_from(
     changes: dict[str, str], http: str, https: str
 ) -> None:
-    expect = make_plan(parse_settings(raw_settings("dev", changes), (), "dev")).expect
+    settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
+    expect = make_plan(settings.own_platform, settings.run).expect
     assert (expect.http_probe, expect.https_probe) == (http, https), asdict(expect)
+
+
+def test_doctor_knows_the_run_s_pods_and_their_tolerations() -> None:
+    changes = {"topology": "multi-pod", "pods": 3, "gpus": 3, "gpusPerPod": 1}
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    raw = raw_settings("dev", {**changes, "tolerations": tolerations})
+    settings = parse_settings(raw, (), "dev", KINDS)
+    expect = make_plan(settings.own_platform, settings.run).expect
+    assert (expect.ranks, expect.pods) == (3, 3)
+    assert set(expect.tolerated_taints) == {"nvidia.com/gpu", "dedicated"}
+    everything = raw_settings("dev", {"tolerations": [{"operator": "Exists"}]})
+    settings = parse_settings(everything, (), "dev", KINDS)
+    assert "*" in make_plan(settings.own_platform, settings.run).expect.tolerated_taints
+
+
+@pytest.mark.parametrize("build_on", ["here", "node"])
+def test_doctor_asks_for_the_builder_where_the_image_is_built(build_on: str) -> None:
+    changes = {"imageBuilder": "podman", "imageBuildOn": build_on, **SSH}
+    settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
+    for plan in (make_plan(settings.own_platform), up_plan(settings.own_platform)):
+        assert plan.expect.image_builder == "podman"
+        assert plan.expect.image_build_on == build_on
+        assert plan.expect.image_deps == settings.own_platform.image.plan.deps_hash
+
+
+def test_doctor_asks_for_no_builder_where_a_bundle_has_the_image(tmp_path: Path) -> None:
+    raw = raw_settings("dev", {"bundle": str(stock(tmp_path))})
+    settings = parse_settings(raw, (), "dev", KINDS)
+    assert make_plan(settings.own_platform).expect.image_builder == ""

@@ -1,30 +1,20 @@
-"""Regimes, sharing and chart values of the GPU Operator, against what the charts know."""
+"""The chart values of the GPU Operator, against what the charts know."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from pulumi import RunError
 
-from infra.gpu_regime import (
-    BAD_CHARTS,
-    REGIMES,
-    HostParts,
+from infra.platform.gpu_operator_values import chart_values
+from infra.settings import PlatformSettings
+from infra.settings.gpu_regime import (
     chart_version,
-    choose_regime,
-    has_nri,
-    k3s_version,
-    refuse_chart,
 )
-from infra.gpu_sharing import MIG_PROFILES, Sharing, sharing_problems
-from infra.manifests.gpu_operator import chart_values
-from infra.settings import Settings, parse_settings
-from tests.unit.stacks import deploy, raw_settings
+from tests.unit.settings.reading import platform
+from tests.unit.stacks import deploy
 
 # What values.yaml of NVIDIA/gpu-operator at these tags has for the keys that we set: a type, or
 # the keys of an object. A key that a chart does not have would be ignored by it, silently.
@@ -58,8 +48,8 @@ ONE_RANK = {"gpusPerPod": 1, "gpus": 1}
 WITH_PASSWORD = {**PROXY, "httpsProxy": "http://me:hunter7@proxy.example:3128"}
 
 
-def settings_with(changes: Mapping[str, object]) -> Settings:
-    return parse_settings(raw_settings("dev", changes), ("httpsProxy",), "dev")
+def settings_with(changes: Mapping[str, object]) -> PlatformSettings:
+    return platform(changes, ("httpsProxy",))
 
 
 def values_with(changes: Mapping[str, object]) -> dict[str, Any]:
@@ -195,104 +185,6 @@ def test_preinstalled_toolkit_is_named_by_the_pods(tmp_path: Path) -> None:
     assert runtime_class({}) is None
 
 
-CHOICES = [
-    ("auto", "v26.3.3", "v1.34.2+k3s1", True, "cdi"),
-    ("auto", "v25.10.1", "v1.34.2+k3s1", True, "cdi"),
-    ("auto", "v25.3.4", "v1.34.2+k3s1", True, "legacy"),
-    ("auto", "v26.3.3", "v1.34.2+k3s1", False, "preinstalled"),
-    ("nri", "v26.7.0", "v1.34.2+k3s1", True, "nri"),
-    ("nri", "v26.7.0", "v1.35.0+k3s1", True, "nri"),
-    ("nri", "v26.7.0", "", True, "nri"),
-    ("cdi", "v26.7.0", "", True, "cdi"),
-]
-
-
-@pytest.mark.parametrize(("wanted", "chart", "k3s", "toolkit", "regime"), CHOICES)
-def test_regime_follows_from_the_versions(
-    wanted: str, chart: str, k3s: str, toolkit: bool, regime: str
-) -> None:
-    version = chart_version(chart)
-    assert version
-    parts = HostParts(driver=False, toolkit=toolkit)
-    assert choose_regime(wanted, version, k3s_version(k3s), parts) == regime
-
-
-REFUSED = [
-    ("nri", "v25.10.1", "v1.34.2+k3s1", (False, True), "nri with charts from v26.3.0"),
-    ("nri", "v26.3.3", "v1.33.4+k3s1", (False, True), "nri with containerd 2.1"),
-    ("nri", "v26.3.3", "v1.30.9+k3s1", (False, True), "nri with containerd 2.1"),
-    ("cdi", "v25.3.4", "v1.34.2+k3s1", (False, True), "cdi with charts from v25.10.1"),
-    ("auto", "v26.3.3", "v1.27.9+k3s1", (False, True), "its containerd is older than 1.7"),
-    ("legacy", "v26.3.3", "v1.34.2+k3s1", (False, True), "legacy with charts older"),
-    ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (False, True), "with gpuOperatorToolkit false"),
-    ("cdi", "v26.3.3", "v1.34.2+k3s1", (False, False), "preinstalled, and only that"),
-    ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (True, False), "gpuOperatorDriver false"),
-]
-
-
-@pytest.mark.parametrize(("wanted", "chart", "k3s", "parts", "reason"), REFUSED)
-def test_regime_that_cannot_work_is_refused_with_the_reason(
-    wanted: str, chart: str, k3s: str, parts: tuple[bool, bool], reason: str
-) -> None:
-    version = chart_version(chart)
-    assert version
-    with pytest.raises(ValueError, match=reason):
-        choose_regime(wanted, version, k3s_version(k3s), HostParts(*parts))
-
-
-versions = st.tuples(st.integers(24, 27), st.integers(1, 12), st.integers(0, 5))
-releases = st.tuples(st.just(1), st.integers(26, 37), st.integers(0, 15))
-
-
-@given(st.sampled_from(("auto", *REGIMES)), versions, releases, st.booleans(), st.booleans())
-def test_every_choice_is_a_regime_or_a_reason(
-    wanted: str, chart: tuple[int, ...], k3s: tuple[int, ...], driver: bool, toolkit: bool
-) -> None:
-    with suppress(ValueError):  # says why
-        regime = choose_regime(wanted, chart, k3s, HostParts(driver, toolkit))
-        assert regime in REGIMES
-        assert wanted in ("auto", regime)
-        assert (regime == "preinstalled") == (not toolkit)
-        assert regime != "nri" or has_nri(k3s)
-
-
-def test_charts_known_to_do_harm_are_refused() -> None:
-    for bad in BAD_CHARTS:
-        assert refuse_chart(bad)
-    for chart in SCHEMAS:
-        version = chart_version(chart)
-        assert version
-        assert refuse_chart(version) is None
-
-
-# --- sharing ---
-
-
-@given(
-    st.integers(1, 16),
-    st.sampled_from(["", "1g.10gb", "2g.20gb"]),
-    st.sampled_from(list(MIG_PROFILES)),
-    st.integers(1, 9),
-)
-def test_two_nccl_ranks_never_share_a_gpu(
-    slices: int, profile: str, model: str, ranks: int
-) -> None:
-    problems = sharing_problems(Sharing(slices, profile), model, ranks)
-    shared = slices > 1 or profile
-    if shared and ranks > 1:
-        assert any("two nccl ranks" in allowed for _, _, allowed in problems)
-    if not shared:
-        assert problems == []
-
-
-def test_an_a10_has_no_mig_and_an_a100_has_its_own_profiles() -> None:
-    (problem,) = sharing_problems(Sharing(mig_profile="1g.5gb"), "A10", 1)
-    assert problem == ("migProfile", "1g.5gb", "none: the A10 has no MIG")
-    assert sharing_problems(Sharing(mig_profile="1g.5gb"), "A100-40GB", 1) == []
-    (problem,) = sharing_problems(Sharing(mig_profile="1g.5gb"), "A100-80GB", 1)
-    assert problem[2].startswith("for the A100-80GB: 1g.10gb")
-
-
 def test_another_number_of_slices_is_another_config_map() -> None:
     names: set[str] = set()
     for slices in (2, 3, 4):
@@ -326,7 +218,10 @@ def test_operator_is_waited_for_and_cleaned_up_after_its_release(tmp_path: Path)
     wait = result.one("gpu-operator-await")
     # on destroy, what depends goes first: the release, then what it left, then the namespace
     assert cleanup.urn in release.request.dependencies
-    assert result.one("gpu-operator-namespace").urn in cleanup.request.dependencies
+    namespace = result.one("gpu-operator-namespace")
+    assert namespace.urn in cleanup.request.dependencies
+    # an operator of somebody else is refused before anything of ours is made
+    assert result.one("gpu-operator-guard").urn in namespace.request.dependencies
     assert release.urn in wait.request.dependencies
     assert "export GPUS=3\n" in wait.program
     # nothing of it needs an image that the cluster may not be able to pull

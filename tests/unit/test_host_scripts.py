@@ -1,5 +1,6 @@
 """The scripts of the GPU Operator and of the trust store, run for real; kubectl is a stub."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,16 +16,20 @@ echo "$*" >>"$folder/calls"
 case "$*" in
   *clusterpolicies.nvidia.com*go-template*) next state ;;
   *allocatable*) next gpus ;;
+  *"get pods -o name"*) next names ;;
   *"get pods"*) cat "$folder/pods" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
   *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
   *"get secrets"*) next records ;;
+  *"get crd clusterpolicies.nvidia.com"*) cat "$folder/policies" ;;
   *"get crd"*) cat "$folder/crds" ;;
+  *"get namespace"*labels*) cat "$folder/namespace" ;;
   *"get namespace"*) cat "$folder/note" ;;
   *readyz*) exit "$(cat "$folder/ready")" ;;
 esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
+FILES += ("names", "namespace", "policies")
 
 
 @pytest.fixture
@@ -35,6 +40,9 @@ def cluster(tmp_path: Path) -> Path:
     for name in FILES:
         (tmp_path / name).write_text("")
     (tmp_path / "ready").write_text("0")
+    sleep = tmp_path / "sleep"  # the scripts ask again every 2 s, which nothing here needs
+    sleep.write_text("#!/bin/sh\nexec /bin/sleep 0.1\n")
+    sleep.chmod(0o755)
     return tmp_path
 
 
@@ -42,11 +50,11 @@ def wait(cluster: Path, timeout_seconds: int, **more: str) -> subprocess.Complet
     return run(
         "gpu-operator-await.sh",
         "create",
+        BIN=str(cluster),
         KUBECTL=str(cluster / "kubectl"),
         NAMESPACE="gpu-operator",
-        GPUS="3",
+        **{"WAIT_FOR": "gpus", "GPUS": "3", **more},
         TIMEOUT_SECONDS=str(timeout_seconds),
-        **more,
     )
 
 
@@ -60,7 +68,37 @@ def test_wait_shows_what_is_missing_and_ends_when_the_gpus_are_offered(cluster: 
     done = wait(cluster, 30)
     assert done.returncode == 0, done.stderr
     assert "0 of 3 GPUs offered; waits for: nvidia-driver-x (Init:CrashLoopBackOff)" in done.stdout
-    assert "the node offers 3 GPUs" in done.stdout.splitlines()[-1]
+    assert "3 GPUs are offered" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("nodes", "offered"), [("3", 3), ("1 2", 3), ("8 8", 16), ("", 0)])
+def test_gpus_of_all_nodes_are_counted(cluster: Path, nodes: str, offered: int) -> None:
+    """The wait took the largest number of a node, and the doctor the sum of all nodes."""
+    (cluster / "state").write_text("ready\n")
+    lines = "".join(f"{count}\n" for count in nodes.split())
+    (cluster / "all").write_text(f"{lines}\n")  # a node without GPUs has an empty line
+    kubectl = cluster / "kubectl"
+    kubectl.write_text(kubectl.read_text().replace("next gpus", 'cat "$folder/all"'))
+    done = wait(cluster, 0, GPUS="99")
+    assert f"operator ready, {offered} of 99 GPUs offered" in done.stdout
+
+
+def test_wait_for_gpus_heeds_no_release_of_the_environment(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 7 of the review: a variable RELEASE of the shell, common in CI, made the wait return
+    after 16 s with success, although no GPU was offered."""
+    monkeypatch.setenv("RELEASE", "1.2")
+    (cluster / "state").write_text("notReady\n")
+    done = wait(cluster, 0)
+    assert done.returncode == 1
+    assert "waited 0 s (gpuOperatorTimeoutSeconds); operator notReady" in done.stdout
+
+
+def test_wait_for_something_unknown_is_refused(cluster: Path) -> None:
+    done = wait(cluster, 0, WAIT_FOR="pods")
+    assert done.returncode == 2
+    assert "WAIT_FOR: 'pods' cannot be used: set release or gpus" in done.stderr
 
 
 def test_wait_fails_with_the_pods_reason(cluster: Path) -> None:
@@ -84,33 +122,35 @@ def test_operator_that_fails_is_not_ready_whatever_its_state_of_before(cluster: 
 def test_watch_shows_the_pods_that_helm_waits_for_until_it_is_done(cluster: Path) -> None:
     (cluster / "records").write_text("\npending-install\npending-install\ndeployed\n")
     (cluster / "pods").write_text("gpu-operator-x|Pending|False|ContainerCreating \n")
-    done = wait(cluster, 60, RELEASE="gpu-operator")
+    done = wait(cluster, 60, WAIT_FOR="release", RELEASE="gpu-operator")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "2 s: Helm is at work on gpu-operator; waits for: gpu-operator-x (ContainerCreating)"
-    ]
+    lines = {re.sub(r"^\d+ s: ", "", line) for line in done.stdout.splitlines()}
+    assert lines == {
+        "Helm is at work on gpu-operator; waits for: gpu-operator-x (ContainerCreating)"
+    }
 
 
 def test_watch_of_an_install_that_helm_gives_up_says_why(cluster: Path) -> None:
-    """The record of an attempt before is no news."""
+    """What an earlier attempt has recorded is not shown again."""
     (cluster / "records").write_text("failed\npending-upgrade\nfailed\n")
     (cluster / "pods").write_text("gpu-operator-x|Pending|False|ImagePullBackOff \n")
-    done = wait(cluster, 60, RELEASE="gpu-operator")
+    done = wait(cluster, 60, WAIT_FOR="release", RELEASE="gpu-operator")
     assert done.returncode == 1
     reason = "Helm has given up; it waited for: gpu-operator-x (ImagePullBackOff)"
     assert f"the GPU Operator is not ready: {reason}" in done.stdout
 
 
 def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> None:
-    variables = {"KUBECTL": str(cluster / "kubectl"), "NAMESPACE": "gpu-operator", "GPUS": "3"}
-    done = run("gpu-operator-await.sh", "create", **variables, TIMEOUT_SECONDS="60", DRY_RUN="1")
-    assert done.stdout == "would wait up to 60 s until the node offers 3 GPUs\n"
+    done = wait(cluster, 60, DRY_RUN="1")
+    assert done.stdout == "would wait up to 60 s until 3 GPUs are offered\n"
+    done = wait(cluster, 60, DRY_RUN="1", WAIT_FOR="release", RELEASE="gpu-operator")
+    assert done.stdout == "would show what Helm waits for\n"
     assert (cluster / "calls").read_text() == ""
 
 
 def cleanup(cluster: Path, action: str = "delete") -> subprocess.CompletedProcess[str]:
-    kubectl = str(cluster / "kubectl")
-    return run("gpu-operator-cleanup.sh", action, KUBECTL=kubectl, NAMESPACE="gpu-operator")
+    variables = {"BIN": str(cluster), "KUBECTL": str(cluster / "kubectl")}
+    return run("gpu-operator-cleanup.sh", action, NAMESPACE="gpu-operator", **variables)
 
 
 def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -> None:
@@ -182,6 +222,77 @@ def test_cleanup_of_a_cluster_that_is_gone_is_done(cluster: Path) -> None:
     assert "does not answer" in done.stdout
 
 
+def test_cleanup_waits_for_pods_that_would_label_the_nodes_again(cluster: Path) -> None:
+    (cluster / "names").write_text("pod/gfd-x\npod/gfd-x\n\n")
+    (cluster / "labels").write_text("nvidia.com/gpu.count\n")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    asked = [i for i, call in enumerate(calls) if "get pods -o name" in call]
+    labelled = next(i for i, call in enumerate(calls) if call.startswith("label nodes"))
+    assert len(asked) == 3
+    assert max(asked) < labelled
+
+
+OWNER = "11111111-2222-3333-4444-555555555555"
+
+
+def guard(cluster: Path) -> subprocess.CompletedProcess[str]:
+    variables = {"NAMESPACE": "gpu-operator", "RELEASE": "gpu-operator", "OWNER": OWNER}
+    return run("gpu-operator-guard.sh", "create", KUBECTL=str(cluster / "kubectl"), **variables)
+
+
+def test_operator_may_be_installed_where_none_is_or_our_own(cluster: Path) -> None:
+    assert guard(cluster).returncode == 0
+    (cluster / "namespace").write_text(
+        f"disttrain.dev/owner={OWNER}\ndisttrain.dev/stack=dev\nthere\n"
+    )
+    (cluster / "records").write_text("gpu-operator/gpu-operator\n")
+    (cluster / "policies").write_text("a CRD\n")
+    assert guard(cluster).returncode == 0
+
+
+OTHERS = {
+    "a namespace": (
+        {"namespace": "kubernetes.io/metadata.name=gpu-operator\nthere\n"},
+        "the namespace gpu-operator exists, and no stack has made it "
+        "(Helm releases named gpu-operator: none)",
+    ),
+    "a namespace with a release": (
+        {"namespace": "there\n", "records": "gpu-operator/gpu-operator\n"},
+        "(Helm releases named gpu-operator: gpu-operator/gpu-operator)",
+    ),
+    "another stack": (
+        {"namespace": "disttrain.dev/owner=0\ndisttrain.dev/stack=prod\nthere\n"},
+        "the namespace gpu-operator belongs to the stack prod, whose state is another one",
+    ),
+    "a release elsewhere": (
+        {"records": "nvidia/gpu-operator\n"},
+        "the name of its Helm release is taken: nvidia/gpu-operator",
+    ),
+    "a policy elsewhere": (
+        {"policies": "a CRD\n", "state": "cluster-policy of release nvidia/gpus\n"},
+        "another one is in the cluster: ClusterPolicy cluster-policy of release nvidia/gpus",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_operator_of_somebody_else_is_refused_with_the_way_out(cluster: Path, other: str) -> None:
+    """Fault 8 of the review: a namespace gpu-operator that existed was taken over without a word,
+    and the next `pulumi destroy` deleted it with the cluster's own GPU Operator in it."""
+    files, words = OTHERS[other]
+    for name, content in files.items():
+        (cluster / name).write_text(content)
+    done = guard(cluster)
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert "pulumi config set gpuOperator false" in done.stdout
+    assert ("pulumi config set platform prod" in done.stdout) == (other == "another stack")
+    calls = (cluster / "calls").read_text().split("--request-timeout=30s ")[1:]
+    assert calls
+    assert all(call.startswith("get ") for call in calls), "it only looks"
+
+
 STORES = {
     "debian": ("usr/local/share/ca-certificates", "update-ca-certificates"),
     "rhel": ("etc/pki/ca-trust/source/anchors", "update-ca-trust"),
@@ -190,8 +301,12 @@ STORES = {
 BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----"
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
 @pytest.mark.parametrize("family", STORES)
-def test_authorities_are_added_once_and_taken_out_again(family: str, tmp_path: Path) -> None:
+def test_authorities_are_added_once_and_taken_out_again(
+    family: str, end: str, tmp_path: Path
+) -> None:
+    """Fault 25 of the review: with a newline at its end a PEM was written at each `up`."""
     folder, update = STORES[family]
     store, tools = tmp_path / "root" / folder, tmp_path / "bin"
     store.mkdir(parents=True)
@@ -201,8 +316,12 @@ def test_authorities_are_added_once_and_taken_out_again(family: str, tmp_path: P
     tool.chmod(0o755)
 
     def act(action: str) -> int:
-        variables = {"CA_BUNDLE": BUNDLE, "STORE_ROOT": str(tmp_path / "root"), "BIN": str(tools)}
-        done = run("ca-bundle.sh", action, **variables)
+        variables = {
+            "CA_BUNDLE": BUNDLE + end,
+            "STORE_ROOT": str(tmp_path / "root"),
+            "BIN": str(tools),
+        }
+        done = run("ca-certificates.sh", action, **variables)
         assert done.returncode == 0, done.stderr
         return len((tmp_path / "updates").read_text().splitlines())
 

@@ -36,7 +36,62 @@ def test_packages_import_in_one_direction(folder: str) -> None:
     assert {file: names for file, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("module", ["cli.doctor", "infra.tunnel", "infra.imaging.__main__"])
+# Rooms of infra/, from the ground up: a file imports from its own room and from those before it.
+# Rooms of one line stand beside each other and do not import each other.
+FLOORS = (
+    {"names", "labels", "world", "registry", "command_line", "dependencies", "objects", "one_line"},
+    {"kube_command", "kube"},
+    {"settings", "node", "image", "airgap"},
+    {"networks", "storages", "deliveries"},
+    {"workloads"},
+    {"kinds"},
+    {"platform"},
+    {"run"},
+    {"outputs"},
+)
+# What the settings' floor may use of its own floor: the settings read plans and manifests, and the
+# programs for images and bundles reach machines. Only two programs of airgap read settings.
+BESIDE = {
+    "settings": {"image", "airgap"},
+    "node": {"settings"},
+    "image": {"node"},
+    "airgap": {"image", "node"},
+}
+READERS_OF_SETTINGS = {"pack.py", "stack_file.py"}
+
+
+def room(path: Path) -> str:
+    inside = path.relative_to(PROJECT / "infra")
+    return inside.parts[0].removesuffix(".py")
+
+
+def rooms_imported(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("infra."):
+            found.add(str(node.module).split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("infra.")}
+    return found
+
+
+def test_rooms_of_infra_import_in_one_direction() -> None:
+    """Settings and node, then the kinds, then platform and run, then `__main__`."""
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    wrong: list[str] = []
+    for file in (PROJECT / "infra").rglob("*.py"):
+        here = room(file)
+        if here == "__init__":
+            continue
+        allowed = {here} | BESIDE.get(here, set())
+        allowed |= {name for name, number in floor.items() if number < floor[here]}
+        if here == "airgap" and file.name in READERS_OF_SETTINGS:
+            allowed |= {"settings", "kinds"}
+        wrong += [f"{file.name} imports {name}" for name in rooms_imported(file) - allowed]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", ["cli.doctor", "infra.node.tunnel", "infra.image.__main__"])
 def test_programs_that_up_starts_need_no_sdk(module: str) -> None:
     """They start in a tenth of the time, and run where nothing is installed."""
     program = f"import sys, {module}; print([n for n in sys.modules if n in {{'pulumi', 'yaml'}}])"

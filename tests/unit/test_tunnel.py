@@ -1,13 +1,20 @@
 """The tunnel's pure parts; the tunnel itself is opened in tests/node."""
 
+import ast
 import base64
 import json
+import os
+import shlex
+import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-from infra.ssh_files import known_hosts, ssh_command, ssh_config
-from infra.tunnel import VARIABLE, credential, local_port, tunnelled
+from infra.node.ssh_files import known_hosts, ssh_command, ssh_config
+from infra.node.tunnel import VARIABLE, credential, local_port
+from infra.node.tunnel_kubeconfig import tunnel_program, tunnelled
+from tests.unit.stacks import PROJECT
 
 SPEC: dict[str, Any] = {
     "host": "10.1.2.3",
@@ -56,13 +63,44 @@ def test_kubeconfig_keeps_its_authority_and_leads_to_the_tunnel() -> None:
 
 def test_plugin_gets_everything_by_its_environment() -> None:
     plugin = tunnelled(KUBECONFIG, SPEC)["users"][0]["user"]["exec"]
-    assert "private-key" not in json.dumps([plugin["command"], plugin["args"]])
+    assert "the-private-key" not in json.dumps([plugin["command"], plugin["args"]])
     values = {variable["name"]: variable["value"] for variable in plugin["env"]}
-    assert set(values) == {"PYTHONPATH", VARIABLE}
+    assert set(values) == {VARIABLE}
     answer = json.loads(credential(json.loads(values[VARIABLE])))
     assert answer["status"]["clientCertificateData"] == "the-certificate"
     assert answer["status"]["clientKeyData"] == "the-key"
     assert answer["apiVersion"] == plugin["apiVersion"]
+
+
+def test_kubeconfig_names_no_path_of_this_machine() -> None:
+    """Fault 12 of the review: it named the Python and the folder of the checkout that made it."""
+    text = json.dumps(tunnelled(KUBECONFIG, SPEC))
+    assert str(PROJECT) not in text
+    assert sys.executable not in text
+    assert str(Path.home()) not in text
+
+
+def test_plugin_works_in_any_folder_without_the_checkout(tmp_path: Path) -> None:
+    """Fault 12 of the review. Where the tunnel's end is open already, no ssh is needed."""
+    plugin = tunnelled(KUBECONFIG, SPEC)["users"][0]["user"]["exec"]
+    environment = {variable["name"]: variable["value"] for variable in plugin["env"]}
+    with socket.create_server(("127.0.0.1", local_port("10.1.2.3", 22, "admin"))):
+        done = subprocess.run(
+            [plugin["command"], *plugin["args"]],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert json.loads(done.stdout)["status"]["clientCertificateData"] == "the-certificate"
+
+
+def test_program_of_the_tunnel_runs_on_older_pythons() -> None:
+    """The kubeconfig is used by the user's own python3, which may be older than Pulumi's."""
+    ast.parse(tunnel_program(), feature_version=(3, 9))
+    assert "datetime.UTC" not in tunnel_program()
+    assert "from infra" not in tunnel_program()
 
 
 def test_port_is_the_same_each_time_and_below_those_that_clients_get() -> None:
@@ -76,6 +114,16 @@ def test_both_keys_are_pinned_and_checked(tmp_path: Path) -> None:
     assert text.count("StrictHostKeyChecking yes") == 2
     assert f"ProxyCommand ssh -F {tmp_path}/config -W [%h]:%p jump" in text
     assert known_hosts(SPEC) == "node ssh-ed25519 AAAANODE\njump ssh-ed25519 AAAAGATE\n"
+
+
+def test_jump_host_is_reached_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
+    """Fault 25 of the review: a shell reads ssh's ProxyCommand, and its path was not quoted.
+    Fault 15: logs and samples left the jump host out; they now use this tunnel as all else does."""
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    options = understood(ssh_command(SPEC, folder))
+    assert shlex.split(options["proxycommand"])[:3] == ["ssh", "-F", f"{folder}/config"]
+    assert options["userknownhostsfile"] == f"{folder}/known_hosts"
 
 
 def test_without_a_jump_host_or_a_key_neither_is_named(tmp_path: Path) -> None:
@@ -92,7 +140,7 @@ def test_keys_are_in_private_files_and_not_on_the_command_line(tmp_path: Path) -
 
 
 def understood(command: list[str]) -> dict[str, str]:
-    """What OpenSSH's client makes of it."""
+    """The settings as OpenSSH's client understands them."""
     done = subprocess.run([*command, "-G"], capture_output=True, text=True, check=True)
     pairs = (line.partition(" ") for line in done.stdout.splitlines())
     return {name: value for name, _, value in pairs}

@@ -5,128 +5,195 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"path"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/gobwas/glob"
+	"github.com/pulumi/pulumi-go-provider/infer"
+	"github.com/pulumi/pulumi-go-provider/infer/types"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/archive"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/asset"
 )
 
-// grace is how long a cancelled command may take to end by itself.
-const grace = 5 * time.Second
+// Process says how a program is run on this machine.
+type Process struct {
+	Stdin                  *string            `pulumi:"stdin,optional"`
+	Logging                *string            `pulumi:"logging,optional"`
+	Interpreter            *[]string          `pulumi:"interpreter,optional"`
+	Dir                    *string            `pulumi:"dir,optional"`
+	Environment            *map[string]string `pulumi:"environment,optional"`
+	AssetPaths             *[]string          `pulumi:"assetPaths,optional"`
+	ArchivePaths           *[]string          `pulumi:"archivePaths,optional"`
+	AddPreviousOutputInEnv *bool              `pulumi:"addPreviousOutputInEnv,optional"`
+}
 
-// runLocal runs the text in its own process group, so that cancelling ends the children too: by
-// SIGTERM, and by SIGKILL for what is left when the command has ended or grace is over.
-func runLocal(ctx context.Context, interpreter []string, dir string, run invocation) error {
-	if len(interpreter) == 0 {
-		interpreter = []string{"/bin/sh", "-c"}
+// Made is what a program left: what it printed, and the files that the globs of Process match.
+type Made struct {
+	Streams
+	Assets  *map[string]types.AssetOrArchive `pulumi:"assets,optional"`
+	Archive *resource.Archive                `pulumi:"archive,optional"`
+}
+
+// LocalCommand is the resource local.Command.
+type LocalCommand struct{}
+
+// LocalArgs are its inputs.
+type LocalArgs struct {
+	Texts
+	Process
+}
+
+// LocalState are its inputs and outputs.
+type LocalState struct {
+	LocalArgs
+	Made
+}
+
+// Run is the function local.run, which runs at a preview as well.
+type Run struct{}
+
+// RunArgs are its arguments.
+type RunArgs struct {
+	Process
+	Command string `pulumi:"command"`
+}
+
+// RunResult is what it returns.
+type RunResult struct {
+	RunArgs
+	Made
+}
+
+// Annotate gives the resource its token.
+func (c *LocalCommand) Annotate(a infer.Annotator) { a.SetToken("local", "Command") }
+
+// Annotate gives the function its token.
+func (r *Run) Annotate(a infer.Annotator) { a.SetToken("local", "run") }
+
+// Create runs `create`.
+func (*LocalCommand) Create(
+	ctx context.Context, req infer.CreateRequest[LocalArgs],
+) (answer infer.CreateResponse[LocalState], err error) {
+	answer.Output.LocalArgs = req.Inputs
+	if answer.ID, err = resource.NewUniqueHex(req.Name, 8, 0); err == nil {
+		err = runFirst(ctx, req.DryRun, &answer.Output, req.Inputs.Create)
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err // the engine has cancelled: begin nothing
+	return answer, err
+}
+
+// Update runs `update`, or `create` where there is none.
+func (*LocalCommand) Update(
+	ctx context.Context, req infer.UpdateRequest[LocalArgs, LocalState],
+) (answer infer.UpdateResponse[LocalState], err error) {
+	answer.Output = LocalState{LocalArgs: req.Inputs, Made: req.State.Made}
+	err = runFirst(ctx, req.DryRun, &answer.Output, req.Inputs.Update, req.Inputs.Create)
+	return answer, err
+}
+
+// Delete runs the `delete` of the state.
+func (*LocalCommand) Delete(
+	ctx context.Context, req infer.DeleteRequest[LocalState],
+) (infer.DeleteResponse, error) {
+	return infer.DeleteResponse{}, runFirst(ctx, false, &req.State, req.State.Delete)
+}
+
+// Invoke runs the command.
+func (*Run) Invoke(
+	ctx context.Context, req infer.FunctionRequest[RunArgs],
+) (answer infer.FunctionResponse[RunResult], err error) {
+	answer.Output.RunArgs = req.Input
+	answer.Output.Made, err = req.Input.Process.run(ctx, req.Input.Command, Made{})
+	return answer, err
+}
+
+func (s *LocalState) run(ctx context.Context, text string) (err error) {
+	s.Made, err = s.Process.run(ctx, text, s.Made)
+	return err
+}
+
+// run runs the text; `last` is what its last run left. When ctx ends, the shell is killed, but not
+// its children: as long as one of them holds stdout or stderr open, run does not return.
+func (in Process) run(ctx context.Context, text string, last Made) (Made, error) {
+	words := []string{"/bin/sh", "-c"}
+	if in.Interpreter != nil && len(*in.Interpreter) > 0 {
+		words = *in.Interpreter
 	}
-	arguments := append(interpreter[1:len(interpreter):len(interpreter)], run.text)
-	process := exec.Command(interpreter[0], arguments...)
-	process.Dir = dir
-	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	process.Stdout, process.Stderr = run.stdout, run.stderr
+	words = append(words[:len(words):len(words)], text)
+	process := exec.CommandContext(ctx, words[0], words[1:]...)
+	directory, err := os.Getwd()
+	if in.Dir != nil {
+		directory = *in.Dir
+	} else if err != nil {
+		return last, err
+	}
+	process.Dir = directory
 	process.Env = os.Environ()
-	for _, v := range run.variables {
-		process.Env = append(process.Env, v.name+"="+v.value)
-	}
-	if run.stdin != nil {
-		process.Stdin = strings.NewReader(*run.stdin)
-	}
-	if err := process.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		group := -process.Process.Pid
-		_ = syscall.Kill(group, syscall.SIGTERM) // an error says that nothing is left
-		select {
-		case <-ended:
-		case <-time.After(grace):
+	if in.Environment != nil {
+		for name, value := range *in.Environment {
+			process.Env = append(process.Env, name+"="+value)
 		}
-		_ = syscall.Kill(group, syscall.SIGKILL)
-	})
-	defer stop()
-	defer close(ended)
-	return process.Wait()
+	}
+	for name, value := range last.previous(in.AddPreviousOutputInEnv) {
+		process.Env = append(process.Env, name+"="+value)
+	}
+	if in.Stdin != nil && *in.Stdin != "" {
+		process.Stdin = strings.NewReader(*in.Stdin)
+	}
+	printed := newCapture(ctx, in.Logging)
+	process.Stdout, process.Stderr = printed.streams()
+	streams, err := printed.end(text, process.Run())
+	if err != nil {
+		return last, err
+	}
+	return in.collect(directory, Made{streams, last.Assets, last.Archive})
 }
 
-// pathOutputs names the output that each list of path globs fills.
-var pathOutputs = map[resource.PropertyKey]resource.PropertyKey{
-	"assetPaths": "assets", "archivePaths": "archive",
-}
-
-// addFiles adds the files that the globs of the inputs match to the state.
-func addFiles(in localInputs, state resource.PropertyMap) error {
+// collect adds the files that the globs match.
+func (in Process) collect(directory string, made Made) (Made, error) {
 	if in.AssetPaths != nil {
-		files, err := matchFiles(in.Dir, in.AssetPaths)
+		files, err := match(directory, *in.AssetPaths)
 		if err != nil {
-			return err
+			return made, err
 		}
-		assets := resource.PropertyMap{}
+		assets := map[string]types.AssetOrArchive{}
 		for name, file := range files {
-			assets[resource.PropertyKey(name)] = resource.NewProperty(file.(*asset.Asset))
+			assets[name] = types.AssetOrArchive{Asset: file.(*resource.Asset)}
 		}
-		state["assets"] = resource.NewProperty(assets)
+		made.Assets = &assets
 	}
 	if in.ArchivePaths != nil {
-		files, err := matchFiles(in.Dir, in.ArchivePaths)
+		files, err := match(directory, *in.ArchivePaths)
 		if err != nil {
-			return err
+			return made, err
 		}
-		all, err := archive.FromAssets(files)
-		if err != nil {
-			return err
+		if made.Archive, err = resource.NewAssetArchive(files); err != nil {
+			return made, err
 		}
-		state["archive"] = resource.NewProperty(all)
 	}
-	return nil
+	return made, nil
 }
 
-// matchFiles returns the files under dir whose path relative to it matches the globs as assets. The
-// last glob that matches a path decides, and one that starts with "!" leaves it out.
-func matchFiles(dir string, patterns []string) (map[string]any, error) {
+// match returns the files below the directory that the globs match. The last glob that matches a
+// file decides; one that starts with "!" leaves the file out.
+func match(directory string, patterns []string) (map[string]any, error) {
 	globs := make([]glob.Glob, len(patterns))
 	for i, pattern := range patterns {
-		compiled, err := glob.Compile(strings.TrimPrefix(pattern, "!"), '/')
-		if err != nil {
+		var err error
+		if globs[i], err = glob.Compile(strings.TrimPrefix(pattern, "!"), '/'); err != nil {
 			return nil, err
 		}
-		globs[i] = compiled
-	}
-	if dir == "" {
-		dir = "."
 	}
 	files := map[string]any{}
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		included := false
-		for i, pattern := range patterns {
-			if globs[i].Match(name) {
-				included = !strings.HasPrefix(pattern, "!")
+	return files, fs.WalkDir(os.DirFS(directory), ".",
+		func(name string, entry fs.DirEntry, err error) error {
+			included := false
+			for i, pattern := range patterns {
+				if globs[i].Match(name) {
+					included = !strings.HasPrefix(pattern, "!")
+				}
 			}
-		}
-		if !included {
-			return nil
-		}
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			if err == nil && included && !entry.IsDir() {
+				files[name], err = resource.NewPathAsset(path.Join(directory, name))
+			}
 			return err
-		}
-		files[name], err = asset.FromPath(path)
-		return err
-	})
-	return files, err
+		})
 }

@@ -9,6 +9,7 @@ from sandbox.demo import worth_saying
         (" +  kubernetes:core/v1:Namespace ns creating (0s) ", ""),
         (" +  kubernetes:core/v1:Namespace ns created (0.06s) ", "Namespace ns created"),
         (" +  command:local:Command a creating (3s) import: 12 bytes", "a: import: 12 bytes"),
+        (" +  kubernetes:core/v1:Pod p creating (0s) Skipping await logic", ""),
         ("@ updating....", ""),
         ("Resources:", ""),
     ],

@@ -1,0 +1,85 @@
+"""Measures the trainer on a GPU: `python3 -m bench.gpu [ROW ...]`, or `make bench-gpu`.
+
+Writes the section "On a GPU" of docs/benchmarks.md, with the machine, its driver and its torch in
+every row; what was measured is kept in bench/gpu.json. It takes the torch that this Python has, and
+needs no network and no installation. Without a GPU it says so and ends with status 77.
+
+The model is gpt2-124m's. The text is random characters, as many different ones as GPT-2 has tokens:
+the speed of training does not depend on what the tokens are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.table import put_into_section, table
+from tests.gpu.__main__ import NOT_RUN, why_not_here
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+RESULTS = CHECKOUT / "bench" / "gpu.json"
+DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the rows; returns 1 where a bar is not met, 77 without a GPU."""
+    parser = argparse.ArgumentParser(prog="python3 -m bench.gpu", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure; all without one")
+    parser.add_argument("--yardstick", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--first-step", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cache", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if (reason := why_not_here()) is not None:
+        print(f"bench/gpu was not run: {reason}.")
+        return NOT_RUN
+    from bench import gpu_rows  # it needs torch, and the trainer's packages
+
+    if unknown := [name for name in options.rows if name not in gpu_rows.ROWS]:
+        parser.error(
+            f"{', '.join(unknown)} cannot be used: there is no such row. "
+            f"Name one or more of {', '.join(gpu_rows.ROWS)}."
+        )
+    if options.yardstick:
+        gpu_rows.run_yardstick(options.yardstick, options.compiled)
+        return 0
+    if options.first_step:
+        gpu_rows.run_first_step(options.first_step, options.cache)
+        return 0
+    return measure(options.rows or list(gpu_rows.ROWS))
+
+
+def measure(names: Sequence[str]) -> int:
+    """Run the rows and write them down one by one, so that a row that fails loses no other."""
+    from bench import gpu_rows
+    from tests.gpu.machine import describe_machine
+
+    where = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {describe_machine()}"
+    worst = 0
+    for name in names:
+        print(f"== {name}", flush=True)
+        with tempfile.TemporaryDirectory() as root:
+            try:
+                found = gpu_rows.ROWS[name](Path(root))
+            except (RuntimeError, subprocess.CalledProcessError) as error:
+                print(f"the row {name} failed: {error}", flush=True)
+                worst = 1
+                continue
+        kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        kept[name] = [{**row, "where": where} for row in found]
+        RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
+        put_into_section(DOCUMENT, "## On a GPU", table(kept, list(gpu_rows.ROWS)))
+        print(table({name: kept[name]}, [name]), flush=True)
+        worst = max(worst, int(any(row["met"] is False for row in found)))
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,238 @@
+"""The rows of the GPU's table: each measures one thing and can be run alone (bench/gpu.py)."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainer.config import RunConfig, load_config
+from trainer.data.prepare import prepare
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+GPT2_VOCABULARY = 50257
+UPDATES, WARM_UP = 30, 10  # the first ones compile, and fill the allocator's cache
+
+
+def gpt2_config(root: Path, run_name: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """gpt2-124m with 4 micro-batches of 12 sequences in an update, on prepared random text."""
+    text = root / "random.txt"
+    if not text.exists():
+        points = [i for i in range(0x100, 0x10000) if not 0xD800 <= i <= 0xDFFF]
+        characters = [chr(point) for point in points[:GPT2_VOCABULARY]]
+        draw = random.Random(0)
+        text.write_text("".join(characters) + "".join(draw.choices(characters, k=2_000_000)))
+    config = load_config(
+        "gpt2-124m",
+        [
+            *(f"--run_name={run_name}", f"--data_root={root}", "--dataset.name=random"),
+            *(f"--dataset.file={text}", "--dataset.tokenizer=char"),
+            *("--train.global_batch_size=48", "--train.micro_batch_size=12"),
+            *(f"--train.max_steps={UPDATES}", "--train.warmup_steps=10", "--train.device=cuda"),
+            *("--eval.interval=0", "--eval.batch_size=48", "--checkpoint.interval=0"),
+            *("--log.interval=1", *overrides),
+        ],
+    )
+    if not config.dataset_dir.exists():
+        prepare(config)
+    return config
+
+
+def trained(root: Path, name: str, *overrides: str) -> list[dict[str, Any]]:
+    """`python -m trainer train` in a process of its own; returns the records after the warm-up."""
+    config = gpt2_config(root, name, overrides)
+    config.run_dir.mkdir(parents=True, exist_ok=True)
+    file = config.run_dir / "bench.yaml"
+    file.write_text(yaml.safe_dump(config.to_mapping()))
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", "train", "--config", str(file)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    lines = (config.run_dir / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines][WARM_UP:]
+
+
+def make_row(what: str, measured: str, bar: str = "-", met: bool | None = None) -> dict[str, Any]:
+    """One line of the table; `met` is None where a figure is only for information."""
+    return {"what": what, "bar": bar, "measured": measured, "met": met}
+
+
+def _figures(records: Sequence[dict[str, Any]]) -> str:
+    speed = statistics.median(r["tokens_per_second"] for r in records)
+    mfu = "n/a" if records[-1]["mfu"] is None else f"{_median_mfu(records):.1%}"
+    memory = records[-1]["peak_memory_bytes"] / 2**30
+    return f"{speed:,.0f} tokens/s, MFU {mfu}, {memory:.1f} GiB at most"
+
+
+def _median_mfu(records: Sequence[dict[str, Any]]) -> float:
+    return statistics.median(r["mfu"] for r in records)
+
+
+def _yardstick(root: Path, compiled: bool) -> str:
+    """In a process of its own, so that memory and compiled code are its own too."""
+    config = gpt2_config(root, "yardstick")
+    file = root / "yardstick.yaml"
+    file.write_text(yaml.safe_dump(config.to_mapping()))
+    command = [sys.executable, "-m", "bench.gpu", "--yardstick", str(file)]
+    done = subprocess.run(
+        [*command, *(["--compiled"] if compiled else [])],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the yardstick ended with {done.returncode}:\n{done.stderr}")
+    return done.stdout.strip().splitlines()[-1]
+
+
+def run_yardstick(file: Path, compiled: bool) -> None:
+    """Print the figures of bench/nanogpt_like.py on this machine's GPU, as JSON."""
+    import torch
+
+    from bench import nanogpt_like
+    from trainer.metrics.peak_flops import peak_flops
+    from trainer.model.gpt import GPT
+
+    config = load_config(str(file), [])
+    loop = nanogpt_like.Loop(config, "cuda", compiled)
+    seconds: list[float] = []
+    for _ in range(UPDATES):
+        begin = time.perf_counter()
+        loop.step()  # returns a float, so the GPU has ended its work
+        seconds.append(time.perf_counter() - begin)
+    tokens = config.train.global_batch_size * config.model.block_size
+    speed = tokens / statistics.median(seconds[WARM_UP:])
+    with torch.device("meta"):
+        flops = GPT(config.model, GPT2_VOCABULARY).flops_per_token()
+    peak = peak_flops(torch.cuda.get_device_name(0), torch.bfloat16)
+    record = {
+        "tokens_per_second": speed,
+        "mfu": peak and speed * flops / peak,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated(),
+    }
+    print(json.dumps(record))
+
+
+def throughput(root: Path) -> list[dict[str, Any]]:
+    """Ours and the yardstick, eager and compiled, one after the other."""
+    rows: list[dict[str, Any]] = []
+    for compiled in (False, True):
+        word = "compiled" if compiled else "eager"
+        yardstick: dict[str, Any] = json.loads(_yardstick(root, compiled))
+        ours = trained(root, f"ours-{word}", f"--train.compile={'on' if compiled else 'off'}")
+        speed = statistics.median(r["tokens_per_second"] for r in ours)
+        ratio = speed / yardstick["tokens_per_second"]
+        rows.append(
+            make_row(f"gpt2-124m, bfloat16, nanoGPT-style loop, {word}", _figures([yardstick]))
+        )
+        rows.append(
+            make_row(
+                f"gpt2-124m, bfloat16, ours, {word}",
+                f"{_figures(ours)}; {ratio:.2f}x the nanoGPT-style loop",
+                ">= 1.00x",
+                ratio >= 1.0,
+            )
+        )
+    return rows
+
+
+def recompute(root: Path) -> list[dict[str, Any]]:
+    """What recomputed blocks cost and save, compiled."""
+    on = ("--train.compile=on", "--train.activation_checkpointing=true")
+    figures = _figures(trained(root, "recompute", *on))
+    return [make_row("gpt2-124m, compiled, blocks recomputed in the backward pass", figures)]
+
+
+def tf32(root: Path) -> list[dict[str, Any]]:
+    """float32, whose products take TF32."""
+    figures = _figures(trained(root, "float32", "--train.dtype=float32", "--train.compile=off"))
+    return [make_row("gpt2-124m, float32 with TF32, eager", figures)]
+
+
+def first_step(root: Path) -> list[dict[str, Any]]:
+    """The time that compiling takes, with an empty and with a filled cache of compiled code."""
+    config = gpt2_config(root, "first-step", ["--train.compile=on", "--train.max_steps=2"])
+    file = root / "first-step.yaml"
+    file.write_text(yaml.safe_dump(config.to_mapping()))
+    rows: list[dict[str, Any]] = []
+    for state in ("empty", "filled"):
+        command = [sys.executable, "-m", "bench.gpu", "--first-step", str(file)]
+        command += ["--cache", str(root / "compiled")]
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+        seconds = float(done.stdout.strip().splitlines()[-1])
+        rows.append(
+            make_row(f"first step of gpt2-124m, compiled, {state} cache", f"{seconds:.1f} s")
+        )
+    return rows
+
+
+def run_first_step(file: Path, cache: str) -> None:
+    """Print the seconds from the start of training to the end of its first step."""
+    import os
+    import shutil
+
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{cache}/inductor"
+    os.environ["TRITON_CACHE_DIR"] = f"{cache}/triton"
+    from trainer.launch.stop_request import StopRequest
+    from trainer.launch.worker import set_up_torch
+    from trainer.parallel.world import World
+    from trainer.train import train
+
+    config = load_config(str(file), [])
+    shutil.rmtree(config.run_dir, ignore_errors=True)
+    compute, ended = set_up_torch(config.train, World()), list[float]()
+    begin = time.perf_counter()
+    train(config, World(), compute, StopRequest(), lambda: ended.append(time.perf_counter()))
+    print(f"{ended[0] - begin:.2f}")
+
+
+def saves(root: Path) -> list[dict[str, Any]]:
+    """How long training stands still for a save, and how much slower the steps beside it are."""
+    shape = ("--train.compile=on", "--train.max_steps=60")
+    without = trained(root, "no-saves", *shape)
+    saving = trained(root, "saves", *shape, "--checkpoint.interval=12")
+    held = [r["checkpoint_seconds"] for r in saving if r["checkpoint_seconds"]]
+    plain, loaded = (
+        statistics.mean(r["step_seconds"] for r in records) for records in (without, saving)
+    )
+    return [
+        make_row(
+            "gpt2-124m, compiled, a save (1.5 GB) every 9 steps",
+            f"training held up {1e3 * statistics.median(held):.0f} ms by a save (most "
+            f"{1e3 * max(held):.0f}); a step takes {1e3 * plain:.1f} ms without saves, "
+            f"{1e3 * loaded:.1f} ms with them",
+        )
+    ]
+
+
+def time_line(root: Path) -> list[dict[str, Any]]:
+    """What the GPU does during a save, by torch's profiler."""
+    from tests.gpu.place import Place
+    from tests.gpu.saving import profile_saves
+
+    line = profile_saves(Place("cuda", root))
+    return [make_row("time line of two saves, 50 M parameters, eager", line.describe())]
+
+
+ROWS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
+    "throughput": throughput,
+    "recompute": recompute,
+    "tf32": tf32,
+    "first-step": first_step,
+    "saves": saves,
+    "time-line": time_line,
+}

@@ -1,0 +1,176 @@
+"""Measures `prepare`: its speed for each core, and its memory and result when it is killed.
+
+DISTTRAIN_BENCH_TEXT_MB sets the size of the text that is killed five times (default 2,000), and
+DISTTRAIN_GPT2_RANKS has to name GPT-2's ranks where tiktoken cannot download them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.row import Row
+from trainer.config import RunConfig
+from trainer.data.gpt2_tokenizer import Gpt2Tokenizer
+from trainer.data.stream import read_progress
+from trainer.parallel.cores import available_cores
+
+_CHECKOUT = Path(__file__).resolve().parent.parent
+_SPEED_BYTES = 40_000_000
+_KILLS = 5
+_LARGEST_BYTES = 1_000_000_000
+_PROGRAM = """
+import sys
+from trainer.config import RunConfig
+from trainer.data.prepare import prepare
+dataset = {"name": "d", "file": sys.argv[2], "tokenizer": sys.argv[3]}
+config = RunConfig.from_mapping({"data_root": sys.argv[1], "dataset": dataset})
+prepare(config, workers=int(sys.argv[4]))
+"""
+
+
+def speed(root: Path) -> list[Row]:
+    """MB of text per second of CPU time and core, against tiktoken alone on the same text."""
+    text = _write_text(root / "speed.txt", _SPEED_BYTES)
+    tokenizer = Gpt2Tokenizer()
+    sample = text.read_text()[: _SPEED_BYTES // 4]
+    begin = time.process_time()
+    tokenizer.encode(sample)
+    alone = len(sample) / (time.process_time() - begin)
+    cores = available_cores()
+    walls: dict[int, float] = {}
+    share = 0.0
+    for workers in sorted({1, cores}):
+        before = os.times()
+        begin = time.perf_counter()
+        subprocess.run(
+            _command(root / f"speed-{workers}", text, "gpt2", workers), check=True, cwd=_CHECKOUT
+        )
+        walls[workers] = time.perf_counter() - begin
+        after = os.times()
+        spent = after.children_user + after.children_system
+        spent -= before.children_user + before.children_system
+        share = _SPEED_BYTES / spent / alone
+        shutil.rmtree(root / f"speed-{workers}")
+    return [
+        Row(
+            f"prepare, GPT-2's tokens: text per second of CPU time against tiktoken, {cores} cores",
+            ">= 80 %",
+            f"{share:.0%} of {alone / 1e6:.1f} MB/s; wall time {walls[1]:.0f} s with 1 process, "
+            f"{walls[cores]:.0f} s with {cores}",
+            share >= 0.8,
+        )
+    ]
+
+
+def kills(root: Path) -> list[Row]:
+    """Peak memory (sum of PSS of all processes, every 0.2 s) of starts that are killed."""
+    size = int(float(os.environ.get("DISTTRAIN_BENCH_TEXT_MB", "2000")) * 1e6)
+    text, workers = _write_text(root / "large.txt", size), available_cores()
+    peak = [0]
+    begin = time.perf_counter()
+    _run_to_end(root / "undisturbed", text, workers, peak)
+    seconds = time.perf_counter() - begin
+    wanted = _digest_and_remove(root / "undisturbed")
+    killed, folder = 0, root / "killed"
+    for kill in range(1, _KILLS + 1):
+        process = subprocess.Popen(_command(folder, text, "char", workers), cwd=_CHECKOUT)
+        with _watched(process.pid, peak):
+            while process.poll() is None and _bytes_done(folder) < kill * size // (_KILLS + 1):
+                time.sleep(0.1)
+        if process.poll() is None:
+            process.kill()
+            killed += 1
+        process.wait()
+    _run_to_end(folder, text, workers, peak)
+    is_equal = _digest_and_remove(folder) == wanted
+    return [
+        Row(
+            f"prepare, {size / 1e6:,.0f} MB of text by characters, {killed} kills on the way",
+            "<= 1 GB, result as undisturbed",
+            f"peak {peak[0] / 1e6:.0f} MB (sum of the PSS of {workers} workers and their parent); "
+            f"result {'equal' if is_equal else 'DIFFERENT'}; undisturbed {seconds:.0f} s",
+            peak[0] <= _LARGEST_BYTES and is_equal and killed == _KILLS,
+        )
+    ]
+
+
+def _command(root: Path, text: Path, tokenizer: str, workers: int) -> list[str]:
+    return [sys.executable, "-c", _PROGRAM, str(root), str(text), tokenizer, str(workers)]
+
+
+def _run_to_end(root: Path, text: Path, workers: int, peak: list[int]) -> None:
+    process = subprocess.Popen(_command(root, text, "char", workers), cwd=_CHECKOUT)
+    with _watched(process.pid, peak):
+        assert process.wait() == 0
+
+
+def _bytes_done(root: Path) -> int:
+    return read_progress(root / "datasets" / ".d.partial").bytes
+
+
+def _digest_and_remove(root: Path) -> dict[str, str]:
+    config = RunConfig.from_mapping({"data_root": str(root), "dataset": {"name": "d", "file": "x"}})
+    sums: dict[str, str] = {}
+    for path in sorted(config.dataset_dir.iterdir()):
+        with path.open("rb") as file:
+            sums[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    shutil.rmtree(root)
+    return sums
+
+
+def _write_text(path: Path, size: int) -> Path:
+    """Sentences of words that are as frequent as in natural text (Zipf's law)."""
+    draw = random.Random(0)
+    letters = "etaoinshrdlucmfwypvbgkjqxz"
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 8))) for _ in range(5000)]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    with path.open("w") as file:
+        while file.tell() < size:
+            chosen = draw.choices(words, weights, k=10_000)
+            lines = (" ".join(chosen[n : n + 12]).capitalize() for n in range(0, len(chosen), 12))
+            file.write(".\n".join(lines) + ".\n")
+    return path
+
+
+@contextmanager
+def _watched(pid: int, peak: list[int]) -> Iterator[None]:
+    """Raise `peak[0]` to the largest sum of PSS of the process and its children meanwhile."""
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.2):
+            peak[0] = max(peak[0], sum(_pss_bytes(one) for one in _family(pid)))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _family(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return [pid]
+    return [pid, *(int(child) for child in children)]
+
+
+def _pss_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0

@@ -1,0 +1,106 @@
+"""Nodes and pods of the cluster, read from the facts of scripts/facts-cluster.sh."""
+
+from dataclasses import dataclass
+
+from cli.facts import Facts, NotSeenError
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node. `gpus_offered` is what pods can ask for; the other GPU fields are node labels."""
+
+    name: str
+    conditions: tuple[str, ...]
+    cordoned: bool
+    taints: tuple[str, ...]
+    gpus_offered: int
+    gpu_count: int
+    gpu_replicas: int
+    mig_strategy: str
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kubelet reports the node as ready."""
+        return "Ready:True" in self.conditions
+
+    def blocking_taint(self, tolerated: tuple[str, ...]) -> str:
+        """The first taint (`key:effect`) that keeps our pods away; empty if there is none."""
+        for taint in self.taints:
+            key, _, effect = taint.partition(":")
+            if effect != "PreferNoSchedule" and key not in tolerated and "*" not in tolerated:
+                return taint
+        return ""
+
+    def takes_pods(self, tolerated: tuple[str, ...]) -> bool:
+        """Whether the scheduler would place our pods here."""
+        return not self.cordoned and not self.blocking_taint(tolerated)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod; `waiting` are the reasons of containers that wait, `unscheduled` the scheduler's."""
+
+    namespace: str
+    name: str
+    phase: str
+    is_ready: bool
+    waiting: tuple[str, ...]
+    unscheduled: str
+    k8s_app: str
+
+
+def require_api(facts: Facts) -> None:
+    """Make sure that the API server has answered.
+
+    Raises:
+        NotSeenError: it has not, so nothing is known about objects in the cluster.
+    """
+    if facts.one("api") != "ok":
+        raise NotSeenError("the API server does not answer; see api-server")
+
+
+def nodes_of(facts: Facts) -> list[Node]:
+    """All nodes of the cluster; there is at least one.
+
+    Raises:
+        NotSeenError: they could not be listed.
+    """
+    require_api(facts)
+    facts.all("nodes")
+    facts.one("node")
+    return [
+        Node(
+            name,
+            tuple(conditions.split()),
+            bool(cordoned),
+            tuple(taints.split()),
+            _number(offered),
+            _number(count),
+            _number(replicas, default=1),
+            strategy,
+        )
+        for name, conditions, cordoned, taints, offered, count, replicas, strategy in facts.rows(
+            "node", 8
+        )
+    ]
+
+
+def pods_of(facts: Facts) -> list[Pod]:
+    """The pods of our namespace, of the GPU Operator and of the cluster's DNS.
+
+    Raises:
+        NotSeenError: they could not be listed.
+    """
+    require_api(facts)
+    for listing in ("pods", "operator_pods", "dns_pods"):
+        facts.all(listing)
+    pods: list[Pod] = []
+    for full_name, phase, ready, waiting, unscheduled, app in facts.rows("pod", 6):
+        namespace, _, name = full_name.partition("/")
+        reasons = tuple(waiting.split())
+        pods.append(Pod(namespace, name, phase, ready == "True", reasons, unscheduled, app))
+    return pods
+
+
+def _number(text: str, default: int = 0) -> int:
+    return int(text) if text.isdigit() else default

@@ -1,0 +1,153 @@
+"""Checks of the host's network: ports, firewall, routes, addresses and names."""
+
+import ipaddress
+
+from cli.agent_facts import ANSWERS, NOT_NEEDED, NOT_SET
+from cli.check import Check, Fault, error, only_for_own_k3s, skip_unless, warning
+from cli.facts import Facts
+from infra.node.expectations import Expectations
+
+
+def port(number: int) -> Check:
+    """The check that a port is free for k3s, or is used by it."""
+
+    def judge(facts: Facts, expect: Expectations) -> Fault | str:
+        only_for_own_k3s(expect)
+        state, _, who = facts.one(f"port.{number}").partition(" ")
+        if state == "taken" and not who.startswith("k3s") and facts.get("k3s_active") != "active":
+            return error(
+                f"port {number} is taken by {who}",
+                f"stop that program (ss -ltnp 'sport = :{number}' shows it): k3s needs the port",
+            )
+        return f"{state} {who}".strip()
+
+    about = f"No program but k3s listens on port {number}, which k3s needs."
+    return Check(f"port-{number}", judge, about=about)
+
+
+def firewall(facts: Facts, expect: Expectations) -> Fault | str:
+    """An active firewall lets pods reach each other and the API server."""
+    only_for_own_k3s(expect)
+    nets = (expect.pod_cidr, expect.service_cidr)
+    if facts.one("firewalld") == "active":
+        missing = [net for net in nets if net not in facts.get("firewalld_trusted")]
+        if missing:
+            sources = " ".join(f"--add-source={net}" for net in missing)
+            return warning(
+                f"firewalld is active and does not trust {', '.join(missing)}",
+                f"firewall-cmd --permanent --zone=trusted {sources} && firewall-cmd --reload",
+            )
+    if facts.one("ufw") == "active":
+        missing = [net for net in nets if net not in facts.get("ufw_rules")]
+        if missing:
+            rules = " && ".join(f"ufw allow from {net} to any" for net in missing)
+            return warning(f"ufw is active without a rule for {', '.join(missing)}", rules)
+    return "no firewall is in the way"
+
+
+def ip_forward(facts: Facts, expect: Expectations) -> Fault | str:
+    """IP forwarding is on; without it no packet leaves a pod."""
+    only_for_own_k3s(expect)
+    if facts.one("ip_forward") != "1":
+        if facts.get("k3s_active") != "active":
+            return "off; k3s turns it on when it starts"
+        return warning(
+            "net.ipv4.ip_forward is 0 though k3s turned it on: another program turned it off",
+            "echo net.ipv4.ip_forward=1 >/etc/sysctl.d/99-k3s.conf && sysctl --system",
+        )
+    return "on"
+
+
+def default_route(facts: Facts, expect: Expectations) -> Fault | str:
+    """There is a default route; k3s finds its own address by it, also without internet."""
+    only_for_own_k3s(expect)
+    if not any(route.startswith("default ") for route in facts.all("route")):
+        return error(
+            "this host has no default route",
+            "ip link add dummy0 type dummy && ip addr add 203.0.113.254/31 dev dummy0 && "
+            "ip link set dummy0 up && ip route add default via 203.0.113.255 dev dummy0",
+        )
+    return "present"
+
+
+def cidr_overlap(facts: Facts, expect: Expectations) -> Fault | str:
+    """No route of the host lies inside the cluster's networks and takes their packets."""
+    only_for_own_k3s(expect)
+    ours = [ipaddress.ip_network(net) for net in (expect.pod_cidr, expect.service_cidr)]
+    for route in facts.all("route"):
+        target, _, device = route.partition(" ")
+        if target == "default" or device.startswith(("cni", "flannel", "veth", "kube")):
+            continue
+        try:
+            network = ipaddress.ip_network(target, strict=False)
+        except ValueError:
+            continue  # a route such as `blackhole`, which names no network
+        for own in ours:
+            if own.version == network.version and own.overlaps(network):
+                return error(
+                    f"the host routes {target} to {device}, inside the cluster's {own}",
+                    "set podCidr and serviceCidr to networks that the host does not use",
+                )
+    return "no route of the host is inside"
+
+
+def node_address(facts: Facts, expect: Expectations) -> Fault | str:
+    """The setting nodeAddress is an address of the host; NO_PROXY and the certificate use it."""
+    only_for_own_k3s(expect)
+    skip_unless(expect.node_address, "nodeAddress is not set")
+    try:
+        wanted = str(ipaddress.ip_address(expect.node_address))
+    except ValueError:
+        return f"{expect.node_address} is a name, which is not looked up"
+    if wanted not in facts.all("address"):
+        return warning(
+            f"{wanted} is not an address of this host",
+            "set nodeAddress to the address by which pods reach the host; behind NAT this is fine",
+        )
+    return wanted
+
+
+def dns(facts: Facts, expect: Expectations) -> Fault | str:
+    """The host can resolve names; behind a proxy the proxy resolves them instead."""
+    skip_unless(
+        expect.internet and not expect.has_proxy, "no outside name has to be resolved on this host"
+    )
+    names = [name.removeprefix("dns.") for name in facts.values if name.startswith("dns.")]
+    skip_unless(names, "no outside name has to be resolved on this host")
+    failed = [name for name in names if facts.one(f"dns.{name}") != "found"]
+    if failed:
+        return error(
+            f"this host cannot resolve {', '.join(failed)}",
+            "correct /etc/resolv.conf, or set httpProxy/httpsProxy if there is a proxy",
+        )
+    return f"resolves {', '.join(names)}"
+
+
+def ssh_agent(facts: Facts, _: Expectations) -> Fault | str:
+    """An SSH agent that SSH_AUTH_SOCK names answers; the commands of `up` connect to it first.
+
+    The command plugin does so even where it has a private key, and gives up if nobody answers:
+    tests/sandbox/test_command_over_ssh.py.
+    """
+    state = facts.one("ssh_agent")
+    skip_unless(state != NOT_NEEDED, "the host is this machine and is not reached over SSH")
+    if state in (NOT_SET, ANSWERS):
+        return "no agent is named" if state == NOT_SET else "the agent answers"
+    return error(
+        f"SSH_AUTH_SOCK of this machine names a socket where no agent answers ({state}), and "
+        "every command that `pulumi up` runs over SSH would fail, even with a private key",
+        "run `unset SSH_AUTH_SOCK` in this shell, or log in again so that the agent is there",
+    )
+
+
+NETWORK_CHECKS = (
+    port(6443),
+    port(10250),
+    Check("firewall", firewall),
+    Check("ip-forward", ip_forward),
+    Check("default-route", default_route),
+    Check("cidr-overlap", cidr_overlap),
+    Check("node-address", node_address),
+    Check("dns", dns),
+    Check("ssh-agent", ssh_agent),
+)

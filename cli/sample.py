@@ -1,0 +1,95 @@
+"""`disttrain sample`: writes text with the newest checkpoint, in a pod that ends with it."""
+
+import argparse
+import sys
+import time
+from contextlib import ExitStack, redirect_stdout
+
+from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.stack_outputs import RunPlace, run_place
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.objects import part, parts
+from infra.kube.task_pod import TaskPod, running
+
+LIMIT_SECONDS = 1800
+STATUS_SECONDS = 30
+BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain sample`."""
+    parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
+    parser.add_argument(
+        "options",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="after --: options of the trainer's command `sample`, such as -- --max-new-tokens 200",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: that of the trainer's command.
+
+    Raises:
+        ValueError: the stack has no run, or the pod cannot be had.
+    """
+    end_in_order()
+    place = run_place(arguments.stack)
+    options = [word for word in arguments.options if word != "--"]
+    try:
+        return sample(Api(place.access), place, options)
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+
+
+def sample(api: Api, place: RunPlace, options: list[str]) -> int:
+    """Run the pod, show what it writes, remove it."""
+    # GPT-2's BPE merge table from an air-gap bundle, which tiktoken would download otherwise.
+    bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
+    pod = TaskPod(
+        task="sample",
+        owner=place.owner,
+        namespace=place.namespace,
+        image=place.image,
+        command=("python", "-m", "trainer", "sample", "--run-dir", place.run_path, *options),
+        claim=place.claim,
+        deadline_seconds=LIMIT_SECONDS,
+        read_only=True,
+        environment={"HOME": "/tmp", **bpe},
+        placement=dict(place.placement),
+    )
+    with ExitStack() as stack:
+        with redirect_stdout(sys.stderr):  # what it waits for is no part of the text
+            path = stack.enter_context(running(api, pod, quiet=True))
+        show_log(api, path)
+        return exit_code(api, path)
+
+
+def show_log(api: Api, path: str) -> None:
+    """Copy the pod's log to standard output until it ends. Raises BrokenPipeError."""
+    response = api.client.stream(f"{path}/log", {"follow": "true"})
+    try:
+        for block in response.stream(4096):
+            sys.stdout.buffer.write(block)
+            sys.stdout.buffer.flush()
+    finally:
+        response.close()
+
+
+def exit_code(api: Api, path: str) -> int:
+    """The exit code of the pod's container, once it is known; 1 where the pod was lost."""
+    end = time.monotonic() + STATUS_SECONDS  # the log ends a moment before the status says so
+    while time.monotonic() < end:
+        item = api.get(path)
+        if item is None:
+            break
+        for status in parts(part(item, "status"), "containerStatuses"):
+            ended = part(status, "state", "terminated")
+            if ended:
+                return int(ended.get("exitCode", 1))
+        time.sleep(0.5)
+    return 1

@@ -1,0 +1,106 @@
+"""The outputs of a stack: where its run is and how to get there."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from infra.kube.access import Access
+
+PROJECT = Path(__file__).resolve().parents[1]
+NEEDED = ("namespace", "owner", "image", "runPath", "workload", "claim")
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """What the commands about a run need."""
+
+    access: Access
+    namespace: str
+    owner: str
+    image: str
+    run_path: str
+    workload: str
+    claim: str
+    bpe_file: str = ""
+    placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the spec of a pod that decide where it may run, as the training pods have them."""
+
+
+@dataclass(frozen=True)
+class ClusterPlace:
+    """The way to a stack's cluster, and the namespace of its platform."""
+
+    access: Access
+    namespace: str
+
+
+def run_place(stack: str) -> RunPlace:
+    """Where the run of a stack is; an empty name means the selected stack.
+
+    Raises:
+        ValueError: there is no pulumi, no such stack, or the stack has no run.
+    """
+    return parse_outputs(_outputs(stack), stack)
+
+
+def cluster_place(stack: str) -> ClusterPlace:
+    """Where the cluster of a stack is, whether or not the stack has a run.
+
+    Raises:
+        ValueError: there is no pulumi, no such stack, or the stack is not up.
+    """
+    given = _outputs(stack)
+    _require(given, ("kubeconfig", "namespace"), stack, "is not up")
+    return ClusterPlace(_access(given), str(given["namespace"]))
+
+
+def _outputs(stack: str) -> dict[str, Any]:
+    """Ask pulumi for the outputs."""
+    command = ["pulumi", "stack", "output", "--json", "--show-secrets"]
+    command += ["--stack", stack] if stack else []
+    try:
+        done = subprocess.run(
+            command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
+        )
+    except FileNotFoundError:
+        raise ValueError("there is no pulumi on PATH to read the stack's outputs") from None
+    if done.returncode:
+        raise ValueError(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout)
+
+
+def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:
+    """Pure. Raises ValueError: an output is missing, so the stack is not up."""
+    _require(given, ("kubeconfig", *NEEDED), stack, "has no run")
+    namespace, owner, image, run_path, workload, claim = (
+        str(given[name]) for name in cast(tuple[str, ...], NEEDED)
+    )
+    bpe_file = str(given.get("bpeFile") or "")
+    placement = cast(dict[str, Any], yaml.safe_load(str(given.get("podPlacement") or "{}")))
+    access = _access(given)
+    return RunPlace(access, namespace, owner, image, run_path, workload, claim, bpe_file, placement)
+
+
+def _require(given: dict[str, Any], wanted: tuple[str, ...], stack: str, problem: str) -> None:
+    missing = [name for name in wanted if not given.get(name)]
+    if missing:
+        which = f"stack {stack}" if stack else "the selected stack"
+        raise ValueError(
+            f"{which} {problem}: its outputs lack {', '.join(missing)}. First: pulumi up"
+        )
+
+
+def _access(given: dict[str, Any]) -> Access:
+    kubeconfig = str(given["kubeconfig"])
+    is_text = "\n" in kubeconfig or kubeconfig.lstrip().startswith("{")
+    context = str(given.get("kubeContext") or "")
+    return Access(
+        kubeconfig if is_text else "",
+        "" if is_text else str(Path(kubeconfig).expanduser()),
+        context,
+    )

@@ -1,0 +1,61 @@
+"""`disttrain status`: the platform and all runs on it, on one screen."""
+
+import argparse
+import sys
+import time
+
+from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.stack_outputs import ClusterPlace, cluster_place
+from cli.status.judge import NEEDS_ATTENTION
+from cli.status.look import Look, look
+from cli.status.screen import as_json, as_text
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+
+WATCH_SECONDS = 3.0
+PATIENCE_SECONDS = 10.0  # somebody looks at the screen
+CLEAR = "\x1b[H\x1b[2J"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain status`."""
+    add = parser.add_argument
+    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add("--json", action="store_true", help="for programs")
+    add("--watch", action="store_true", help=f"look again every {WATCH_SECONDS:g} s until Ctrl-C")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: 0 all is well, 1 a run or a node needs attention.
+
+    Raises:
+        ValueError: the stack is not up, or the cluster refuses or does not answer.
+    """
+    end_in_order()
+    place = cluster_place(arguments.stack)
+    try:
+        return _show(place, as_programs_want=arguments.json, again=arguments.watch)
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
+    except (ApiError, UnreachableError) as reason:
+        raise ValueError(f"the cluster could not be asked: {reason}") from None
+
+
+def exit_status(seen: Look) -> int:
+    """1 where a run or a node needs somebody, 0 where none does."""
+    runs = any(run.state in NEEDS_ATTENTION for run in seen.runs)
+    return int(runs or bool(seen.platform.not_ready))
+
+
+def _show(place: ClusterPlace, *, as_programs_want: bool, again: bool) -> int:
+    api = Api(place.access, PATIENCE_SECONDS)
+    on_a_screen = again and sys.stdout.isatty() and not as_programs_want
+    while True:
+        seen = look(api, place.namespace)
+        write = as_json if as_programs_want else as_text
+        text = write(seen.platform, seen.runs, seen.unseen, api.now())
+        print(f"{CLEAR if on_a_screen else ''}{text}", flush=True)
+        if not again:
+            return exit_status(seen)
+        time.sleep(WATCH_SECONDS)

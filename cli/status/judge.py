@@ -1,0 +1,190 @@
+"""The state of a run in one word, from its record, its workload, its pods and its last lines. Pure.
+
+What was not seen is said and never guessed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cli.status.progress import Progress, last_words
+from infra.kube.busy import COMING_UP_SECONDS
+from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.pods import describe_pods, report_pod
+from infra.kube.record import Record
+from infra.kube.workload import is_suspended, true_condition
+
+STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
+FAILED = "Failed"  # the condition of a Job that Kubernetes has given up
+NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run.
+
+    Args:
+        stack: full name of the stack that owns it.
+        namespace: where it is.
+        workload: kind and name.
+        gpus: how many it asks for.
+        state: one word: waiting, starting, training, recovering, stalled, suspended, finished,
+            failing, failed, gone, or unknown.
+        detail: the reason for that state; empty where there is nothing to say.
+        since: when the state began, where that is known.
+        progress: what node 0 has printed.
+    """
+
+    stack: str
+    namespace: str
+    workload: str
+    gpus: int
+    state: str
+    detail: str = ""
+    since: datetime | None = None
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the cluster showed of one run.
+
+    Args:
+        record: what the run says about itself.
+        item: its workload, None where there is none.
+        pods: of its training.
+        progress: by name of the pod; a pod whose log could not be read is not in there.
+        unseen: why something could not be read; empty where everything was.
+    """
+
+    record: Record
+    item: Json | None
+    pods: Sequence[Json]
+    progress: Mapping[str, Progress]
+    unseen: str = ""
+
+
+def judge_run(seen: Seen, now: datetime) -> RunStatus:
+    """The state of one run.
+
+    Args:
+        seen: what the cluster showed.
+        now: the API server's time.
+    """
+    state, detail, since = _state(seen, now)
+    record = seen.record
+    return RunStatus(
+        record.stack,
+        record.namespace,
+        str(record.workload),
+        record.gpus,
+        state,
+        detail or seen.unseen,
+        since,
+        leading(seen),
+    )
+
+
+def leading(seen: Seen) -> Progress:
+    """What node 0 has printed: of the pods that have stepped the one that is the furthest."""
+    found = [progress for progress in seen.progress.values() if progress.step is not None]
+    rest = [progress for progress in seen.progress.values() if progress.step is None]
+    return max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
+
+
+def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
+    record, item, pods = seen.record, seen.item, list(seen.pods)
+    if item is None:
+        if (now - record.since).total_seconds() < COMING_UP_SECONDS:
+            return "starting", "its `pulumi up` is under way", record.since
+        return "gone", f"{record.workload} is not there: somebody has deleted it", None
+    if is_suspended(item, record.suspend):
+        by = f"replaced by {record.suspended_by}; " if record.suspended_by else ""
+        return "suspended", f"{by}its next `pulumi up` resumes it", None
+    over = true_condition(item, list(record.over))
+    progresses = list(seen.progress.values())
+    if over.startswith(FAILED):
+        return "failed", last_words(progresses) or over, None
+    finished = next((p.finished for p in progresses if p.finished), "")
+    if over or finished:
+        return "finished", finished, None
+    return _running(seen, pods, progresses, now)
+
+
+def _running(
+    seen: Seen, pods: list[Json], progresses: list[Progress], now: datetime
+) -> tuple[str, str, datetime | None]:
+    progress = leading(seen)
+    reports = [report_pod(pod) for pod in pods]
+    problem = next((r.problem or r.stuck for r in reports if r.problem or r.stuck), "")
+    if problem:
+        return "failing", last_words(progresses) or problem, None
+    pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
+    if not pods or pending:
+        return "waiting", describe_pods(pending), _earliest(pending)
+    trouble = next((p.trouble for p in progresses if p.trouble), "")
+    if trouble:
+        return "recovering", trouble, None
+    waits_for = next((p.waits_for for p in progresses if p.waits_for), "")
+    if progress.step is None:
+        if not progresses:
+            return "unknown", seen.unseen or "the pods have written nothing yet", None
+        return "starting", waits_for or "no step yet", _earliest(pods)
+    if progress.stepped_at and (now - progress.stepped_at).total_seconds() > STALLED_SECONDS:
+        return "stalled", "no step is reported any more", progress.stepped_at
+    return "training", waits_for, None
+
+
+def _earliest(pods: list[Json]) -> datetime | None:
+    times = [str(part(pod, "metadata").get("creationTimestamp") or "") for pod in pods]
+    return min((datetime.fromisoformat(text) for text in times if text), default=None)
+
+
+@dataclass(frozen=True)
+class PlatformStatus:
+    """The nodes.
+
+    Args:
+        nodes: how many there are; None where they may not be read.
+        not_ready: names of those that are not Ready.
+        gpus: how many they offer.
+        gpus_used: how many of them pods have; None where not all pods may be read.
+        unseen: what could not be read, and why.
+    """
+
+    nodes: int | None
+    not_ready: tuple[str, ...] = ()
+    gpus: int = 0
+    gpus_used: int | None = None
+    unseen: str = ""
+
+
+def judge_platform(
+    nodes: Sequence[Json] | None, pods: Sequence[Json] | None, unseen: str = ""
+) -> PlatformStatus:
+    """The nodes and their GPUs; None stands for what may not be read."""
+    if nodes is None:
+        return PlatformStatus(None, unseen=unseen)
+    not_ready = tuple(name_of(node) for node in nodes if not _is_ready(node))
+    offered = sum(_gpus(part(node, "status", "allocatable")) for node in nodes)
+    used = None if pods is None else sum(_gpus_of_pod(pod) for pod in pods)
+    return PlatformStatus(len(nodes), not_ready, offered, used, unseen)
+
+
+def _is_ready(node: Json) -> bool:
+    conditions = parts(part(node, "status"), "conditions")
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _gpus_of_pod(pod: Json) -> int:
+    """What a pod holds on a node; one that has ended, or is on no node yet, holds nothing."""
+    phase = part(pod, "status").get("phase")
+    if phase in ("Succeeded", "Failed") or not part(pod, "spec").get("nodeName"):
+        return 0
+    containers = parts(part(pod, "spec"), "containers")
+    return sum(_gpus(part(container, "resources", "limits")) for container in containers)
+
+
+def _gpus(resources: Json) -> int:
+    """Of NVIDIA's device plugin, whole ones and slices of MIG."""
+    return sum(int(n) for name, n in resources.items() if str(name).startswith("nvidia.com/"))

@@ -1,0 +1,108 @@
+"""Looks at the cluster for `disttrain status`: reads, and changes nothing."""
+
+from dataclasses import dataclass
+
+from cli.status.judge import (
+    PlatformStatus,
+    RunStatus,
+    Seen,
+    judge_platform,
+    judge_run,
+)
+from cli.status.progress import Progress, read_progress
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.making_place import PODS
+from infra.kube.objects import Json, name_of, part
+from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
+
+LINES = 200  # of each pod; the trainer writes one for each logged step
+MOST_LOGS = 8  # pods of one run whose lines are read: node 0 and some that may say why it waits
+FORBIDDEN = 403
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen, and what was not.
+
+    Args:
+        platform: the nodes.
+        runs: in the order of their stacks' names.
+        unseen: which runs could not be looked for, and why.
+    """
+
+    platform: PlatformStatus
+    runs: tuple[RunStatus, ...]
+    unseen: str
+
+
+def look(api: Api, namespace: str) -> Look:
+    """Look once. What these credentials may not read is named, and the rest is shown.
+
+    Args:
+        api: the cluster.
+        namespace: where runs are looked for if those of all namespaces may not be read.
+
+    Raises:
+        ApiError: the cluster refuses even that.
+        UnreachableError: it does not answer.
+    """
+    platform = _platform(api)
+    found, forbidden = _list_if_allowed(api, ALL, SELECTOR)
+    unseen = f"runs in other namespaces than {namespace} ({forbidden})" if forbidden else ""
+    if found is None:
+        found = api.list(COLLECTION.format(namespace), SELECTOR)
+    runs: list[RunStatus] = []
+    for item in found:
+        try:
+            record = parse_record(item)
+        except ValueError as error:
+            unseen = "; ".join(text for text in (unseen, str(error)) if text)
+            continue
+        seen = _see(api, record)
+        runs.append(judge_run(seen, api.now()))
+    runs.sort(key=lambda run: (run.stack, run.namespace))
+    return Look(platform, tuple(runs), unseen)
+
+
+def _platform(api: Api) -> PlatformStatus:
+    nodes, no_nodes = _list_if_allowed(api, "/api/v1/nodes")
+    if nodes is None:
+        return judge_platform(None, None, no_nodes)
+    return judge_platform(nodes, *_list_if_allowed(api, "/api/v1/pods"))
+
+
+def _list_if_allowed(api: Api, path: str, selector: str = "") -> tuple[list[Json] | None, str]:
+    """The objects and an empty text; or None and the server's words, where it forbids that."""
+    try:
+        return api.list(path, selector), ""
+    except ApiError as reason:
+        if reason.status != FORBIDDEN:
+            raise
+        return None, str(reason)
+
+
+def _see(api: Api, record: Record) -> Seen:
+    workload = record.workload
+    path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
+    item = api.get(path)
+    selector = names.training_selector(record.owner)
+    pods = sorted(api.list(PODS.format(record.namespace), selector), key=name_of)
+    progress, unseen = dict[str, Progress](), ""
+    for pod in [pod for pod in pods if _has_begun(pod)][:MOST_LOGS]:
+        try:
+            progress[name_of(pod)] = read_progress(_log(api, record.namespace, pod))
+        except (ApiError, UnreachableError) as reason:  # such as a machine that is lost
+            unseen = f"the lines of pod {name_of(pod)} cannot be read: {reason}"
+    return Seen(record, item, pods, progress, unseen)
+
+
+def _has_begun(pod: Json) -> bool:
+    return part(pod, "status").get("phase") not in (None, "Pending")
+
+
+def _log(api: Api, namespace: str, pod: Json) -> str:
+    container = str(pod["spec"]["containers"][0]["name"])
+    query = {"container": container, "tailLines": str(LINES), "timestamps": "true"}
+    return api.text(f"{PODS.format(namespace)}/{name_of(pod)}/log", query)

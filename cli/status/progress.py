@@ -1,0 +1,109 @@
+"""How far a training has come, from the last lines that node 0 printed. Pure.
+
+The trainer writes these lines (trainer/metrics/console.py, trainer/launch/entrypoint.py); a test
+holds that both agree.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+_STEP = re.compile(
+    r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "
+    r".*?mfu (?P<mfu>\S+) .*?eta (?P<eta>\S+)"
+)
+_SAVED = re.compile(r"checkpoint step-(?P<step>\d+) saved")
+_NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
+_FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
+_FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
+_LOST = re.compile(r"training stopped: (?P<why>.*)")
+_WAITING = re.compile(r"waiting for .*")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the lines say; texts are empty, and the rest None, where they say nothing of it.
+
+    Args:
+        step: the last update that was reported, of `of` ones.
+        stepped_at: when that line was written.
+        loss, tokens_per_second, mfu, eta: as the trainer writes them.
+        saved_step, saved_at: the last checkpoint that was put in place, and when.
+        waits_for: what the pods wait for before their ranks start.
+        trouble: why the ranks are started again; empty once a step was reported after it.
+        finished: how the run has ended.
+        failed: why it was given up.
+    """
+
+    step: int | None = None
+    of: int | None = None
+    stepped_at: datetime | None = None
+    loss: str = ""
+    tokens_per_second: str = ""
+    mfu: str = ""
+    eta: str = ""
+    saved_step: int | None = None
+    saved_at: datetime | None = None
+    waits_for: str = ""
+    trouble: str = ""
+    finished: str = ""
+    failed: str = ""
+
+
+def read_progress(log: str) -> Progress:
+    """Read the last lines of a log that begin with a time, as Kubernetes gives them."""
+    found = Progress()
+    for line in log.splitlines():
+        at, _, text = line.partition(" ")
+        found = _after(found, _time(at), text)
+    return found
+
+
+def _after(before: Progress, at: datetime | None, text: str) -> Progress:
+    if step := _STEP.match(text):
+        return replace(
+            before,
+            step=int(step["step"]),
+            of=int(step["of"]),
+            stepped_at=at,
+            loss=step["loss"],
+            tokens_per_second=step["speed"],
+            mfu=step["mfu"],
+            eta=step["eta"],
+            waits_for="",
+            trouble="",
+            finished="",
+            failed="",
+        )
+    if saved := _SAVED.match(text):
+        return replace(before, saved_step=int(saved["step"]), saved_at=at)
+    node = _NODE.match(text)
+    return _after_node(before, node["text"]) if node else before
+
+
+def _after_node(before: Progress, text: str) -> Progress:
+    if finished := _FINISHED.match(text):
+        return replace(before, finished=finished["how"], trouble="", waits_for="")
+    if failed := _FATAL.match(text):
+        return replace(before, failed=failed["why"], trouble="", waits_for="")
+    if lost := _LOST.match(text):
+        return replace(before, trouble=lost["why"], waits_for="")
+    if _WAITING.match(text):
+        return replace(before, waits_for=text)
+    if text.startswith("round ") and " is lost" not in text:
+        return replace(before, waits_for="", finished="", failed="")
+    return before
+
+
+def _time(text: str) -> datetime | None:
+    """Of Kubernetes' nanoseconds those that Python's datetime cannot hold are dropped."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def last_words(progresses: Sequence[Progress]) -> str:
+    """Why a run was given up, by the first pod that says so."""
+    return next((progress.failed for progress in progresses if progress.failed), "")

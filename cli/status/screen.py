@@ -1,0 +1,98 @@
+"""The status as text for people, and as JSON for programs. Pure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+
+from cli.status.judge import PlatformStatus, RunStatus
+
+HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
+NOT_KNOWN = "-"
+
+
+def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, now: datetime) -> str:
+    """One screen: the nodes, a line for each run, and below it the reason for its state.
+
+    Args:
+        platform: the nodes.
+        runs: all runs that were found.
+        unseen: which runs could not be looked for; empty where all could.
+        now: the API server's time.
+    """
+    lines = [platform_line(platform)]
+    if not runs:
+        lines.append("no run is on this platform")
+    rows = [HEAD, *(_row(run, now) for run in runs)] if runs else []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))] if rows else []
+    for number, row in enumerate(rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join(cells).rstrip())
+        if number and (reason := _reason(runs[number - 1], now)):
+            lines.append(f"  {reason}")
+    if unseen:
+        lines.append(f"not seen: {unseen}")
+    return "\n".join(lines)
+
+
+def platform_line(platform: PlatformStatus) -> str:
+    """`3 nodes, all Ready; 6 of 8 GPUs in use`."""
+    if platform.nodes is None:
+        return f"nodes: not seen: {platform.unseen}"
+    count = f"{platform.nodes} node{'' if platform.nodes == 1 else 's'}"
+    if platform.not_ready:
+        ready = f"not Ready: {', '.join(platform.not_ready)}"
+    else:
+        ready = "Ready" if platform.nodes == 1 else "all Ready"
+    if not platform.gpus:
+        gpus = "no GPUs offered"
+    elif platform.gpus_used is None:
+        gpus = f"{platform.gpus} GPUs offered; how many are in use was not seen: {platform.unseen}"
+    else:
+        gpus = f"{platform.gpus_used} of {platform.gpus} GPUs in use"
+    return f"{count}, {ready}; {gpus}"
+
+
+def as_json(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, now: datetime) -> str:
+    """The same for programs: times in ISO 8601, what is not known is null or empty."""
+    content = {
+        "time": now,
+        "platform": asdict(platform),
+        "runs": [asdict(run) for run in runs],
+        "unseen": unseen,
+    }
+    return json.dumps(content, indent=2, default=lambda time: time.isoformat())
+
+
+def span(then: datetime, now: datetime) -> str:
+    """`12 s`, `7 min`, `3 h`, `2 d`."""
+    seconds = max(0, round((now - then).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _row(run: RunStatus, now: datetime) -> tuple[str, ...]:
+    progress = run.progress
+    step = NOT_KNOWN if progress.step is None else f"{progress.step}/{progress.of}"
+    saved = NOT_KNOWN
+    if progress.saved_step is not None:
+        when = f", {span(progress.saved_at, now)} ago" if progress.saved_at else ""
+        saved = f"step {progress.saved_step}{when}"
+    moves = run.state == "training"
+    speed, mfu, eta = progress.tokens_per_second, progress.mfu, progress.eta
+    shown = (speed, mfu, eta) if moves else ("", "", "")
+    return (
+        run.stack.rpartition("/")[2],
+        run.state,
+        step,
+        progress.loss or NOT_KNOWN,
+        *(text or NOT_KNOWN for text in shown),
+        saved,
+    )
+
+
+def _reason(run: RunStatus, now: datetime) -> str:
+    since = f" (for {span(run.since, now)})" if run.since else ""
+    return f"{run.detail}{since}" if run.detail else ""

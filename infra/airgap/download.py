@@ -1,0 +1,131 @@
+"""Downloads a file and checks it. Proxies and authorities are taken from the usual variables."""
+
+import hashlib
+import http.client
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+TIMEOUT_SECONDS = 30  # for the connection, and for each read
+ATTEMPTS = 3
+BLOCK_BYTES = 1 << 20
+_TRANSIENT_STATUS = (408, 425, 429, 500, 502, 503, 504)
+
+
+class DownloadError(RuntimeError):
+    """The file could not be downloaded, or its checksum is wrong; the text names the address."""
+
+
+class _NoDowngrade(urllib.request.HTTPRedirectHandler):
+    """Follows redirections, but none from https to http."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: object,
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise DownloadError(
+                f"{without_credentials(req.full_url)}: redirected to "
+                f"{without_credentials(newurl)}, which is not https"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)  # pyright: ignore[reportArgumentType]
+
+
+def download(url: str, target: Path, expected_sha256: str = "") -> str:
+    """Download `url` into the new file `target`.
+
+    Args:
+        url: an http or https address.
+        target: overwritten if it exists.
+        expected_sha256: in hexadecimal; empty: any content is accepted.
+
+    Returns:
+        The sha256 of the file.
+
+    Raises:
+        DownloadError: there was no answer, an error status, an incomplete transfer (each after
+            several attempts where another one can help), or the checksum differs.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            got = _fetch(url, target)
+            break
+        except urllib.error.HTTPError as error:
+            if error.code not in _TRANSIENT_STATUS or attempt == ATTEMPTS:
+                raise DownloadError(
+                    f"{without_credentials(url)}: {error.code} {error.reason}"
+                ) from error
+        except (OSError, http.client.HTTPException) as error:
+            if attempt == ATTEMPTS:
+                reason = str(getattr(error, "reason", None) or error)
+                if password := urlsplit(url).password:  # http.client takes it for a port's number
+                    reason = reason.replace(password, "[secret]")
+                raise DownloadError(
+                    f"{without_credentials(url)}: {reason} ({ATTEMPTS} attempts)"
+                ) from error
+        time.sleep(attempt)
+    else:
+        raise AssertionError("unreachable")
+    if expected_sha256 and got != expected_sha256:
+        target.unlink()
+        raise DownloadError(f"{without_credentials(url)}: sha256 is {got}, not {expected_sha256}")
+    return got
+
+
+def download_text(url: str, scratch: Path) -> str:
+    """Download a small text, such as a list of checksums; `scratch` is a file for its content.
+
+    Raises:
+        DownloadError: as for `download`.
+    """
+    download(url, scratch)
+    text = scratch.read_text()
+    scratch.unlink()
+    return text
+
+
+def listed_sha256(checksums: str, name: str, where: str) -> str:
+    """The checksum of the file `name` in a list as `sha256sum` writes it.
+
+    Args:
+        checksums: the list.
+        name: of the file.
+        where: address of the list, for the error.
+
+    Raises:
+        DownloadError: the list does not name the file.
+    """
+    for line in checksums.splitlines():
+        words = line.split()
+        if len(words) == 2 and words[1].removeprefix("*") == name:
+            return words[0].lower()
+    raise DownloadError(f"{where} does not name {name}")
+
+
+def without_credentials(url: str) -> str:
+    """The address without user name and password, and without the query, which can hold a token."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _fetch(url: str, target: Path) -> str:
+    digest = hashlib.sha256()
+    request = urllib.request.Request(url, headers={"User-Agent": "disttrain"})
+    with (
+        urllib.request.build_opener(_NoDowngrade).open(request, timeout=TIMEOUT_SECONDS) as answer,
+        target.open("wb") as file,
+    ):
+        expected = answer.headers.get("Content-Length")
+        while block := answer.read(BLOCK_BYTES):
+            digest.update(block)
+            file.write(block)
+        if expected is not None and file.tell() != int(expected):
+            raise http.client.HTTPException(f"broke off after {file.tell()} of {expected} bytes")
+    return digest.hexdigest()

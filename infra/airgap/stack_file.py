@@ -1,0 +1,62 @@
+"""Reads the settings of a stack from its file, where no Pulumi engine runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pulumi
+
+from infra.kinds import KINDS
+from infra.settings import Devices, Settings, parse_settings
+from infra.settings.project import raw_settings
+from infra.settings.setting_error import problem_text
+
+
+def settings_of(file: Path, changes: Mapping[str, str]) -> Settings:
+    """Defaults of Pulumi.yaml, then the stack's file, then `changes`.
+
+    Encrypted settings are treated as not set; nothing that is packed depends on one, but for the
+    package index of torch. What a platform of another stack offers is read from that stack's file,
+    which lies beside this one.
+
+    Raises:
+        ValueError: there is no such file, or its settings are wrong; or there is no file of the
+            stack that owns the platform.
+    """
+    raw, encrypted = raw_settings(file)
+    if "torchIndexUrl" in encrypted:
+        raise ValueError(
+            problem_text(
+                "torchIndexUrl",
+                "[secret]",
+                "a bundle is packed without Pulumi, which alone can decrypt it",
+                "Set it without user and password in the stack that is packed, and give the "
+                "whole address to pip by the variable PIP_EXTRA_INDEX_URL",
+            )
+        )
+    raw |= changes
+    stack = file.name.split(".")[1]
+    try:
+        settings = parse_settings(raw, (), stack, KINDS)
+        if settings.platform is None:
+            devices = _devices_of_platform(file, settings.platform_stack)
+            settings = parse_settings(raw, (), stack, KINDS, devices)
+    except pulumi.RunError as problem:
+        raise ValueError(str(problem)) from None
+    return settings
+
+
+def _devices_of_platform(file: Path, platform_stack: str) -> Devices:
+    """What the platform of another stack offers, from the file of that stack."""
+    name = platform_stack.rpartition("/")[2]
+    owner = file.with_name(f"Pulumi.{name}.yaml")
+    if not owner.is_file():
+        raise ValueError(
+            problem_text(
+                "platform",
+                repr(platform_stack),
+                f"there is no {owner}, which says whether that platform has GPUs",
+                "Put the file of the stack that owns the platform there",
+            )
+        )
+    raw = {**raw_settings(owner)[0], "bundle": "", "bundleSha256": ""}
+    return parse_settings(raw, (), name, KINDS).own_platform.devices

@@ -1,0 +1,162 @@
+"""Delivery `import`: straight into the containerd of the node, layer by layer, without a registry.
+
+One command, `python -m infra.image`, builds and imports; docs/image.md says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from infra.command_line import cache_folder
+from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest
+from infra.image import presence
+from infra.image.build_context import TORCH_INDEX_VARIABLE
+from infra.image.containerd import Containerd
+from infra.image.plan import VARIABLE as PLANNED_VARIABLE
+from infra.image.prune import KEEP_UNUSED_MINUTES
+from infra.image.reach import open_node
+from infra.node.node_variable import VARIABLE as NODE_VARIABLE
+
+if TYPE_CHECKING:
+    import pulumi
+
+PROJECT = Path(__file__).parents[2]
+# From the project's folder, in which the engine starts commands: inputs and the recorded delete
+# are the same in every checkout.
+PYTHON = ".venv/bin/python"
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """Keys of `imageDeliveryOptions`.
+
+    Args:
+        keepUnusedMinutes: tags of the image that no container uses are removed from the node,
+            unless they were asked for within this time.
+    """
+
+    keepUnusedMinutes: int = KEEP_UNUSED_MINUTES  # noqa: N815 - as the stack's settings name it
+
+
+def check(request: DeliveryRequest) -> None:
+    """Raise ValueError for options that cannot be used."""
+    minutes = request.options.keepUnusedMinutes
+    if minutes < 0:
+        raise ValueError(
+            f"imageDeliveryOptions.keepUnusedMinutes: {minutes} cannot be used: it is a time. Set "
+            "0 to remove tags that no container uses at once, or a number of minutes."
+        )
+
+
+def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
+    """The command that keeps the image in containerd, `<name>-ensure`."""
+    import pulumi
+    from pulumi_command import local
+
+    lost = request.node_is_lost
+    command = local.Command(
+        f"{name}-ensure",
+        create=ensure_command(request),
+        delete=remove_command(request),
+        environment=_environment(request),
+        stdin=request.authorities or None,
+        add_previous_output_in_env=False,
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            pulumi.ResourceOptions(
+                delete_before_replace=True,
+                # A lost node: the command is dropped from the stack's state and nothing is run.
+                ignore_changes=["environment"] if lost else None,
+                retain_on_delete=lost or None,
+                custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
+            ),
+        ),
+    )
+    return Delivered(
+        reference=pulumi.Output.from_input(request.plan.reference),
+        digest=command.stdout.apply(last_digest),
+    )
+
+
+def _environment(request: DeliveryRequest) -> dict[str, pulumi.Input[str]]:
+    """Changed inputs run the command again: a new tag, or an image that has gone."""
+    import pulumi
+
+    # The node is asked in another thread, beside the rest of the program.
+    ask = "" if request.node_is_lost else asyncio.to_thread(look, request)
+    values: dict[str, pulumi.Input[str]] = {
+        PLANNED_VARIABLE: request.plan.reference,
+        presence.VARIABLE: pulumi.Output.from_input(ask),
+        **request.proxies,
+    }
+    if request.node:
+        values[NODE_VARIABLE] = pulumi.Output.secret(request.node)
+    if request.torch_index_login:
+        values[TORCH_INDEX_VARIABLE] = request.torch_index_login
+    return values
+
+
+def look(request: DeliveryRequest) -> str:
+    """Ask the node's containerd for the image; the answer is `presence.import_request`'s."""
+    with open_node(request.node or None) as node:
+        containerd = Containerd(
+            shlex.split(request.ctr),
+            request.containerd_address or None,
+            node=node,
+            patience_seconds=presence.PATIENCE_SECONDS,
+        )
+        return presence.import_request(request.plan, containerd, cache_folder(), request.node_name)
+
+
+def ensure_command(request: DeliveryRequest) -> str:
+    """Builds what is missing, or takes it from the bundle, and imports what containerd lacks."""
+    if request.bundled_layout:
+        source = ["--layout", project_path(request.bundled_layout)]
+    else:
+        source = ["--builder", request.builder, "--build-on", request.build_on]
+    source.append(f"--torch-index-url={request.plan.torch_index_url or ''}")
+    if request.authorities:
+        source += ["--authorities", "-"]
+    source += ["--keep-unused-minutes", str(request.options.keepUnusedMinutes)]
+    base = ["--base-image", request.plan.base_image]
+    return shlex.join([*_program("ensure", request), *base, *source])
+
+
+def remove_command(request: DeliveryRequest) -> str:
+    """Removes exactly these names, also when the sources have changed since.
+
+    They are made of the content, so another platform on this node may have the same ones.
+    """
+    names = (request.plan.reference, request.plan.deps_reference)
+    references = [part for name in names for part in ("--reference", name)]
+    whose = ["--pods-of", request.namespace] if request.namespace else []
+    return shlex.join([*_program("remove", request), *references, *whose])
+
+
+def project_path(path: Path) -> str:
+    """A path that is the same in every checkout, if it lies in the checkout."""
+    return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
+
+
+def last_digest(stdout: str) -> str:
+    """The digest in the last line of the command's output, a JSON object."""
+    return cast(str, json.loads(stdout.strip().splitlines()[-1])["digest"])
+
+
+def _program(action: str, request: DeliveryRequest) -> list[str]:
+    return [
+        *(PYTHON, "-m", "infra.image", action),
+        *("--repository", request.plan.repository),
+        *("--ctr", request.ctr),
+        f"--address={request.containerd_address}",
+    ]
+
+
+KIND = DeliveryKind(
+    name="import", deliver=deliver, check=check, options=ImportOptions, needs_node=True
+)

@@ -1,0 +1,112 @@
+"""What a delivery is: a way to bring the trainer image to where pods can be started from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.image.plan import ImagePlan
+from infra.registry import NoOptions
+
+if TYPE_CHECKING:
+    import pulumi
+
+
+@dataclass(frozen=True)
+class DeliveryRequest:
+    """The image that is wanted, what it is made of, and where it has to get to.
+
+    Args:
+        plan: names and inputs of the image.
+        builder: `auto`, `docker`, `podman` or `buildah`.
+        build_on: `here` or `node`.
+        bundled_layout: folder of the dependencies in an air-gap bundle; None: they are built.
+        ctr: the command that runs containerd's ctr on the node.
+        containerd_address: containerd's socket on the node; empty: that command's own.
+        node: JSON text for `infra.image.reach`, with key and password; empty: ctr runs here.
+        node_name: tells nodes apart, in messages and in the cache; holds no secret.
+        node_is_lost: the node is gone for good; nothing can be asked or removed there.
+        torch_index_login: address of torch's packages with user and password; empty: none needed.
+        proxies: the proxy variables for builds.
+        authorities: certificates (PEM) that builds trust beside the usual ones; empty: none.
+        namespace: Kubernetes namespace of the pods, for a Secret with a registry's credentials.
+        options: an instance of the kind's options dataclass.
+    """
+
+    plan: ImagePlan
+    builder: str = "auto"
+    build_on: str = "here"
+    bundled_layout: Path | None = None
+    ctr: str = "ctr"
+    containerd_address: str = ""
+    node: str = field(default="", repr=False)
+    node_name: str = "this machine"
+    node_is_lost: bool = False
+    torch_index_login: pulumi.Input[str] = field(default="", repr=False)
+    proxies: Mapping[str, pulumi.Input[str]] = field(default_factory=dict[str, Any], repr=False)
+    authorities: str = field(default="", repr=False)
+    namespace: str = ""
+    options: Any = None
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What was delivered.
+
+    Args:
+        reference: full name with tag, under which pods find the image.
+        digest: of the manifest that the kubelet will use.
+    """
+
+    reference: pulumi.Output[str]
+    digest: pulumi.Output[str]
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How pods get at the image; known before anything is delivered.
+
+    Args:
+        policy: `imagePullPolicy` of the containers.
+        secrets: names of Secrets for `imagePullSecrets`.
+    """
+
+    policy: str = "IfNotPresent"
+    secrets: tuple[str, ...] = ()
+
+
+def accept(request: DeliveryRequest) -> None:
+    """For a kind that can deliver every request."""
+    del request
+
+
+def without_credentials(request: DeliveryRequest) -> Pull:
+    """For a kind whose images lie on the nodes, or where everybody may pull them."""
+    del request
+    return Pull()
+
+
+@dataclass(frozen=True)
+class DeliveryKind:
+    """One choice of the setting `imageDelivery`.
+
+    Args:
+        name: the value of the setting.
+        deliver: registers the resources that bring the image. It gets the prefix of their names,
+            the request, and the options of each of them (parent and dependencies).
+        check: raises ValueError where the request cannot be met; its text names the key and its
+            value, and says why and what to do. It runs before anything is registered.
+        pull: how pods get at the image.
+        options: dataclass of the keys that `imageDeliveryOptions` may hold.
+        needs_node: whether it writes to the node's own containerd. With `cluster: existing` the
+            machine that runs Pulumi must be the node then.
+    """
+
+    name: str
+    deliver: Callable[[str, DeliveryRequest, pulumi.ResourceOptions], Delivered]
+    check: Callable[[DeliveryRequest], None] = accept
+    pull: Callable[[DeliveryRequest], Pull] = without_credentials
+    options: type = NoOptions
+    needs_node: bool = False

@@ -1,0 +1,192 @@
+"""`python -m infra.image ACTION`: the trainer image, from source to containerd."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from infra.command_line import cache_folder, short_lines
+from infra.image import plan as planning
+from infra.image import presence
+from infra.image.builders import BUILDERS
+from infra.image.containerd import Containerd, ContainerdError
+from infra.image.dependencies import Sources
+from infra.image.ensure import ensure, image_to_read, problems
+from infra.image.plan import (
+    ImagePlan,
+    changes_since,
+    check_repository,
+    deps_repository,
+    plan_image,
+)
+from infra.image.prune import KEEP_UNUSED_MINUTES
+from infra.image.reach import open_node
+from infra.image.sbom import sbom
+from infra.node.node_variable import VARIABLE
+
+PROJECT = Path(__file__).parent.parent.parent
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one action; the exit status is 0 when it was done."""
+    arguments = _parser().parse_args(argv)
+    try:
+        with open_node(os.environ.get(VARIABLE)) as node:
+            containerd = Containerd(
+                shlex.split(arguments.ctr), arguments.address or None, node=node
+            )
+            return ACTIONS[arguments.action](arguments, containerd)
+    except (RuntimeError, ValueError, OSError) as error:
+        _say(f"image: {error}")
+        return 1
+
+
+def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
+    plan = _plan(arguments)
+    _refuse_other_plan(os.environ.get(planning.VARIABLE, ""), plan)
+    sources = Sources(
+        PROJECT,
+        Path(arguments.cache),
+        arguments.builder,
+        arguments.build_on,
+        Path(arguments.layout) if arguments.layout else None,
+        _authorities(arguments.authorities),
+    )
+    result = ensure(
+        plan,
+        containerd,
+        sources,
+        _say,
+        os.environ.get(presence.VARIABLE, ""),
+        arguments.keep_unused_minutes,
+    )
+    print(json.dumps(asdict(result)), flush=True)
+    # `pulumi up` shows the last line that a command has written, and people do not read JSON.
+    print(f"image: {plan.reference} is on the node", file=sys.stderr, flush=True)
+    return 0
+
+
+def _refuse_other_plan(planned: str, plan: ImagePlan) -> None:
+    """Pods ask for the image that `pulumi up` has planned, so no other one is made for it."""
+    if planned and planned != plan.reference:
+        changes = "; ".join(changes_since(planned, plan))
+        raise ValueError(
+            f"{planned} was planned, but files or settings have changed since, and would make "
+            f"{plan.reference}. Changed: {changes}. Run `pulumi up` again, and change nothing "
+            "below trainer/ while it runs"
+        )
+
+
+def _authorities(file: str | None) -> str:
+    if not file:
+        return ""
+    return sys.stdin.read() if file == "-" else Path(file).read_text()
+
+
+def _check(arguments: argparse.Namespace, containerd: Containerd) -> int:
+    plan = _plan(arguments)
+    found = problems(plan, containerd)
+    for problem in found:
+        _say(f"image: {problem}")
+    print(json.dumps({"image": plan.reference, "problems": len(found)}), flush=True)
+    return 1 if found else 0
+
+
+def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
+    """Remove the names of our images; a containerd that is gone holds none."""
+    check_repository(arguments.repository)
+    try:
+        there = containerd.images()
+    except ContainerdError as error:
+        _say(f"image: nothing to remove, containerd does not answer: {error}")
+        there = {}
+    ours = (arguments.repository, deps_repository(arguments.repository))
+    names = arguments.reference or [name for name in there if name.rpartition(":")[0] in ours]
+    used: list[str] = []
+    if there and arguments.pods_of:
+        # the kubelet's side may know the image by its other name, `sha256:...`
+        containers = containerd.container_images(outside=arguments.pods_of)
+        digests = {there[name] for name in containers if name in there}
+        used = [name for name in names if there.get(name) in digests]
+    for name in used:
+        _say(f"image: {name} stays with what it is made of: pods of another namespace use it")
+    removed = containerd.remove_images(names) if there and not used else []
+    print(json.dumps({"removed": len(removed)}), flush=True)
+    return 0
+
+
+def _sbom(arguments: argparse.Namespace, containerd: Containerd) -> int:
+    """Write what the image holds; containerd gives the layers that were not built here."""
+    plan = _plan(arguments)
+    image = image_to_read(plan, Path(arguments.cache), containerd)
+    document = sbom(plan.reference, image, containerd.content)
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if arguments.output == "-":
+        sys.stdout.write(text)
+    else:
+        Path(arguments.output).write_text(text)
+        packages = len(document["components"])
+        print(json.dumps({"image": plan.reference, "components": packages}), flush=True)
+    return 0
+
+
+ACTIONS = {"ensure": _ensure, "check": _check, "remove": _remove, "sbom": _sbom}
+
+
+def _plan(arguments: argparse.Namespace) -> ImagePlan:
+    return plan_image(
+        PROJECT, arguments.repository, arguments.base_image, arguments.torch_index_url
+    )
+
+
+def _say(text: str) -> None:
+    for line in short_lines(text):
+        print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m infra.image", description=__doc__)
+    parser.add_argument("action", choices=ACTIONS)
+    add = parser.add_argument
+    add("--repository", required=True, help="image name without tag")
+    add(
+        "--base-image",
+        default="docker.io/library/python:3.11-slim-bookworm",
+        help="what FROM names (default: %(default)s)",
+    )
+    add("--torch-index-url", help="further package index for torch (default: none)")
+    add("--builder", default="auto", help=f"auto, {', '.join(BUILDERS)} (default: %(default)s)")
+    add("--build-on", choices=("here", "node"), default="here", help="(default: %(default)s)")
+    add("--ctr", default="ctr", help="the command that runs ctr, such as 'k3s ctr'")
+    add("--address", help="containerd's socket (default: ctr's own)")
+    add(
+        "--cache", default=str(cache_folder()), help="for built dependencies (default: %(default)s)"
+    )
+    add("--layout", help="the dependencies as an OCI layout, of a bundle; nothing is built")
+    add(
+        "--authorities",
+        metavar="FILE",
+        help="certificates (PEM) that the build trusts beside the usual ones; -: standard input",
+    )
+    add(
+        "--keep-unused-minutes",
+        type=int,
+        default=KEEP_UNUSED_MINUTES,
+        help="ensure: older tags stay that were asked for within this time (default: %(default)s)",
+    )
+    add("--reference", action="append", help="remove: only this name; may be given again")
+    add(
+        "--pods-of",
+        metavar="NAMESPACE",
+        default="",
+        help="remove: nothing that pods of another Kubernetes namespace use",
+    )
+    add("--output", default="-", help="sbom: file for the document (default: standard output)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

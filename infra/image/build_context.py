@@ -1,0 +1,88 @@
+"""What a build reads: Dockerfile and requirements, and this machine's ways to the package index."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from infra.image.authorities import combined, system_authorities
+from infra.image.package_index import pip_files, pip_options, shell_exports
+from infra.image.plan import DOCKERFILE, REQUIREMENTS
+
+# The address of torch's packages with user and password; never an argument, which all can see.
+TORCH_INDEX_VARIABLE = "DISTTRAIN_TORCH_INDEX"
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+CONTEXT = "context"
+SECRETS = "secrets"
+# The Dockerfile's build step reads them by these names.
+INDEX_SECRET, AUTHORITIES_SECRET = "package_index", "ca_bundle"
+ENVIRONMENT = {"DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is built.
+
+    Args:
+        name: full name that docker and podman give the result.
+        base_image: argument BASE_IMAGE of the Dockerfile.
+        torch_index_url: argument TORCH_INDEX_URL, without a user and a password.
+        platform: the platform it is built for, such as `linux/amd64`.
+        authorities: certificates (PEM) to trust beside the usual ones; empty: none.
+    """
+
+    name: str
+    base_image: str
+    torch_index_url: str | None
+    platform: str
+    authorities: str = ""
+
+
+def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
+    """Put into `folder` just what the stage reads: nothing else is sent, nothing else can matter.
+
+    Returns:
+        Names of the secrets that there are for the build step.
+    """
+    for name in (DOCKERFILE, REQUIREMENTS):
+        target = folder / CONTEXT / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(project_root / name, target)
+    (folder / SECRETS).mkdir(mode=0o700)
+    options = pip_options(os.environ, pip_files(os.environ, Path.home()))
+    login = os.environ.get(TORCH_INDEX_VARIABLE)
+    if login:
+        others = options.get("extra-index-url", "")
+        options["extra-index-url"] = f"{others} {login}".strip()
+    exports = shell_exports(options)
+    if login:
+        # Not by an option of the build step's uv, whose command line all users can see.
+        exports += "export TORCH_INDEX_URL=\n"
+    if exports:
+        (folder / SECRETS / INDEX_SECRET).write_text(exports)
+    if authorities := _authorities(build, options.get("cert", "")):
+        (folder / SECRETS / AUTHORITIES_SECRET).write_text(authorities)
+    return sorted(path.name for path in (folder / SECRETS).iterdir())
+
+
+def _authorities(build: Build, pip_certificates: str) -> str:
+    """What the build trusts, if that differs from what its programs trust by themselves.
+
+    The file that pip's own settings name stands for the usual authorities, as it does for pip.
+    """
+    usual = Path(pip_certificates).read_text() if Path(pip_certificates).is_file() else ""
+    if build.authorities:
+        return combined(usual or system_authorities(), build.authorities)
+    return usual
+
+
+def builder_environment(build: Build, folder: PurePath) -> dict[str, str]:
+    """Variables for the builder itself, which pulls the base image."""
+    if not build.authorities:
+        return dict(ENVIRONMENT)
+    return {**ENVIRONMENT, "SSL_CERT_FILE": str(folder / SECRETS / AUTHORITIES_SECRET)}
+
+
+def proxies() -> dict[str, str]:
+    """The proxy variables that are set here; an address may hold a password."""
+    return {name: value for name in PROXY_VARIABLES if (value := os.environ.get(name))}

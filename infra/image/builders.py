@@ -1,0 +1,154 @@
+"""Builds the dependencies with docker, podman or buildah, as an OCI layout on this machine.
+
+The layers stay unpacked: for an import on the same machine, packing costs more than it saves.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from infra.image.build_context import (
+    CONTEXT,
+    SECRETS,
+    Build,
+    builder_environment,
+    proxies,
+    stage,
+)
+from infra.image.docker_archive import write_layout
+from infra.image.plan import DOCKERFILE
+
+BUILDERS = ("docker", "podman", "buildah")
+# docker is often there as a client without its engine; only `info` asks the engine
+PROBES: Mapping[str, Sequence[str]] = {
+    "docker": ("docker", "info"),
+    "podman": ("podman", "info"),
+    "buildah": ("buildah", "info"),
+}
+STAGE = "deps"
+
+
+def choose_builder(
+    wanted: str,
+    succeeds: Callable[[Sequence[str]], bool] | None = None,
+    where: str = "this machine",
+) -> str:
+    """The wanted builder, or with `auto` the first of BUILDERS that works.
+
+    Args:
+        wanted: `auto` or one of BUILDERS.
+        succeeds: whether a command ends well there; None: on this machine.
+        where: for the error.
+
+    Raises:
+        ValueError: no such builder, or none works; says what was tried.
+    """
+    if wanted not in ("auto", *BUILDERS):
+        known = ", ".join(("auto", *BUILDERS))
+        raise ValueError(
+            f"imageBuilder: {wanted!r} cannot be used: there is no such builder. "
+            f"Set one of {known}."
+        )
+    candidates = BUILDERS if wanted == "auto" else (wanted,)
+    for builder in candidates:
+        if (succeeds or _succeeds)(PROBES[builder]):
+            return builder
+    tried = ", ".join(f"`{' '.join(PROBES[builder])}`" for builder in candidates)
+    raise ValueError(
+        f"imageBuilder: {wanted!r} cannot be used: no builder works on {where} (tried {tried}). "
+        "Install or start one of them there."
+    )
+
+
+def build_layout(builder: str, build: Build, project_root: Path, layout: Path) -> None:
+    """Build the `deps` stage and leave it as an OCI layout in the new folder `layout`.
+
+    Raises:
+        RuntimeError: the builder failed; ends with its last lines.
+    """
+    with tempfile.TemporaryDirectory(dir=layout.parent, prefix="context-") as scratch:
+        secrets = stage(project_root, Path(scratch), build)
+        variables = builder_environment(build, Path(scratch))
+        _run(build_command(builder, build, Path(scratch), secrets, layout), variables)
+        if builder != "buildah":
+            _save(builder, build.name, layout)
+
+
+def build_command(
+    builder: str, build: Build, folder: PurePath, secrets: Iterable[str], layout: PurePath
+) -> list[str]:
+    """What builds the stage from a staged `folder`; with buildah it becomes the OCI `layout`.
+
+    docker and podman keep the image under its name.
+    """
+    context = folder / CONTEXT
+    options = [
+        *("--file", str(context / DOCKERFILE), "--target", STAGE),
+        *("--platform", build.platform),  # docker may build elsewhere, on another processor
+        "--network=host",  # so that a proxy on that machine's 127.0.0.1 is reached
+        *_build_arguments(build),
+        *(f"--secret=id={name},src={folder / SECRETS / name}" for name in secrets),
+    ]
+    if builder != "buildah":
+        # Without it, docker's result can stay in the builder, where `docker save` does not look.
+        load = ["--load"] if builder == "docker" else []
+        return [builder, "build", *options, *load, "--tag", build.name, str(context)]
+    # chroot works where containers inside containers do not. Straight into the layout:
+    # by way of buildah's storage the gigabytes would be written twice more.
+    options += ["--isolation=chroot", "--layers=false", "--disable-compression"]
+    options += ["--force-rm"]  # leave no container behind, also after a failed step
+    return ["buildah", "bud", *options, "--tag", f"oci:{layout}", str(context)]
+
+
+def _save(builder: str, name: str, layout: Path) -> None:
+    command = [builder, "save", name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            write_layout(process.stdout, layout)
+        except Exception as error:
+            reason = process.stderr.read().decode(errors="replace").strip() or error
+            raise RuntimeError(f"{' '.join(command)} failed: {reason}") from error
+        process.stdout.read()  # what follows the archive's end, so that the writer can end
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {process.returncode}")
+
+
+def _build_arguments(build: Build) -> list[str]:
+    given = {"BASE_IMAGE": build.base_image, "TORCH_INDEX_URL": build.torch_index_url or ""}
+    # A name alone takes its value from the environment: a proxy's password stays off the
+    # command line, and builders leave the proxy variables out of the image.
+    arguments = [*(f"{name}={value}" for name, value in given.items()), *proxies()]
+    return [f"--build-arg={argument}" for argument in arguments]
+
+
+def _succeeds(command: Sequence[str]) -> bool:
+    if shutil.which(command[0]) is None:
+        return False
+    try:
+        return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        command,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[:2])} failed:\n{_tail(done.stdout.splitlines())}")
+
+
+def _tail(lines: Iterable[str]) -> str:
+    return "\n".join(line[:200] for line in list(lines)[-15:])

@@ -1,0 +1,218 @@
+"""Asks containerd through its `ctr`: which images it has, their labels, their removal.
+
+infra/image/transfer.py brings images there.
+"""
+
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from infra.image.node import Node, failure_reason
+from infra.image.oci import COPY_BYTES, Image, config_digest, image_at_node
+from infra.image.parts import PART_BYTES
+from infra.image.platforms import platform_of_plugins
+
+KUBERNETES_NAMESPACE = "k8s.io"  # the only one in which the kubelet looks
+POD_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"  # the kubelet sets it
+REQUEST_LABEL = "disttrain.dev/import-request"  # see presence.py
+
+
+class ContainerdError(RuntimeError):
+    """containerd cannot be reached, or refused; the text holds its own message."""
+
+
+@dataclass(frozen=True)
+class Containerd:
+    """How to reach containerd.
+
+    Args:
+        ctr: the command that runs ctr: `["ctr"]`, `["k3s", "ctr"]`.
+        address: containerd's socket where it is not ctr's default.
+        namespace: containerd's own kind of namespace, not Kubernetes'.
+        node: the machine on which ctr runs as root; None: this machine, as the current user.
+        part_bytes: a remote node gets archives that are larger in compressed parts of this size.
+        patience_seconds: how long a question may take; None: without a limit.
+    """
+
+    ctr: Sequence[str]
+    address: str | None = None
+    namespace: str = KUBERNETES_NAMESPACE
+    node: Node | None = None
+    part_bytes: int = PART_BYTES
+    patience_seconds: float | None = None
+
+    def images(self, namespace: str | None = None) -> dict[str, str]:
+        """`{name: manifest digest}` of all images of a namespace."""
+        rows = self.ask("images", "ls", namespace=namespace).splitlines()[1:]
+        return {row.split()[0]: row.split()[2] for row in rows}
+
+    def namespaces(self) -> list[str]:
+        """All namespaces of this containerd."""
+        return self.ask("namespaces", "ls", "-q").split()
+
+    def labels(self) -> dict[str, dict[str, str]]:
+        """`{name: labels}` of all images."""
+        # REF TYPE DIGEST SIZE UNIT PLATFORMS LABELS; the labels are `key=value,...` or `-`
+        rows = map(str.split, self.ask("images", "ls").splitlines()[1:])
+        return {row[0]: _labels(row[-1]) for row in rows}
+
+    def container_images(self, outside: str | None = None) -> frozenset[str]:
+        """The names of the images that containers were made from, also of ended containers.
+
+        Args:
+            outside: only of pods in other Kubernetes namespaces than this one; None: of all.
+        """
+        pods = f'labels."{POD_NAMESPACE_LABEL}"'
+        only = [] if outside is None else [f"{pods},{pods}!={outside}"]
+        rows = map(str.split, self.ask("containers", "ls", *only).splitlines()[1:])
+        return frozenset(row[1] for row in rows if len(row) > 1)
+
+    def platform(self) -> str | None:
+        """What the node runs, such as `linux/amd64`; None: containerd does not say."""
+        return platform_of_plugins(self.ask("plugins", "ls"))
+
+    def import_request(self, name: str) -> str | None:
+        """The label REQUEST_LABEL of the image of that name; empty: it has none.
+
+        This is one command, because over SSH each command costs a round trip.
+
+        Returns:
+            None: the image is not there, or not all of its blobs are.
+        """
+        ctr, only = shlex.join(self.ctr_words()), shlex.quote(f"name=={name}")
+        words = ["sh", "-c", f"{ctr} images check {only} && {ctr} images ls {only}"]
+        output = self._run(self.node.as_root(words) if self.node else words, "images check")
+        rows = [row for row in map(str.split, output.splitlines()) if row[:1] == [name]]
+        # the first row is REF TYPE DIGEST STATUS ..., the second one is as in `labels`
+        if len(rows) != 2 or rows[0][3] != "complete":
+            return None
+        return _labels(rows[1][-1]).get(REQUEST_LABEL, "")
+
+    def set_labels(self, name: str, labels: Mapping[str, str]) -> None:
+        """Set labels of the image of that name; its other labels stay."""
+        words = [f"{key}={value}" for key, value in labels.items()]
+        self.ask("images", "label", name, *words)
+
+    def complete_image(self, name: str) -> Image | None:
+        """The image of that name, if all of its blobs are there. Its layers stay at the node."""
+        # REF TYPE DIGEST STATUS SIZE UNPACKED; the status is complete, incomplete or unavailable
+        rows = self.ask("images", "check", f"name=={name}").splitlines()[1:]
+        if not rows or rows[0].split()[3] != "complete":
+            return None
+        manifest = self._blob(rows[0].split()[2])
+        return image_at_node(manifest, self._blob(config_digest(manifest)))
+
+    @contextmanager
+    def content(self, digest: str) -> Iterator[IO[bytes]]:
+        """A blob as a stream.
+
+        Raises:
+            ContainerdError: containerd does not give it.
+        """
+        process = subprocess.Popen(
+            self.command("content", "get", digest),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdin.write(self.input_head)
+            process.stdin.close()
+            broken: Exception | None = None
+            try:
+                yield process.stdout
+            except Exception as error:  # raised below, if not ctr's own words say more
+                broken = error
+            while process.stdout.read(COPY_BYTES):  # so that ctr can end
+                pass
+            reason = process.stderr.read().decode(errors="replace").strip()
+        if process.returncode:
+            raise ContainerdError(f"{self.shown('content get')}: {reason}") from broken
+        if broken:
+            raise broken
+
+    def remove_images(self, names: Sequence[str]) -> list[str]:
+        """Remove these names where they are there, and the bytes that no other name refers to.
+
+        Returns:
+            The names that were removed.
+        """
+        there = self.images()
+        digests = {there[name] for name in names if name in there}
+        # containerd's CRI plugin adds a name `sha256:<config digest>` for the same manifest, which
+        # would keep the gigabytes. It stays where somebody has given the image another name.
+        digests -= {
+            digest
+            for name, digest in there.items()
+            if name not in names and not name.startswith("sha256:")
+        }
+        to_remove = [
+            name
+            for name, digest in there.items()
+            if name in names or (name.startswith("sha256:") and digest in digests)
+        ]
+        if to_remove:
+            self.ask("images", "rm", "--sync", *sorted(to_remove))
+        return to_remove
+
+    def _blob(self, digest: str) -> bytes:
+        return self.ask("content", "get", digest).encode()
+
+    def ask(self, *arguments: str, namespace: str | None = None) -> str:
+        """The output of ctr with these arguments.
+
+        Raises:
+            ContainerdError: it failed, or did not end in time; has ctr's own words.
+        """
+        return self._run(self.command(*arguments, namespace=namespace), " ".join(arguments))
+
+    def _run(self, command: Sequence[str], what: str) -> str:
+        limit = self.patience_seconds
+        try:
+            done = subprocess.run(
+                command, input=self.input_head, capture_output=True, timeout=limit, check=False
+            )
+        except FileNotFoundError as error:
+            raise self.no_program() from error
+        except subprocess.TimeoutExpired as error:
+            raise ContainerdError(f"{self.shown(what)}: no answer in {limit} s") from error
+        if done.returncode:
+            raise ContainerdError(f"{self.shown(what)}: {failure_reason(done)}")
+        return done.stdout.decode()
+
+    def command(self, *arguments: str, namespace: str | None = None) -> list[str]:
+        """The words that run ctr with these arguments; `input_head` must start their input."""
+        words = [*self.ctr_words(namespace), *arguments]
+        return self.node.as_root(words) if self.node else words
+
+    def ctr_words(self, namespace: str | None = None) -> list[str]:
+        """The command, its socket and its namespace."""
+        address = ["--address", self.address] if self.address else []
+        return [*self.ctr, *address, "--namespace", namespace or self.namespace]
+
+    @property
+    def input_head(self) -> bytes:
+        """What the input of every command starts with: sudo's password, if it asks for one."""
+        return self.node.root_input if self.node else b""
+
+    def shown(self, what: str) -> str:
+        """A command for an error: what runs where, without the shell text around it."""
+        where = f"on {self.node.shell[-1]}: " if self.node and self.node.remote else ""
+        return f"{where}{shlex.join(self.ctr_words())} {what}"
+
+    def no_program(self) -> ContainerdError:
+        """The error for a program that is not installed."""
+        program = self.node.shell[0] if self.node else self.ctr[0]
+        return ContainerdError(f"{program!r} is not a program on this machine's PATH")
+
+
+def _labels(column: str) -> dict[str, str]:
+    """Labels as `ctr images ls` shows them: `key=value,...`, or `-` for none."""
+    pairs = (label.partition("=") for label in column.split(",") if "=" in label)
+    return {key: value for key, _, value in pairs}

@@ -1,0 +1,198 @@
+"""Brings the trainer image to containerd: nothing if it is there, else the blobs it lacks."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.image import presence
+from infra.image.containerd import REQUEST_LABEL, Containerd, ContainerdError
+from infra.image.dependencies import (
+    Say,
+    Sources,
+    build_into_cache,
+    get_dependencies,
+    layout_folder,
+    locked,
+)
+from infra.image.oci import (
+    ANNOTATION,
+    Image,
+    append_layer,
+    blob,
+    image_annotations,
+    read_layout,
+)
+from infra.image.plan import ImagePlan
+from infra.image.platforms import platform_of_image, this_machine
+from infra.image.prune import KEEP_UNUSED_MINUTES, ensured_label, prune
+from infra.image.transfer import import_images
+
+CREATED_BY = "disttrain: trainer code"
+
+
+@dataclass(frozen=True)
+class Ensured:
+    """What `ensure` left in containerd."""
+
+    image: str
+    digest: str
+    imported_bytes: int
+    built: bool
+
+
+def ensure(
+    plan: ImagePlan,
+    containerd: Containerd,
+    sources: Sources,
+    say: Say,
+    request: str = "",
+    keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
+) -> Ensured:
+    """Have the planned image in containerd, complete, under its name, and for its platform.
+
+    Afterwards older tags of the repository that no container uses are removed.
+
+    Args:
+        plan: the image.
+        containerd: the node's.
+        sources: where dependencies come from that containerd does not have.
+        say: takes a line of progress.
+        request: left on the image as a label (presence.py); empty: none.
+        keep_unused_minutes: older tags that were asked for within this time stay.
+
+    Raises:
+        ContainerdError: containerd does not answer, refused, or does not hold the image after.
+        RuntimeError: the build failed, or the connection to the node.
+        ValueError: the image is for another platform, no builder works, there is no node to build
+            on, or a layout is damaged.
+    """
+    with locked(plan, sources.cache):
+        platform = containerd.platform() or this_machine()
+        there = find_complete_image(plan, containerd, platform)
+        if there:
+            done = Ensured(plan.reference, there.manifest.digest, 0, built=False)
+        else:
+            done = _import(plan, containerd, sources, platform, say)
+        label = {REQUEST_LABEL: request} if request else {}
+        containerd.set_labels(plan.reference, {**ensured_label(), **label})
+        presence.forget(sources.cache, request)
+        prune(plan, containerd, say, keep_unused_minutes)
+        return done
+
+
+def _import(
+    plan: ImagePlan, containerd: Containerd, sources: Sources, platform: str, say: Say
+) -> Ensured:
+    for problem in problems(plan, containerd):
+        say(f"image: {problem}")
+    deps, built = get_dependencies(plan, sources, containerd, platform, say)
+    image = _with_code(plan, deps)
+    start = time.monotonic()
+    # both names, so that the large layers are kept while only the code changes
+    images = {plan.deps_reference: deps, plan.reference: image}
+    moved = import_images(containerd, images, say, ensured_label())
+    say(f"image: {moved / 1e6:,.1f} MB imported in {time.monotonic() - start:.1f} s")
+    there = containerd.complete_image(plan.reference)
+    if there is None or there.manifest.digest != image.manifest.digest:
+        raise ContainerdError(
+            f"after the import containerd's namespace {containerd.namespace!r} does not hold "
+            f"{plan.reference} with digest {image.manifest.digest}"
+        )
+    return Ensured(plan.reference, image.manifest.digest, moved, built)
+
+
+def cached_layout(plan: ImagePlan, sources: Sources, say: Say) -> Path:
+    """The dependencies' OCI layout in the cache for this machine's platform, built if need be.
+
+    Raises:
+        RuntimeError, ValueError: as `ensure`.
+    """
+    layout = layout_folder(plan, sources.cache, this_machine())
+    with locked(plan, sources.cache):
+        if not layout.exists():
+            build_into_cache(plan, sources, this_machine(), say)
+    return layout
+
+
+def image_to_read(plan: ImagePlan, cache: Path, containerd: Containerd) -> Image:
+    """The planned image, with its layers on this machine if they were built here.
+
+    Raises:
+        ValueError: it is neither in the cache nor in containerd, or the layout is damaged.
+        ContainerdError: containerd does not answer.
+    """
+    layout = layout_folder(plan, cache, this_machine())
+    if layout.exists():
+        return _with_code(plan, read_layout(layout))
+    there = find_complete_image(plan, containerd)
+    if there is None:
+        raise ValueError(f"{plan.reference} is neither in containerd nor in {cache}")
+    return there
+
+
+def _with_code(plan: ImagePlan, deps: Image) -> Image:
+    return append_layer(deps, plan.code_layer, CREATED_BY, annotations(plan, deps))
+
+
+def annotations(plan: ImagePlan, deps: Image) -> dict[str, str]:
+    """What tells an image's origin to tools; `deps` names its base's digest if the builder did."""
+    name, _, digest = plan.base_image.partition("@")
+    digest = digest or image_annotations(deps).get(f"{ANNOTATION}.base.digest", "")
+    return {
+        f"{ANNOTATION}.title": "disttrain trainer",
+        f"{ANNOTATION}.version": plan.reference.rpartition(":")[2],
+        f"{ANNOTATION}.revision": plan.code_hash,
+        f"{ANNOTATION}.base.name": name,
+        **({f"{ANNOTATION}.base.digest": digest} if digest else {}),
+    }
+
+
+def find_complete_image(
+    plan: ImagePlan, containerd: Containerd, platform: str = ""
+) -> Image | None:
+    """The planned image, if containerd holds all of it: under its name, with this code on top.
+
+    Args:
+        plan: the image.
+        containerd: the node's.
+        platform: an image for another one does not count; empty: any.
+    """
+    image = containerd.complete_image(plan.reference)
+    if image is None or image.layers[-1].digest != blob(plan.code_layer).digest:
+        return None
+    return image if not platform or platform_of_image(image) == platform else None
+
+
+def problems(plan: ImagePlan, containerd: Containerd) -> list[str]:
+    """Why pods would not find the planned image, or could not run it; empty: they would."""
+    platform = containerd.platform() or ""
+    if find_complete_image(plan, containerd, platform):
+        return []
+    if found := find_complete_image(plan, containerd):
+        return [f"{plan.reference} is for {platform_of_image(found)}, but the node runs {platform}"]
+    if plan.reference in containerd.images():
+        first = f"{plan.reference} is there, but incomplete or with other content"
+    else:
+        first = f"{plan.reference} is not in containerd's namespace {containerd.namespace!r}"
+    return [first, *misplaced(containerd, plan.reference)]
+
+
+def misplaced(containerd: Containerd, reference: str) -> list[str]:
+    """Places of the image where the kubelet does not look: a wrong name, a wrong namespace.
+
+    Names are compared by their tag, which is a hash of the content.
+    """
+    tag = f":{reference.rpartition(':')[2]}"
+    found = [
+        f"the image is there as {name}, but pods ask for {reference}"
+        for name in sorted(containerd.images())
+        if name.endswith(tag) and name != reference
+    ]
+    for namespace in sorted(set(containerd.namespaces()) - {containerd.namespace}):
+        found += [
+            f"{name} is in containerd's namespace {namespace!r}, "
+            f"but the kubelet looks only in {containerd.namespace!r}"
+            for name in sorted(containerd.images(namespace))
+            if name.endswith(tag)
+        ]
+    return found

@@ -1,0 +1,72 @@
+"""Another machine, or root on this one: reached by a command that takes shell text, as ssh does."""
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from infra.node.shell_program import ROOT_FUNCTIONS, script_text
+
+# sudo's own PATH lacks /usr/local/bin on the RHEL family, where k3s lies. The functions are those
+# of every script, infra/node/scripts/lib/root.sh.
+_AS_ROOT = """\
+PATH=$PATH:/usr/local/bin
+{password}
+{functions}
+require_root
+as_root env "PATH=$PATH" {command}"""
+
+CUT_OFF = 255  # ssh's exit status when it is the connection that failed
+
+
+def failure_reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last words of a command that failed; ssh beside a shared connection has none."""
+    silent = "the connection broke" if done.returncode == CUT_OFF else "it said nothing"
+    words = done.stderr.decode(errors="replace").strip()[-3000:]
+    return words or f"{silent} (exit status {done.returncode})"
+
+
+class NodeError(RuntimeError):
+    """The node cannot be reached, or a command there failed; the text has its own words."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine.
+
+    Args:
+        shell: the command to which the text is added as one word: `["ssh", "node"]`,
+            `["sh", "-c"]`.
+        remote: a connection lies between, which can be slow and can break.
+        sudo_password: for sudo where it asks; goes by standard input.
+    """
+
+    shell: Sequence[str]
+    remote: bool
+    sudo_password: str = field(default="", repr=False)
+
+    def as_root(self, command: Sequence[str]) -> list[str]:
+        """The words that run `command` as root; `root_input` has to go ahead of its input."""
+        text = _AS_ROOT.format(
+            command=shlex.join(command),
+            # the shell reads no further than the line, and the command gets the rest
+            password="IFS= read -r SUDO_PASSWORD" if self.sudo_password else "SUDO_PASSWORD=",
+            functions=script_text(ROOT_FUNCTIONS),
+        )
+        return [*self.shell, text]
+
+    @property
+    def root_input(self) -> bytes:
+        """What `as_root` reads first."""
+        return f"{self.sudo_password}\n".encode() if self.sudo_password else b""
+
+    def run(self, text: str, content: bytes = b"") -> str:
+        """Run shell text with `content` as its input; returns its output.
+
+        Raises:
+            NodeError: it failed, or the connection did.
+        """
+        done = subprocess.run([*self.shell, text], input=content, capture_output=True, check=False)
+        if done.returncode:
+            raise NodeError(f"{self.shell[0]}: {failure_reason(done)}")
+        return done.stdout.decode(errors="replace")

@@ -1,0 +1,188 @@
+"""Moves a long stream to another machine in compressed parts: a cut connection costs one part.
+
+A part is named after its place and its content, so that the next attempt sends what is missing.
+The parts are gzip members: one after the other they are one gzip file of the whole stream.
+
+`open_transfer` goes first and `send_parts` second, so that a stream whose content depends on what
+the node holds can be made a second time exactly as it was made for the attempt that broke off.
+"""
+
+import gzip
+import hashlib
+import os
+import shlex
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import IO, cast
+
+from infra.image.node import Node
+
+PART_BYTES = 64 << 20
+LEVEL = 1  # 5.8 GB become 3.4; higher levels take minutes for the last tenth
+# Parts that are compressed at the same time. Four cores compress faster than a line of 1 Gbit/s
+# sends, and each part that waits takes its size of memory.
+MOST_AT_ONCE = 4
+BASE = "/var/tmp/disttrain-import"  # survives a reboot; the user's number is added
+KEEP_MINUTES = 24 * 60  # parts of a transfer that was given up are removed after this time
+
+# Words: the folder for all transfers of this user, name of this transfer, KEEP_MINUTES. The input
+# is the note, which is written unless there is one already. Prints the transfer's folder, the note
+# that is there, and the parts. Anybody can make folders in /var/tmp, and what lies in these parts
+# is imported by root: so a folder counts only if it is nobody else's and no link.
+_OPEN = r"""
+umask 077
+base=$1-$(id -u)
+mkdir -m 700 "$base" 2>/dev/null
+if [ "$(find "$base" -maxdepth 0 -type d -user "$(id -u)" -perm 700 2>/dev/null)" != "$base" ]; then
+  echo "$base: is not a folder that only $(id -un) can use: $(ls -ld "$base" 2>&1)." \
+    "Look at who made it, then remove it." >&2
+  exit 1
+fi
+cd "$base" && mkdir -p "$2" || exit 1
+find . -mindepth 1 -maxdepth 1 -mmin "+$3" ! -name "$2" -exec rm -rf {} +
+cd "$2" || exit 1
+[ -e .note ] || { cat >.note.new && mv .note.new .note; } || exit 1
+pwd -P && cat .note && ls
+"""
+
+Write = Callable[[IO[bytes]], None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer that has begun, perhaps in an earlier attempt.
+
+    Args:
+        folder: on the node; it holds the parts.
+        note: of the attempt that made the folder.
+        there: names of the parts that have arrived.
+    """
+
+    folder: str
+    note: str
+    there: frozenset[str]
+
+
+def open_transfer(node: Node, name: str, note: str = "") -> Transfer:
+    """Begin a transfer, or find the one that broke off.
+
+    Args:
+        node: where it goes.
+        name: of the transfer's folder; the same in each attempt.
+        note: one line that the attempt which makes the folder leaves for the later ones.
+
+    Raises:
+        NodeError: the connection broke, or the folder for parts is somebody else's.
+    """
+    assert name.isalnum()
+    words = shlex.join(["sh", "-c", _OPEN, "sh", BASE, name, str(KEEP_MINUTES)])
+    folder, kept, *there = node.run(words, f"{note}\n".encode()).splitlines()
+    return Transfer(folder, kept, frozenset(there))
+
+
+def send_parts(
+    node: Node, transfer: Transfer, write: Write, say: Say, part_bytes: int = PART_BYTES
+) -> None:
+    """Bring what `write` writes to the node, as parts in the transfer's folder.
+
+    Args:
+        node: where they go.
+        transfer: from `open_transfer`; parts that it has are not sent.
+        write: writes the stream, the same bytes each time.
+        say: takes a line of progress.
+        part_bytes: size of a part before it is compressed.
+
+    Raises:
+        NodeError: the connection broke, or the disk there is full; the parts stay.
+    """
+    with ThreadPoolExecutor(at_once()) as threads:
+        parts = _Sender(node, transfer, threads, say, part_bytes)
+        write(cast(IO[bytes], parts))
+        parts.finish()
+    parts.remove_others()
+
+
+def at_once() -> int:
+    """Number of parts that are compressed at the same time, and held in memory while they wait."""
+    return min(os.cpu_count() or 1, MOST_AT_ONCE)
+
+
+def joined(folder: str) -> str:
+    """Shell text that writes the whole stream of a folder of parts."""
+    return f"cat {shlex.quote(folder)}/* | gzip -dc"
+
+
+def remove_parts(node: Node, folder: str) -> None:
+    """Remove the folder of a transfer that is over."""
+    quoted = shlex.quote(folder)
+    node.run(f'rm -rf {quoted}; rmdir "$(dirname {quoted})" 2>/dev/null || true')
+
+
+class _Sender:
+    """A stream that cuts what is written to it into parts and sends them, in order."""
+
+    def __init__(
+        self,
+        node: Node,
+        transfer: Transfer,
+        threads: ThreadPoolExecutor,
+        say: Say,
+        part_bytes: int,
+    ) -> None:
+        self._node, self._folder, self._there = node, transfer.folder, transfer.there
+        self._threads, self._say, self._part_bytes = threads, say, part_bytes
+        self._buffer = bytearray()
+        self._names: list[str] = []
+        self._queue: deque[tuple[str, Future[bytes]]] = deque()
+        self._sent_bytes = self._kept_parts = 0
+
+    def write(self, content: bytes) -> int:
+        self._buffer += content
+        while len(self._buffer) >= self._part_bytes:
+            self._cut(self._part_bytes)
+        return len(content)
+
+    def finish(self) -> None:
+        if self._buffer:
+            self._cut(len(self._buffer))
+        while self._queue:
+            self._send_oldest()
+        self._say(
+            f"image: {self._sent_bytes / 1e6:,.1f} MB sent in {len(self._names)} parts, "
+            f"{self._kept_parts} of them were there from an earlier attempt"
+        )
+
+    def remove_others(self) -> None:
+        """Parts of another stream under the same name, and the cut-off ones."""
+        others = self._there - frozenset(self._names)
+        if others:
+            names = " ".join(shlex.quote(name) for name in sorted(others))
+            self._node.run(f"cd {shlex.quote(self._folder)} && rm -f {names}")
+
+    def _cut(self, size: int) -> None:
+        raw = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        name = f"{len(self._names):05d}-{hashlib.sha256(raw).hexdigest()[:32]}"
+        self._names.append(name)
+        if name in self._there:
+            self._kept_parts += 1
+            return
+        self._queue.append((name, self._threads.submit(gzip.compress, raw, LEVEL, mtime=0)))
+        if len(self._queue) > at_once():
+            self._send_oldest()
+
+    def _send_oldest(self) -> None:
+        name, future = self._queue.popleft()
+        content = future.result()
+        # the other side sees the end of a cut-off connection as the end of the file
+        self._node.run(
+            f"umask 077; cd {shlex.quote(self._folder)} && cat > {name}.cut && "
+            f'[ "$(wc -c < {name}.cut)" -eq {len(content)} ] && mv {name}.cut {name}',
+            content,
+        )
+        self._sent_bytes += len(content)
+        if len(self._names) % 8 == 0:
+            self._say(f"image: {self._sent_bytes / 1e6:,.0f} MB sent so far")

@@ -1,0 +1,194 @@
+"""What an image holds, as a CycloneDX 1.6 document: Debian's packages and Python's.
+
+https://cyclonedx.org/docs/1.6/json/ and https://github.com/package-url/purl-spec. It holds no time
+and no random number: the same image gives the same document.
+"""
+
+import io
+import tarfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from email.message import Message
+from email.parser import Parser
+from pathlib import PurePosixPath
+from typing import IO, Any
+from urllib.parse import quote
+
+from infra.image.oci import COPY_BYTES, Blob, Image
+
+OS_RELEASE = ("etc/os-release", "usr/lib/os-release")
+DPKG_STATUS = "var/lib/dpkg/status"
+DPKG_FOLDER = "var/lib/dpkg/status.d"  # one file a package, in images without dpkg
+Fetch = Callable[[str], AbstractContextManager[IO[bytes]]]
+_WHITEOUT = ".wh."
+_OPAQUE = ".wh..wh..opq"
+
+
+def sbom(reference: str, image: Image, fetch: Fetch | None = None) -> dict[str, Any]:
+    """The document for an image.
+
+    Args:
+        reference: `repository:tag`, for the document's subject.
+        image: read from an OCI layout, or at a node.
+        fetch: gives the content of a digest that is only at the node.
+
+    Raises:
+        ValueError: a layer is packed in a way that Python cannot read, or there is no package at
+            all in the image: then its base is of a kind that this does not know.
+    """
+    files = package_files(image.layers, fetch)
+    components = [*debian_components(files), *python_components(files)]
+    if not components:
+        raise ValueError(f"{reference}: no dpkg database and no Python package in it")
+    unique = {component["bom-ref"]: component for component in components}
+    repository, _, tag = reference.rpartition(":")
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, image.manifest.digest)}",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "container",
+                "bom-ref": image.manifest.digest,
+                "name": repository,
+                "version": tag,
+                "hashes": [_sha256(image.manifest)],
+            }
+        },
+        "components": [unique[ref] for ref in sorted(unique)],
+    }
+
+
+def package_files(layers: Iterable[Blob], fetch: Fetch | None = None) -> dict[str, str]:
+    """`{path: text}` of the files that say what is installed, as the top of all layers shows it."""
+    found: dict[str, str] = {}
+    for layer in layers:
+        gone: list[str] = []
+        here: dict[str, str] = {}
+        for path, text in _read(layer, fetch):
+            name = path.rpartition("/")[2]
+            if name == _OPAQUE:
+                gone.append(path.removesuffix(_OPAQUE))
+            elif name.startswith(_WHITEOUT):
+                hidden = path.removesuffix(name) + name.removeprefix(_WHITEOUT)
+                gone += [hidden, f"{hidden}/"]
+            else:
+                here[path] = text
+        kept = {
+            path: text
+            for path, text in found.items()
+            if not any(path == g or (g.endswith("/") and path.startswith(g)) for g in gone)
+        }
+        found = {**kept, **here}
+    return found
+
+
+def debian_components(files: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The installed packages; dpkg does not know their licences."""
+    release = _os_release(files)
+    distribution = release.get("ID", "debian")
+    qualifier = f"{distribution}-{release['VERSION_ID']}" if "VERSION_ID" in release else ""
+    texts = [
+        text
+        for path, text in files.items()
+        if path == DPKG_STATUS or path.startswith(f"{DPKG_FOLDER}/")
+    ]
+    found: list[dict[str, Any]] = []
+    for package in (stanza for text in texts for stanza in _stanzas(text)):
+        if package.get("Status", "install ok installed").split()[-1] != "installed":
+            continue
+        name, version = package["Package"], package["Version"]
+        purl = f"pkg:deb/{distribution}/{quote(name)}@{quote(version)}"
+        purl += f"?arch={package['Architecture']}"
+        purl += f"&distro={quote(qualifier)}" if qualifier else ""
+        found.append(_component(name, version, purl))
+    return found
+
+
+def python_components(files: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The distributions of all environments in the image, with the licence they state."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(path for path in files if path.endswith(".dist-info/METADATA")):
+        metadata = Parser().parsestr(files[path], headersonly=True)
+        name, version = metadata["Name"], metadata["Version"]
+        purl = f"pkg:pypi/{quote(name.lower().replace('_', '-'))}@{quote(version)}"
+        component = _component(name, version, purl)
+        licences = _licences(metadata)
+        found.append({**component, **({"licenses": licences} if licences else {})})
+    return found
+
+
+def _licences(metadata: Message) -> list[dict[str, Any]]:
+    """An expression (PEP 639), else the free text when it is a name and not a whole licence."""
+    if expression := metadata["License-Expression"]:
+        return [{"expression": expression}]
+    text = str(metadata["License"] or "").strip()
+    if text and "\n" not in text and text.upper() != "UNKNOWN":
+        return [{"license": {"name": text}}]
+    classifiers = (str(line).split(" :: ") for line in metadata.get_all("Classifier") or [])
+    names = (parts[-1] for parts in classifiers if parts[0] == "License" and len(parts) > 2)
+    return [{"license": {"name": name}} for name in names]
+
+
+def _component(name: str, version: str, purl: str) -> dict[str, Any]:
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
+
+def _read(layer: Blob, fetch: Fetch | None) -> Iterator[tuple[str, str]]:
+    """`(path, text)` of what is of interest in a layer; whiteouts come with an empty text."""
+    try:
+        with _opened(layer, fetch) as tar:
+            for member in tar:
+                name = str(PurePosixPath("/", member.name))[1:]
+                if PurePosixPath(name).name.startswith(_WHITEOUT):
+                    yield name, ""
+                elif (member.isreg() or member.islnk()) and _of_interest(name):
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    yield name, content.read().decode(errors="replace")
+    except (tarfile.ReadError, tarfile.StreamError) as error:
+        raise ValueError(f"layer {layer.digest}: {error} (zstd cannot be read)") from error
+
+
+@contextmanager
+def _opened(layer: Blob, fetch: Fetch | None) -> Iterator[tarfile.TarFile]:
+    if isinstance(layer.content, bytes):
+        with tarfile.open(fileobj=io.BytesIO(layer.content)) as tar:
+            yield tar
+    elif layer.content:
+        with tarfile.open(layer.content) as tar:  # goes from header to header
+            yield tar
+    else:
+        assert fetch, f"{layer.digest} is not on this machine"
+        with (
+            fetch(layer.digest) as stream,
+            tarfile.open(fileobj=stream, mode="r|*", bufsize=COPY_BYTES) as tar,
+        ):
+            yield tar
+
+
+def _of_interest(path: str) -> bool:
+    return (
+        path in (*OS_RELEASE, DPKG_STATUS)
+        or path.startswith(f"{DPKG_FOLDER}/")
+        or path.endswith(".dist-info/METADATA")
+    )
+
+
+def _os_release(files: Mapping[str, str]) -> dict[str, str]:
+    text = next((files[path] for path in OS_RELEASE if path in files), "")
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {key: value.strip('"') for key, value in pairs}
+
+
+def _stanzas(text: str) -> Iterator[Message]:
+    """Paragraphs of a Debian control file, which are headers as of a mail."""
+    for paragraph in text.split("\n\n"):
+        if paragraph.strip():
+            yield Parser().parsestr(paragraph.strip("\n"), headersonly=True)
+
+
+def _sha256(part: Blob) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": part.digest.removeprefix("sha256:")}

@@ -1,0 +1,162 @@
+"""Brings images to containerd: only the blobs that it does not have, in one stream or in parts."""
+
+import hashlib
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from typing import IO
+
+from infra.image.containerd import Containerd, ContainerdError
+from infra.image.node import CUT_OFF, Node, NodeError, failure_reason
+from infra.image.oci import COPY_BYTES, Image, archive_size_bytes, write_archive
+from infra.image.parts import joined, open_transfer, remove_parts, send_parts
+
+# Where containerd knows it (1.6.29, 1.7 and later), the kubelet's clean-up passes the image over.
+PINNED = {"io.cri-containerd.pinned": "pinned"}
+COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # before containerd is asked again what it holds
+
+Say = Callable[[str], None]
+
+
+def import_images(
+    containerd: Containerd,
+    images: Mapping[str, Image],
+    say: Say,
+    labels: Mapping[str, str] | None = None,
+) -> int:
+    """Import the blobs that are missing, name the images and pin them.
+
+    Args:
+        containerd: where they go.
+        images: `{full name: image}`.
+        say: takes a line of progress.
+        labels: further labels of each image.
+
+    Returns:
+        Number of content bytes that were moved.
+
+    Raises:
+        ContainerdError: the import failed; ends with ctr's own words.
+    """
+    for pause_seconds in COLLECTED_PAUSES_SECONDS:
+        try:
+            moved = _import_missing(containerd, images, say)
+            break
+        except ContainerdError as error:
+            # A blob that was listed can be collected as garbage before the import refers to it.
+            if "not found" not in str(error):
+                raise
+            time.sleep(pause_seconds)
+    else:
+        moved = _import_missing(containerd, images, say)
+    for name in images:
+        containerd.set_labels(name, {**PINNED, **(labels or {})})
+    return moved
+
+
+def _import_missing(containerd: Containerd, images: Mapping[str, Image], say: Say) -> int:
+    held = frozenset(containerd.ask("content", "ls", "-q").split())
+    size_bytes = archive_size_bytes(images, held)
+    node = containerd.node
+    if node and node.remote and size_bytes > containerd.part_bytes:
+        _import_in_parts(containerd, node, images, held, say)
+    else:
+        _import_stream(containerd, images, held)
+    return size_bytes
+
+
+def _import_stream(
+    containerd: Containerd, images: Mapping[str, Image], held: frozenset[str]
+) -> None:
+    try:
+        process = subprocess.Popen(
+            containerd.command("images", "import", "-"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pipesize=COPY_BYTES,
+        )
+    except FileNotFoundError as error:
+        raise containerd.no_program() from error
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        broken = _feed(process.stdin, containerd.input_head, images, held)
+        output = process.stdout.read().decode(errors="replace").strip()
+    if process.returncode or broken:
+        raise ContainerdError(f"{containerd.shown('images import')}: {output[-1500:] or broken}")
+
+
+def _import_in_parts(
+    containerd: Containerd,
+    node: Node,
+    images: Mapping[str, Image],
+    held: frozenset[str],
+    say: Say,
+) -> None:
+    try:
+        folder = send_archive(node, images, held, say, containerd.part_bytes)
+        ctr = shlex.join([*containerd.ctr_words(), "images", "import", "-"])
+        command = node.as_root(["sh", "-c", f"{joined(folder)} | {ctr}"])
+        done = subprocess.run(
+            command, input=containerd.input_head, capture_output=True, check=False
+        )
+        if done.returncode != CUT_OFF:
+            # Parts that were refused are removed as well, so that the next attempt sends them.
+            remove_parts(node, folder)
+    except NodeError as error:
+        raise ContainerdError(str(error)) from error
+    if done.returncode:
+        raise ContainerdError(f"{containerd.shown('images import')}: {failure_reason(done)}")
+
+
+def send_archive(
+    node: Node, images: Mapping[str, Image], held: frozenset[str], say: Say, part_bytes: int
+) -> str:
+    """Send an archive of the blobs that are missing, in parts.
+
+    An import that breaks off has put some of the blobs into containerd. The archive of the next
+    attempt is still the first attempt's, whose digests the transfer's note names: an archive
+    without those blobs would be cut into other parts, none of which is there.
+
+    Args:
+        node: where the archive goes.
+        images: `{full name: image}`.
+        held: digests of the blobs that containerd has.
+        say: takes a line of progress.
+        part_bytes: size of a part before it is compressed.
+
+    Returns:
+        The folder on the node that holds the parts.
+
+    Raises:
+        NodeError: as for `send_parts`.
+    """
+    parts = {part.digest: part for image in images.values() for part in image.blobs}
+    missing = parts.keys() - held
+    name = hashlib.sha256(" ".join([*images, *parts]).encode()).hexdigest()[:32]
+    note = " ".join(sorted(missing))
+    transfer = open_transfer(node, name, note)
+    noted = frozenset(transfer.note.split())
+    here = {digest for digest, part in parts.items() if part.content is not None}
+    if not missing <= noted <= here:
+        remove_parts(node, transfer.folder)
+        transfer, noted = open_transfer(node, name, note), missing
+    left_out = frozenset(parts.keys() - noted)
+    send_parts(node, transfer, lambda to: write_archive(to, images, left_out), say, part_bytes)
+    return transfer.folder
+
+
+def _feed(stream: IO[bytes], head: bytes, images: Mapping[str, Image], held: frozenset[str]) -> str:
+    """Write the archive; returns the error of a pipe that broke.
+
+    The importer's own words say more than that error, where there are any.
+    """
+    try:
+        stream.write(head)
+        write_archive(stream, images, held)
+        stream.close()
+    except BrokenPipeError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,9 @@
+"""All registries of kinds. A new kind is one file in its folder and one line in its registry."""
+
+from infra.deliveries import DELIVERIES
+from infra.networks import NETWORKS
+from infra.settings.kinds import Kinds
+from infra.storages import STORAGES
+from infra.workloads import WORKLOADS
+
+KINDS = Kinds(workloads=WORKLOADS, storages=STORAGES, networks=NETWORKS, deliveries=DELIVERIES)

@@ -1,0 +1,64 @@
+"""`python -m infra.kube TASK ACTION`: one task on a cluster; its job comes as JSON by stdin.
+
+The job holds the kubeconfig, so it is on no command line. SIGTERM and SIGINT end a task with its
+clean-up done. Exit status: 0 done, 1 the task failed (the reason is printed), 2 wrong use.
+"""
+
+import importlib
+import signal
+import sys
+from types import FrameType
+
+TASKS = {
+    "await": "await_ready",
+    "claim-namespace": "claim_namespace",
+    "destroy-guard": "destroy_guard",
+    "free-volume": "free_volume",
+    "hand-over": "hand_over",
+    "leftovers": "leftovers",
+    "same-machine": "same_machine",
+    "upload": "upload",
+}
+ACTIONS = ("create", "delete")
+USE = f"usage: python -m infra.kube {'|'.join(TASKS)} {'|'.join(ACTIONS)}"
+
+
+def main(words: list[str]) -> int:
+    """Run one task; returns the exit status."""
+    if len(words) != 2 or words[0] not in TASKS or words[1] not in ACTIONS:
+        print(USE, file=sys.stderr)
+        return 2
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _end)
+    # imported here, so that a wrong use is answered at once
+    from infra.kube.api import Api
+    from infra.kube.errors import ApiError, TaskError, UnreachableError
+    from infra.kube.job import parse_job
+    from infra.kube.say import say
+
+    task = importlib.import_module(f"infra.kube.{TASKS[words[0]]}")
+    try:
+        job = parse_job(sys.stdin.read())
+        getattr(task, words[1])(job, Api(job.access))
+    except (TaskError, ValueError) as reason:
+        say(f"error: {reason}")
+        return 1
+    except ApiError as reason:
+        say(f"error: the API server refuses it ({reason.status}): {reason}")
+        return 1
+    except UnreachableError as reason:
+        say(f"error: the API server does not answer: {reason}")
+        return 1
+    return 0
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """The first signal ends the task in order; a second one ends the process at once."""
+    signal.signal(number, signal.SIG_DFL)
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.exit(status)

@@ -1,0 +1,26 @@
+"""What the API server said to one request."""
+
+import json
+from dataclasses import dataclass
+from typing import cast
+
+from infra.kube.objects import Json
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, clock and text."""
+
+    status: int
+    date: str
+    """The server's clock, as an HTTP date; empty when it gave none."""
+    text: str
+
+    @property
+    def body(self) -> Json:
+        """The JSON object; empty where the answer is none."""
+        try:
+            parsed: object = json.loads(self.text)
+        except ValueError:
+            return {}
+        return cast(Json, parsed) if isinstance(parsed, dict) else {}

@@ -1,0 +1,148 @@
+"""Task `await`: returns when all pods of a training are ready or its workload is done."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.last_lines import last_lines
+from infra.kube.making_place import PODS
+from infra.kube.objects import Json
+from infra.kube.pods import PodReport, describe_pods, report_pod
+from infra.kube.record import parse_record, record_path
+from infra.kube.say import say
+from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
+from infra.kube.workload import Workload, is_suspended, true_condition
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one look at the workload and its pods means; the first text that is not empty counts.
+
+    `enough` ends the wait when it has been so for a while, as `stuck` does.
+    """
+
+    failure: str = ""
+    finished: str = ""
+    enough: str = ""
+    stuck: str = ""
+    state: str = ""
+
+
+def judge(
+    workload: Workload,
+    uid: str,
+    item: Json | None,
+    pods: list[Json],
+    wanted: int,
+    done: list[str],
+    failed: list[str],
+    least: int | None = None,
+) -> Verdict:
+    """Judge one look. Pure.
+
+    Args:
+        workload: names the object.
+        uid: of the object that was made; empty to accept any.
+        item: the object, None where there is none.
+        pods: those of its revision.
+        wanted: how many pods must be ready.
+        done: condition types that mean it has finished.
+        failed: condition types that mean it has failed.
+        least: with how many ready pods the training goes on; None: with `wanted` ones.
+    """
+    if item is None:
+        return Verdict(failure=f"{workload} is gone: somebody has deleted it")
+    if uid and item["metadata"].get("uid") != uid:
+        return Verdict(failure=f"{workload} is another one than `pulumi up` made (its uid differs)")
+    if condition := true_condition(item, failed):
+        return Verdict(failure=f"{workload} failed: {condition}")
+    if condition := true_condition(item, done):
+        return Verdict(finished=f"{workload} has finished ({condition})")
+    reports = [report_pod(pod) for pod in pods]
+    ready = sum(report.ready for report in reports)
+    if problem := _first(reports, lambda report: report.problem):
+        return Verdict(failure=problem)
+    if ready >= wanted:
+        return Verdict(finished=f"all ranks have stepped: {ready} of {wanted} pods are ready")
+    enough = ""
+    if least is not None and ready >= least:
+        enough = (
+            f"{ready} of {wanted} pods are ready and train; run.train.nodes_min is {least}, and "
+            f"the others are taken in when they come: {describe_pods(pods)}"
+        )
+    stuck = _first(reports, lambda report: report.stuck)
+    state = f"{ready} of {wanted} pods are ready; {describe_pods(pods)}"
+    return Verdict(enough=enough, stuck=stuck, state=state)
+
+
+def create(job: Job, api: Api) -> None:
+    """Wait; see the module.
+
+    Where a training needs not all of its pods, it is enough that so many have been ready for some
+    seconds: pods that train together do not become ready in the same instant.
+
+    Raises:
+        TaskError: with the reason, after the pods' last lines were printed.
+    """
+    workload = Workload.from_json(job.mapping("workload"))
+    path = api.path(workload.api_version, workload.kind, job.namespace, workload.name)
+    pods_path = PODS.format(job.namespace)
+    selector = names.training_selector(job.owner, job.text("revision"))
+    suspend = _suspend_patch(job, api)
+    wanted, uid = job.number("pods"), str(job.fields.get("uid") or "")
+    done, failed = job.texts("done"), job.texts("failed")
+    least = job.number("pods_min", wanted)
+    patience = Patience(STUCK_SECONDS, time.monotonic)
+    settling = Patience(SETTLED_SECONDS, time.monotonic)
+
+    def ask() -> str:
+        item, pods = api.get(path), api.list(pods_path, selector)
+        if item and is_suspended(item, suspend):
+            raise TaskError(_suspended(job, api, workload))
+        verdict = judge(workload, uid, item, pods, wanted, done, failed, least)
+        if verdict.failure:
+            raise TaskError(verdict.failure)
+        is_settled = settling.is_over(verdict.enough)
+        if verdict.finished or is_settled:
+            say(verdict.finished or verdict.enough)
+            return ""
+        if patience.is_over(verdict.stuck):
+            raise TaskError(verdict.stuck)
+        return verdict.state
+
+    limit = job.number("timeout_seconds")
+    try:
+        wait_for(f"{wanted} ready pods of {workload}", ask, limit, "trainingTimeoutSeconds")
+    except TaskError as reason:
+        say(f"training failed: {reason}")
+        last_lines(api, job.namespace, selector)
+        raise TaskError(
+            f"training failed: {reason}\nWhen the cause is mended: change the setting and run "
+            f"pulumi up; if it was no setting, first: kubectl -n {job.namespace} delete "
+            f"{workload.kind.lower()} {workload.name}"
+        ) from None
+
+
+def delete(job: Job, api: Api) -> None:
+    """Nothing of the wait stays behind."""
+    del job, api
+
+
+def _first(reports: list[PodReport], text_of: Callable[[PodReport], str]) -> str:
+    return next((text for report in reports if (text := text_of(report))), "")
+
+
+def _suspend_patch(job: Job, api: Api) -> Json:
+    item = api.get(record_path(job.namespace, job.owner))
+    return parse_record(item).suspend if item else {}
+
+
+def _suspended(job: Job, api: Api, workload: Workload) -> str:
+    item = api.get(record_path(job.namespace, job.owner))
+    by_stack = parse_record(item).suspended_by if item else ""
+    who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
+    return f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"

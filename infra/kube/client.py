@@ -1,0 +1,120 @@
+"""The official Kubernetes client, set up from a kubeconfig.
+
+Only its reading of kubeconfigs, its authentication and its connections are used. Objects stay
+JSON: the client's typed models cost more time to import than a task takes.
+"""
+# The client has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests.utils
+import urllib3
+from kubernetes import client as official
+from kubernetes import config as official_config
+from kubernetes.stream import ws_client
+from websocket import WebSocket
+
+from infra.kube.access import Access
+from infra.kube.answer import Answer
+from infra.kube.objects import Json, part, parts
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+
+
+class Client:
+    """Connections to one API server."""
+
+    def __init__(self, access: Access) -> None:
+        """Read the kubeconfig and run its credential plugin, if it has one.
+
+        Raises:
+            ValueError: the kubeconfig or its context cannot be used.
+        """
+        configuration: Any = official.Configuration()
+        content = access.content()  # says what is wrong with it
+        common: dict[str, Any] = {
+            "context": access.context or None,
+            "client_configuration": configuration,
+            "persist_config": False,
+        }
+        try:
+            if access.kubeconfig_path:  # paths in it are relative to its folder
+                path = str(Path(access.kubeconfig_path).expanduser())
+                official_config.load_kube_config(config_file=path, **common)
+            else:
+                official_config.load_kube_config_from_dict(content, **common)
+        except official_config.ConfigException as error:
+            raise ValueError(f"the kubeconfig cannot be used: {error}") from None
+        self.host = str(configuration.host).rstrip("/")
+        configuration.proxy = _proxy(self.host, content, access.context)
+        configuration.no_proxy = None
+        self._configuration = configuration
+        self._api: Any = official.ApiClient(configuration)
+
+    def request(
+        self, method: str, path: str, query: dict[str, str], body: object, content_type: str
+    ) -> Answer:
+        """One request; raises OSError when no answer comes."""
+        headers = {"Accept": "application/json, */*", "Content-Type": content_type}
+        try:
+            response = self._pool.request(
+                method,
+                self._url(path),
+                fields=query if body is None else None,
+                body=None if body is None else json.dumps(body),
+                headers=self._authorised(headers),
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS),
+                retries=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(str(error)) from None
+        return Answer(response.status, response.headers.get("Date", ""), response.data.decode())
+
+    def stream(self, path: str, query: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        """A GET whose body is read while it comes, however long it takes."""
+        return self._pool.request(
+            "GET",
+            self._url(path),
+            fields=query,
+            headers=self._authorised({"Accept": "*/*"}),
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=None),
+            retries=False,
+            preload_content=False,
+        )
+
+    def websocket(self, path: str, query: list[tuple[str, str]]) -> WebSocket:
+        """An open connection to a subresource such as `exec`."""
+        url = ws_client.get_websocket_url(self._url(path), query)
+        headers = self._authorised({"sec-websocket-protocol": "v4.channel.k8s.io"})
+        return ws_client.create_websocket(self._configuration, url, headers)
+
+    @property
+    def _pool(self) -> urllib3.PoolManager:
+        return self._api.rest_client.pool_manager
+
+    def _url(self, path: str) -> str:
+        return f"{self.host}{path}"
+
+    def _authorised(self, headers: dict[str, str]) -> dict[str, str]:
+        self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        return headers
+
+
+def _proxy(server: str, config: Json, context: str) -> str | None:
+    """The kubeconfig's `proxy-url`, else the environment's proxy, never one to this machine."""
+    name = context or config.get("current-context")
+    contexts = {entry.get("name"): part(entry, "context") for entry in parts(config, "contexts")}
+    clusters = {entry.get("name"): part(entry, "cluster") for entry in parts(config, "clusters")}
+    cluster = clusters.get(contexts.get(name, {}).get("cluster"), {})
+    if cluster.get("proxy-url"):
+        return str(cluster["proxy-url"])
+    host = urlsplit(server).hostname or ""
+    if host == "localhost" or host == "::1" or host.startswith("127."):
+        return None
+    found = requests.utils.get_environ_proxies(server)
+    return found.get(urlsplit(server).scheme) or found.get("all")

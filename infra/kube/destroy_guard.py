@@ -1,0 +1,46 @@
+"""Task `destroy-guard`: refuses to destroy a platform on which other stacks' runs stand."""
+
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.errors import TaskError, UnreachableError
+from infra.kube.job import Job
+from infra.kube.objects import annotation, label
+from infra.kube.record import ALL, COLLECTION, SELECTOR
+from infra.kube.say import say
+
+PATIENCE_SECONDS = 15.0
+
+
+def create(job: Job, api: Api) -> None:
+    """Nothing: the guard stands there for the day of the destroy."""
+
+
+def delete(job: Job, api: Api) -> None:
+    """Look for records of other owners.
+
+    Raises:
+        TaskError: there are some, or the cluster does not answer and is not our own k3s.
+    """
+    api.patience_seconds = PATIENCE_SECONDS
+    everywhere = bool(job.fields.get("all_namespaces"))
+    try:
+        items = api.list(ALL if everywhere else COLLECTION.format(job.namespace), SELECTOR)
+    except UnreachableError as reason:
+        if job.fields.get("k3s_is_ours"):
+            say(f"the cluster does not answer ({reason}); the node itself is asked next")
+            return
+        raise TaskError(
+            f"the cluster does not answer ({reason}), so it cannot be seen whether other stacks' "
+            "runs stand on it. Nothing was deleted; run pulumi destroy when it answers"
+        ) from None
+    others = sorted(
+        annotation(item, names.STACK_ANNOTATION) or f"of owner {label(item, names.OWNER_LABEL)}"
+        for item in items
+        if label(item, names.OWNER_LABEL) != job.owner
+    )
+    if others:
+        commands = "".join(f"\n  pulumi destroy --stack {stack}" for stack in others)
+        raise TaskError(
+            f"runs of other stacks stand on this platform: {', '.join(others)}. Nothing was "
+            f"deleted. First (the data is kept):{commands}"
+        )

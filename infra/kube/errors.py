@@ -1,0 +1,18 @@
+"""How a task of this program fails."""
+
+
+class TaskError(Exception):
+    """The task cannot be done; the text names the reason and what to do."""
+
+
+class ApiError(Exception):
+    """The API server refused a request."""
+
+    def __init__(self, status: int, text: str) -> None:
+        """Keep the HTTP status and the server's words."""
+        super().__init__(text)
+        self.status = status
+
+
+class UnreachableError(Exception):
+    """The API server gave no answer, or none that counts: trying again may help."""

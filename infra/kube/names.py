@@ -1,0 +1,29 @@
+"""Labels, annotations and names by which the tasks of this program find things."""
+
+PART_OF_LABEL = "app.kubernetes.io/part-of"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+OWNER_LABEL = "disttrain.dev/owner"
+REVISION_LABEL = "disttrain.dev/revision"
+RECORD_LABEL = "disttrain.dev/record"
+TASK_LABEL = "disttrain.dev/task"
+STACK_LABEL = "disttrain.dev/stack"
+STACK_ANNOTATION = "disttrain.dev/stack"
+SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
+
+PROJECT = "disttrain"
+RUN_RECORD = "run"
+TRAINING = "training"
+LOCK_NAME = "disttrain-hand-over"
+
+
+def short(owner: str) -> str:
+    """The part of an owner's uuid that stands in names."""
+    return owner[:8]
+
+
+def training_selector(owner: str, revision: str = "") -> str:
+    """Selects the pods of one stack's training; of one revision, if it is given."""
+    parts = [f"{COMPONENT_LABEL}={TRAINING}", f"{OWNER_LABEL}={owner}"]
+    if revision:
+        parts.append(f"{REVISION_LABEL}={revision}")
+    return ",".join(parts)

@@ -1,0 +1,43 @@
+"""Reads parts of the API's JSON objects. Pure."""
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias, cast
+
+Json: TypeAlias = dict[str, Any]
+
+
+def part(item: Json, *keys: str) -> Json:
+    """The object at `keys`; empty where there is none."""
+    for key in keys:
+        item = cast(Json, item.get(key) or {})
+    return item
+
+
+def parts(item: Json, key: str) -> list[Json]:
+    """The list of objects at `key`; empty where there is none."""
+    return cast(list[Json], item.get(key) or [])
+
+
+def name_of(item: Json) -> str:
+    """The object's name."""
+    return str(item["metadata"]["name"])
+
+
+def names_of(items: Iterable[Json]) -> str:
+    """The names of objects, for a message."""
+    return ", ".join(name_of(item) for item in items)
+
+
+def label(item: Json, key: str) -> str:
+    """A label; empty where there is none."""
+    return str(part(item, "metadata", "labels").get(key) or "")
+
+
+def annotation(item: Json, key: str) -> str:
+    """An annotation; empty where there is none."""
+    return str(part(item, "metadata", "annotations").get(key) or "")
+
+
+def is_ending(item: Json) -> bool:
+    """Whether the object is being deleted."""
+    return bool(part(item, "metadata").get("deletionTimestamp"))

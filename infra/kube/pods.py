@@ -1,0 +1,91 @@
+"""What pods say about themselves, in words. Pure: judges objects of the API."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from infra.kube.objects import Json, is_ending, part, parts
+from infra.kube.say import shorten
+
+FATAL_EXIT_CODE = 78  # of the trainer: nothing that a retry mends (trainer/launch/exit_codes.py)
+MOST_RESTARTS = 3
+RARELY_MENDED = (
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+)
+
+
+@dataclass(frozen=True)
+class PodReport:
+    """One pod: whether it is ready, its state in words, and what is wrong with it.
+
+    `problem` ends a wait at once, `stuck` only when it lasts.
+    """
+
+    name: str
+    ready: bool
+    state: str
+    problem: str = ""
+    stuck: str = ""
+
+
+def report_pod(pod: Json) -> PodReport:
+    """Judge one pod."""
+    name = str(pod["metadata"]["name"])
+    status = part(pod, "status")
+    conditions = {c["type"]: c for c in parts(status, "conditions")}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    words, problem, stuck = str(status.get("phase") or "Pending"), "", ""
+    details = [_words(conditions["PodScheduled"])] if _is_false(conditions, "PodScheduled") else []
+    if status.get("reason") or status.get("message"):  # such as Evicted
+        details.append(_words(status))
+    for container in _containers(status):
+        waiting = part(container, "state", "waiting")
+        if waiting:
+            words = str(waiting.get("reason") or words)
+            details.append(str(waiting.get("message") or ""))
+        if waiting.get("reason") in RARELY_MENDED:
+            stuck = f"pod {name}: {_words(waiting)}"
+        problem = problem or _problem(name, container)
+    text = "; ".join(detail for detail in details if detail)
+    if is_ending(pod):
+        words = f"{words}, ending"
+    state = shorten(f"{name} {words}" + (f" ({text})" if text else ""), 300)
+    return PodReport(name, ready, state, shorten(problem, 400), shorten(stuck, 400))
+
+
+def describe_pods(pods: list[Json]) -> str:
+    """All pods in words; few enough for one line."""
+    said = [report_pod(pod).state for pod in pods]
+    more = f", and {len(said) - 6} more" if len(said) > 6 else ""
+    return (", ".join(said[:6]) + more) or "no pod yet"
+
+
+def _problem(name: str, container: Json) -> str:
+    for state in ("state", "lastState"):
+        ended = part(container, state, "terminated")
+        if ended.get("exitCode") == FATAL_EXIT_CODE:
+            return f"pod {name} ended with exit code {FATAL_EXIT_CODE}: nothing that a retry mends"
+    restarts = int(container.get("restartCount") or 0)
+    if restarts >= MOST_RESTARTS:
+        return f"pod {name} was started {restarts + 1} times"
+    return ""
+
+
+def _containers(status: Json) -> Iterator[Json]:
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        yield from cast(list[Json], status.get(kind) or [])
+
+
+def _is_false(conditions: dict[str, Json], kind: str) -> bool:
+    return conditions.get(kind, {}).get("status") == "False"
+
+
+def _words(condition: Json) -> str:
+    parts = [str(condition[key]) for key in ("reason", "message") if condition.get(key)]
+    return ": ".join(parts)

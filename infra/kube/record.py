@@ -1,0 +1,111 @@
+"""The record that every run has on the cluster: a ConfigMap that tells others about it. Pure."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from infra.kube import names
+from infra.kube.objects import Json, annotation, part
+from infra.kube.workload import Workload
+
+COLLECTION = "/api/v1/namespaces/{}/configmaps"
+ALL = "/api/v1/configmaps"
+SELECTOR = f"{names.RECORD_LABEL}={names.RUN_RECORD}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run says about itself."""
+
+    owner: str
+    stack: str
+    workload: Workload
+    revision: str
+    gpus: int
+    suspend: dict[str, Any]
+    """JSON merge patch that makes the workload's pods save and go."""
+    resume: dict[str, Any]
+    """JSON merge patch that makes them come back."""
+    over: tuple[str, ...]
+    """Condition types of the workload that mean it has finished or failed."""
+    grace_seconds: int
+    """How long its pods may take to save."""
+    request: str
+    since: datetime
+    """When its `up` took its place, by the clock of the API server."""
+    version: str = ""
+    """The resourceVersion under which it was read."""
+    namespace: str = ""
+    suspended_by: str = ""
+
+    def to_object(self, namespace: str) -> Json:
+        """The ConfigMap."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": record_name(self.owner),
+                "namespace": namespace,
+                "labels": {
+                    names.PART_OF_LABEL: names.PROJECT,
+                    names.RECORD_LABEL: names.RUN_RECORD,
+                    names.OWNER_LABEL: self.owner,
+                },
+                "annotations": {names.STACK_ANNOTATION: self.stack},
+            },
+            "data": {
+                "workload": json.dumps(self.workload.to_json()),
+                "revision": self.revision,
+                "gpus": str(self.gpus),
+                "suspend": json.dumps(self.suspend),
+                "resume": json.dumps(self.resume),
+                "over": json.dumps(self.over),
+                "graceSeconds": str(self.grace_seconds),
+                "request": self.request,
+                "since": self.since.isoformat(),
+            },
+        }
+
+
+def record_name(owner: str) -> str:
+    """The name of an owner's record."""
+    return f"disttrain-run-{names.short(owner)}"
+
+
+def record_path(namespace: str, owner: str) -> str:
+    """The path of an owner's record."""
+    return f"{COLLECTION.format(namespace)}/{record_name(owner)}"
+
+
+def parse_record(item: Json) -> Record:
+    """Read a ConfigMap.
+
+    Raises:
+        ValueError: somebody has changed it so that it cannot be read; names it.
+    """
+    metadata, data = part(item, "metadata"), part(item, "data")
+    try:
+        owner = str(metadata["labels"][names.OWNER_LABEL])
+        return Record(
+            owner=owner,
+            stack=annotation(item, names.STACK_ANNOTATION) or owner,
+            workload=Workload.from_json(json.loads(data["workload"])),
+            revision=data["revision"],
+            gpus=int(data["gpus"]),
+            suspend=json.loads(data["suspend"]),
+            resume=json.loads(data["resume"]),
+            over=tuple(json.loads(data["over"])),
+            grace_seconds=int(data["graceSeconds"]),
+            request=data["request"],
+            since=datetime.fromisoformat(data["since"]),
+            version=str(metadata.get("resourceVersion") or ""),
+            namespace=str(metadata.get("namespace") or ""),
+            suspended_by=annotation(item, names.SUSPENDED_BY_ANNOTATION),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        name = f"ConfigMap {metadata.get('name')} in namespace {metadata.get('namespace')}"
+        raise ValueError(
+            f"{name} is the record of a run and cannot be read ({error!r}). Delete it if that run "
+            "is no more: kubectl delete configmap"
+        ) from None

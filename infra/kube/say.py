@@ -1,0 +1,17 @@
+"""Prints lines at once, none of them longer than Pulumi's command plugin can take (64 KiB)."""
+
+from infra.command_line import without_passwords
+
+MAX_LINE_CHARACTERS = 500
+
+
+def say(text: str) -> None:
+    """Print the lines of `text` without passwords, each cut to MAX_LINE_CHARACTERS."""
+    for line in without_passwords(text).splitlines() or [""]:
+        print(line[:MAX_LINE_CHARACTERS], flush=True)
+
+
+def shorten(text: str, characters: int = MAX_LINE_CHARACTERS) -> str:
+    """The text on one line, cut to so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= characters else line[: characters - 3] + "..."

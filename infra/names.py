@@ -1,0 +1,14 @@
+"""Names that users and other programs have to find."""
+
+PROXY_CONFIG = "proxy-config"
+MASTER_PORT = 29500
+DATA_MOUNT = "/data"  # where every pod sees the volume
+INCOMING = "datasets/.incoming"  # below the volume's root: files on their way to `prepare`
+RUN_CONFIG_PATH = "/etc/disttrain/run.yaml"
+READY_FILE = "/tmp/disttrain/ready"  # the entrypoint keeps it (trainer/launch/status_files.py)
+TRAINING = "training"  # the component label of everything that trains
+DATASET = "dataset"
+TRAINER_CONTAINER = "trainer"
+# Every pod of ours bears the taint of nodes that are kept for pods with GPUs: a cluster may have no
+# other nodes, and the volume may be on none of them.
+GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}

@@ -1,0 +1,31 @@
+"""What a network profile adds to a training pod."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infra.registry import NoOptions
+
+
+@dataclass(frozen=True)
+class NetworkProfile:
+    """A network profile is a patch of the training pod and nothing else.
+
+    Args:
+        name: the value of the setting `network` that chooses this profile.
+        environment: variables of every training container.
+        between_pods: further variables, only where the ranks are in several pods.
+        resources: further limits of the container, such as `{"rdma/hca": "1"}`.
+        annotations: annotations of the pod, such as those of Multus.
+        capabilities: Linux capabilities that the container keeps, such as `IPC_LOCK`.
+        host_network: whether the pod uses the network namespace of its node.
+        options: dataclass of the keys that `networkOptions` may hold.
+    """
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    between_pods: Mapping[str, str] = field(default_factory=dict[str, str])
+    resources: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    capabilities: tuple[str, ...] = ()
+    host_network: bool = False
+    options: type = NoOptions

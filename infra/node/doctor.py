@@ -1,0 +1,175 @@
+"""The doctor as the first command of `up`, where a host has to be provisioned."""
+
+import shlex
+from dataclasses import asdict, dataclass, replace
+from urllib.parse import urlsplit
+
+import pulumi
+from pulumi_command import local
+
+from infra.dependencies import dependencies
+from infra.kube_command import PYTHON
+from infra.node.doctor_plan import Plan, SshTarget
+from infra.node.expectations import Expectations
+from infra.settings import HostSettings, PlatformSettings, RunSettings
+from infra.settings.no_proxy import bypasses_proxy, split_no_proxy
+from infra.settings.secret import Secret
+from infra.settings.torch_index import cuda_version
+
+_UNITS = {"Ki": 1, "Mi": 1024, "Gi": 1024**2, "Ti": 1024**3}
+
+
+@dataclass(frozen=True)
+class DoctorArgs:
+    """What the doctor looks at, and what stops `up`.
+
+    Args:
+        plan: of `up_plan`; holds secrets.
+        fail_on: the mildest finding that stops `up`: `error`, `warning` or `none`.
+    """
+
+    plan: Plan
+    fail_on: str
+
+
+class Doctor(pulumi.ComponentResource):
+    """`python -m cli doctor`: errors stop `up` before anything is installed, warnings are shown.
+
+    Its only input is what it looks for, so that it runs when the host or the cluster to be has
+    changed, and again after it has failed; a `pulumi up` without changes does not run it.
+    """
+
+    findings: pulumi.Output[str]
+    """What it printed when it last ran."""
+
+    def __init__(
+        self, name: str, args: DoctorArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:Doctor", name, {}, opts)
+        words = [PYTHON, "-m", "cli", "doctor", "--plan", "-", "--fail-on", args.fail_on]
+        self.command = local.Command(
+            f"{name}-host",
+            create=shlex.join(words),
+            # holds the key and the passwords; on a command line they would be seen
+            stdin=pulumi.Output.secret(args.plan.to_json()),
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=dependencies(opts),
+                custom_timeouts=pulumi.CustomTimeouts(create="2m", update="2m"),
+            ),
+        )
+        self.findings = self.command.stdout
+        self.register_outputs({"findings": self.findings})
+
+
+def up_plan(settings: PlatformSettings) -> Plan:
+    """What is known, and the same, before the cluster is there: the host, not the image."""
+    plan = make_plan(settings)
+    return replace(plan, scope="host", expect=replace(plan.expect, image=""))
+
+
+def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Plan:
+    """Host, cluster and expectations of a stack; `run` adds what its pods count on."""
+    cluster = settings.cluster
+    existing = cluster.kind == "existing"
+    context = ["--context", cluster.context] if cluster.context else []
+    kubectl = shlex.join(["--kubeconfig", cluster.kubeconfig, *context])
+    address = settings.image.containerd_address
+    return Plan(
+        ssh=_ssh_target(settings.host),
+        sudo_password=_text(settings.host.sudo_password),
+        kubeconfig=cluster.kubeconfig if existing else "",
+        kubectl=f"{cluster.kubectl} {kubectl}" if existing else "",
+        # on the node itself, so not through ssh
+        ctr=("ctr" if existing else "k3s ctr")
+        + (f" --address {address}" if address else "")
+        + " --namespace k8s.io",
+        expect=expectations(settings, run),
+    )
+
+
+def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expectations:
+    """What the settings count on."""
+    cluster, operator = settings.cluster, settings.gpu_operator
+    compute = run.compute if run else None
+    ranks = compute.world.world_size if compute else max(settings.devices.gpus, 1)
+    image, bundle = settings.image, settings.bundle
+    bundled = bundle is not None and bundle.layout(image.plan.deps_hash) is not None
+    expected = Expectations(
+        provision=cluster.kind == "k3s" and cluster.k3s.existing == "refuse",
+        k3s_version=cluster.k3s.version,
+        data_root=str(settings.storage.data_root),
+        namespace=settings.namespace,
+        gpus=settings.devices.gpus,
+        ranks=ranks,
+        # Without a run any spread over nodes will do.
+        pods=compute.world.pods if compute else ranks,
+        tolerated_taints=_tolerated_taints(run),
+        operator=operator is not None,
+        operator_driver=bool(operator and operator.driver),
+        operator_toolkit=bool(operator and operator.toolkit),
+        time_slices=operator.sharing.time_slices if operator else 1,
+        mig=bool(operator and operator.sharing.mig_profile),
+        cuda=cuda_version(settings.image.torch_index_url),
+        shm_kib=compute.world.pods * kibibytes(compute.shm_size) if compute else 0,
+        node_address=cluster.node_address,
+        pod_cidr=cluster.pod_cidr,
+        service_cidr=cluster.service_cidr,
+        no_proxy=settings.proxy.no_proxy,
+        ca_bundle=settings.proxy.ca_bundle,
+        image=image.plan.reference,
+        image_builder="" if bundled else image.builder,
+        image_build_on=image.build_on,
+        image_deps=image.plan.deps_hash,
+        internet=settings.bundle is None,
+        http_proxy=_text(settings.proxy.http),
+        https_proxy=_text(settings.proxy.https),
+    )
+    return replace(expected, **_probes(settings))
+
+
+def _tolerated_taints(run: RunSettings | None) -> tuple[str, ...]:
+    """Keys of the taints that the run's pods tolerate; `*` if they tolerate all.
+
+    The values and effects of tolerations are not looked at: the doctor then finds too little rather
+    than something that is no fault.
+    """
+    if run is None:
+        return Expectations().tolerated_taints
+    return tuple(str(toleration.get("key") or "*") for toleration in run.pods.tolerations)
+
+
+def _probes(settings: PlatformSettings) -> dict[str, str]:
+    """Where the way out is tried: at k3s' mirror where one is set; nothing else may be allowed."""
+    mirror, proxy = settings.cluster.k3s.mirror, settings.proxy
+    if not mirror:
+        return {}
+    if not (proxy.http or proxy.https):
+        return {"https_probe": mirror}
+    if bypasses_proxy(urlsplit(mirror).hostname or "", split_no_proxy(proxy.no_proxy)):
+        return {}
+    return {"http_probe" if mirror.startswith("http:") else "https_probe": mirror}
+
+
+def kibibytes(size: str) -> int:
+    """Of a size such as 1Gi."""
+    return int(size[:-2]) * _UNITS[size[-2:]]
+
+
+def _ssh_target(host: HostSettings) -> SshTarget | None:
+    ssh = host.ssh
+    if ssh is None:
+        return None
+    return SshTarget(
+        host=ssh.host,
+        port=ssh.port,
+        user=ssh.user,
+        private_key=_text(ssh.private_key),
+        host_key=ssh.host_key,
+        jump=SshTarget(**asdict(ssh.jump)) if ssh.jump else None,
+    )
+
+
+def _text(secret: Secret | None) -> str:
+    return secret.text if secret else ""

@@ -1,0 +1,83 @@
+"""What the doctor is to look at: which host, which cluster, what is expected. Goes as JSON."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, cast
+
+from infra.node.expectations import Expectations
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """How to reach a host; an empty `host_key` leaves it to known_hosts.
+
+    `jump` is a host on the way; it gets the same key.
+    """
+
+    host: str
+    port: int = 22
+    user: str = ""
+    private_key: str = field(default="", repr=False)
+    identity_file: str = ""
+    host_key: str = ""
+    jump: "SshTarget | None" = None
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        user = f"{self.user}@" if self.user else ""
+        return f"ssh://{user}{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run of the doctor.
+
+    `kubectl` is empty where k3s' own on the host is used; with a `kubeconfig` it is a command of
+    this machine, shell-quoted. `ctr` is the node's, for the question whether the image is there.
+    """
+
+    ssh: SshTarget | None = None
+    sudo_password: str = field(default="", repr=False)
+    kubeconfig: str = ""
+    kubectl: str = ""
+    ctr: str = "k3s ctr"
+    scope: Literal["all", "host"] = "all"
+    expect: Expectations = field(default_factory=Expectations)
+
+    @property
+    def host_name(self) -> str:
+        """For people."""
+        return self.ssh.name if self.ssh else "local"
+
+    def to_json(self) -> str:
+        """The same text for the same plan; holds secrets."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Plan":
+        """The reverse.
+
+        Raises:
+            ValueError: this is no plan.
+        """
+        try:
+            content: object = json.loads(text)
+            if not isinstance(content, dict):
+                raise TypeError("not an object")
+            values = cast(dict[str, Any], content)
+            values["expect"] = Expectations.from_mapping(values["expect"])
+            values["ssh"] = _target(values["ssh"])
+            return cls(**values)
+        except (KeyError, TypeError, json.JSONDecodeError) as problem:
+            # not the text itself: it may hold a password
+            raise ValueError(
+                f"--plan: what was read is no plan of this program ({problem})"
+            ) from None
+
+
+def _target(values: dict[str, Any] | None) -> SshTarget | None:
+    if values is None:
+        return None
+    fields: dict[str, Any] = {**values, "jump": _target(values["jump"])}
+    return SshTarget(**fields)

@@ -1,0 +1,109 @@
+"""A look at the k3s of the host, which lets `pulumi up` see what happened to it meanwhile.
+
+Pulumi's command provider cannot read what its commands have made: to the engine a k3s that was
+stopped or wiped by hand looks as it did after the last `up`. So each preview and each `up` first
+asks the host, and the answer gives two texts that are inputs of the command that installs k3s:
+
+- the repair id stays the same while k3s is healthy and is a new one otherwise, so that the command
+  runs again and repairs k3s, and the kubeconfig is fetched again;
+- the generation id stays the same while k3s has the data of its install and is a new one when they
+  were wiped, so that the command is replaced, and with it all that was in that cluster
+  (infra/platform/cluster_generation.py).
+
+Both are noted on the host by k3s-install.sh. Standard library only.
+"""
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from infra.node.on_host import run_on_host
+from infra.node.shell_program import assemble_program, script_text
+
+LOOK_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class HostAccess:
+    """How a command of this machine reaches the host.
+
+    Args:
+        ssh: see `ssh_command`; None: the host is this machine.
+        sudo_password: for sudo, where it asks for one.
+    """
+
+    ssh: Mapping[str, Any] | None
+    sudo_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class K3sLook:
+    """What the look has found.
+
+    Args:
+        repair_id: another one than noted on the host means that k3s has to be repaired.
+        generation_id: another one than noted on the host means that k3s' data are gone.
+        problem: why the host could not be asked; empty when it was.
+    """
+
+    repair_id: str
+    generation_id: str
+    problem: str = ""
+
+
+def look_at_k3s(access: HostAccess, now: datetime | None = None) -> K3sLook:
+    """Ask the host; takes some milliseconds there, at most LOOK_SECONDS, and never raises.
+
+    Args:
+        access: the way to the host.
+        now: the time, from which new ids are made.
+    """
+    new_id = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S.%fZ")
+    program = assemble_program(script_text("k3s-look.sh"), {}, "root", access.sudo_password)
+    try:
+        done = run_on_host(access.ssh, program, "look", LOOK_SECONDS)
+        done.check_returncode()
+        facts = parse_facts(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return K3sLook(new_id, new_id, problem=_words(error))
+    return judge(facts, new_id)
+
+
+def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
+    """The two ids that follow from what k3s-look.sh has printed."""
+    if facts["state"] == "ours":
+        healthy = facts["healthy"] == "yes" and facts["repair"]
+        wiped = facts["noted_data"] != "yes"
+        return K3sLook(
+            repair_id=facts["repair"] if healthy else new_id,
+            generation_id=new_id if wiped else facts["generation"],
+        )
+    if facts["state"] == "others":
+        # nothing is noted on a host that is not ours, and its data are not ours to judge
+        return K3sLook(repair_id=facts["kubeconfig"] or new_id, generation_id="")
+    return K3sLook(new_id, new_id)
+
+
+def parse_facts(text: str) -> dict[str, str]:
+    """The `key=value` lines of k3s-look.sh.
+
+    Raises:
+        ValueError: the answer is not complete.
+    """
+    pairs = [line.partition("=") for line in text.splitlines()]
+    facts = {key: value for key, separator, value in pairs if separator}
+    if facts.get("done") != "yes" or "state" not in facts:
+        raise ValueError(f"the answer is not complete: {text[-200:]!r}")
+    return facts
+
+
+def _words(error: Exception) -> str:
+    """The last line of what went wrong."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer in {LOOK_SECONDS} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        stderr: str = error.stderr
+        return (stderr.strip().splitlines() or [f"exit status {error.returncode}"])[-1]
+    return str(error)

@@ -1,0 +1,26 @@
+"""How commands of this machine learn the way to the node: `infra.image.reach` reads it."""
+
+import json
+
+import pulumi
+
+from infra.node.node_variable import VARIABLE
+from infra.settings import PlatformSettings
+
+
+def node_environment(settings: PlatformSettings) -> dict[str, pulumi.Output[str]]:
+    """Where containerd is root's: on the host of our k3s. Holds the key and sudo's password."""
+    node = node_text(settings)
+    return {VARIABLE: pulumi.Output.secret(node)} if node else {}
+
+
+def node_text(settings: PlatformSettings) -> str | None:
+    """What stands in the variable, not yet a secret; None: containerd is reached from here."""
+    host = settings.host
+    if settings.cluster.kind != "k3s":
+        return None
+    node = {
+        "ssh": host.ssh.ssh_spec() if host.ssh else None,
+        "sudo_password": host.sudo_password.text if host.sudo_password else "",
+    }
+    return json.dumps(node, sort_keys=True)

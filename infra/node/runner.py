@@ -1,0 +1,184 @@
+"""Runs the scripts of infra/node/scripts on the host, here or over SSH, with equal arguments."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pulumi
+from pulumi_command import local, remote
+
+from infra.node.shell_program import Privilege, assemble_program, script_text
+from infra.settings import HostSettings, SshSettings
+from infra.settings.secret import Secret
+
+HostCommand: TypeAlias = "local.Command | remote.Command"
+Text: TypeAlias = "pulumi.Input[str]"
+
+DIAL_ATTEMPTS = 10
+SECONDS_PER_DIAL = 15
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script of infra/node/scripts and how it is run.
+
+    Args:
+        file: name of the script.
+        variables: its environment.
+        as_root: run it as root, by sudo where needed.
+        secret_output: its output is a secret: encrypted in the state and shown nowhere.
+        replace_when: the command is replaced when one of these texts changes, which means that
+            the script's `delete` runs and then its `create`. Any other change runs `create` again.
+        replace_on_another_host: also replace it when the host is another one. The `delete` then
+            runs on the old host, with the connection that is in the state.
+        update: the script has an action `update` of its own; without it an update runs `create`.
+        ignore_changes: inputs whose changes have no effect, as in ResourceOptions.
+    """
+
+    file: str
+    variables: Mapping[str, Text] = field(default_factory=dict[str, Text])
+    as_root: bool = True
+    secret_output: bool = False
+    replace_when: Sequence[Text] = ()
+    replace_on_another_host: bool = False
+    update: bool = False
+    ignore_changes: Sequence[str] = ()
+
+
+class Runner(ABC):
+    """Makes Command resources that run a script with `create` and, when it goes, `delete`.
+
+    The script and its variables go by standard input: nothing of them is on a command line, and
+    a change of either runs the script's `create` again.
+    """
+
+    @abstractmethod
+    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
+        """Register the command `name`."""
+
+    def script(
+        self,
+        name: str,
+        script: str,
+        variables: Mapping[str, Text],
+        opts: pulumi.ResourceOptions,
+        *,
+        as_root: bool = True,
+    ) -> HostCommand:
+        """As `run`, for a script that needs nothing but its variables."""
+        return self.run(name, Script(script, variables, as_root=as_root), opts)
+
+
+class LocalRunner(Runner):
+    """The host is this machine."""
+
+    def __init__(self, sudo_password: Secret | None = None, *, host_is_lost: bool = False) -> None:
+        self._sudo_password = sudo_password
+        self._host_is_lost = host_is_lost
+
+    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
+        """See Runner."""
+        return local.Command(
+            name,
+            create="sh -s -- create",
+            update="sh -s -- update" if script.update else None,
+            delete="sh -s -- delete",
+            stdin=program_text(script, self._sudo_password),
+            triggers=_triggers(script, "localhost"),
+            logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,
+            add_previous_output_in_env=False,
+            opts=_options(opts, script, self._host_is_lost),
+        )
+
+
+class SshRunner(Runner):
+    """The host is reached over SSH; its key is pinned."""
+
+    def __init__(
+        self, ssh: SshSettings, sudo_password: Secret | None, *, host_is_lost: bool = False
+    ) -> None:
+        self._sudo_password = sudo_password
+        self._host_is_lost = host_is_lost
+        self._host = ssh.host
+        self._connection = remote.ConnectionArgs(
+            host=ssh.host,
+            port=float(ssh.port),
+            user=ssh.user,
+            host_key=ssh.host_key,
+            private_key=ssh.private_key.output if ssh.private_key else None,
+            dial_error_limit=DIAL_ATTEMPTS,
+            per_dial_timeout=SECONDS_PER_DIAL,
+            proxy=_jump(ssh),
+        )
+
+    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
+        """See Runner."""
+        logging = remote.Logging
+        return remote.Command(
+            name,
+            connection=self._connection,
+            create="sh -s -- create",
+            update="sh -s -- update" if script.update else None,
+            delete="sh -s -- delete",
+            stdin=program_text(script, self._sudo_password),
+            triggers=_triggers(script, self._host),
+            logging=logging.NONE if script.secret_output else logging.STDOUT_AND_STDERR,
+            add_previous_output_in_env=False,
+            opts=_options(opts, script, self._host_is_lost),
+        )
+
+
+def host_runner(host: HostSettings) -> Runner:
+    """The runner for where the node is."""
+    if host.ssh is None:
+        return LocalRunner(host.sudo_password, host_is_lost=host.gone)
+    return SshRunner(host.ssh, host.sudo_password, host_is_lost=host.gone)
+
+
+def _jump(ssh: SshSettings) -> remote.ProxyConnectionArgs | None:
+    if ssh.jump is None:
+        return None
+    return remote.ProxyConnectionArgs(
+        host=ssh.jump.host,
+        port=float(ssh.jump.port),
+        user=ssh.jump.user,
+        host_key=ssh.jump.host_key,
+        private_key=ssh.private_key.output if ssh.private_key else None,
+        dial_error_limit=DIAL_ATTEMPTS,
+        per_dial_timeout=SECONDS_PER_DIAL,
+    )
+
+
+def _triggers(script: Script, host: str) -> list[Text] | None:
+    """The command is replaced when one of these changes."""
+    return [*([host] if script.replace_on_another_host else []), *script.replace_when] or None
+
+
+def _options(
+    opts: pulumi.ResourceOptions, script: Script, host_is_lost: bool
+) -> pulumi.ResourceOptions:
+    ours = pulumi.ResourceOptions(
+        delete_before_replace=True,
+        # on a host that is lost nothing can be removed, so that the resource is only forgotten
+        retain_on_delete=host_is_lost or None,
+        additional_secret_outputs=["stdout", "stderr"] if script.secret_output else None,
+        ignore_changes=[*script.ignore_changes] or None,
+    )
+    return pulumi.ResourceOptions.merge(opts, ours)
+
+
+def program_text(script: Script, sudo_password: Secret | None) -> pulumi.Output[str]:
+    """The text for `sh -s`: the script with its variables set, run as root where it has to be."""
+    text = script_text(script.file)
+    privilege: Privilege = "root" if script.as_root else "user"
+    names = list(script.variables)
+    asks = sudo_password and script.as_root
+    password = sudo_password.output if sudo_password and asks else pulumi.Output.from_input("")
+    values = [pulumi.Output.from_input(script.variables[name]) for name in names]
+
+    def assemble(resolved: Sequence[str]) -> str:
+        given = dict(zip(names, resolved[1:], strict=True))
+        return assemble_program(text, given, privilege, resolved[0])
+
+    return pulumi.Output.all(password, *values).apply(assemble)

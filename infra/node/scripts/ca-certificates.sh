@@ -1,0 +1,66 @@
+#!/bin/sh
+# create: adds certificate authorities to the host's trust store, of whatever family the host is.
+# delete: takes them out again. Needs: CA_BUNDLE (PEM); may be empty: DRY_RUN (1: only says what
+# would change). Usage: ca-certificates.sh create|delete
+set -eu
+
+: "${CA_BUNDLE:?}"
+# folder of further authorities | the command that takes them over | its option, without which it
+# leaves links to those that are gone
+readonly STORES='/usr/local/share/ca-certificates|update-ca-certificates|--fresh
+/etc/pki/ca-trust/source/anchors|update-ca-trust|
+/etc/pki/trust/anchors|update-ca-certificates|--fresh'
+readonly FILE=disttrain.crt
+STORE_ROOT=${STORE_ROOT:-} # for tests
+
+dry() { [ -n "${DRY_RUN:-}" ]; }
+
+find_store() { # sets folder, update and fresh
+  while IFS='|' read -r folder update fresh; do
+    folder=$STORE_ROOT$folder
+    [ ! -d "$folder" ] || ! command -v "$update" >/dev/null || return 0
+  done <<END
+$STORES
+END
+  echo "no trust store of a known kind on this host (package ca-certificates)" >&2
+  return 1
+}
+
+create() {
+  find_store
+  # the shell drops newlines at the end of what it reads, and a PEM may end with one or with none
+  wanted=$(printf '%s' "$CA_BUNDLE")
+  if [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$wanted" ]; then
+    echo "$folder/$FILE is there"
+    return
+  elif dry; then
+    echo "would write: $folder/$FILE, and run $update"
+    return
+  fi
+  printf '%s\n' "$wanted" >"$folder/$FILE.new"
+  chmod 644 "$folder/$FILE.new"
+  mv "$folder/$FILE.new" "$folder/$FILE"
+  "$update" >/dev/null
+  echo "$folder/$FILE is trusted"
+}
+
+delete() {
+  find_store || return 0
+  [ -e "$folder/$FILE" ] || return 0
+  if dry; then
+    echo "would remove: $folder/$FILE, and run $update"
+    return
+  fi
+  rm -f "$folder/$FILE"
+  "$update" ${fresh:+"$fresh"} >/dev/null
+  echo "$folder/$FILE is removed"
+}
+
+main() {
+  case $1 in
+    create | delete) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

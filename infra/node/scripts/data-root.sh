@@ -1,0 +1,143 @@
+#!/bin/sh
+# create: makes the data folder on the node and gives it to the trainer's user.
+# delete: keeps it; with PURGE, which has to be the folder's own path, removes what is ours in it.
+# The trainer's user owns what is in the folder, and could put links there. So everything below the
+# folder is made as that user, root never follows a link there, and chown changes links themselves.
+# Needs: DATA_ROOT; may be empty: PURGE, DRY_RUN (1: only says what would change).
+# Usage: data-root.sh create|delete
+set -eu
+umask 022
+
+: "${DATA_ROOT:?}"
+
+readonly TRAINER=1000          # uid and gid in the image
+readonly MARKER=.disttrain     # in the folder: it is ours
+readonly BELOW='datasets datasets/.incoming runs'
+# No data folder is in one of these, and none is one of those.
+readonly SYSTEM='/bin /boot /dev /etc /lib /lib32 /lib64 /proc /root /run /sbin /sys /usr'
+readonly NOT_ITSELF='/ /home /media /mnt /opt /srv /tmp /var /var/lib /var/log /var/tmp'
+
+dry() { [ -n "${DRY_RUN:-}" ]; }
+
+refuse() { # reason
+  echo "dataRoot: $DATA_ROOT $1" >&2
+  exit 1
+}
+
+is_ours() { [ -e "$DATA_ROOT/$MARKER" ] && [ ! -L "$DATA_ROOT/$MARKER" ]; }
+
+# Also refuses the folders of the system, and the homes of users: they would change their owner.
+check_path() {
+  case $DATA_ROOT in
+    /*) ;;
+    *) refuse "is not an absolute path; choose one such as /var/lib/disttrain" ;;
+  esac
+  if [ -L "$DATA_ROOT" ] || { [ -e "$DATA_ROOT" ] && [ ! -d "$DATA_ROOT" ]; }; then
+    refuse "is not a folder (a link or a file); choose a folder"
+  fi
+  real=$(readlink -m "$DATA_ROOT")
+  [ "$real" = "$DATA_ROOT" ] || refuse "leads to $real; set dataRoot to that path"
+  for folder in $SYSTEM; do
+    case $DATA_ROOT/ in
+      "$folder"/*) refuse "is a folder of the system; choose one such as /var/lib/disttrain" ;;
+    esac
+  done
+  for folder in $NOT_ITSELF; do
+    [ "$DATA_ROOT" != "$folder" ] || refuse "is a folder of the system; choose a folder in it"
+  done
+  case $DATA_ROOT in
+    /home/*/*) ;;
+    /home/*) refuse "is the home of a user; choose a folder in it" ;;
+  esac
+}
+
+check_content() { # a new disk has lost+found
+  if is_ours || [ ! -d "$DATA_ROOT" ]; then return; fi
+  found=$(find "$DATA_ROOT" -mindepth 1 -maxdepth 1 ! -name lost+found -printf '%f ')
+  [ -z "$found" ] || refuse "holds files that this program did not make ($found): choose an empty \
+folder, or, if it is to be given to user $TRAINER, first run: touch $DATA_ROOT/$MARKER"
+}
+
+as_trainer() {
+  setpriv --reuid "$TRAINER" --regid "$TRAINER" --clear-groups --no-new-privs "$@"
+}
+
+# In the data folder, so that no folder on the way has to be open to the trainer's user.
+make_below() { # folder
+  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then
+    refuse "holds $1, which is a link or a file and not a folder; remove it"
+  elif [ ! -e "$1" ]; then
+    as_trainer mkdir -m 755 "$1"
+  elif [ "$(stat -c '%u' "$1")" != "$TRAINER" ]; then
+    refuse "holds $1, which belongs to another user; remove it, or give it to user $TRAINER"
+  fi
+}
+
+own_data_root() {
+  [ "$(stat -c '%u:%g %a' "$DATA_ROOT" 2>/dev/null)" != "$TRAINER:$TRAINER 755" ] || return 0
+  mkdir -p "${DATA_ROOT%/*}"
+  [ -d "$DATA_ROOT" ] || mkdir "$DATA_ROOT"
+  chown -h "$TRAINER:$TRAINER" "$DATA_ROOT"
+}
+
+create() {
+  check_path
+  check_content
+  if dry; then
+    [ -d "$DATA_ROOT" ] || echo "would make: $DATA_ROOT"
+    for folder in $BELOW; do
+      [ -d "$DATA_ROOT/$folder" ] || echo "would make: $DATA_ROOT/$folder"
+    done
+    return
+  fi
+  command -v setpriv >/dev/null || refuse "cannot be made: install util-linux (setpriv) there"
+  own_data_root
+  cd -P "$DATA_ROOT"
+  [ "$(pwd -P)" = "$DATA_ROOT" ] || refuse "was replaced by a link meanwhile"
+  [ "$(stat -c %a .)" = 755 ] || as_trainer chmod 755 .
+  [ -e "$MARKER" ] || as_trainer touch "$MARKER"
+  for folder in $BELOW; do make_below "$folder"; done
+  echo "$DATA_ROOT is there"
+}
+
+purge() {
+  if [ -L "$DATA_ROOT" ] || awk -v root="$DATA_ROOT" \
+    'index($2 "/", root "/") == 1 && $2 != root { found = 1 } END { exit !found }' \
+    /proc/self/mounts; then
+    echo "$DATA_ROOT is a link, or something is mounted in it: not purged; look yourself" >&2
+    exit 1
+  fi
+  if [ -d "$DATA_ROOT" ] && ! is_ours; then
+    echo "$DATA_ROOT has no file $MARKER, so it is not ours: not purged"
+    return
+  fi
+  if dry; then
+    echo "would remove: $DATA_ROOT/datasets, $DATA_ROOT/runs"
+    return
+  fi
+  rm -rf --one-file-system "$DATA_ROOT/datasets" "$DATA_ROOT/runs" # links go, not what they lead to
+  rm -f "$DATA_ROOT/$MARKER" # last: without it nothing of ours could be told from other files
+  if [ -n "$(ls -A "$DATA_ROOT" 2>/dev/null)" ]; then
+    echo "$DATA_ROOT holds files that are not ours, and stays with them"
+  elif [ -d "$DATA_ROOT" ]; then
+    rmdir "$DATA_ROOT" 2>/dev/null || true # stays where a disk is mounted there
+  fi
+  echo "data sets, checkpoints and logs in $DATA_ROOT are removed"
+}
+
+delete() {
+  if [ "${PURGE:-}" = "$DATA_ROOT" ]; then
+    purge
+  else
+    echo "$DATA_ROOT stays: data sets, checkpoints and logs are kept"
+  fi
+}
+
+main() {
+  case $1 in
+    create | delete) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,121 @@
+#!/bin/sh
+# create: waits and shows what is still missing, as it takes minutes; fails with the pods' own
+# reasons. It never changes anything. delete: nothing.
+# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, TIMEOUT_SECONDS, and WAIT_FOR, which is
+# - release: until Helm is done with RELEASE, which it installs or upgrades meanwhile;
+# - gpus: until the operator says ready and the nodes together offer GPUS.
+# May be empty: DRY_RUN (1: says what it would wait for).
+# Usage: gpu-operator-await.sh create|delete
+set -eu
+
+: "${KUBECTL:?}" "${NAMESPACE:?}" "${TIMEOUT_SECONDS:?}" "${WAIT_FOR:?}"
+case $WAIT_FOR in
+  release) : "${RELEASE:?}" ;;
+  gpus) : "${GPUS:?}" ;;
+  *) echo "WAIT_FOR: '$WAIT_FOR' cannot be used: set release or gpus" >&2 && exit 2 ;;
+esac
+readonly HEARTBEAT_SECONDS=20
+readonly QUIET_SECONDS=15 # without Helm at work: it may fetch the chart first
+
+kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
+
+# shellcheck disable=SC2016 # the $ are the template's
+readonly PODS='{{range .items}}{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}
+{{end}}'
+
+# An operator that fails keeps the state of before: what it says of the failure comes behind it.
+readonly STATE='{{range .items}}{{with .status}}{{with .state}}{{.}}{{end}}{{range .conditions}}{{if eq .type "Error"}}{{if eq .status "True"}}: {{.message}}{{end}}{{end}}{{end}}{{end}}{{end}}'
+
+# GPUs of all nodes together; none while the API server does not answer, as when k3s restarts.
+offered() {
+  kubectl_ get nodes --request-timeout=10s \
+    -o 'jsonpath={range .items[*]}{.status.allocatable.nvidia\.com/gpu}{"\n"}{end}' 2>/dev/null |
+    awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+missing_pods() {
+  kubectl_ -n "$NAMESPACE" get pods --request-timeout=10s -o "go-template=$PODS" 2>&1 |
+    awk -F '|' '$2 != "Succeeded" && $3 != "True" && NF > 2 {
+      why = $4 == "" ? $2 : $4; sub(/ $/, "", why)
+      sub(/ErrImagePull/, "ImagePullBackOff", why) # the two take turns
+      printf "%s%s (%s)", sep, $1, why; sep = ", "
+    }'
+}
+
+newest_record() { # how far Helm is with the release: pending-install, deployed, failed, ...
+  kubectl_ -n "$NAMESPACE" get secrets -l "owner=helm,name=$RELEASE" --request-timeout=10s \
+    --sort-by=.metadata.creationTimestamp \
+    -o 'jsonpath={.items[-1:].metadata.labels.status}' 2>/dev/null || echo unknown
+}
+
+show() { # text: now if it is new, else with each heartbeat
+  if [ "$1" != "$said" ] || [ $((now - told)) -ge "$HEARTBEAT_SECONDS" ]; then
+    echo "$((now - start)) s: $1" | cut -c 1-500
+    said=$1 told=$now
+  fi
+}
+
+watch_release() {
+  start=$(date +%s) told=0 said="" pods=""
+  quiet=$start
+  while now=$(date +%s) && [ $((now - start)) -lt $((TIMEOUT_SECONDS + QUIET_SECONDS)) ]; do
+    record=$(newest_record)
+    case $record/$said in
+      pending-*)
+        quiet=$now
+        pods=$(missing_pods)
+        show "Helm is at work on $RELEASE; waits for: ${pods:-nothing}"
+        ;;
+      deployed/?*) return 0 ;;
+      failed/?*) fail "Helm has given up; it waited for: ${pods:-nothing}" ;;
+      *) [ $((now - quiet)) -lt "$QUIET_SECONDS" ] || return 0 ;; # not at work yet, or at all
+    esac
+    sleep 2
+  done
+}
+
+fail() {
+  echo "the GPU Operator is not ready: $1" | cut -c 1-900
+  echo "kubectl -n $NAMESPACE get pods; kubectl -n $NAMESPACE logs ds/nvidia-operator-validator" \
+    "--all-containers --tail=20"
+  exit 1
+}
+
+create() {
+  if [ "$WAIT_FOR" = release ]; then
+    [ -z "${DRY_RUN:-}" ] || { echo "would show what Helm waits for" && return; }
+    watch_release
+    return
+  fi
+  if [ -n "${DRY_RUN:-}" ]; then
+    echo "would wait up to $TIMEOUT_SECONDS s until $GPUS GPUs are offered"
+    return
+  fi
+  start=$(date +%s) told=0 said=""
+  while :; do
+    now=$(date +%s)
+    state=$(kubectl_ get clusterpolicies.nvidia.com --request-timeout=10s -o "go-template=$STATE" \
+      2>/dev/null) || state="no answer"
+    gpus=$(offered)
+    if [ "$state" = ready ] && [ "$gpus" -ge "$GPUS" ]; then
+      echo "GPU Operator is ready after $((now - start)) s; $gpus GPUs are offered"
+      return
+    fi
+    pods=$(missing_pods)
+    now_said="operator ${state:-starting}, $gpus of $GPUS GPUs offered; waits for: ${pods:-nothing}"
+    [ $((now - start)) -lt "$TIMEOUT_SECONDS" ] ||
+      fail "waited $TIMEOUT_SECONDS s (gpuOperatorTimeoutSeconds); $now_said"
+    show "$now_said"
+    sleep 2
+  done
+}
+
+main() {
+  case $1 in
+    create) create ;;
+    delete) : ;; # it goes with the release
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

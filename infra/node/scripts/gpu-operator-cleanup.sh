@@ -1,0 +1,108 @@
+#!/bin/sh
+# create: notes at the namespace which CRDs of the operator's kinds are there before its release.
+# delete: takes away what it leaves behind when its release is gone: its CRDs and those of the node
+# feature discovery that its chart brings (Helm keeps CRDs), but none of before; their labels and
+# annotations on nodes. The charts could do that by pods of their own, if their images can be had;
+# a cluster that could not pull them could then not be rid of the operator.
+# Needs: KUBECTL (a command, shell-quoted), NAMESPACE; may be empty: DRY_RUN (1: the API server is
+# asked what it would do, and says so).
+# Usage: gpu-operator-cleanup.sh create|delete
+set -eu
+
+: "${KUBECTL:?}" "${NAMESPACE:?}"
+readonly KINDS='[.]nvidia[.]com$|[.]nfd[.]k8s-sigs[.]io$'
+readonly NOTE=disttrain.dev/crds-before
+readonly PODS_SECONDS=120
+
+dry_run=--dry-run=none
+[ -z "${DRY_RUN:-}" ] || dry_run=--dry-run=server
+
+kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
+
+# Of the keys of labels and annotations those of the operator and its discovery, each once; needs
+# `before`, as `doomed` does.
+ours() {
+  prefixes='nvidia[.]com/'
+  case $before in
+    '' | *nodefeatures.nfd.*) ;; # somebody else's discovery is or may be there
+    *) prefixes="$prefixes|(feature|nfd)[.]node[.]kubernetes[.]io/" ;;
+  esac
+  tr ' ' '\n' | sed 's/^"\(.*\)"$/\1/' | grep -E "^($prefixes)" | sort -u || true
+}
+
+# shellcheck disable=SC2016 # the $ are the template's
+readonly KEYS='{{range .items}}{{range $k, $v := .metadata.%s}}{{$k}}
+{{end}}{{end}}'
+
+strip() { # label or annotate, metadata field
+  # shellcheck disable=SC2059 # the template has the %s
+  keys=$(kubectl_ get nodes -o "go-template=$(printf "$KEYS" "$2")" | ours)
+  [ -n "$keys" ] || return 0
+  # shellcheck disable=SC2046 # one key per word
+  kubectl_ "$1" nodes --all "$dry_run" $(echo "$keys" | sed 's/$/-/') >/dev/null
+  echo "$(echo "$keys" | wc -l) ${2} removed from the nodes${DRY_RUN:+ (dry run)}"
+}
+
+crds() { # one line, each name between blanks
+  names=$(kubectl_ get crd -o 'jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}')
+  echo "$names" | grep -E "$KINDS" | tr '\n' ' ' || true
+}
+
+noted() { # what was there before; without a note, as by an older program, nobody knows
+  # shellcheck disable=SC2016 # the $ are the template's
+  kubectl_ get namespace "$NAMESPACE" --ignore-not-found -o \
+    'go-template={{range $k, $v := .metadata.annotations}}{{if eq $k "'$NOTE'"}}noted {{$v}}{{end}}{{end}}'
+}
+
+create() {
+  before=$(noted)
+  [ -z "$before" ] || return 0
+  now=$(crds) # a failure ends the script here: an empty note would doom what is there
+  kubectl_ annotate namespace "$NAMESPACE" "$dry_run" "$NOTE=$now" >/dev/null
+}
+
+doomed() {
+  now=$(crds)
+  for crd in $now; do
+    case "$before/$crd" in
+      /*.nfd.k8s-sigs.io) ;; # perhaps somebody else's
+      *) case " $before " in *" $crd "*) ;; *) echo "$crd" ;; esac ;;
+    esac
+  done
+}
+
+# A pod of the operator that is still there would write its labels on the nodes again.
+wait_for_pods() {
+  [ -z "${DRY_RUN:-}" ] || return 0
+  until_=$(($(date +%s) + PODS_SECONDS))
+  while pods=$(kubectl_ -n "$NAMESPACE" get pods -o name --request-timeout=10s) && [ -n "$pods" ]; do
+    if [ "$(date +%s)" -ge "$until_" ]; then
+      echo "still there after $PODS_SECONDS s: $(echo "$pods" | tr '\n' ' ')"
+      return
+    fi
+    sleep 1
+  done
+}
+
+delete() {
+  if ! kubectl_ get --raw /readyz --request-timeout=10s >/dev/null 2>&1; then
+    echo "the cluster does not answer: nothing of the GPU Operator is cleaned up in it"
+    return
+  fi
+  before=$(noted)
+  wait_for_pods
+  crds=$(doomed)
+  # shellcheck disable=SC2086 # one CRD per word
+  [ -z "$crds" ] || kubectl_ delete crd $crds --ignore-not-found --timeout=120s "$dry_run"
+  strip label labels
+  strip annotate annotations
+}
+
+main() {
+  case $1 in
+    create | delete) "$1" ;; # the operator itself comes by its chart
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

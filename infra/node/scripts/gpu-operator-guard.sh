@@ -1,0 +1,73 @@
+#!/bin/sh
+# create: refuses when a GPU Operator is in the cluster that is not this stack's, before anything
+# is made; says whose it is and what can be done. It never changes anything. delete: nothing.
+# Needs: KUBECTL (a command, shell-quoted), NAMESPACE and RELEASE (of the operator that is to be
+# installed), OWNER (identifies the stack's state); may be empty: DRY_RUN (makes no difference).
+# Usage: gpu-operator-guard.sh create|delete
+set -eu
+
+: "${KUBECTL:?}" "${NAMESPACE:?}" "${RELEASE:?}" "${OWNER:?}"
+readonly POLICIES=clusterpolicies.nvidia.com
+
+kubectl_() { eval "$KUBECTL --request-timeout=30s \"\$@\"" </dev/null; }
+
+# shellcheck disable=SC2016 # the $ are the template's
+readonly LABELS='{{range $k, $v := .metadata.labels}}{{$k}}={{$v}}
+{{end}}there
+'
+
+# shellcheck disable=SC2016 # the $ are the template's
+readonly POLICY_RELEASES='{{range .items}}{{.metadata.name}} of release {{with .metadata.annotations}}{{with index . "meta.helm.sh/release-namespace"}}{{.}}{{end}}/{{with index . "meta.helm.sh/release-name"}}{{.}}{{end}}{{else}}(none){{end}}
+{{end}}'
+
+label() { printf '%s\n' "$labels" | sed -n "s|^disttrain.dev/$1=||p"; }
+
+releases() { # namespace/name of each Helm release of this name, in any namespace
+  kubectl_ get secrets -A -l "owner=helm,name=$RELEASE" \
+    -o 'jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.labels.name}{"\n"}{end}' | sort -u
+}
+
+policies() {
+  [ -n "$(kubectl_ get crd "$POLICIES" --ignore-not-found -o name)" ] || return 0
+  kubectl_ get "$POLICIES" -o "go-template=$POLICY_RELEASES"
+}
+
+one_line() { tr '\n' ',' | sed 's/,*$//; s/,/, /g'; }
+
+refuse() { # why
+  echo "the GPU Operator is not installed: $1"
+  [ -z "$stack" ] ||
+    echo "- to stand on the platform of that stack: pulumi config set platform $stack"
+  echo "- to use the GPU Operator that is there: pulumi config set gpuOperator false"
+  echo "- to have this stack install its own, remove the other one first: helm uninstall RELEASE" \
+    "--namespace NAMESPACE, then kubectl delete namespace $NAMESPACE"
+  echo "Nothing has been changed."
+  exit 1
+}
+
+create() {
+  labels=$(kubectl_ get namespace "$NAMESPACE" --ignore-not-found -o "go-template=$LABELS")
+  [ "$(label owner)" != "$OWNER" ] || return 0 # made by an earlier `up` of this stack
+  stack=$(label stack)
+  installed=$(releases)
+  installed=$(printf '%s\n' "$installed" | one_line)
+  if [ -n "$stack" ]; then
+    refuse "the namespace $NAMESPACE belongs to the stack $stack, whose state is another one"
+  elif [ -n "$labels" ]; then
+    refuse "the namespace $NAMESPACE exists, and no stack has made it (Helm releases named $RELEASE: ${installed:-none})"
+  elif [ -n "$installed" ]; then
+    refuse "the name of its Helm release is taken: $installed"
+  fi
+  found=$(policies)
+  [ -z "$found" ] || refuse "another one is in the cluster: ClusterPolicy $(printf '%s\n' "$found" | one_line)"
+}
+
+main() {
+  case $1 in
+    create) create ;;
+    delete) : ;; # it has made nothing
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

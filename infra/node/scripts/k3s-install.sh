@@ -1,0 +1,38 @@
+#!/bin/sh
+# create: brings k3s to a version and a configuration, or takes a k3s that is there as it is.
+# update: the same for a k3s that an earlier create has made; also repairs it.
+# delete: takes away what create made, and nothing that it did not make.
+# Binary and installer are checked against their sha256 before anything of them is used; a second
+# create changes nothing; a create that was broken off is finished by the next.
+# Needs: K3S_VERSION, POD_CIDR, SERVICE_CIDR, NAMESPACE, GRACE_SECONDS. May be empty:
+# - K3S_EXISTING: refuse or adopt; K3S_FORCE: true changes k3s under running pods with GPUs;
+# - K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES (text), TLS_SAN;
+# - K3S_BUNDLE: a folder on this host, from which everything is taken; both sums are given then;
+# - K3S_IMAGES: lines `sha256 name`, archives in that folder which k3s is to import;
+# - HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX: the environment of k3s;
+# - OWNER: which platform this is, STACK: its stack; noted, so that no other stack takes it over;
+# - REPAIR_ID, GENERATION_ID: noted at the end, and read by k3s-look.sh;
+# - DRY_RUN: 1 only says what would change.
+# Usage: k3s-install.sh create|update|delete
+set -eu
+umask 022
+
+: "${K3S_VERSION:?}" "${POD_CIDR:?}" "${SERVICE_CIDR:?}" "${NAMESPACE:?}" "${GRACE_SECONDS:?}"
+
+. ./lib/k3s.sh
+. ./lib/other-runs.sh
+. ./lib/k3s-preflight.sh
+. ./lib/k3s-wanted.sh
+. ./lib/k3s-download.sh
+. ./lib/k3s-files.sh
+. ./lib/k3s-setup.sh
+. ./lib/k3s-remove.sh
+
+main() {
+  case $1 in
+    create | update | delete) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,39 @@
+#!/bin/sh
+# look: prints the state of k3s on this host, one `key=value` a line; changes nothing and costs
+# some milliseconds. May be empty: DRY_RUN (1: the same, as nothing is changed).
+# Usage: k3s-look.sh look
+set -eu
+
+. ./lib/k3s.sh
+
+yes_no() { if "$@"; then echo yes; else echo no; fi; }
+
+is_healthy() {
+  [ "$(noted files)" = "$(installed_files)" ] && is_active &&
+    [ "$(noted kubeconfig)" = "$(kubeconfig_sum)" ] && has_noted_data
+}
+
+look() {
+  if is_ours; then
+    echo "state=ours"
+    echo "healthy=$(yes_no is_healthy)"
+    echo "noted_data=$(yes_no has_noted_data)"
+    echo "repair=$(noted repair)"
+    echo "generation=$(noted generation)"
+  elif [ -e "$OWNERSHIP_FILE" ] || [ -e "$BINARY" ] || [ -e "$UNIT" ]; then
+    echo "state=others"
+  else
+    echo "state=absent"
+  fi
+  echo "kubeconfig=$(kubeconfig_sum)"
+  echo "done=yes"
+}
+
+main() {
+  case $1 in
+    look) look ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,86 @@
+# shellcheck shell=sh
+# Writes the files of k3s to the host. Needs lib/k3s.sh, lib/k3s-wanted.sh, lib/k3s-download.sh.
+# What k3s and its tools make on a host. Of these only what was not there before is removed.
+readonly FOLDERS='/etc/rancher/k3s /etc/rancher/node /etc/rancher /var/lib/rancher/k3s
+/var/lib/rancher /var/lib/kubelet /var/lib/cni /run/k3s /run/flannel /var/log/pods
+/var/log/containers /root/.kube'
+# What the GPU Operator's toolkit leaves, as it is ended with k3s: its own files, then folders,
+# which are removed if they are empty.
+readonly TOOLKIT='/usr/local/nvidia/toolkit /etc/containerd/conf.d/99-nvidia.toml'
+readonly TOOLKIT_FOLDERS='/usr/local/nvidia /etc/containerd/conf.d /etc/containerd'
+readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
+
+# From here on the host's k3s is ours. What was there before is noted, so that it outlives k3s.
+record_ownership() {
+  [ ! -e "$OWNERSHIP_FILE" ] || return 0
+  before=""
+  for path in $FOLDERS $LINKS; do
+    if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
+}before $path"; fi
+  done
+  for path in $TOOLKIT $TOOLKIT_FOLDERS; do
+    [ -e "$path" ] || before="$before${before:+
+}absent $path"
+  done
+  if ! { mkdir -p "${OWNERSHIP_FILE%/*}" &&
+    (umask 077 && printf '# its own k3s, kept by disttrain\n%s\n' "$before" \
+      >"$OWNERSHIP_FILE.new") && mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"; }; then
+    rm -f "$OWNERSHIP_FILE.new"
+    fail "$OWNERSHIP_FILE cannot be written: is the disk full? Nothing was installed"
+  fi
+}
+
+place() { # file mode source
+  mkdir -p "${1%/*}"
+  install -m "$2" "$3" "$1.disttrain-new"
+  mv "$1.disttrain-new" "$1" # a running program keeps the old file
+}
+
+put() { # file text; readable by root alone
+  if [ -z "$2" ]; then
+    rm -f "$1"
+  elif wrong_text "$1" "$2"; then
+    (umask 077 && printf '%s\n' "$2" >"$SCRATCH/text")
+    place "$1" 600 "$SCRATCH/text"
+  fi
+}
+
+place_images() {
+  mkdir -p "$IMAGES"
+  echo "$K3S_IMAGES" | while read -r sum name; do
+    file=$(image_file "$sum" "$name")
+    [ ! -e "$file" ] || continue
+    cp "$K3S_BUNDLE/$name" "$file.disttrain-new" || {
+      rm -f "$file.disttrain-new"
+      fail "$K3S_BUNDLE/$name cannot be copied to $IMAGES"
+    }
+    got=$(sha256_of "$file.disttrain-new")
+    if [ "$got" != "$sum" ]; then
+      rm -f "$file.disttrain-new"
+      fail "$name: sha256 is $got, not $sum"
+    fi
+    chmod 600 "$file.disttrain-new"
+    mv "$file.disttrain-new" "$file"
+  done
+  wanted=$(echo "$K3S_IMAGES" | while read -r sum name; do image_file "$sum" "$name"; done)
+  for file in "$IMAGES"/disttrain-*; do # of another bundle, or a copy that was broken off
+    echo "$wanted" | grep -qxF "$file" || rm -f "$file"
+  done
+}
+
+# k3s' own installer writes the unit and the uninstaller. It gets no proxy: it would note it in a
+# file of its own, and lose it with the next run.
+run_installer() {
+  skip=true
+  if policy_missing; then
+    skip=binary # from the distribution's package manager
+  fi
+  env -i PATH="$PATH" HOME=/root INSTALL_K3S_VERSION="$K3S_VERSION" \
+    INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_SKIP_START=true INSTALL_K3S_SYMLINK=skip \
+    INSTALL_K3S_BIN_DIR="${BINARY%/*}" INSTALL_K3S_EXEC=server \
+    sh "$SCRATCH/install.sh" </dev/null >"$SCRATCH/installer.log" 2>&1 || {
+    tail -n 15 "$SCRATCH/installer.log" | cut -c 1-300 >&2
+    fail "k3s' installer failed"
+  }
+  note unit "$(sha256_of "$UNIT")"
+}

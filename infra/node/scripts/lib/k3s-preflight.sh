@@ -1,0 +1,103 @@
+# shellcheck shell=sh
+# What is checked on the host before anything of k3s is touched. Needs lib/k3s.sh.
+readonly API_PORT=6443
+readonly MIN_FREE_MIB=512 # the binary, what it unpacks, and the new binary beside the old one
+
+architecture() {
+  case $(uname -m) in
+    x86_64) echo amd64 ;;
+    aarch64) echo arm64 ;;
+    *) fail "no k3s for $(uname -m); there is one for x86_64 and aarch64" ;;
+  esac
+}
+
+preflight() {
+  [ -d /run/systemd/system ] || fail "k3s is run by systemd, which is not this host's init"
+  [ -n "${K3S_BUNDLE:-}" ] || command -v curl >/dev/null ||
+    fail "curl is missing on this host: install it"
+  for tool in sha256sum awk; do
+    command -v "$tool" >/dev/null || fail "$tool is missing on this host: install it"
+  done
+  refuse_k3s_of_others
+  if [ ! -e "$OWNERSHIP_FILE" ] && [ -n "$(ls -A /var/lib/kubelet 2>/dev/null)" ]; then
+    fail "/var/lib/kubelet is not empty: another Kubernetes is or was on this host; remove it first"
+  fi
+  if owner=$(port_owner); then
+    fail "port $API_PORT of this host is taken by $owner; k3s' API server needs it"
+  fi
+}
+
+# Who listens on the API server's port; fails when nobody does, or k3s itself.
+port_owner() {
+  hex=$(printf '%04X' "$API_PORT")
+  inode=$(awk -v port=":$hex" '$4 == "0A" && $2 ~ port "$" { print $10; exit }' \
+    /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+  [ -n "$inode" ] || return 1
+  # k3s comes first, so that a host with thousands of open files is not searched for it
+  if is_active; then
+    k3s_pid=$(systemctl show --property=MainPID --value k3s)
+    ! holds_socket "$inode" "$k3s_pid" || return 1
+  fi
+  for folder in /proc/[0-9]*; do
+    pid=${folder#/proc/}
+    if holds_socket "$inode" "$pid"; then
+      if grep -qs 'k3s\.service' "/proc/$pid/cgroup"; then return 1; fi
+      echo "process $pid ($(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80))"
+      return
+    fi
+  done
+  echo "a process that cannot be named"
+}
+
+holds_socket() { # inode pid; one `ls` for each process, not one `readlink` for each open file
+  # shellcheck disable=SC2010 # file descriptors have no odd names
+  ls -l "/proc/$2/fd" 2>/dev/null | grep -q "socket:\[$1\]"
+}
+
+free_space() { # for what is not there yet
+  for folder in /var/lib/rancher/k3s "${BINARY%/*}"; do
+    need=$MIN_FREE_MIB
+    case $folder in /var/lib/*) need=$((need + $(images_mib))) ;; esac
+    while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+    free=$(df -Pm "$folder" | awk 'NR == 2 { print $4 }')
+    [ "$free" -ge "$need" ] ||
+      fail "$folder has $free MiB free; k3s and its images need $need MiB"
+  done
+}
+
+# Of a bundle's images: the copy, and about twice as much once k3s has unpacked it.
+images_mib() {
+  echo "${K3S_IMAGES:-}" | while read -r sum name; do
+    [ -z "$sum" ] || [ -e "$(image_file "$sum" "$name")" ] || wc -c <"$K3S_BUNDLE/$name"
+  done | awk '{ bytes += $1 } END { print int(3 * bytes / 1048576) }'
+}
+
+policy_missing() { # SELinux needs the package of k3s' own rules
+  [ -x "$(command -v getenforce)" ] && [ "$(getenforce)" != Disabled ] &&
+    ! rpm -q --quiet k3s-selinux
+}
+
+# k3s finds its own address by the default route, also where that leads nowhere.
+default_route() {
+  awk '$2 == "00000000" && $8 == "00000000" { found = 1 } END { exit !found }' /proc/net/route ||
+    awk '$1 ~ /^0+$/ && $2 == "00" && $10 != "lo" { found = 1 } END { exit !found }' \
+      /proc/net/ipv6_route 2>/dev/null ||
+    fail "this host has no default route, and k3s does not start without one. One that leads \
+nowhere is enough: ip link add dummy0 type dummy && ip addr add 203.0.113.254/31 dev dummy0 && \
+ip link set dummy0 up && ip route add default via 203.0.113.255 dev dummy0 (docs/airgap.md)"
+}
+
+# The installer makes systemd read its units again, which takes the GPUs from running pods
+# (gpu-operator#485), and a restart disturbs them more.
+guard_gpu_pods() {
+  if [ "${K3S_FORCE:-}" = true ] || ! is_active; then
+    return
+  fi
+  # shellcheck disable=SC2016 # the $ are the template's
+  running=$(k3s_kubectl get pods --all-namespaces --field-selector=status.phase=Running -o \
+    'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}') ||
+    fail "the running k3s does not say whether pods use GPUs. To go on all the same: \
+pulumi config set k3sForce true"
+  [ -z "$running" ] || fail "pods with GPUs run, and would lose them: $running. \
+Wait for their end, or disturb them: pulumi config set k3sForce true"
+}

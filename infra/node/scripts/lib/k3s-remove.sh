@@ -1,0 +1,91 @@
+# shellcheck shell=sh
+# Takes k3s away, and nothing that was on the host before. Needs the other files of k3s-install.sh.
+
+was_there_before() { grep -qxF "before $1" "$OWNERSHIP_FILE"; }
+
+end_pods() {
+  is_active || return 0
+  k3s_kubectl delete namespace "$NAMESPACE" --ignore-not-found \
+    --timeout="$((GRACE_SECONDS + 60))s" || echo "namespace $NAMESPACE did not go in time"
+}
+
+# The uninstaller takes some paths whoever made them: those of before are moved aside meanwhile.
+keep_others_paths() { # aside or back
+  for path in $LINKS /var/lib/cni; do
+    if was_there_before "$path"; then
+      case $1 in
+        aside) [ ! -e "$path" ] && [ ! -L "$path" ] || mv "$path" "$path.disttrain-kept" ;;
+        back) [ ! -e "$path.disttrain-kept" ] && [ ! -L "$path.disttrain-kept" ] ||
+          { rm -rf "$path" && mv "$path.disttrain-kept" "$path"; } ;;
+      esac
+    fi
+  done
+}
+
+run_uninstaller() {
+  [ -x "$UNINSTALLER" ] || return 0
+  keep_others_paths aside
+  "$UNINSTALLER" </dev/null >/run/disttrain-uninstall.log 2>&1 9>&- || {
+    tail -n 15 /run/disttrain-uninstall.log | cut -c 1-300
+    echo "k3s' uninstaller ended with an error; going on"
+  }
+  rm -f /run/disttrain-uninstall.log
+}
+
+remove_rest() { # also what an install that was broken off has left
+  systemctl disable --quiet --now k3s 2>/dev/null || true
+  rm -rf "$UNIT" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
+    "$BINARY.disttrain-new" "$ENVIRONMENT" "$CONFIG" "$REGISTRIES" "$SCRATCH" /root/.kube/cache
+  systemctl daemon-reload
+  systemctl reset-failed k3s 2>/dev/null || true
+}
+
+remove_folders() {
+  keep=$(sed -n 's/^before //p' "$OWNERSHIP_FILE")
+  absent=$(sed -n 's/^absent //p' "$OWNERSHIP_FILE")
+  rm -f "$OWNERSHIP_FILE" "$OWNERSHIP_FILE.new" "$LOCK"
+  for path in $FOLDERS; do
+    if echo "$keep" | grep -qxF "$path"; then continue; fi
+    case $path in
+      /etc/rancher | /var/lib/rancher | /root/.kube) rmdir "$path" 2>/dev/null || true ;;
+      *) remove_folder "$path" ;;
+    esac
+  done
+  for path in $TOOLKIT; do
+    if echo "$absent" | grep -qxF "$path"; then remove_folder "$path"; fi
+  done
+  for path in $TOOLKIT_FOLDERS; do
+    if echo "$absent" | grep -qxF "$path"; then rmdir "$path" 2>/dev/null || true; fi
+  done
+}
+
+# What is mounted in a folder is not ours: a volume that a pod left mounted may be a shared disk.
+remove_folder() {
+  rm -rf --one-file-system "$1" || echo "$1 stays: something is mounted in it; look yourself"
+}
+
+delete() {
+  one_at_a_time
+  if [ ! -e "$OWNERSHIP_FILE" ]; then
+    dry || rm -f "$LOCK"
+    echo "k3s here was not installed by this program, or is gone already"
+    return
+  fi
+  if other_owner || is_adopted; then
+    echo "the k3s of this host belongs to another stack ($(noted stack)); it is left as it is"
+    return
+  fi
+  if dry; then
+    echo "would remove: k3s $(noted version), $BINARY, $UNIT, $ENVIRONMENT and what k3s made in"
+    for path in $FOLDERS; do was_there_before "$path" || echo "  $path"; done
+    return
+  fi
+  refuse_other_runs "" "runs of other stacks stand on this platform, and would be lost:" \
+    "Nothing was removed. First take these runs away; their data are kept:"
+  end_pods
+  run_uninstaller
+  remove_rest
+  keep_others_paths back
+  remove_folders
+  echo "k3s is removed"
+}

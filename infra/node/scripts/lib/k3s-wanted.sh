@@ -1,0 +1,79 @@
+# shellcheck shell=sh
+# What the variables ask for, and how the host differs from it. Needs lib/k3s.sh.
+readonly PROXIES='HTTP_PROXY HTTPS_PROXY NO_PROXY'
+readonly IMAGES=/var/lib/rancher/k3s/agent/images # k3s imports what lies there as it starts
+
+configuration() {
+  echo "write-kubeconfig-mode: \"0600\""
+  echo "cluster-cidr: \"$POD_CIDR\""
+  echo "service-cidr: \"$SERVICE_CIDR\""
+  echo "disable: [traefik, servicelb]"
+  [ -z "${TLS_SAN:-}" ] || echo "tls-san: [\"$TLS_SAN\"]"
+}
+
+environment() {
+  for name in $PROXIES; do
+    eval "value=\${$name:-}"
+    # shellcheck disable=SC2154 # set by the eval
+    [ -z "$value" ] || printf '%s%s="%s"\n' "${PROXY_PREFIX:-}" "$name" "$value"
+  done
+}
+
+wrong_binary() {
+  [ -x "$BINARY" ] && [ "$(noted version)" = "$K3S_VERSION" ] &&
+    [ "$(noted binary)" = "${K3S_SHA256:-$(noted binary)}" ] &&
+    [ "$(noted binary)" = "$(sha256_of "$BINARY")" ] && return 1
+  return 0
+}
+
+wrong_service() { # the last note of an install that went through
+  [ "$(noted installed)" = "$K3S_VERSION" ] && [ -x "$UNINSTALLER" ] && [ -e "$UNIT" ] &&
+    [ "$(noted unit)" = "$(sha256_of "$UNIT")" ] && return 1
+  return 0
+}
+
+wrong_text() { # file text
+  if [ -z "$2" ]; then
+    [ -e "$1" ]
+  elif [ -e "$1" ] && printf '%s\n' "$2" | cmp -s - "$1"; then
+    return 1
+  fi
+}
+
+# The name holds the checksum: k3s imports a changed file again only if its size differs too.
+image_file() { # sha256 name
+  echo "$IMAGES/disttrain-$(echo "$1" | cut -c 1-16)-${2##*/}"
+}
+
+wrong_images() { # where none are asked for, those of before may stay
+  [ -n "${K3S_IMAGES:-}" ] || return 1
+  images=$(echo "$K3S_IMAGES" | while read -r sum name; do
+    file=$(image_file "$sum" "$name")
+    [ -e "$file" ] || echo "$file"
+  done)
+  [ -n "$images" ]
+}
+
+wrong_kubeconfig() { # k3s writes it as it starts
+  [ -n "$(noted installed)" ] && [ ! -s "$KUBECONFIG_FILE" ] && is_active
+}
+
+# Sets `changes`: what differs from what is wanted, one word each.
+compare() {
+  changes=""
+  if wrong_binary; then changes="$changes binary"; fi
+  if wrong_service; then changes="$changes service"; fi
+  if wrong_text "$CONFIG" "$(configuration)"; then changes="$changes config.yaml"; fi
+  if wrong_text "$REGISTRIES" "${K3S_REGISTRIES:-}"; then changes="$changes registries.yaml"; fi
+  if wrong_text "$ENVIRONMENT" "$(environment)"; then changes="$changes environment"; fi
+  if wrong_images; then changes="$changes images"; fi
+  if wrong_kubeconfig; then changes="$changes kubeconfig"; fi
+  changes=${changes# }
+}
+
+changed() { # word
+  case " $changes " in
+    *" $1 "*) true ;;
+    *) false ;;
+  esac
+}

@@ -1,0 +1,104 @@
+# shellcheck shell=sh disable=SC2034 # not every script that includes this uses every constant
+# What all scripts about k3s have in common: where things are, and whose k3s this is.
+readonly BINARY=/usr/local/bin/k3s
+readonly UNINSTALLER=/usr/local/bin/k3s-uninstall.sh # k3s' installer makes it
+readonly UNIT=/etc/systemd/system/k3s.service        # k3s' installer makes this too
+readonly CONFIG=/etc/rancher/k3s/config.yaml
+readonly REGISTRIES=/etc/rancher/k3s/registries.yaml
+readonly KUBECONFIG_FILE=/etc/rancher/k3s/k3s.yaml
+# k3s keeps this one for itself: it is there also where the other was removed, or is written elsewhere.
+readonly ADMIN_KUBECONFIG_FILE=/var/lib/rancher/k3s/server/cred/admin.kubeconfig
+readonly ENVIRONMENT=/etc/default/k3s # the unit reads it; k3s' installer never writes it
+# Notes of what we installed, one `key value` a line. k3s' uninstaller leaves this file alone.
+readonly OWNERSHIP_FILE=/etc/rancher/disttrain
+# Lies among k3s' data, so that it goes with them: tells whether they are those that we noted.
+readonly GENERATION_FILE=/var/lib/rancher/k3s/server/db/disttrain-generation
+readonly LOCK=/run/disttrain-k3s.lock
+readonly LOCK_SECONDS=600
+
+fail() {
+  echo "$1" >&2
+  exit 1
+}
+
+dry() { [ -n "${DRY_RUN:-}" ]; }
+
+# An earlier run may still be at work: its program was killed, or another person runs `up` too.
+one_at_a_time() {
+  dry && return
+  command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
+  exec 9>"$LOCK"
+  if ! flock -n 9; then
+    echo "another run is at work on this host; waiting for it, at most $LOCK_SECONDS s"
+    flock -w "$LOCK_SECONDS" 9 || fail "another run still works on this host ($LOCK is locked)"
+  fi
+}
+
+# kubectl's cache would go to the home of root otherwise. The lock is not for its children.
+k3s_kubectl() {
+  config=$KUBECONFIG_FILE
+  [ -s "$config" ] || config=$ADMIN_KUBECONFIG_FILE
+  KUBECONFIG=$config KUBECACHEDIR=/run/k3s/disttrain-kubectl "$BINARY" kubectl \
+    --request-timeout=15s "$@" </dev/null 9>&-
+}
+
+is_active() { systemctl is-active --quiet k3s; }
+
+sha256_of() { sha256sum "$1" | cut -d ' ' -f 1; }
+
+noted() { # key
+  [ ! -e "$OWNERSHIP_FILE" ] || awk -v key="$1" '$1 == key { print $2 }' "$OWNERSHIP_FILE"
+}
+
+note() { # key value
+  (umask 077 && { grep -v "^$1 " "$OWNERSHIP_FILE" || true && echo "$1 $2"; } \
+    >"$OWNERSHIP_FILE.new")
+  mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"
+}
+
+# Of all owners and this one: k3s is another's if the noted owner is not ours.
+other_owner() {
+  noted_owner=$(noted owner)
+  [ -n "$noted_owner" ] && [ -n "${OWNER:-}" ] && [ "$noted_owner" != "$OWNER" ]
+}
+
+# Whether the settings say to use this k3s as it is, and this stack has not installed it.
+is_adopted() {
+  [ "${K3S_EXISTING:-}" = adopt ] &&
+    { [ ! -e "$OWNERSHIP_FILE" ] || [ "$(noted owner)" != "${OWNER:-}" ]; }
+}
+
+installed_by_others() { [ ! -e "$OWNERSHIP_FILE" ] && { [ -e "$BINARY" ] || [ -e "$UNIT" ]; }; }
+
+# With `k3sExisting: refuse` the k3s of the host has to be ours, or there has to be none.
+refuse_k3s_of_others() {
+  if other_owner; then
+    fail "the k3s of this host belongs to another stack ($(noted stack)). Destroy that stack \
+first, or use its k3s as it is: pulumi config set k3sExisting adopt. If that stack is lost, remove \
+the line 'owner' from $OWNERSHIP_FILE on this host"
+  fi
+  if installed_by_others; then
+    fail "a k3s that this program did not install is on this host. Use it as it is: \
+pulumi config set k3sExisting adopt. Or remove that k3s first"
+  fi
+}
+
+is_ours() { [ -e "$OWNERSHIP_FILE" ] && ! other_owner; }
+
+# One text for everything that we installed: it differs when a file is missing or was changed.
+# The binary is judged by its size and its time, as it is too large to be read at each preview.
+installed_files() {
+  {
+    stat -c '%n %s %Y' "$BINARY" "$UNINSTALLER" 2>/dev/null || true
+    sha256sum "$UNIT" "$CONFIG" "$REGISTRIES" "$ENVIRONMENT" 2>/dev/null || true
+  } | sha256sum | cut -d ' ' -f 1
+}
+
+kubeconfig_sum() {
+  if [ -s "$KUBECONFIG_FILE" ]; then sha256_of "$KUBECONFIG_FILE"; fi
+}
+
+# Whether k3s' data are those of the install that we noted: they were not wiped since.
+has_noted_data() {
+  [ -n "$(noted generation)" ] && [ "$(cat "$GENERATION_FILE" 2>/dev/null)" = "$(noted generation)" ]
+}

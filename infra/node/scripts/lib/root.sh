@@ -1,0 +1,52 @@
+# shellcheck shell=sh
+# Functions to become root. Every program of disttrain that needs root has this text in front.
+# A password for sudo is in SUDO_PASSWORD. It reaches sudo through a helper program and never
+# stands on a command line.
+
+# Finds out how this user becomes root. Fails, with the reason in root_problem, where it cannot.
+prepare_root() {
+  root_problem="" sudo_option=""
+  [ "$(id -u)" != 0 ] || return 0
+  if [ -z "${SUDO_PASSWORD:-}" ]; then
+    sudo_option=-n
+  else
+    sudo_option=-A askpass=$(mktemp)
+    trap 'rm -f "$askpass"' EXIT
+    trap 'exit 1' HUP INT PIPE TERM # the connection has ended, so nobody reads the output
+    chmod 700 "$askpass"
+    # shellcheck disable=SC2016 # the variable is for the helper to expand
+    printf '#!/bin/sh\nprintf "%%s\\n" "$SUDO_PASSWORD"\n' >"$askpass"
+    export SUDO_PASSWORD SUDO_ASKPASS="$askpass"
+  fi
+  root_problem=$(sudo "$sudo_option" true 2>&1 </dev/null) && root_problem="" && return 0
+  root_problem=$(printf '%s' "$root_problem" | tail -n 1)
+  sudo_option=""
+  return 1
+}
+
+# As prepare_root, and ends the program where this user cannot become root.
+require_root() {
+  prepare_root && return 0
+  if [ -n "${SUDO_PASSWORD:-}" ]; then
+    echo "sudoPassword: sudo of this host refuses it for user $(id -un): $root_problem" >&2
+  else
+    echo "sudoPassword: not set, and sudo asks user $(id -un) of this host for one:" \
+      "$root_problem" >&2
+  fi
+  exit 1
+}
+
+# Runs a command as root, after prepare_root. Where that has failed, it runs as this user.
+as_root() {
+  if [ -n "$sudo_option" ]; then sudo "$sudo_option" "$@"; else "$@"; fi
+}
+
+# Runs the script on standard input as root with an environment of its own: of the variables of
+# this user none reaches it but PATH and HOME. The arguments are those of the script.
+run_script() {
+  # shellcheck disable=SC2016 # root's shell expands them
+  as_root sh -c 'root_problem=$1; shift
+    exec env -i PATH="${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+      HOME="${HOME:-/}" LC_ALL=C ROOT_PROBLEM="$root_problem" sh -s -- "$@"' \
+    sh "$root_problem" "$@"
+}

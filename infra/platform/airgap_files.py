@@ -1,0 +1,147 @@
+"""Files from an air-gap bundle on their way to the host: all of them are checked before."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_command import local
+
+from infra.airgap.manifest import Entry
+from infra.airgap.needs import INSTALLER, K3S
+from infra.dependencies import dependencies
+from infra.kube_command import PYTHON
+from infra.node.node_environment import node_environment
+from infra.node.runner import Runner, Script
+from infra.settings import BundleSettings, HostSettings, PlatformSettings
+
+STAGE = "/var/lib/disttrain-bundle"  # on a host that is not this machine
+
+
+@dataclass(frozen=True)
+class CheckedBundleArgs:
+    """The bundle to check."""
+
+    bundle: BundleSettings
+
+
+class CheckedBundle(pulumi.ComponentResource):
+    """Every byte of the bundle is compared with its manifest before anything is written anywhere.
+
+    Another bundle has another checksum, which is an input, and so it is checked again.
+    """
+
+    verified: pulumi.Output[str]
+    """Output of the check: how many files there are, and the checksum of the manifest."""
+
+    def __init__(
+        self, name: str, args: CheckedBundleArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:CheckedBundle", name, {}, opts)
+        command = local.Command(
+            f"{name}-verify",
+            create=_bundle_program("verify", args.bundle),
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=dependencies(opts),
+                custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h"),
+            ),
+        )
+        self.verified = command.stdout
+        self.register_outputs({"verified": self.verified})
+
+
+@dataclass(frozen=True)
+class SentBundleArgs:
+    """What is sent, and how.
+
+    Args:
+        bundle: the bundle on this machine.
+        environment: variables that tell the way to the host, see `node_environment`.
+        host: name of the host; the files of another one are removed there and sent again.
+        runner: runs scripts on the host.
+    """
+
+    bundle: BundleSettings
+    environment: Mapping[str, pulumi.Input[str]]
+    host: str
+    runner: Runner
+
+
+class SentBundle(pulumi.ComponentResource):
+    """The files of k3s, in a folder of root's on a host that is reached over SSH.
+
+    They stay there, so that k3s can be repaired; `destroy` removes them.
+    """
+
+    folder: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: SentBundleArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:SentBundle", name, {}, opts)
+        stage = args.runner.run(
+            f"{name}-stage",
+            Script("bundle-stage.sh", {"STAGE": STAGE}, replace_on_another_host=True),
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+        )
+        names = [word for entry in k3s_files(args.bundle) for word in ("--file", entry.name)]
+        local.Command(
+            f"{name}-send",
+            create=_bundle_program("send", args.bundle, "--to", STAGE, *names),
+            environment=args.environment,
+            triggers=[args.host],
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[stage],
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create="2h", update="2h"),
+            ),
+        )
+        self.folder = pulumi.Output.from_input(STAGE)
+        self.register_outputs({"folder": self.folder})
+
+
+def check_bundle(settings: PlatformSettings) -> list[pulumi.Resource]:
+    """What everything else waits for, where there is a bundle."""
+    bundle = settings.bundle
+    return [CheckedBundle("bundle", CheckedBundleArgs(bundle))] if bundle else []
+
+
+def send_bundle(
+    settings: PlatformSettings, runner: Runner, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """What k3s waits for, where there is a bundle and the host is another machine."""
+    bundle, ssh = settings.bundle, settings.host.ssh
+    if not (bundle and ssh and settings.cluster.kind == "k3s"):
+        return []
+    args = SentBundleArgs(bundle, node_environment(settings), ssh.host, runner)
+    return [SentBundle("bundle-on-host", args, opts)]
+
+
+def bundle_variables(bundle: BundleSettings | None, host: HostSettings) -> dict[str, str]:
+    """For k3s-install.sh: where the files of the bundle lie, and their checksums."""
+    if bundle is None:
+        return {}
+    binary, installer = bundle.one(K3S), bundle.one(INSTALLER)
+    assert binary is not None
+    assert installer is not None
+    return {
+        "K3S_BUNDLE": STAGE if host.ssh else str(bundle.path),
+        "K3S_SHA256": binary.sha256,
+        "K3S_INSTALLER_SHA256": installer.sha256,
+        "K3S_IMAGES": "\n".join(f"{entry.sha256} {entry.name}" for entry in bundle.images),
+    }
+
+
+def k3s_files(bundle: BundleSettings) -> list[Entry]:
+    """What the host needs for k3s."""
+    return [*bundle.manifest.of(K3S), *bundle.manifest.of(INSTALLER), *bundle.images]
+
+
+def _bundle_program(action: str, bundle: BundleSettings, *words: str) -> str:
+    """The command line, with a Python relative to the project's folder, where commands run."""
+    head = [PYTHON, "-m", "infra.airgap", action, str(bundle.path)]
+    return shlex.join([*head, "--sha256", bundle.manifest.sha256, *words])

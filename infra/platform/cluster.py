@@ -1,0 +1,140 @@
+"""The Kubernetes cluster: k3s that this program installs, or one that exists."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from infra.dependencies import dependencies
+from infra.node.runner import Runner
+from infra.platform.k3s import K3s, K3sArgs, LookAtK3s
+from infra.platform.stack_name import shown_stack_name
+from infra.settings import (
+    BundleSettings,
+    ClusterSettings,
+    HostSettings,
+    LimitSettings,
+    ProxySettings,
+)
+from infra.settings.kubeconfig import api_server
+
+
+@dataclass(frozen=True)
+class ClusterArgs:
+    """What the cluster is made from.
+
+    Args:
+        stack: name of the stack.
+        namespace: Kubernetes namespace of the platform, which ends before k3s does.
+        cluster: which Kubernetes, and its settings.
+        host: the machine on which k3s is installed.
+        limits: how long pods may take to end.
+        proxy: the proxies that k3s uses.
+        bundle: from which k3s is taken, instead of from the network.
+        runner: runs scripts on the host.
+        owner: identifies the platform; noted on the host, so that nobody else takes k3s over.
+        look: of `start_look`; None where there is no k3s, or its host is lost.
+    """
+
+    stack: str
+    namespace: str
+    cluster: ClusterSettings
+    host: HostSettings
+    limits: LimitSettings
+    proxy: ProxySettings
+    bundle: BundleSettings | None
+    runner: Runner
+    owner: pulumi.Input[str] = ""
+    look: LookAtK3s | None = None
+
+
+class Cluster(pulumi.ComponentResource):
+    """One provider for all Kubernetes resources, and k3s where it is ours.
+
+    The provider's `cluster_identifier` is set from the first `up`: a renewed certificate or another
+    path of the kubeconfig then never looks like another cluster, which would replace everything.
+    """
+
+    kubeconfig: pulumi.Output[str]
+    """For k3s its content (a secret), with the cluster's authority; else the path given."""
+
+    def __init__(
+        self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Register k3s, if there is one, after what `opts` says, and the provider after it."""
+        cluster = args.cluster
+        super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
+        self.is_ours = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
+        """Whether k3s goes with this stack; an adopted one stays."""
+        self.identifier = cluster_identifier(args.stack, args.cluster, args.host)
+        """Names the cluster to the Kubernetes provider; another one replaces all that is in it."""
+        self.generation: pulumi.Output[str] = pulumi.Output.from_input("")
+        """Another text when our own k3s has become another cluster; else empty."""
+        before = dependencies(opts)
+        self._k3s: K3s | None = None
+        if cluster.kind == "k3s":
+            child = pulumi.ResourceOptions(parent=self, depends_on=before)
+            self._k3s = K3s(name, _k3s_args(args), child)
+            self.kubeconfig = self._k3s.kubeconfig
+            if self.is_ours:
+                self.generation = self._k3s.generation.identity
+        else:
+            self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
+        self.provider = kubernetes.Provider(
+            f"{name}-provider",
+            kubeconfig=self.kubeconfig,
+            context=cluster.context or None,
+            cluster_identifier=self.identifier,
+            enable_config_map_mutable=True,  # proxy-config keeps its name
+            enable_secret_mutable=True,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+        )
+        self.register_outputs({"kubeconfig": self.kubeconfig})
+
+    @property
+    def options(self) -> pulumi.ResourceOptions:
+        """For components whose objects lie in the cluster.
+
+        What lies in our own k3s goes with it, without being deleted object by object, and comes
+        back with the next one. A k3s that was adopted stays, and so each object in it has to be
+        deleted.
+        """
+        inside = pulumi.ResourceOptions(providers=[self.provider])
+        if not (self._k3s and self.is_ours):
+            return inside
+        goes_with = pulumi.ResourceOptions(deleted_with=self._k3s.install)
+        return pulumi.ResourceOptions.merge(
+            pulumi.ResourceOptions.merge(inside, goes_with), self._k3s.generation.options
+        )
+
+
+def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings) -> str:
+    """The same text on every machine, whatever the path of the kubeconfig is there.
+
+    Our own k3s keeps it also on another host: what is in it is replaced with ClusterGeneration,
+    since the provider would delete it in a cluster that is gone.
+    """
+    if cluster.kind == "existing":
+        where = api_server(Path(cluster.kubeconfig), cluster.context)
+    elif host.ssh is None:
+        where = "localhost"
+    else:
+        where = host.ssh.host if cluster.k3s.existing == "adopt" else "ssh"
+    parts = [pulumi.get_project(), stack, cluster.kind, where, cluster.context]
+    return "-".join(part for part in parts if part)
+
+
+def _k3s_args(args: ClusterArgs) -> K3sArgs:
+    return K3sArgs(
+        stack=shown_stack_name(args.stack),
+        namespace=args.namespace,
+        cluster=args.cluster,
+        host=args.host,
+        grace_seconds=args.limits.termination_grace_seconds,
+        proxy=args.proxy,
+        bundle=args.bundle,
+        runner=args.runner,
+        owner=args.owner,
+        look=args.look,
+    )

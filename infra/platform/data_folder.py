@@ -1,0 +1,48 @@
+"""The folder of the node that holds the data."""
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.node.runner import Runner
+
+
+@dataclass(frozen=True)
+class DataFolderArgs:
+    """The folder, and whether `destroy` empties it.
+
+    Args:
+        path: absolute path on the node.
+        purge: `destroy` removes the data sets, checkpoints and logs in it.
+        runner: runs scripts on the host.
+    """
+
+    path: PurePosixPath
+    purge: bool
+    runner: Runner
+
+
+class DataFolder(pulumi.ComponentResource):
+    """The folder of the node; it belongs to no cluster, and `destroy` comes to it last.
+
+    With `purge`, `destroy` removes what is in it: by then nothing may use it. When the host of the
+    settings becomes another one, the folder on the old host stays as it is.
+    """
+
+    path: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: DataFolderArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:DataFolder", name, {}, opts)
+        path = str(args.path)
+        self.command = args.runner.script(
+            f"{name}-folder",
+            "data-root.sh",
+            {"DATA_ROOT": path, "PURGE": path if args.purge else ""},
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+        )
+        self.path = pulumi.Output.from_input(path)
+        self.register_outputs({"path": self.path})

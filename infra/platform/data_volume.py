@@ -1,0 +1,68 @@
+"""The data volume: the objects of the chosen kind of storage, and the claim that pods mount."""
+
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.kube_command import Connection, kube_command
+from infra.labels import metadata
+from infra.objects import Manifest, kubernetes_object
+from infra.storages.kind import CLAIM, Storage
+
+COMPONENT = "storage"
+
+
+@dataclass(frozen=True)
+class DataVolumeArgs:
+    """What the volume needs.
+
+    Args:
+        storage: the objects, of the chosen kind.
+        stack: name of the stack.
+        connection: the cluster, and whose the volume is.
+        namespace_uid: of the namespace; with another one the claim is another one too.
+    """
+
+    storage: Storage
+    stack: str
+    connection: Connection
+    namespace_uid: pulumi.Output[str]
+
+
+class DataVolume(pulumi.ComponentResource):
+    """Destroying it leaves the data as they are."""
+
+    claim_name: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: DataVolumeArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:DataVolume", name, {}, opts)
+        after = dependencies(opts)
+        if args.storage.volume:
+            after.append(
+                kube_command(
+                    f"{name}-look",
+                    "free-volume",
+                    args.connection,
+                    {"volume": args.storage.volume, "namespace_uid": args.namespace_uid},
+                    pulumi.ResourceOptions(parent=self, depends_on=[*after]),
+                )
+            )
+        for role, manifest in args.storage.objects:
+            made = kubernetes_object(
+                f"{name}-{role}",
+                labelled(manifest, args),
+                pulumi.ResourceOptions(parent=self, depends_on=[*after]),
+            )
+            after.append(made)
+        self.claim_name = pulumi.Output.from_input(CLAIM)
+        self.register_outputs({"claimName": self.claim_name})
+
+
+def labelled(manifest: Manifest, args: DataVolumeArgs) -> Manifest:
+    """The manifest with the labels of our objects."""
+    given = manifest["metadata"]
+    ours = metadata(given["name"], None, COMPONENT, stack=args.stack, owner=args.connection.owner)
+    return {**manifest, "metadata": {**ours, **given}}

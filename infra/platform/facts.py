@@ -1,0 +1,112 @@
+"""What a run has to know of the platform that it stands on, as plain values."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast
+
+import yaml
+
+from infra.one_line import one_line
+from infra.settings import Devices
+
+VERSION = 2
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """The trainer image that the platform has delivered, and what it was planned from.
+
+    Args:
+        reference: full name with tag.
+        pull_policy: when a kubelet pulls it.
+        pull_secrets: names of Secrets with a registry's credentials.
+        repository: the setting `imageRepository`.
+        base: the setting `imageBase`.
+        torch_index_url: the setting `torchIndexUrl`, without credentials.
+    """
+
+    reference: str
+    pull_policy: str
+    pull_secrets: tuple[str, ...]
+    repository: str
+    base: str
+    torch_index_url: str
+
+
+@dataclass(frozen=True)
+class PlatformFacts:
+    """The plain part of a platform; it holds no secret.
+
+    Args:
+        stack: name of the stack that owns the platform, as `pulumi --stack` takes it.
+        accelerator: `gpu` or `cpu`.
+        gpus: GPUs of the platform; 0 on CPU.
+        gpus_are_shared: whether a GPU is offered several times.
+        namespace: Kubernetes namespace.
+        cluster_identifier: names the cluster to the Kubernetes provider.
+        kubeconfig_is_path: whether the output `kubeconfig` is a path and not the content.
+        context: context of the kubeconfig; empty: its current one.
+        storage_identity: changes when pods would see another volume.
+        folder_on_host: the folder of the node that holds the data; empty: there is none.
+        image: the trainer image.
+        proxy: what makes other pods when it changes: the proxies without passwords and NO_PROXY.
+        ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
+        runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
+        is_gone: the platform's host is lost.
+    """
+
+    stack: str
+    accelerator: str
+    gpus: int
+    gpus_are_shared: bool
+    namespace: str
+    cluster_identifier: str
+    kubeconfig_is_path: bool
+    context: str
+    storage_identity: str
+    folder_on_host: str
+    image: ImageFacts
+    proxy: Mapping[str, Any]
+    ca_config_map: str
+    runtime_class: str
+    is_gone: bool
+
+    @property
+    def devices(self) -> Devices:
+        """As the settings of a run read them."""
+        accelerator: Literal["gpu", "cpu"] = "gpu" if self.accelerator == "gpu" else "cpu"
+        return Devices(accelerator, self.gpus, self.gpus_are_shared)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of the platform makes other pods when it changes."""
+        return {"storage": self.storage_identity, "proxy": dict(self.proxy)}
+
+    def to_text(self, generation: str) -> str:
+        """As the stack's output `platform` holds it: YAML on one line.
+
+        Args:
+            generation: of the cluster, see ClusterGeneration.
+        """
+        return one_line({"version": VERSION, "generation": generation, **asdict(self)})
+
+
+def facts_from_text(text: object) -> tuple[PlatformFacts, str]:
+    """The way back of `PlatformFacts.to_text`: the facts, and the generation.
+
+    Raises:
+        ValueError: the output is of another version of this program.
+    """
+    content = yaml.safe_load(text) if isinstance(text, str) else text
+    fields = dict(cast(dict[str, Any], content)) if isinstance(content, dict) else {}
+    version = fields.pop("version", "unknown")
+    if version != VERSION:
+        raise ValueError(
+            f"its output `platform` has version {version}, and this program reads version "
+            f"{VERSION}; run `pulumi up` on that stack with this program first"
+        )
+    generation = str(fields.pop("generation"))
+    image: dict[str, Any] = dict(fields["image"])
+    image["pull_secrets"] = tuple(image["pull_secrets"])
+    fields["image"] = ImageFacts(**image)
+    return PlatformFacts(**fields), generation

@@ -1,0 +1,43 @@
+"""The GPU Operator's arguments, from the settings of a platform."""
+
+import pulumi
+
+from infra.airgap.needs import CHART
+from infra.platform.gpu_operator import GpuOperatorArgs
+from infra.platform.gpu_operator_values import chart_values, driver_proxy_secret
+from infra.platform.kubectl import Kubectl
+from infra.settings import GpuOperatorSettings, PlatformSettings
+from infra.settings.gpu_chart import ChartSource
+
+
+def gpu_operator_args(
+    operator: GpuOperatorSettings,
+    settings: PlatformSettings,
+    kubectl: Kubectl,
+    owner: pulumi.Input[str],
+    generation: pulumi.Input[str],
+) -> GpuOperatorArgs:
+    """What the component gets; the driver's container alone is told of proxies and authorities.
+
+    Args:
+        operator: the operator's settings.
+        settings: the settings of the platform.
+        kubectl: the cluster.
+        owner: identifies the stack's state.
+        generation: another text when the cluster has become another one.
+    """
+    proxy = settings.proxy
+    packed = settings.bundle.file(CHART) if settings.bundle else None
+    return GpuOperatorArgs(
+        kubectl=kubectl,
+        stack=settings.stack,
+        owner=owner,
+        generation=generation,
+        chart=ChartSource(str(packed), "") if packed else operator.chart,
+        version=operator.version,
+        values=chart_values(operator, settings),
+        ca_bundle=proxy.ca_bundle if operator.driver else "",
+        proxy_secret=driver_proxy_secret(settings) if operator.driver else None,
+        gpus=settings.devices.gpus,
+        timeout_seconds=operator.timeout_seconds,
+    )

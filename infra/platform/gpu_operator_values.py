@@ -1,0 +1,116 @@
+"""Values of the GPU Operator's chart. Pure; the chart's own defaults are left as they are."""
+
+from typing import Any
+
+import yaml
+
+from infra.labels import content_hash, labels
+from infra.platform.proxy import plain_values, proxy_environment, secret_data
+from infra.settings import GpuOperatorSettings, PlatformSettings
+from infra.settings.gpu_regime import FIRST_CDI_CHART, chart_version
+from infra.settings.gpu_sharing import device_plugin_config
+
+K3S_CONTAINERD_SOCKET = "/run/k3s/containerd/containerd.sock"
+K3S_CONTAINERD_CONFIG = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+CA_CONFIG_MAP = "disttrain-ca"
+NAMESPACE = "gpu-operator"
+
+
+def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> dict[str, Any]:
+    """What differs from the chart's defaults.
+
+    cdi: the toolkit is told k3s' socket and nothing else of containerd's configuration.
+    nri: the same by containerd's plugin interface, without a restart of containerd.
+    legacy: charts before v25.10.1 edit k3s' generated configuration and become the default.
+    preinstalled: the host's toolkit, which k3s finds at its start; pods name its runtime class.
+    """
+    values: dict[str, Any] = {
+        "driver": {"enabled": operator.driver},
+        "toolkit": {"enabled": operator.toolkit},
+        "dcgmExporter": {"enabled": operator.dcgm_exporter},
+    }
+    chart = chart_version(operator.version)
+    assert chart is not None
+    if chart >= FIRST_CDI_CHART:  # it would need an image to remove what our clean-up removes
+        values["node-feature-discovery"] = {"postDeleteCleanup": False}
+    if operator.driver:
+        values["driver"] |= _driver_on_a_proxied_host(settings)
+    toolkit_env = _toolkit_env(operator, settings)
+    if toolkit_env:
+        values["toolkit"]["env"] = [{"name": k, "value": v} for k, v in toolkit_env.items()]
+    if operator.regime == "nri":
+        values["cdi"] = {"enabled": True, "nriPluginEnabled": True}
+    if operator.regime in ("legacy", "preinstalled"):
+        values["cdi"] = {"enabled": False}
+    if operator.sharing.time_slices > 1:
+        values["devicePlugin"] = {"config": device_plugin_values(operator.sharing.time_slices)}
+    if operator.sharing.mig_profile:
+        values["mig"] = {"strategy": "single"}
+        values["migManager"] = {"config": {"default": f"all-{operator.sharing.mig_profile}"}}
+    return values
+
+
+def device_plugin_values(time_slices: int) -> dict[str, Any]:
+    """A ConfigMap made by the chart; its name carries its content.
+
+    The operator does not watch the content: another name makes it restart the device plugin.
+    """
+    config = device_plugin_config(time_slices)
+    return {
+        "create": True,
+        "name": f"disttrain-time-slices-{content_hash(config)}",
+        "default": "shared",
+        "data": {"shared": yaml.safe_dump(config, sort_keys=False)},
+    }
+
+
+def _toolkit_env(operator: GpuOperatorSettings, settings: PlatformSettings) -> dict[str, str]:
+    on_k3s = settings.cluster.kind == "k3s"
+    socket = settings.image.containerd_address or (K3S_CONTAINERD_SOCKET if on_k3s else "")
+    if operator.regime == "cdi" and socket:
+        return {"CONTAINERD_SOCKET": socket}
+    if operator.regime == "legacy" and on_k3s:
+        return {
+            "CONTAINERD_CONFIG": K3S_CONTAINERD_CONFIG,
+            "CONTAINERD_SOCKET": socket,
+            "CONTAINERD_RUNTIME_CLASS": "nvidia",
+            "CONTAINERD_SET_AS_DEFAULT": "true",
+        }
+    return {}
+
+
+def _driver_on_a_proxied_host(settings: PlatformSettings) -> dict[str, Any]:
+    """The driver container alone fetches packages; images go through containerd."""
+    values: dict[str, Any] = {}
+    plain = plain_values(proxy_environment(settings.proxy))
+    if plain:
+        values["env"] = [{"name": name, "value": value} for name, value in plain.items()]
+    secret = driver_proxy_secret(settings)
+    if secret:
+        values["secretEnv"] = secret["metadata"]["name"]
+    if settings.proxy.ca_bundle:
+        values["certConfig"] = {"name": CA_CONFIG_MAP}
+    return values
+
+
+def driver_proxy_secret(settings: PlatformSettings) -> dict[str, Any] | None:
+    """What the driver's container gets of the proxy that nobody may read; None: nothing.
+
+    The operator does not watch it: another address is another name, and so another driver pod.
+    Another password alone does not restart the driver, which would end what runs on the GPUs.
+    """
+    data = secret_data(proxy_environment(settings.proxy))
+    if not data:
+        return None
+    proxies = (settings.proxy.http, settings.proxy.https)
+    addresses = [proxy and proxy.url_without_password for proxy in proxies]
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": f"disttrain-proxy-{content_hash(addresses)}",
+            "namespace": NAMESPACE,
+            "labels": labels("gpu-operator"),
+        },
+        "data": data,
+    }

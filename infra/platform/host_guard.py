@@ -1,0 +1,80 @@
+"""Refuses what would take k3s away from a host by mistake, before anything is changed there."""
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_command import local
+
+from infra.dependencies import dependencies
+from infra.kube_command import PYTHON
+from infra.node.runner import Script, program_text
+from infra.settings import HostSettings
+
+
+@dataclass(frozen=True)
+class HostGuardArgs:
+    """The host, and whose runs may be on it.
+
+    Args:
+        host: where k3s is, and the way there.
+        namespace: Kubernetes namespace of the platform.
+        owner: identifies the platform, whose own run goes with it.
+        existing: the setting `k3sExisting`: an adopted k3s stays on the host.
+    """
+
+    host: HostSettings
+    namespace: str
+    owner: pulumi.Input[str]
+    existing: str
+
+
+class HostGuard(pulumi.ComponentResource):
+    """Looks at the host before anything is changed there, and before it is left for another one.
+
+    Its `create` refuses a value of `k3sExisting` that does not fit the k3s of the host: with
+    `adopt` a k3s that this stack has installed would look like somebody else's, and with `refuse`
+    somebody else's like a new one of ours.
+
+    When `host` or `sshHost` becomes another one, the command is replaced. To replace it means to
+    run its `delete` first, on the old host: that looks for runs of other stacks there. All that
+    changes something on a host depends on it, so when it refuses, nothing has been changed on
+    either host. `pulumi destroy` comes to it last, when there is nothing left to guard: there
+    DestroyGuard has looked first.
+    """
+
+    guarded: pulumi.Output[str]
+    """The namespace of the platform."""
+
+    def __init__(
+        self, name: str, args: HostGuardArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:HostGuard", name, {}, opts)
+        host = args.host
+        variables = {
+            "NAMESPACE": args.namespace,
+            "OWNER": args.owner,
+            "K3S_EXISTING": args.existing,
+        }
+        job = {
+            "ssh": host.ssh.ssh_spec() if host.ssh else None,
+            "program": program_text(Script("k3s-guard.sh", variables), host.sudo_password),
+        }
+        # One type of command for a host here and for one behind SSH: see infra/node/on_host.py.
+        words = f"{PYTHON} -m infra.node.on_host"
+        local.Command(
+            f"{name}-look",
+            create=f"{words} create",
+            delete=f"{words} delete",
+            # It holds the SSH key and sudo's password.
+            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
+            triggers=[host.ssh.host if host.ssh else "localhost"],
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=dependencies(opts),
+                delete_before_replace=True,
+                retain_on_delete=host.gone or None,  # a lost host cannot be asked
+            ),
+        )
+        self.guarded = pulumi.Output.from_input(args.namespace)
+        self.register_outputs({"guarded": self.guarded})

@@ -1,0 +1,176 @@
+"""k3s on the host: installed, repaired and removed by one command, its kubeconfig by another."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pulumi
+import yaml
+
+from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
+from infra.node.runner import HostCommand, Runner, Script
+from infra.node.tunnel_kubeconfig import tunnelled
+from infra.platform.airgap_files import bundle_variables
+from infra.platform.cluster_generation import ClusterGeneration
+from infra.platform.proxy import k3s_proxy_environment
+from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
+
+LookAtK3s: TypeAlias = Future[K3sLook]
+# With these ignored a command stays as it is in the state: nothing is run and nothing replaced.
+ALL_INPUTS = ("stdin", "triggers")
+
+
+def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None:
+    """Begin to ask the host about its k3s, beside the rest of the program.
+
+    Returns:
+        What `ClusterArgs.look` takes; None where there is no k3s, or the host is lost.
+    """
+    if cluster.kind != "k3s" or host.gone:
+        return None
+    access = HostAccess(
+        host.ssh.ssh_spec() if host.ssh else None,
+        host.sudo_password.text if host.sudo_password else "",
+    )
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-at-k3s")
+    future = executor.submit(look_at_k3s, access)
+    executor.shutdown(wait=False)
+    return future
+
+
+@dataclass(frozen=True)
+class K3sArgs:
+    """See ClusterArgs; `stack` is the full name here, and `grace_seconds` how long pods may end."""
+
+    stack: str
+    namespace: str
+    cluster: ClusterSettings
+    host: HostSettings
+    grace_seconds: int
+    proxy: ProxySettings
+    bundle: BundleSettings | None
+    runner: Runner
+    owner: pulumi.Input[str]
+    look: LookAtK3s | None
+
+
+class K3s:
+    """The two commands; they are children of the component that makes them."""
+
+    generation: ClusterGeneration
+    install: HostCommand
+    kubeconfig: pulumi.Output[str]
+
+    def __init__(self, name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> None:
+        """Register both commands, with `opts` for the first."""
+        state = k3s_state(args, pulumi.runtime.is_dry_run())
+        ssh = args.host.ssh
+        # A k3s here and one behind SSH are commands of two types, each with a mark of its own:
+        # when the setting `host` changes, the engine removes the former with all that was in it.
+        self.generation = ClusterGeneration(
+            f"{name}-{'remote-' if ssh else ''}generation",
+            [ssh.host if ssh else "localhost", state.look.generation_id],
+            opts,
+            is_unknown="triggers" in state.ignored,
+        )
+        self.install = args.runner.run(
+            f"{name}-k3s",
+            Script(
+                "k3s-install.sh",
+                {
+                    **_variables(args),
+                    "REPAIR_ID": state.look.repair_id,
+                    "GENERATION_ID": state.look.generation_id,
+                },
+                replace_when=[self.generation.identity],
+                update=True,
+                ignore_changes=state.ignored,
+            ),
+            pulumi.ResourceOptions.merge(
+                opts,
+                pulumi.ResourceOptions(
+                    custom_timeouts=pulumi.CustomTimeouts(create="15m", update="15m", delete="10m")
+                ),
+            ),
+        )
+        self.kubeconfig = self._fetch_kubeconfig(name, args, state, opts.parent)
+
+    def _fetch_kubeconfig(
+        self, name: str, args: K3sArgs, state: "K3sState", parent: pulumi.Resource | None
+    ) -> pulumi.Output[str]:
+        """A command of its own: its output stays known while the install's inputs change."""
+        ssh, tunnel = args.host.ssh, args.cluster.tunnel
+        host = ssh.host if ssh and not tunnel else "127.0.0.1"
+        command = args.runner.run(
+            f"{name}-kubeconfig",
+            Script(
+                "k3s-kubeconfig.sh",
+                {
+                    "SERVER_HOST": f"[{host}]" if ":" in host else host,
+                    "LOOK": state.look.repair_id,
+                },
+                secret_output=True,
+                ignore_changes=state.ignored if "stdin" in state.ignored else (),
+            ),
+            pulumi.ResourceOptions(parent=parent, depends_on=[self.install]),
+        )
+        text = pulumi.Output.secret(command.stdout)
+        if ssh is None or not tunnel:
+            return text
+        spec = ssh.ssh_spec()
+        return text.apply(lambda content: yaml.safe_dump(tunnelled(yaml.safe_load(content), spec)))
+
+
+@dataclass(frozen=True)
+class K3sState:
+    """What the look has found, and which inputs of the commands it leaves as they are."""
+
+    look: K3sLook
+    ignored: tuple[str, ...]
+
+
+def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
+    """Wait for the look, and judge it.
+
+    Where the host could not be asked, a preview shows the commands as they are in the state and
+    says so; an `up` runs them, which gets through or fails with the reason. It never replaces k3s.
+    """
+    if args.look is None:
+        return K3sState(K3sLook("", ""), ALL_INPUTS)
+    look = args.look.result()
+    if args.cluster.k3s.existing == "adopt":
+        # what becomes of an adopted k3s is not ours: it is never replaced
+        look = K3sLook(look.repair_id, "", look.problem)
+    if not look.problem:
+        return K3sState(look, ())
+    where = args.host.ssh.host if args.host.ssh else "this machine"
+    if is_preview:
+        pulumi.log.warn(
+            f"{where} could not be asked about its k3s ({look.problem}), so this preview does not "
+            "show what would be done to it"
+        )
+        return K3sState(look, ALL_INPUTS)
+    return K3sState(look, ("triggers",))
+
+
+def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
+    cluster, k3s = args.cluster, args.cluster.k3s
+    return {
+        "K3S_VERSION": k3s.version,
+        "K3S_SHA256": k3s.sha256,
+        "K3S_INSTALLER_SHA256": k3s.installer_sha256,
+        "K3S_MIRROR": k3s.mirror,
+        "K3S_EXISTING": k3s.existing,
+        "K3S_FORCE": "true" if k3s.force else "",
+        "K3S_REGISTRIES": k3s.registries.output if k3s.registries else "",
+        "POD_CIDR": cluster.pod_cidr,
+        "SERVICE_CIDR": cluster.service_cidr,
+        "TLS_SAN": cluster.node_address,
+        "NAMESPACE": args.namespace,
+        "GRACE_SECONDS": str(args.grace_seconds),
+        "OWNER": args.owner,
+        "STACK": args.stack,
+        **bundle_variables(args.bundle, args.host),
+        **k3s_proxy_environment(args.proxy),
+    }

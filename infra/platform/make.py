@@ -1,0 +1,180 @@
+"""Makes a platform: machine, cluster, GPU Operator, image, namespace, storage and proxy."""
+
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.deliveries.kind import Pull
+from infra.kube_command import Connection
+from infra.node.runner import host_runner
+from infra.platform.cluster import Cluster, ClusterArgs
+from infra.platform.data_volume import DataVolume, DataVolumeArgs
+from infra.platform.facts import ImageFacts, PlatformFacts
+from infra.platform.gpu_operator import GpuOperator
+from infra.platform.gpu_operator_args import gpu_operator_args
+from infra.platform.guards import TaskPods, TaskPodsArgs
+from infra.platform.host import prepare_host
+from infra.platform.k3s import start_look
+from infra.platform.kubectl import make_kubectl
+from infra.platform.namespace import Namespace, NamespaceArgs
+from infra.platform.owner import Owner
+from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
+from infra.platform.same_machine import check_machine
+from infra.platform.stack_name import shown_stack_name
+from infra.platform.trainer_image import TrainerImage, trainer_image_args
+from infra.settings import PlatformSettings
+from infra.storages import STORAGES
+from infra.storages.kind import Storage, StorageRequest
+
+
+@dataclass(frozen=True)
+class MadePlatform:
+    """A platform of this stack.
+
+    Args:
+        facts: what runs have to know.
+        connection: the cluster, for this stack.
+        cluster: the component, for the options of what lies in the cluster.
+        image: the component, for the outputs.
+        ready: what a run waits for.
+    """
+
+    facts: PlatformFacts
+    connection: Connection
+    cluster: Cluster
+    image: TrainerImage
+    ready: list[pulumi.Resource]
+
+
+def make_storage(settings: PlatformSettings) -> Storage:
+    """The storage that the settings choose.
+
+    Raises:
+        pulumi.RunError: this kind of storage cannot do what the settings ask for.
+    """
+    chosen = settings.storage_kind
+    request = StorageRequest(
+        namespace=settings.namespace,
+        folder=str(settings.storage.data_root),
+        size=settings.storage.size,
+        options=chosen.options,
+    )
+    try:
+        return STORAGES[chosen.name].make(request)
+    except ValueError as error:
+        raise pulumi.RunError(f"storage: {chosen.name!r}: {error}") from None
+
+
+def platform_facts(
+    settings: PlatformSettings, storage: Storage, pull: Pull, cluster_identifier: str
+) -> PlatformFacts:
+    """What runs have to know of the platform that these settings describe."""
+    cluster, image, proxy = settings.cluster, settings.image, settings.proxy
+    operator = settings.gpu_operator
+    preinstalled = operator is not None and operator.regime == "preinstalled"
+    return PlatformFacts(
+        stack=shown_stack_name(settings.stack),
+        accelerator=settings.devices.accelerator,
+        gpus=settings.devices.gpus,
+        gpus_are_shared=settings.devices.shared,
+        namespace=settings.namespace,
+        cluster_identifier=cluster_identifier,
+        kubeconfig_is_path=cluster.kind == "existing",
+        context=cluster.context,
+        storage_identity=storage.identity,
+        folder_on_host=storage.folder_on_host,
+        image=ImageFacts(
+            reference=image.plan.reference,
+            pull_policy=pull.policy,
+            pull_secrets=pull.secrets,
+            repository=image.plan.repository,
+            base=image.base,
+            torch_index_url=image.torch_index_url,
+        ),
+        proxy=proxy_identity(proxy),
+        ca_config_map=ca_config_map_name(proxy.ca_bundle) if proxy.ca_bundle else "",
+        # k3s' own class for a toolkit of the host; otherwise runc itself adds the devices.
+        runtime_class="nvidia" if preinstalled else "",
+        is_gone=settings.host.gone and cluster.kind == "k3s",
+    )
+
+
+def make_platform(settings: PlatformSettings) -> MadePlatform:
+    """Register everything that runs stand on."""
+    storage, image_args = make_storage(settings), trainer_image_args(settings)
+    owner = Owner("owner")
+    runner = host_runner(settings.host)
+    kubectl = make_kubectl(settings.cluster, runner)
+    look = start_look(settings.cluster, settings.host)
+    checked = check_machine(settings, storage, owner.identity)
+    host = prepare_host(settings, runner, owner.identity, checked)
+    cluster = Cluster(
+        "cluster",
+        ClusterArgs(
+            stack=settings.stack,
+            namespace=settings.namespace,
+            cluster=settings.cluster,
+            host=settings.host,
+            limits=settings.limits,
+            proxy=settings.proxy,
+            bundle=settings.bundle,
+            runner=runner,
+            owner=owner.identity,
+            look=look,
+        ),
+        pulumi.ResourceOptions(depends_on=host),
+    )
+    facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
+    connection = Connection(
+        kubeconfig=cluster.kubeconfig,
+        kubeconfig_is_path=facts.kubeconfig_is_path,
+        context=facts.context,
+        namespace=facts.namespace,
+        stack=facts.stack,
+        owner=owner.identity,
+        is_gone=facts.is_gone,
+        generation=cluster.generation,
+    )
+    ready: list[pulumi.Resource] = [cluster]
+    if settings.gpu_operator:
+        operator = GpuOperator(
+            "gpu-operator",
+            gpu_operator_args(
+                settings.gpu_operator, settings, kubectl, owner.identity, cluster.generation
+            ),
+            inside(cluster, cluster),
+        )
+        ready.append(operator)
+    namespace = Namespace(
+        "namespace",
+        NamespaceArgs(connection, settings.stack),
+        inside(cluster, cluster),
+    )
+    # After the namespace: where that is refused, gigabytes are neither imported nor, by the next
+    # `pulumi destroy`, taken from the platform whose namespace it is.
+    image = TrainerImage("image", image_args, pulumi.ResourceOptions(depends_on=[namespace]))
+    volume = DataVolume(
+        "data",
+        DataVolumeArgs(storage, settings.stack, connection, namespace.uid),
+        inside(cluster, namespace, *host),
+    )
+    proxy = ProxyConfig(
+        "proxy",
+        ProxyConfigArgs(settings.proxy, settings.namespace, settings.stack, owner.identity),
+        inside(cluster, namespace),
+    )
+    pods = TaskPods(
+        "task-pods",
+        TaskPodsArgs(connection, everyone=True),
+        inside(cluster, volume),  # with our own k3s they go, whether it answers or not
+    )
+    return MadePlatform(
+        facts, connection, cluster, image, [*ready, image, namespace, volume, proxy, pods]
+    )
+
+
+def inside(cluster: Cluster, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+    """Options for a component whose objects lie in the cluster."""
+    return pulumi.ResourceOptions.merge(
+        cluster.options, pulumi.ResourceOptions(depends_on=[*after])
+    )

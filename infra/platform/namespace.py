@@ -1,0 +1,65 @@
+"""The namespace of the platform; it is refused where somebody else has made it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.kube_command import Connection, kube_command
+from infra.labels import metadata
+from infra.objects import kubernetes_object, uid_of
+
+
+@dataclass(frozen=True)
+class NamespaceArgs:
+    """What the namespace needs.
+
+    Args:
+        connection: the cluster; names the namespace and its owner.
+        stack: name of the stack.
+    """
+
+    connection: Connection
+    stack: str
+
+
+def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:
+    """The object."""
+    connection = args.connection
+    name, owner = connection.namespace, connection.owner
+    about = metadata(name, None, "namespace", stack=args.stack, owner=owner)
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+
+
+class Namespace(pulumi.ComponentResource):
+    """Everything of the platform and of its runs lies in this namespace.
+
+    `destroy` deletes it with all that is in it. So a namespace that exists and does not carry the
+    label of this stack's owner is refused before anything is made.
+    """
+
+    uid: pulumi.Output[str]
+    """Another one when the namespace was deleted by hand and made again."""
+    namespace_name: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: NamespaceArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:Namespace", name, {}, opts)
+        connection = args.connection
+        self.look = kube_command(
+            f"{name}-look",
+            "claim-namespace",
+            connection,
+            {"names": [connection.namespace]},
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+        )
+        made = kubernetes_object(
+            f"{name}-namespace",
+            namespace_manifest(args),
+            pulumi.ResourceOptions(parent=self, depends_on=[self.look]),
+        )
+        self.uid = uid_of(made)
+        self.namespace_name = pulumi.Output.from_input(connection.namespace)
+        self.register_outputs({"namespaceName": self.namespace_name, "uid": self.uid})

@@ -1,0 +1,94 @@
+"""The platform of another stack, read from that stack's outputs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.runtime import invoke_async
+
+from infra.image.plan import plan_image
+from infra.platform.facts import ImageFacts, PlatformFacts, facts_from_text
+from infra.platform.stack_name import full_stack_name
+from infra.settings import PROJECT_ROOT
+
+
+@dataclass(frozen=True)
+class ReferencedPlatform:
+    """The facts of a platform, the way to its cluster, and which cluster it is by now."""
+
+    facts: PlatformFacts
+    kubeconfig: pulumi.Output[str]
+    generation: str
+
+
+async def referenced_platform(stack: str) -> ReferencedPlatform:
+    """Read the outputs of the stack that owns the platform.
+
+    Args:
+        stack: the setting `platform`.
+
+    Raises:
+        pulumi.RunError: that stack is not up, or was brought up by another version.
+    """
+    if full_stack_name(stack) == full_stack_name(pulumi.get_stack()):
+        raise pulumi.RunError(
+            f"platform: {stack!r} is this stack itself; leave it empty, so that this stack owns "
+            'its platform: pulumi config set platform ""'
+        )
+    if not await _is_known(stack):
+        raise _not_up(stack)
+    reference = pulumi.StackReference("platform", stack_name=full_stack_name(stack))
+    text = await _output(reference, "platform")
+    kubeconfig = await _output(reference, "kubeconfig")
+    if not text or not kubeconfig:
+        raise _not_up(stack)
+    try:
+        facts, generation = facts_from_text(text)
+    except ValueError as error:
+        raise pulumi.RunError(f"platform: stack {stack!r} cannot be used: {error}") from None
+    is_secret = not facts.kubeconfig_is_path
+    way = pulumi.Output.secret(kubeconfig) if is_secret else pulumi.Output.from_input(kubeconfig)
+    return ReferencedPlatform(facts, way, generation)
+
+
+async def _is_known(stack: str) -> bool:
+    """Whether the backend has a stack of this name.
+
+    A StackReference to one that it does not have ends the program inside the engine, whose words
+    name neither the setting nor a way out. The same question as a call of a function fails here.
+    """
+    try:
+        await invoke_async("pulumi:pulumi:readStackOutputs", {"name": full_stack_name(stack)})
+    except Exception as error:
+        if "unknown stack" in str(error):
+            return False
+        raise
+    return True
+
+
+def _not_up(stack: str) -> pulumi.RunError:
+    return pulumi.RunError(
+        f"platform: {stack!r} cannot be used: no stack of this name is up, so there is no platform "
+        f"for this run. Bring it up first: pulumi up --stack {stack}; "
+        'or give this stack a platform of its own: pulumi config set platform ""'
+    )
+
+
+async def _output(reference: pulumi.StackReference, name: str) -> Any:
+    details = await reference.get_output_details(name)
+    return details.secret_value if details.value is None else details.value
+
+
+def check_image(stack: str, image: ImageFacts) -> None:
+    """Whether the platform's image holds the trainer's code as it is here.
+
+    Raises:
+        pulumi.RunError: a file of the trainer has changed since the platform got its image.
+    """
+    plan = plan_image(PROJECT_ROOT, image.repository, image.base, image.torch_index_url or None)
+    if plan.reference != image.reference:
+        raise pulumi.RunError(
+            f"platform: stack {stack!r} has delivered the image {image.reference}, and the "
+            f"trainer's files here make {plan.reference}. The pods would not run the code that "
+            f"lies here. Deliver it first: pulumi up --stack {stack}"
+        )

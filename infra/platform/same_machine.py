@@ -1,0 +1,58 @@
+"""Refuses an existing cluster elsewhere, where the platform needs things of the node."""
+
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.deliveries import DELIVERIES
+from infra.dependencies import dependencies
+from infra.kube_command import Connection, kube_command
+from infra.platform.stack_name import shown_stack_name
+from infra.settings import PlatformSettings
+from infra.storages.kind import Storage
+
+
+@dataclass(frozen=True)
+class SameMachineArgs:
+    """The cluster."""
+
+    connection: Connection
+
+
+class SameMachine(pulumi.ComponentResource):
+    """Looks whether the cluster's node is this machine, before anything is made on this machine.
+
+    With `cluster: existing` the data folder and containerd are those of the machine that runs
+    Pulumi. A kubeconfig that leads to another machine would make both where no pod finds them.
+    """
+
+    looked_for: pulumi.Output[str]
+    """The kubeconfig by which the cluster was asked."""
+
+    def __init__(
+        self, name: str, args: SameMachineArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:SameMachine", name, {}, opts)
+        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        kube_command(f"{name}-look", "same-machine", args.connection, {}, child)
+        self.looked_for = args.connection.kubeconfig
+        self.register_outputs({"lookedFor": self.looked_for})
+
+
+def check_machine(
+    settings: PlatformSettings, storage: Storage, owner: pulumi.Output[str]
+) -> list[pulumi.Resource]:
+    """What everything on this machine waits for, where it has to be the cluster's node."""
+    cluster = settings.cluster
+    needs_node = storage.folder_on_host or DELIVERIES[settings.delivery.name].needs_node
+    if cluster.kind != "existing" or not needs_node:
+        return []
+    connection = Connection(
+        kubeconfig=pulumi.Output.from_input(cluster.kubeconfig),
+        kubeconfig_is_path=True,
+        context=cluster.context,
+        namespace=settings.namespace,
+        stack=shown_stack_name(settings.stack),
+        owner=owner,
+    )
+    return [SameMachine("same-machine", SameMachineArgs(connection))]

@@ -1,0 +1,90 @@
+"""The trainer image, brought to where pods can be started from it by the chosen delivery."""
+
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.deliveries import DELIVERIES
+from infra.deliveries.kind import DeliveryRequest, Pull
+from infra.dependencies import dependencies
+from infra.node.node_environment import node_text
+from infra.platform.proxy import proxy_environment
+from infra.settings import PlatformSettings
+
+
+@dataclass(frozen=True)
+class TrainerImageArgs:
+    """What the component needs.
+
+    Args:
+        delivery: the kind of delivery, a name in `DELIVERIES`.
+        request: the image that is wanted, and where.
+    """
+
+    delivery: str
+    request: DeliveryRequest
+
+    @property
+    def pull(self) -> Pull:
+        """How pods get at the image."""
+        return DELIVERIES[self.delivery].pull(self.request)
+
+
+class TrainerImage(pulumi.ComponentResource):
+    """Makes sure that pods find the image under its name.
+
+    The name is known before anything is built, because its tag is a hash of what goes into the
+    image.
+
+    Args:
+        name: prefix of the resources' names.
+        args: the image and its delivery.
+        opts: `depends_on` holds for each resource of the delivery.
+    """
+
+    reference: pulumi.Output[str]
+    """Full name with tag."""
+    digest: pulumi.Output[str]
+    """Of the manifest that pods are started from."""
+
+    def __init__(
+        self, name: str, args: TrainerImageArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(
+            "disttrain:infra:TrainerImage", name, {"reference": args.request.plan.reference}, opts
+        )
+        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        delivered = DELIVERIES[args.delivery].deliver(name, args.request, child)
+        self.reference = delivered.reference
+        self.digest = delivered.digest
+        self.register_outputs({"reference": self.reference, "digest": self.digest})
+
+
+def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
+    """The arguments of the component, from the settings of a platform.
+
+    Raises:
+        pulumi.RunError: the delivery cannot do what the settings ask for.
+    """
+    image, host, bundle = settings.image, settings.host, settings.bundle
+    request = DeliveryRequest(
+        plan=image.plan,
+        builder=image.builder,
+        build_on=image.build_on,
+        bundled_layout=bundle.layout(image.plan.deps_hash) if bundle else None,
+        ctr=image.ctr,
+        containerd_address=image.containerd_address,
+        node=node_text(settings) or "",
+        node_name=f"{host.ssh.user}@{host.ssh.host}:{host.ssh.port}" if host.ssh else "local",
+        node_is_lost=settings.cluster.kind == "k3s" and host.gone,
+        torch_index_login=image.torch_index_login.output if image.torch_index_login else "",
+        proxies=proxy_environment(settings.proxy),
+        authorities=settings.proxy.ca_bundle,
+        namespace=settings.namespace,
+        options=settings.delivery.options,
+    )
+    try:
+        DELIVERIES[settings.delivery.name].check(request)
+    except ValueError as error:
+        raise pulumi.RunError(str(error)) from None
+    return TrainerImageArgs(settings.delivery.name, request)

@@ -1,0 +1,65 @@
+"""A registry of kinds: the choices of one setting, each defined in a file of its own."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+
+class Kind(Protocol):
+    """What every kind has: the value of the setting that chooses it, and its own options."""
+
+    @property
+    def name(self) -> str:
+        """The value of the setting that chooses this kind."""
+        ...
+
+    @property
+    def options(self) -> type:
+        """A dataclass; its fields are the keys of the kind's options in the stack's settings."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The options of a kind that has none."""
+
+
+K = TypeVar("K", bound=Kind)
+
+
+class Registry(Mapping[str, K], Generic[K]):
+    """The kinds of one setting, by name.
+
+    Args:
+        setting: the key of the stack's settings whose value chooses a kind.
+        kinds: the kinds that come with this program; the first one is the default.
+    """
+
+    def __init__(self, setting: str, kinds: Iterable[K]) -> None:
+        self.setting = setting
+        self._kinds: dict[str, K] = {}
+        for kind in kinds:
+            self.register(kind)
+
+    def register(self, kind: K) -> None:
+        """Add a kind, so that the setting accepts its name.
+
+        Raises:
+            ValueError: another kind has this name.
+        """
+        other = self._kinds.get(kind.name)
+        if other is not None and other is not kind:
+            raise ValueError(
+                f"{self.setting}: there is a kind {kind.name!r} already; "
+                "give the new kind another name"
+            )
+        self._kinds[kind.name] = kind
+
+    def __getitem__(self, name: str) -> K:
+        return self._kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)

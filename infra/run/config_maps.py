@@ -1,0 +1,63 @@
+"""Run configurations as immutable ConfigMaps whose names carry their content."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import yaml
+
+from infra.dependencies import dependencies
+from infra.labels import content_hash, metadata
+from infra.objects import Manifest, kubernetes_object
+
+
+def config_map_name(prefix: str, stack: str, configuration: Mapping[str, Any]) -> str:
+    """`<prefix>-<hash>`: pods that name it are made anew when the content changes.
+
+    The stack is part of the hash, so that two stacks never own one object.
+    """
+    return f"{prefix}-{content_hash([stack, dict(configuration)])}"
+
+
+@dataclass(frozen=True)
+class RunConfigMapArgs:
+    """One configuration: its object's name, what it belongs to, and its content."""
+
+    config_map: str
+    namespace: str
+    component: str
+    stack: str
+    owner: pulumi.Output[str]
+    configuration: Mapping[str, Any]
+
+
+class RunConfigMap(pulumi.ComponentResource):
+    """The file `run.yaml`. Another content is another object: pods never see half a change."""
+
+    config_map_name: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: RunConfigMapArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:RunConfigMap", name, {}, opts)
+        kubernetes_object(
+            f"{name}-config-map",
+            config_map(args),
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+        )
+        self.config_map_name = pulumi.Output.from_input(args.config_map)
+        self.register_outputs({"configMapName": self.config_map_name})
+
+
+def config_map(args: RunConfigMapArgs) -> Manifest:
+    """The object."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(
+            args.config_map, args.namespace, args.component, stack=args.stack, owner=args.owner
+        ),
+        "immutable": True,
+        "data": {"run.yaml": yaml.safe_dump(dict(args.configuration), sort_keys=False)},
+    }

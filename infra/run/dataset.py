@@ -1,0 +1,80 @@
+"""The data set on the volume, made by a Job that `pulumi up` waits for."""
+
+from dataclasses import asdict, dataclass
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.kube_command import Connection, kube_command
+from infra.objects import kubernetes_object
+from infra.run.dataset_job import DatasetJobArgs, dataset_job
+from infra.storages.kind import CLAIM
+from infra.workloads.pod import TRAINER_UID, pull_secrets
+
+LOWEST_UPLOAD_BYTES_PER_SECOND = 200_000
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file of this machine that goes to the volume.
+
+    Args:
+        source: path on this machine.
+        target: path below the volume's root.
+        sha256: checksum of the content.
+        size: number of bytes.
+    """
+
+    source: str
+    target: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class DatasetArgs:
+    """What the data set needs: the Job, the cluster, and the files that go to the volume first."""
+
+    job: DatasetJobArgs
+    connection: Connection
+    uploads: tuple[Upload, ...]
+
+
+class DatasetJob(pulumi.ComponentResource):
+    """`download-<name>`: fetches, checks and tokenises the text, once.
+
+    Its configuration holds the data set alone, so that a change of the run leaves it as it is.
+    """
+
+    job_name: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:DatasetJob", name, {}, opts)
+        after = dependencies(opts)
+        if args.uploads:
+            size = sum(upload.size for upload in args.uploads)
+            after.append(
+                kube_command(
+                    f"{name}-upload",
+                    "upload",
+                    args.connection,
+                    {
+                        "claim": CLAIM,
+                        "image": args.job.parts.image,
+                        "uid": TRAINER_UID,
+                        "placement": {**args.job.nodes, **pull_secrets(args.job.parts)},
+                        "files": [asdict(upload) for upload in args.uploads],
+                    },
+                    pulumi.ResourceOptions(parent=self, depends_on=[*after]),
+                    limit_seconds=600 + size // LOWEST_UPLOAD_BYTES_PER_SECOND,
+                )
+            )
+        kubernetes_object(
+            f"{name}-job",
+            dataset_job(args.job),
+            pulumi.ResourceOptions(parent=self, depends_on=after),
+        )
+        self.job_name = pulumi.Output.from_input(args.job.job)
+        self.register_outputs({"jobName": self.job_name})

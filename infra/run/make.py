@@ -1,0 +1,218 @@
+"""Makes a run on a platform: data set, configuration, and the training."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.kube.job import parse_job
+from infra.kube.look import look
+from infra.kube_command import Connection
+from infra.names import DATASET, TRAINING
+from infra.networks import NETWORKS
+from infra.platform.facts import PlatformFacts
+from infra.run.config_maps import RunConfigMap, RunConfigMapArgs, config_map_name
+from infra.run.dataset import DatasetArgs, DatasetJob, Upload
+from infra.run.dataset_job import DatasetJobArgs
+from infra.run.pod_secrets import PodSecrets, PodSecretsArgs, pod_secrets_name
+from infra.run.run_key import RunKey, RunKeyArgs, run_key_name
+from infra.run.workload import Workload, WorkloadArgs
+from infra.settings import DatasetFile, RunSettings
+from infra.settings.run_settings import dataset_only
+from infra.workloads import WORKLOADS
+from infra.workloads.pod import PodParts
+from infra.workloads.run import Placement, Resources, Run
+
+# Data sets of the presets whose Job has a name that users of the original set-up know.
+KNOWN_NAMES = {"shakespeare-char": "tiny-shakespeare", "shakespeare-gpt2": "tiny-shakespeare"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the run's objects that carry a content or the data set's name."""
+
+    run_config: str
+    dataset_config: str
+    dataset_job: str
+
+
+def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
+    """The data set's Job belongs to one stack: a stack on another's platform adds its own name."""
+    dataset = settings.config.dataset
+    known = KNOWN_NAMES.get(dataset.name, dataset.name)
+    job = "download-" + known.replace("_", "-").replace(".", "-").lower()
+    suffix = settings.instance or ("" if owns_platform else settings.stack.lower())
+    return Names(
+        run_config=config_map_name("run", settings.stack, settings.config.to_mapping()),
+        dataset_config=config_map_name("dataset", settings.stack, dataset_only(settings.config)),
+        dataset_job=f"{job}-{suffix}"[:63].rstrip("-") if suffix else job,
+    )
+
+
+def make_run_value(
+    settings: RunSettings, facts: PlatformFacts, names: Names, owner: pulumi.Output[str]
+) -> Run:
+    """The run as a value."""
+    compute, pods = settings.compute, settings.pods
+    return Run(
+        name=settings.config.run_name,
+        namespace=facts.namespace,
+        instance=settings.instance,
+        kind=WORKLOADS[compute.topology.name],
+        kind_options=compute.topology.options,
+        world=compute.world,
+        parts=pod_parts(settings, facts, names.run_config),
+        resources=Resources(pods.cpu_per_rank, pods.memory_per_rank, compute.shm_size),
+        environment=pods.environment,
+        network=NETWORKS[settings.network.name],
+        placement=Placement(
+            node_selector=pods.node_selector,
+            tolerations=pods.tolerations,
+            priority_class=pods.priority_class,
+            annotations=pods.annotations,
+            labels=pods.labels,
+            runtime_class=facts.runtime_class if compute.world.gpus_per_pod else "",
+        ),
+        key_secret=run_key_name(settings.stack),
+        pod_secrets=pod_secrets_name(settings.stack, pods.secrets),
+        grace_seconds=settings.limits.termination_grace_seconds,
+        platform_identity=facts.identity,
+        stack=settings.stack,
+        owner=owner,
+    )
+
+
+def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> PodParts:
+    """What the training pods and the data set's pod share."""
+    return PodParts(
+        image=facts.image.reference,
+        pull_policy=facts.image.pull_policy,
+        pull_secrets=facts.image.pull_secrets,
+        config_map=config_map,
+        ca_config_map=facts.ca_config_map,
+        bpe_file=settings.bpe_file.path_in_pods if settings.bpe_file else "",
+    )
+
+
+@dataclass(frozen=True)
+class MadeRun:
+    """A run of this stack: its value, and the components."""
+
+    run: Run
+    workload: Workload
+    resources: list[pulumi.Resource]
+
+
+def make_run(
+    settings: RunSettings,
+    facts: PlatformFacts,
+    connection: Connection,
+    after: list[pulumi.Resource],
+    opts: pulumi.ResourceOptions,
+    *,
+    owns_platform: bool,
+) -> MadeRun:
+    """Register everything of a run.
+
+    Args:
+        settings: of the run.
+        facts: of the platform.
+        connection: the cluster, for this stack.
+        after: what the run waits for.
+        opts: provider of the cluster, and what the run's objects go with.
+        owns_platform: whether the platform belongs to this stack.
+    """
+    names = run_names(settings, owns_platform=owns_platform)
+    run = make_run_value(settings, facts, names, connection.owner)
+
+    def inside(*resources: pulumi.Resource) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(depends_on=[*after, *resources])
+        )
+
+    def config_map(name: str, of: str, content: dict[str, object]) -> RunConfigMapArgs:
+        return RunConfigMapArgs(
+            name, facts.namespace, of, settings.stack, connection.owner, content
+        )
+
+    dataset_config = RunConfigMap(
+        "dataset-settings",
+        config_map(names.dataset_config, DATASET, dataset_only(settings.config)),
+        inside(),
+    )
+    dataset = DatasetJob(
+        "dataset",
+        DatasetArgs(
+            DatasetJobArgs(
+                job=names.dataset_job,
+                namespace=facts.namespace,
+                stack=settings.stack,
+                owner=connection.owner,
+                parts=pod_parts(settings, facts, names.dataset_config),
+                nodes=run.placement.nodes,
+                platform_identity=facts.identity,
+                timeout_seconds=settings.limits.dataset_timeout_seconds,
+            ),
+            connection,
+            uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file),
+        ),
+        inside(dataset_config),
+    )
+    run_config = RunConfigMap(
+        "run",
+        config_map(names.run_config, TRAINING, settings.config.to_mapping()),
+        inside(),
+    )
+    key = RunKey(
+        "run-key",
+        RunKeyArgs(run.key_secret, facts.namespace, settings.stack, connection.owner),
+        inside(),
+    )
+    needed: list[pulumi.Resource] = [dataset_config, dataset, run_config, key]
+    if settings.pods.secrets:
+        secrets = PodSecretsArgs(
+            run.pod_secrets,
+            settings.pods.secrets,
+            facts.namespace,
+            settings.stack,
+            connection.owner,
+        )
+        needed.append(PodSecrets("pod-secrets", secrets, inside()))
+    workload = Workload(
+        "training",
+        WorkloadArgs(
+            run=run,
+            connection=connection,
+            gpus_total=facts.gpus,
+            when_busy=settings.when_busy,
+            request=_request(connection),
+            wait_seconds=(
+                settings.limits.when_busy_timeout_seconds if settings.when_busy == "wait" else 0
+            ),
+            training_timeout_seconds=settings.limits.training_timeout_seconds,
+            pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
+            platform_stack=facts.stack,
+        ),
+        inside(*needed),
+    )
+    return MadeRun(run, workload, [*needed, workload])
+
+
+def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:
+    """The files of this machine that go to the volume."""
+    return tuple(
+        Upload(str(file.path), file.target, file.sha256, file.size) for file in files if file
+    )
+
+
+def _request(connection: Connection) -> pulumi.Output[str]:
+    """Changes when another run has replaced this one, so that `pulumi up` takes it up again."""
+    if connection.is_gone:
+        return pulumi.Output.from_input("")
+    job = pulumi.Output.json_dumps(connection.job)
+    return pulumi.Output.unsecret(job).apply(lambda text: asyncio.to_thread(_ask, text))
+
+
+def _ask(text: str) -> str:
+    job = parse_job(text)
+    return look(job.access, job.namespace, job.owner)

@@ -1,0 +1,56 @@
+"""Variables of the training pods that must stay secret, such as the credentials of a store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.labels import content_hash, metadata
+from infra.names import TRAINING
+from infra.objects import Manifest, kubernetes_object, secret_value
+from infra.settings.secret import Secret
+
+
+@dataclass(frozen=True)
+class PodSecretsArgs:
+    """The variables, where their Secret lies, and whose it is."""
+
+    secret: str
+    variables: Mapping[str, Secret]
+    namespace: str
+    stack: str
+    owner: pulumi.Output[str]
+
+
+class PodSecrets(pulumi.ComponentResource):
+    """A Secret whose fields become variables of the training container.
+
+    Pods read it when they start. A changed password reaches a run at the next start of its pods.
+    """
+
+    secret_name: pulumi.Output[str]
+    """Name of the Secret."""
+
+    def __init__(
+        self, name: str, args: PodSecretsArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:PodSecrets", name, {}, opts)
+        kubernetes_object(
+            f"{name}-secret",
+            _manifest(args),
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+        )
+        self.secret_name = pulumi.Output.from_input(args.secret)
+        self.register_outputs({"secretName": self.secret_name})
+
+
+def pod_secrets_name(stack: str, variables: Mapping[str, Secret]) -> str:
+    """Name of a stack's Secret; it changes with the variables' names. Empty: there are none."""
+    return f"pod-secrets-{content_hash([stack, sorted(variables)])}" if variables else ""
+
+
+def _manifest(args: PodSecretsArgs) -> Manifest:
+    about = metadata(args.secret, args.namespace, TRAINING, stack=args.stack, owner=args.owner)
+    data = {name: secret_value(secret.output) for name, secret in args.variables.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": about, "data": data}

@@ -1,0 +1,133 @@
+"""The training: hand-over, the objects of the chosen kind, and the wait until all ranks step."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.kube_command import Connection, kube_command
+from infra.objects import KubernetesResource, kubernetes_object, uid_of
+from infra.workloads.run import Run
+
+
+@dataclass(frozen=True)
+class WorkloadArgs:
+    """What a training needs.
+
+    Args:
+        run: the run as a value.
+        connection: the cluster.
+        gpus_total: GPUs of the platform; 0 on CPU.
+        when_busy: what to do when another run holds the platform.
+        request: changes when this run is to be taken up again, because another one replaced it.
+        wait_seconds: longest wait for another run to end, with `when_busy: wait`.
+        training_timeout_seconds: longest time until all ranks have stepped.
+        pods_min: with so many pods the training goes on.
+        platform_stack: full name of the stack that owns the platform.
+    """
+
+    run: Run
+    connection: Connection
+    gpus_total: int
+    when_busy: Literal["replace", "wait", "refuse"]
+    request: pulumi.Output[str]
+    wait_seconds: int
+    training_timeout_seconds: int
+    pods_min: int
+    platform_stack: str
+
+
+class Workload(pulumi.ComponentResource):
+    """The objects that a kind of workload renders for a run.
+
+    The hand-over comes first: it ends or waits for another run that holds the platform, and an
+    older revision of this one. It waits until their pods have saved and are gone, so that two
+    trainings never write the same run.
+    """
+
+    workload_name: pulumi.Output[str]
+    """Name of the Job, StatefulSet or other object."""
+
+    def __init__(
+        self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        run, kind = args.run, args.run.kind
+        super().__init__("disttrain:infra:Workload", name, {"topology": kind.name}, opts)
+        before = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        after: list[pulumi.Resource] = [self._hand_over(name, args, before)]
+        rendered = kind.render(run)
+        assert rendered, f"{kind.name} renders no object"
+        made: list[KubernetesResource] = []
+        for role, manifest in rendered:
+            is_workload = manifest is rendered[-1][1]
+            resource = kubernetes_object(
+                f"{name}-{role}",
+                manifest,
+                pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=[*after],
+                    delete_before_replace=True,
+                    replace_on_changes=list(kind.replace_on) if is_workload else None,
+                ),
+            )
+            made.append(resource)
+            after.append(resource)
+        self._await(name, args, made[-1])
+        self.workload_name = pulumi.Output.from_input(run.workload_name)
+        self.register_outputs({"workloadName": self.workload_name})
+
+    def _hand_over(
+        self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
+    ) -> pulumi.Resource:
+        run, kind = args.run, args.run.kind
+        return kube_command(
+            f"{name}-hand-over",
+            "hand-over",
+            args.connection,
+            {
+                "workload": _reference(run),
+                "run": run.name,
+                "revision": run.revision,
+                "gpus": run.world.gpus,
+                "gpus_total": args.gpus_total,
+                "suspend": kind.suspend(run),
+                "resume": kind.resume(run),
+                "done": list(kind.done),
+                "failed": list(kind.failed),
+                "when_busy": args.when_busy,
+                "request": args.request,
+                "grace_seconds": run.grace_seconds,
+                "wait_timeout_seconds": args.wait_seconds,
+                "platform_stack": args.platform_stack,
+            },
+            opts,
+            limit_seconds=run.grace_seconds + args.wait_seconds + 120,
+        )
+
+    def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> None:
+        run, kind = args.run, args.run.kind
+        kube_command(
+            f"{name}-await",
+            "await",
+            args.connection,
+            {
+                "workload": _reference(run),
+                "uid": uid_of(workload),
+                "revision": run.revision,
+                "pods": run.world.pods,
+                "pods_min": args.pods_min,
+                "done": list(kind.done),
+                "failed": list(kind.failed),
+                # After another run had replaced this one, its pods have to be waited for again.
+                "request": args.request,
+                "timeout_seconds": args.training_timeout_seconds,
+            },
+            pulumi.ResourceOptions(parent=self, depends_on=[workload]),
+            limit_seconds=args.training_timeout_seconds,
+        )
+
+
+def _reference(run: Run) -> dict[str, str]:
+    kind = run.kind
+    return {"api_version": kind.api_version, "kind": kind.kind, "name": run.workload_name}

@@ -1,0 +1,174 @@
+"""The settings of a stack, one file per section, put together and checked across sections.
+
+All problems are collected and raised at once, before any resource is registered.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.settings.airgap import (
+    BundleSettings,
+    check_bundle_for_platform,
+    check_bundle_for_run,
+    read_bundle,
+)
+from infra.settings.cluster import ClusterSettings, K3sSettings
+from infra.settings.compute import ComputeSettings
+from infra.settings.devices import Devices
+from infra.settings.gpu import GpuOperatorSettings
+from infra.settings.image import ImageSettings
+from infra.settings.kinds import Kinds, import_extensions
+from infra.settings.limits import LimitSettings, read_limits
+from infra.settings.load import read_configuration
+from infra.settings.node import HostSettings, JumpSettings, SshSettings
+from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
+from infra.settings.project import PROJECT_ROOT, declared_defaults
+from infra.settings.proxy import ProxySettings
+from infra.settings.reader import Reader
+from infra.settings.run import DatasetFile, RunSettings, read_run
+from infra.settings.storage import StorageSettings
+
+__all__ = [
+    "PROJECT_ROOT",
+    "BundleSettings",
+    "ClusterSettings",
+    "ComputeSettings",
+    "DatasetFile",
+    "Devices",
+    "GpuOperatorSettings",
+    "HostSettings",
+    "ImageSettings",
+    "JumpSettings",
+    "K3sSettings",
+    "LimitSettings",
+    "PlatformSettings",
+    "ProxySettings",
+    "RunSettings",
+    "Settings",
+    "SshSettings",
+    "StorageSettings",
+    "parse_settings",
+    "read_configuration",
+    "read_settings",
+]
+
+PLATFORM_ONLY = "none"  # the value of `topology` for a stack that makes a platform and no run
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a stack's configuration says.
+
+    Args:
+        stack: name of the stack.
+        platform_stack: the stack that owns the platform; empty: this one.
+        platform: None when another stack owns the platform.
+        run: None when this stack makes a platform alone.
+    """
+
+    stack: str
+    platform_stack: str
+    platform: PlatformSettings | None
+    run: RunSettings | None
+
+    @property
+    def own_platform(self) -> PlatformSettings:
+        """The platform's settings.
+
+        Raises:
+            pulumi.RunError: another stack owns the platform.
+        """
+        if self.platform is None:
+            raise pulumi.RunError(
+                f"platform: {self.platform_stack!r} owns the platform of stack {self.stack!r}; "
+                f"ask about that stack instead: --stack {self.platform_stack}"
+            )
+        return self.platform
+
+
+def parse_settings(
+    raw: Mapping[str, str],
+    secret_keys: Iterable[str],
+    stack: str,
+    kinds: Kinds,
+    devices: Devices | None = None,
+) -> Settings:
+    """Check raw values; reads the preset, the kubeconfig and the data set file they name.
+
+    Args:
+        raw: `{key: text}` without the project's prefix; objects are JSON text.
+        secret_keys: the keys whose values are encrypted in the stack's file.
+        stack: name of the stack.
+        kinds: the registries of kinds.
+        devices: of the platform that another stack owns; None reads the settings of an own one,
+            and leaves a run on another stack's platform unread.
+
+    Raises:
+        pulumi.RunError: lists every problem: key, value, why it cannot be used, what to do.
+    """
+    reader = Reader(raw, secret_keys)
+    settings = read_settings(reader, stack, kinds, devices)
+    if devices is not None:
+        _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
+    if devices is not None or settings.platform is not None:
+        reader.reject_unknown()
+    if reader.problems:
+        lines = [f"  - {problem}" for problem in sorted(reader.problems)]
+        raise pulumi.RunError("\n".join(["the settings of this stack are not valid:", *lines]))
+    return settings
+
+
+def read_settings(
+    reader: Reader, stack: str, kinds: Kinds, devices: Devices | None = None
+) -> Settings:
+    """Read every key; problems are left with `reader`, and then parts of the result are None."""
+    check_stack_name(reader, stack)
+    import_extensions(reader)
+    platform_stack = reader.text("platform")
+    topology = reader.choice("topology", (PLATFORM_ONLY, *kinds.workloads))
+    if platform_stack and topology == PLATFORM_ONLY:
+        reader.problem(
+            "topology",
+            topology,
+            f"stack {platform_stack!r} owns the platform, and this stack would make nothing",
+            f"Set {' or '.join(kinds.workloads)}",
+        )
+        return Settings(stack, platform_stack, None, None)
+    if platform_stack and devices is None:
+        return Settings(stack, platform_stack, None, None)
+    bundle, limits = read_bundle(reader), read_limits(reader)
+    platform = None
+    if not platform_stack:
+        platform = read_platform(reader, stack, kinds, bundle, limits)
+        devices = platform.devices if platform else Devices("cpu", 0)
+        if platform and bundle:
+            check_bundle_for_platform(
+                reader, bundle, platform.cluster, platform.gpu_operator, platform.image
+            )
+    if topology == PLATFORM_ONLY:
+        reader.keys += declared_defaults()  # the keys of a run may stay as they are
+        return Settings(stack, "", platform, None)
+    assert devices is not None
+    run = read_run(reader, stack, kinds, devices, bundle, limits)
+    if run and bundle:
+        check_bundle_for_run(reader, bundle, run.config)
+    return Settings(stack, platform_stack, platform, run)
+
+
+def _refuse_keys_of_the_platform(
+    reader: Reader, raw: Mapping[str, str], platform_stack: str
+) -> None:
+    """A setting that another stack decides would be read by nobody here."""
+    defaults = declared_defaults()
+    for key in sorted(set(defaults) - set(reader.keys)):
+        if key in raw and raw[key] != defaults[key]:
+            reader.problem(
+                key,
+                raw[key],
+                f"stack {platform_stack!r} owns the platform, and this setting is the platform's",
+                f"Remove it here (`pulumi config rm {key}`) and set it there: "
+                f"`pulumi config set --stack {platform_stack} {key} VALUE`",
+            )
+        reader.keys.append(key)

@@ -1,0 +1,137 @@
+"""A bundle: a folder that holds everything that would be downloaded otherwise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.airgap.manifest import Entry, Manifest, damage, missing_files, read_manifest
+from infra.airgap.needs import (
+    CHART,
+    INSTALLER,
+    K3S,
+    K3S_IMAGES,
+    OPERATOR_IMAGE,
+    TRAINER_IMAGE,
+    layout_name,
+    left_out,
+    needs_of_platform,
+    needs_of_run,
+    unmet_needs,
+)
+from infra.airgap.operator_images import operator_images
+from infra.settings.cluster import ClusterSettings
+from infra.settings.gpu import GpuOperatorSettings
+from infra.settings.image import ImageSettings
+from infra.settings.reader import Reader
+from trainer.config import RunConfig
+
+
+@dataclass(frozen=True)
+class BundleSettings:
+    """A bundle on this machine; what the stack needs of it is there, as far as sizes tell."""
+
+    path: Path
+    manifest: Manifest
+
+    def one(self, purpose: str) -> Entry | None:
+        """The only file for a purpose; None: packed without it."""
+        found = self.manifest.of(purpose)
+        assert len(found) <= 1, purpose
+        return found[0] if found else None
+
+    def file(self, purpose: str) -> Path | None:
+        """Its path."""
+        entry = self.one(purpose)
+        return self.path / entry.name if entry else None
+
+    def layout(self, deps_hash: str) -> Path | None:
+        """Folder of the trainer image's OCI layout; None: packed without it."""
+        there = self.manifest.of(TRAINER_IMAGE, deps_hash)
+        return self.path / layout_name(deps_hash) if there else None
+
+    @property
+    def images(self) -> tuple[Entry, ...]:
+        """Archives that k3s imports at its start."""
+        return (*self.manifest.of(K3S_IMAGES), *self.manifest.of(OPERATOR_IMAGE))
+
+
+def read_bundle(reader: Reader) -> BundleSettings | None:
+    """Read the bundle's manifest; None when there is no bundle or it is damaged."""
+    text = reader.text("bundle")
+    sha256 = reader.checksum("bundleSha256")
+    if not text:
+        return None
+    path = Path(text).expanduser().resolve()
+    try:
+        manifest = read_manifest(path, sha256)
+    except ValueError as error:
+        reader.problem("bundle", text, str(error), "Set a folder that `make bundle` has filled")
+        return None
+    if missing := missing_files(path, manifest):
+        more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        reason = f"it is not complete ({missing[0]}{more})"
+        reader.problem("bundle", text, reason, "Copy it again from where it was packed")
+        return None
+    return BundleSettings(path, manifest)
+
+
+def check_bundle_for_run(reader: Reader, bundle: BundleSettings, run: RunConfig) -> None:
+    """Whether it was packed for a run with these settings."""
+    # A text that is a file of this machine already needs none of the bundle's.
+    sha256 = (run.dataset.sha256 or "") if run.dataset.url else ""
+    wanted = needs_of_run(dataset_sha256=sha256, tokenizer=run.dataset.tokenizer)
+    _refuse(reader, bundle, unmet_needs(bundle.manifest, wanted))
+
+
+def check_bundle_for_platform(
+    reader: Reader,
+    bundle: BundleSettings,
+    cluster: ClusterSettings,
+    operator: GpuOperatorSettings | None,
+    image: ImageSettings,
+) -> None:
+    """Whether it was packed for a platform with these settings."""
+    k3s = cluster.k3s if cluster.kind == "k3s" else None
+    wanted = needs_of_platform(
+        k3s_version=k3s.version if k3s else "",
+        chart_version=operator.version if operator else "",
+        deps_hash=image.plan.deps_hash,
+    )
+    problems = unmet_needs(bundle.manifest, wanted)
+    if k3s:
+        for key, given, purpose in (
+            ("k3sSha256", k3s.sha256, K3S),
+            ("k3sInstallerSha256", k3s.installer_sha256, INSTALLER),
+        ):
+            entry = bundle.one(purpose)
+            if entry and given and entry.sha256 != given:
+                problems.append(f"{entry.name}: sha256 is {entry.sha256}, {key} says {given}")
+    if operator and not problems:
+        problems += _operator_problems(bundle, operator)
+    _refuse(reader, bundle, problems)
+
+
+def _refuse(reader: Reader, bundle: BundleSettings, problems: Sequence[str]) -> None:
+    for problem in problems:
+        hint = "Pack it again with the settings of this stack: `make bundle`"
+        reader.problem("bundle", str(bundle.path), problem, hint)
+
+
+def _operator_problems(bundle: BundleSettings, operator: GpuOperatorSettings) -> list[str]:
+    chart = bundle.one(CHART)
+    if chart is None:
+        return []
+    if operator.driver:
+        return ["gpuOperatorDriver must be false: the driver's container fetches packages"]
+    if problems := damage(bundle.path, [chart]):
+        return problems
+    if left_out(bundle.manifest, OPERATOR_IMAGE):
+        return []
+    try:
+        images = operator_images(
+            bundle.path / chart.name, toolkit=operator.toolkit, dcgm_exporter=operator.dcgm_exporter
+        )
+    except ValueError as error:
+        return [str(error)]
+    there = {entry.version for entry in bundle.manifest.of(OPERATOR_IMAGE)}
+    return [f"it lacks the operator's image {image}" for image in images if image not in there]

@@ -1,0 +1,74 @@
+"""How many processes train, in how many pods, and on which devices."""
+
+from dataclasses import dataclass
+
+from infra.settings.devices import Devices
+from infra.settings.kinds import Chosen, WorkloadChoice
+from infra.settings.reader import Reader
+from infra.world import World
+
+
+@dataclass(frozen=True)
+class ComputeSettings:
+    """The workload kind, the world, and the size of /dev/shm in each pod."""
+
+    topology: Chosen
+    world: World
+    shm_size: str
+
+
+def read_compute(
+    reader: Reader, topology: Chosen, kind: WorkloadChoice, devices: Devices
+) -> ComputeSettings:
+    """Read the number of processes; checks that the platform's GPUs suffice."""
+    gpus_per_pod = reader.integer("gpusPerPod", at_least=1)
+    processes = reader.integer("processesPerPod", at_least=1)
+    all_pods = reader.integer("pods", at_least=1)
+    pods = all_pods if kind.several_pods else 1
+    on_gpu = devices.accelerator == "gpu"
+    comparable = reader.are_right("gpus", "gpusPerPod", "pods")
+    compute = ComputeSettings(
+        topology=topology,
+        world=World(
+            pods=pods,
+            ranks_per_pod=gpus_per_pod if on_gpu else processes,
+            gpus_per_pod=gpus_per_pod if on_gpu else 0,
+        ),
+        shm_size=reader.size("shmSize"),
+    )
+    if on_gpu and comparable and compute.world.gpus > devices.gpus:
+        keys = "gpusPerPod" if pods == 1 else "pods * gpusPerPod"
+        reader.problem(
+            keys,
+            compute.world.gpus,
+            f"the platform has {devices.gpus} GPUs (gpus), and two nccl ranks cannot share one",
+            f"Lower {keys} to at most {devices.gpus}, or set gpus to what the platform has",
+        )
+    if on_gpu and processes != 1:
+        reader.problem(
+            "processesPerPod",
+            processes,
+            "with accelerator: gpu each pod has one rank per GPU",
+            "Set 1, and the number of ranks by gpusPerPod",
+        )
+    if on_gpu and devices.shared and compute.world.world_size > 1:
+        reader.problem(
+            "gpusPerPod" if pods == 1 else "pods",
+            compute.world.world_size,
+            "the platform offers each GPU several times, and two nccl ranks cannot share one",
+            "Set one pod with gpusPerPod: 1, or offer whole GPUs (gpuTimeSlices: 1, no migProfile)",
+        )
+    return compute
+
+
+def check_nodes_min(
+    reader: Reader, nodes_min: int, compute: ComputeSettings, kind: WorkloadChoice
+) -> None:
+    """Check that the run has as many pods as `run.train.nodes_min` says that it needs."""
+    key, pods = "run.train.nodes_min", compute.world.pods
+    if nodes_min and not kind.several_pods:
+        reason = f"topology: {compute.topology.name} has one pod, which is always needed"
+        reader.problem(key, nodes_min, reason, "Remove it, or set topology: multi-pod")
+    elif nodes_min > pods and reader.are_right("pods"):
+        hint = f"Set at most {pods}, or 0 where the training needs all pods"
+        reader.problem(key, nodes_min, f"the run has {pods} pods (pods)", hint)

@@ -1,0 +1,29 @@
+"""The devices of a platform, which decide what a run on it can be."""
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from infra.settings.reader import Reader
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What the platform offers to runs.
+
+    Args:
+        accelerator: `gpu` or `cpu`.
+        gpus: number of GPUs; 0 on CPU.
+        shared: whether one GPU is offered several times (time slices or MIG), so that a world of
+            several ranks could get the same GPU twice.
+    """
+
+    accelerator: Literal["gpu", "cpu"]
+    gpus: int
+    shared: bool = False
+
+
+def read_devices(reader: Reader) -> Devices:
+    """Read `accelerator` and `gpus`."""
+    accelerator = cast(Literal["gpu", "cpu"], reader.choice("accelerator", ("gpu", "cpu")))
+    gpus = reader.integer("gpus", at_least=1)
+    return Devices(accelerator, gpus if accelerator == "gpu" else 0)

@@ -1,0 +1,94 @@
+"""NVIDIA's GPU Operator: its version, its parts, and how GPUs are shared."""
+
+from dataclasses import dataclass
+
+from infra.settings.cluster import ClusterSettings
+from infra.settings.devices import Devices
+from infra.settings.gpu_chart import ChartSource, read_chart_source
+from infra.settings.gpu_regime import (
+    FIRST_NRI_CHART,
+    REGIMES,
+    HostParts,
+    Regime,
+    chart_version,
+    choose_regime,
+    k3s_version,
+    refuse_chart,
+    shown,
+)
+from infra.settings.gpu_sharing import MOST_SLICES, Sharing, sharing_problems
+from infra.settings.reader import Reader
+from infra.settings.setting_error import SettingError
+
+
+@dataclass(frozen=True)
+class GpuOperatorSettings:
+    """NVIDIA's GPU Operator: its chart, which parts it installs, and how GPUs are shared."""
+
+    version: str
+    chart: ChartSource
+    driver: bool
+    toolkit: bool
+    regime: Regime
+    sharing: Sharing
+    dcgm_exporter: bool
+    timeout_seconds: int
+
+
+def read_gpu_operator(
+    reader: Reader, cluster: ClusterSettings, devices: Devices
+) -> GpuOperatorSettings | None:
+    """Read the operator's settings; None when it is not to be installed."""
+    wanted = _is_wanted(reader, cluster, devices)
+    version = reader.text("gpuOperatorVersion")
+    parts = HostParts(reader.boolean("gpuOperatorDriver"), reader.boolean("gpuOperatorToolkit"))
+    regime = reader.choice("gpuOperatorRegime", ("auto", *REGIMES))
+    sharing = Sharing(
+        reader.integer("gpuTimeSlices", at_least=1, at_most=MOST_SLICES), reader.text("migProfile")
+    )
+    model = reader.text("gpuModel")
+    if devices.accelerator == "gpu":
+        for problem in sharing_problems(sharing, model):
+            reader.problem(*problem)
+    chosen: Regime = "cdi"
+    chart = chart_version(version)
+    # The version of a k3s that is adopted is not that of the setting, and is not known here.
+    is_installed = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
+    k3s = k3s_version(cluster.k3s.version) if is_installed else ()
+    if chart is None:
+        form = "it is not the tag of a chart"
+        reader.problem(
+            "gpuOperatorVersion", version, form, f"Write it like {shown(FIRST_NRI_CHART)}"
+        )
+    elif refused := refuse_chart(chart):
+        reader.problem("gpuOperatorVersion", version, refused.reason, refused.hint)
+    else:
+        try:
+            chosen = choose_regime(regime, chart, k3s, parts)
+        except SettingError as refused:
+            reader.problem("gpuOperatorRegime", regime, refused.reason, refused.hint)
+    settings = GpuOperatorSettings(
+        version,
+        read_chart_source(reader, version),
+        parts.driver,
+        parts.toolkit,
+        chosen,
+        sharing,
+        reader.boolean("gpuOperatorDcgmExporter"),
+        reader.integer("gpuOperatorTimeoutSeconds", at_least=60),
+    )
+    return settings if wanted else None
+
+
+def _is_wanted(reader: Reader, cluster: ClusterSettings, devices: Devices) -> bool:
+    """`auto`: for a k3s of ours; an existing cluster may have an operator of its own."""
+    choice = reader.choice("gpuOperator", ("auto", "true", "false"))
+    on_gpu = devices.accelerator == "gpu"
+    if choice == "true" and not on_gpu:
+        reader.problem(
+            "gpuOperator",
+            choice,
+            "accelerator is cpu, and the operator is for GPUs",
+            "Set auto or false, or accelerator: gpu",
+        )
+    return on_gpu and (choice == "true" or (choice == "auto" and cluster.kind == "k3s"))

@@ -1,0 +1,106 @@
+"""Where the chart of NVIDIA's GPU Operator comes from: the setting `gpuOperatorChart`."""
+
+import re
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from infra.settings.reader import Reader
+from infra.settings.setting_error import SettingError
+
+CHART = "gpu-operator"
+NVIDIA_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"
+_KEY = "gpuOperatorChart"
+_HINT = (
+    "Set nothing for NVIDIA's repository, the address of another chart repository (https://...), "
+    "a chart in a registry (oci://...), or a path on this machine: a packed chart (.tgz) or its "
+    "folder"
+)
+
+
+@dataclass(frozen=True)
+class ChartSource:
+    """A chart as Helm takes it.
+
+    Args:
+        chart: name of the chart in `repository`, a path on this machine, or an address oci://.
+        repository: address of the chart repository; empty where `chart` alone says it all.
+    """
+
+    chart: str = CHART
+    repository: str = NVIDIA_REPOSITORY
+
+    @property
+    def file(self) -> Path | None:
+        """The packed chart or its folder, if it is on this machine."""
+        is_path = not self.repository and not self.chart.startswith("oci://")
+        return Path(self.chart) if is_path else None
+
+
+def read_chart_source(reader: Reader, version: str) -> ChartSource:
+    """Read where the chart comes from; what is wrong with it is left with `reader`.
+
+    Args:
+        reader: gives the value and collects what is wrong with it.
+        version: the setting gpuOperatorVersion, which a chart on this machine must have: the
+            values for the chart are chosen by it.
+    """
+    text = reader.text(_KEY)
+    if not text:
+        return ChartSource()
+    scheme = re.match(r"(\w+)://", text)
+    if scheme is None:
+        path = Path(text).expanduser().resolve()
+        if problem := chart_problem(path, version):
+            reader.problem(_KEY, text, problem.reason, problem.hint)
+        return ChartSource(str(path), "")
+    if "@" in text:
+        shown = re.sub(r"//.*@", "//[secret]@", text)
+        reason = "its user and password would stand in plain text in Pulumi's state"
+        reader.problem(_KEY, shown, reason, "Set an address without them, or the path of a chart")
+    elif scheme[1] == "oci":
+        return ChartSource(text, "")
+    elif scheme[1] in ("http", "https"):
+        return ChartSource(CHART, text.rstrip("/"))
+    else:
+        reader.problem(_KEY, text, f"Helm takes no chart from {scheme[1]}://", _HINT)
+    return ChartSource()
+
+
+def chart_problem(path: Path, version: str) -> SettingError | None:
+    """Why what is at this path will not do; None when the chart of this version is there."""
+    try:
+        about = chart_description(path)
+    except (OSError, KeyError, ValueError, tarfile.TarError, yaml.YAMLError) as error:
+        return SettingError(f"no chart can be read there ({error})", _HINT)
+    if about.get("name") != CHART:
+        reason = f"the chart there is named {about.get('name')!r}"
+        return SettingError(reason, f"Set the path of the chart {CHART}")
+    if about.get("version") != version:
+        found = about.get("version")
+        return SettingError(
+            f"the chart there has version {found}, and gpuOperatorVersion is {version}",
+            f"Set gpuOperatorVersion to {found}, or take the other chart",
+        )
+    return None
+
+
+def chart_description(path: Path) -> dict[str, Any]:
+    """The content of a chart's Chart.yaml.
+
+    Raises:
+        OSError, KeyError, tarfile.TarError, yaml.YAMLError: there is no chart that can be read.
+        ValueError: Chart.yaml is not a mapping.
+    """
+    if path.is_dir():
+        content: object = yaml.safe_load((path / "Chart.yaml").read_text())
+    else:
+        with tarfile.open(path) as archive:
+            file = archive.extractfile(f"{CHART}/Chart.yaml")
+            content = yaml.safe_load(file.read()) if file else None
+    if not isinstance(content, dict):
+        raise ValueError("its Chart.yaml is not a mapping")
+    return cast(dict[str, Any], content)

@@ -1,0 +1,135 @@
+"""How the GPU Operator ties into k3s' containerd, chosen from versions. Pure.
+
+Sources: NVIDIA/gpu-operator deployments/gpu-operator/values.yaml of the releases named here, its
+release notes for v25.10 and v26.3, and k3s' and RKE2's documents on NVIDIA runtimes.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from infra.settings.setting_error import SettingError
+
+Regime: TypeAlias = Literal["cdi", "nri", "legacy", "preinstalled"]
+Version: TypeAlias = tuple[int, ...]
+
+REGIMES: tuple[Regime, ...] = ("cdi", "nri", "legacy", "preinstalled")
+OLDEST_CHART: Version = (24, 9, 1)
+FIRST_CDI_CHART: Version = (25, 10, 1)
+FIRST_NRI_CHART: Version = (26, 3, 0)
+# `driver.secretEnv`; v25.10.0 has it too, and is refused
+FIRST_SECRET_ENV_CHART: Version = (25, 10, 1)
+FIRST_CDI_K3S: Version = (1, 28)  # containerd 1.7
+# Charts that are known to do harm, and what they do.
+BAD_CHARTS: dict[Version, str] = {
+    (24, 9, 0): "its toolkit 1.17.0 does not find k3s' containerd",
+    (25, 10, 0): "its toolkit 1.18.0 overwrites the imports of containerd's configuration",
+}
+# First k3s of a minor with containerd 2.1, the oldest 2.x whose NRI the toolkit supports.
+CONTAINERD_2_1: dict[Version, Version] = {
+    (1, 31): (1, 31, 13),
+    (1, 32): (1, 32, 9),
+    (1, 33): (1, 33, 5),
+    (1, 34): (1, 34, 1),
+}
+
+
+@dataclass(frozen=True)
+class HostParts:
+    """What the operator is to install; what it is not to install, the host has."""
+
+    driver: bool
+    toolkit: bool
+
+
+def chart_version(text: str) -> Version | None:
+    """`v26.3.3` is (26, 3, 3); None for another form."""
+    match = re.fullmatch(r"v(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(int(part) for part in match.groups()) if match else None
+
+
+def k3s_version(text: str) -> Version:
+    """`v1.34.2+k3s1` is (1, 34, 2); empty for a cluster that exists."""
+    match = re.match(r"v(\d+)\.(\d+)\.(\d+)\+", text)
+    return tuple(int(part) for part in match.groups()) if match else ()
+
+
+def has_nri(k3s: Version) -> bool:
+    """Whether this k3s' containerd speaks NRI as the toolkit wants it."""
+    minor = k3s[:2]
+    first = CONTAINERD_2_1.get(minor)
+    return k3s >= first if first else minor > max(CONTAINERD_2_1)
+
+
+def refuse_chart(chart: Version) -> SettingError | None:
+    """Why a version of the chart must not be used; None: it may."""
+    hint = f"Set another release, such as {shown(FIRST_NRI_CHART)} or a later one"
+    if chart in BAD_CHARTS:
+        return SettingError(BAD_CHARTS[chart], hint)
+    if chart < OLDEST_CHART:
+        oldest = shown(OLDEST_CHART)
+        return SettingError(f"charts before {oldest} do not know a k3s with containerd 2", hint)
+    return None
+
+
+def choose_regime(wanted: str, chart: Version, k3s: Version, parts: HostParts) -> Regime:
+    """The regime, or `wanted` if that works.
+
+    Args:
+        wanted: `auto`, or one of REGIMES.
+        chart: version of the chart.
+        k3s: its version; empty where this program does not install it, as it is taken to be new
+            enough there.
+        parts: what the operator installs.
+
+    Raises:
+        SettingError: the versions do not go with `wanted`; says why, and what to set.
+    """
+    newer = chart >= FIRST_CDI_CHART
+    if wanted == "auto":
+        if not parts.toolkit:
+            return "preinstalled"
+        if not newer:
+            return "legacy"
+        wanted = "cdi"
+    if not parts.toolkit and wanted != "preinstalled":
+        raise SettingError(
+            "gpuOperatorToolkit is false, so the host has the container toolkit",
+            "Set auto or preinstalled, or gpuOperatorToolkit: true",
+        )
+    if parts.toolkit and wanted == "preinstalled":
+        raise SettingError(
+            "gpuOperatorToolkit is true, so the operator installs a second container toolkit",
+            "Set auto, or gpuOperatorToolkit: false",
+        )
+    if wanted == "preinstalled" and parts.driver:
+        raise SettingError(
+            "the host's container toolkit needs the host's driver, and gpuOperatorDriver is true",
+            "Set gpuOperatorDriver: false",
+        )
+    first_cdi, first_nri = shown(FIRST_CDI_CHART), shown(FIRST_NRI_CHART)
+    if wanted == "legacy" and newer:
+        raise SettingError(f"charts from {first_cdi} on no longer have it", "Set auto")
+    if wanted == "cdi" and not newer:
+        older = f"charts before {first_cdi} do not have it in the form that k3s needs"
+        raise SettingError(older, f"Set auto, or gpuOperatorVersion to {first_cdi} or later")
+    if wanted == "cdi" and k3s and k3s < FIRST_CDI_K3S:
+        raise SettingError(
+            "the containerd of this k3s is older than 1.7", "Set k3sVersion to v1.28 or later"
+        )
+    if wanted == "nri" and chart < FIRST_NRI_CHART:
+        older = f"charts before {first_nri} do not have it"
+        raise SettingError(older, f"Set auto, or gpuOperatorVersion to {first_nri} or later")
+    if wanted == "nri" and k3s and not has_nri(k3s):
+        releases = ", ".join(f"v{a}.{b}.{c}" for a, b, c in CONTAINERD_2_1.values())
+        raise SettingError(
+            "the containerd of this k3s is older than 2.1",
+            f"Set auto, or k3sVersion to one of {releases} or later",
+        )
+    assert wanted in REGIMES
+    return wanted
+
+
+def shown(version: Version) -> str:
+    """As the chart is tagged."""
+    return "v" + ".".join(str(part) for part in version)

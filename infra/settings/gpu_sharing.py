@@ -1,0 +1,109 @@
+"""Time slices and MIG: what a GPU can be cut into, and what nccl makes of it. Pure.
+
+Profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (supported MIG profiles). The
+names are those of the mig-manager's own configuration, `all-<profile>`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+_A100_80 = {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}
+# model -> profile -> instances of one GPU; an empty table: this model has no MIG
+MIG_PROFILES: Mapping[str, Mapping[str, int]] = {
+    "T4": {},
+    "V100": {},
+    "A10": {},
+    "A16": {},
+    "A40": {},
+    "L4": {},
+    "L40": {},
+    "L40S": {},
+    "A30": {"1g.6gb": 4, "2g.12gb": 2, "4g.24gb": 1},
+    "A100-40GB": {"1g.5gb": 7, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1},
+    "A100-80GB": _A100_80,
+    "H100-80GB": _A100_80,
+    "H200": {
+        **{"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3},
+        **{"3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
+    },
+    "B200": {
+        **{"1g.23gb": 7, "1g.45gb": 4, "2g.45gb": 3},
+        **{"3g.90gb": 2, "4g.90gb": 1, "7g.180gb": 1},
+    },
+}
+MOST_SLICES = 16
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How one GPU is given to several pods; neither: whole GPUs."""
+
+    time_slices: int = 1
+    mig_profile: str = ""
+
+    @property
+    def shares(self) -> bool:
+        """Whether a resource `nvidia.com/gpu` is less than a GPU.
+
+        Nccl refuses two ranks on one physical GPU ("Duplicate GPU detected"). The device plugin
+        decides which slices a pod gets, so that only a world of one rank is safe then.
+        """
+        return self.time_slices > 1 or bool(self.mig_profile)
+
+
+class SharingProblem(NamedTuple):
+    """What cannot work: the key, its value, why, and what to do (see Reader.problem)."""
+
+    key: str
+    value: object
+    reason: str
+    hint: str
+
+
+def sharing_problems(sharing: Sharing, model: str) -> list[SharingProblem]:
+    """Everything that cannot work with these GPUs; empty: it works.
+
+    Args:
+        sharing: what one GPU is cut into.
+        model: model of the node's GPUs, as MIG_PROFILES names it.
+    """
+    problems: list[SharingProblem] = []
+    slices, profile = sharing.time_slices, sharing.mig_profile
+    if slices > 1 and profile:
+        reason = "migProfile is set too, and a GPU can be shared in one way at a time"
+        hint = "Set gpuTimeSlices: 1, or remove migProfile"
+        problems.append(SharingProblem("gpuTimeSlices", slices, reason, hint))
+    if not profile:
+        return problems
+    profiles = MIG_PROFILES.get(model)
+    if profiles is None:
+        reason = "which profiles of MIG this model has is not known"
+        hint = f"Set one of {', '.join(MIG_PROFILES)}, or remove migProfile"
+        problems.append(SharingProblem("gpuModel", model, reason, hint))
+    elif not profiles:
+        reason = f"the {model} (gpuModel) has no MIG"
+        problems.append(SharingProblem("migProfile", profile, reason, "Remove migProfile"))
+    elif profile not in profiles:
+        reason = f"the {model} (gpuModel) has no such profile"
+        hint = f"Set one of {', '.join(profiles)}"
+        problems.append(SharingProblem("migProfile", profile, reason, hint))
+    return problems
+
+
+def device_plugin_config(time_slices: int) -> dict[str, Any]:
+    """The device plugin's configuration that offers each GPU so many times.
+
+    Pods ask for `nvidia.com/gpu` as before; one that asks for two of them is refused, since it
+    would get one GPU twice.
+    """
+    return {
+        "version": "v1",
+        "sharing": {
+            "timeSlicing": {
+                "renameByDefault": False,
+                "failRequestsGreaterThanOne": True,
+                "resources": [{"name": "nvidia.com/gpu", "replicas": time_slices}],
+            }
+        },
+    }

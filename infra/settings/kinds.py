@@ -1,0 +1,96 @@
+"""The kinds that the settings may choose from, and the options that each kind brings."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Protocol
+
+from infra.registry import Kind
+from infra.settings.reader import Reader
+
+
+class WorkloadChoice(Kind, Protocol):
+    """What the settings have to know of a kind of workload."""
+
+    @property
+    def several_pods(self) -> bool:
+        """Whether the setting `pods` counts."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The registries of the settings `topology`, `storage`, `network` and `imageDelivery`."""
+
+    workloads: Mapping[str, WorkloadChoice]
+    storages: Mapping[str, Kind]
+    networks: Mapping[str, Kind]
+    deliveries: Mapping[str, Kind]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The name of a kind, and an instance of its options dataclass."""
+
+    name: str
+    options: Any
+
+
+def import_extensions(reader: Reader) -> None:
+    """Import the modules of the setting `extensions`, which register kinds of their own."""
+    for module in reader.sequence("extensions"):
+        try:
+            importlib.import_module(str(module))
+        except ImportError as error:
+            reader.problem(
+                "extensions",
+                module,
+                f"it cannot be imported ({error})",
+                "Set the name of a Python module in the project's folder, such as my_kinds",
+            )
+
+
+def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Kind]) -> Chosen:
+    """Read which kind is chosen, and its options."""
+    name = reader.choice(key, kinds)
+    return Chosen(name, read_options(reader, options_key, f"{key}: {name}", kinds[name].options))
+
+
+def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
+    """Read an object into a dataclass whose fields are texts, whole numbers or booleans.
+
+    Args:
+        reader: gives the object and collects what is wrong with it.
+        key: the object's key.
+        owner: what the options belong to, for messages, such as `storage: nfs`.
+        options: the dataclass; a field without a default must be given.
+    """
+    given = dict(reader.mapping(key))
+    values: dict[str, Any] = {}
+    known = {field.name: field for field in fields(options)}
+    for name in sorted(set(given) - set(known)):
+        reason = f"{owner} has no such option" if known else f"{owner} has no options"
+        hint = f"Set one of {', '.join(known)}" if known else "Remove it"
+        reader.problem(f"{key}.{name}", given[name], reason, hint)
+    for name, field in known.items():
+        if name not in given:
+            if field.default is MISSING and field.default_factory is MISSING:
+                hint = f"Set it: `pulumi config set --path {key}.{name} VALUE`"
+                reader.problem(f"{key}.{name}", "", f"{owner} needs it", hint)
+                return None
+            continue
+        value = given[name]
+        wanted = {str: "a text", int: "a whole number", bool: "true or false"}
+        types = {"str": str, "int": int, "bool": bool}
+        type_ = types.get(str(field.type), field.type)
+        if type_ in wanted and type(value) is not type_:
+            reason = f"{owner} takes {wanted[type_]} here"
+            reader.problem(f"{key}.{name}", value, reason, f"Set {wanted[type_]}")
+            continue
+        values[name] = value
+    return options(**values) if all(_given(f, values) for f in known.values()) else None
+
+
+def _given(field: Any, values: Mapping[str, Any]) -> bool:
+    has_default = field.default is not MISSING or field.default_factory is not MISSING
+    return has_default or field.name in values

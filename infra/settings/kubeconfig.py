@@ -1,0 +1,59 @@
+"""What a kubeconfig says about where its cluster is."""
+
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import yaml
+
+from infra.kube.access import place
+from infra.settings.setting_error import SettingError
+
+_OTHER_FILE = "Set the path of a kubeconfig that can be read"
+_OTHER_CONTEXT = "Set kubeContext to one of its contexts, or the path of another kubeconfig"
+
+
+def api_server_host(path: Path, context: str) -> str:
+    """Host name or address of the API server; on a one-node cluster that is the node.
+
+    Args and errors are those of `api_server`.
+    """
+    host = urlsplit(api_server(path, context)).hostname
+    assert host is not None
+    return host
+
+
+def api_server(path: Path, context: str) -> str:
+    """Address of the API server.
+
+    Args:
+        path: a kubeconfig file.
+        context: one of its contexts; empty: its current one.
+
+    Raises:
+        SettingError: the file cannot be read, or has no such context, cluster or server.
+    """
+    try:
+        content: object = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"it cannot be read ({error})", _OTHER_FILE) from None
+    except yaml.YAMLError as error:
+        raise SettingError(f"it is no YAML{place(error)}", _OTHER_FILE) from None
+    if not isinstance(content, dict):
+        raise SettingError("it is not a kubeconfig", _OTHER_FILE)
+    config = cast(dict[str, Any], content)
+    name = context or config.get("current-context") or ""
+    cluster = _named(config, "contexts", name).get("context", {}).get("cluster", "")
+    server = str(_named(config, "clusters", cluster).get("cluster", {}).get("server", ""))
+    if not urlsplit(server).hostname:
+        raise SettingError(f"its context {name!r} leads to no server", _OTHER_CONTEXT)
+    return server
+
+
+def _named(config: dict[str, Any], section: str, name: str) -> dict[str, Any]:
+    entries = cast(list[dict[str, Any]], config.get(section) or [])
+    for entry in entries:
+        if entry.get("name") == name:
+            return entry
+    known = ", ".join(str(entry.get("name")) for entry in entries) or "none"
+    raise SettingError(f"it has no {name!r} among its {section}, but: {known}", _OTHER_CONTEXT)

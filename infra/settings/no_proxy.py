@@ -1,0 +1,46 @@
+"""What must be reached without a proxy, as one NO_PROXY value. Pure."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+CLUSTER_NAMES = (".svc", ".cluster.local", "127.0.0.1", "localhost")
+
+
+def split_no_proxy(text: str) -> tuple[str, ...]:
+    """The entries of a comma-separated list, without blanks and repetitions, in their order."""
+    entries = (entry.strip() for entry in text.split(","))
+    return tuple(dict.fromkeys(entry for entry in entries if entry))
+
+
+def required_entries(node_address: str, pod_cidr: str, service_cidr: str) -> tuple[str, ...]:
+    """What every NO_PROXY of this cluster holds: node, pods, services, their names, loopback."""
+    return tuple(dict.fromkeys((node_address, pod_cidr, service_cidr, *CLUSTER_NAMES)))
+
+
+def no_proxy(required: Sequence[str], more: Iterable[str]) -> str:
+    """The required entries, then the user's own, each once."""
+    return ",".join(dict.fromkeys((*required, *more)))
+
+
+def missing_entries(override: Iterable[str], required: Iterable[str]) -> tuple[str, ...]:
+    """The required entries that a user's own full list lacks."""
+    given = set(override)
+    return tuple(entry for entry in required if entry not in given)
+
+
+def bypasses_proxy(host: str, entries: Iterable[str]) -> bool:
+    """Whether a host is reached without the proxy, by curl's rules: names with all below them,
+    addresses and networks."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        names = [entry.lstrip(".") for entry in entries]
+        return any(host == name or host.endswith(f".{name}") for name in names)
+    return any(address in network for network in map(_network, entries) if network)
+
+
+def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return None

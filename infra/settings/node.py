@@ -1,0 +1,119 @@
+"""The machine that is the node: whether it is this one, and how to reach it over SSH."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from infra.settings.reader import Reader
+from infra.settings.secret import Secret
+
+_HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
+_ADDRESS = r"[A-Za-z0-9._:-]*"
+_ADDRESS_FORM = "the name or address of a host"
+_USER = r"[a-z_][a-z0-9_.-]*"
+
+
+@dataclass(frozen=True)
+class JumpSettings:
+    """A host on the way; the private key is the same."""
+
+    host: str
+    port: int
+    user: str
+    host_key: str
+
+
+@dataclass(frozen=True)
+class SshSettings:
+    """How to reach the host."""
+
+    host: str
+    port: int
+    user: str
+    private_key: Secret | None
+    host_key: str
+    jump: JumpSettings | None
+
+    def ssh_spec(self) -> dict[str, Any]:
+        """What `ssh_command` takes; holds the private key."""
+        jump = asdict(self.jump) if self.jump else None
+        key = self.private_key.text if self.private_key else None
+        return {**asdict(self), "jump": jump, "private_key": key}
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """The machine that is the node; `ssh` is None when it is this one."""
+
+    ssh: SshSettings | None
+    sudo_password: Secret | None
+    gone: bool = False
+
+
+def read_host(reader: Reader) -> HostSettings:
+    """Read where the node is; what is wrong is left with `reader`."""
+    kind = reader.choice("host", ("local", "ssh"))
+    ssh = SshSettings(
+        reader.text("sshHost", pattern=_ADDRESS, form=_ADDRESS_FORM, example="gpu01.example.com"),
+        reader.integer("sshPort", at_least=1, at_most=65535),
+        reader.text("sshUser", pattern=_USER, form="the name of a user", example="root"),
+        reader.secret("sshPrivateKey"),
+        _read_host_key(reader, "sshHostKey"),
+        _read_jump(reader),
+    )
+    if kind == "ssh" and not ssh.host:
+        reader.problem(
+            "sshHost",
+            ssh.host,
+            "host: ssh needs to know which machine the node is",
+            "Set the node's name or address",
+        )
+    if kind == "ssh" and not ssh.host_key:
+        reader.problem(
+            "sshHostKey",
+            "",
+            "without it another machine could take the node's place",
+            "Set the node's public key; `ssh-keyscan` shows it, compare it on the node itself",
+        )
+    return HostSettings(
+        ssh if kind == "ssh" else None, reader.secret("sudoPassword"), reader.boolean("hostGone")
+    )
+
+
+def _read_host_key(reader: Reader, key: str) -> str:
+    """Read a public key; one of a kind that Pulumi's command plugin cannot use is refused."""
+    text = reader.text(
+        key, pattern=_HOST_KEY, form="a host's public key", example="ssh-ed25519 AAAA..."
+    )
+    if text.startswith("ssh-rsa "):
+        reader.problem(
+            key,
+            text[:20] + "...",
+            "with such a key pulumi-command 1.2.1 asks for SHA-1 signatures, which SSH servers "
+            "refuse nowadays",
+            "Set the host's ed25519 or ecdsa key; `ssh-keyscan -t ed25519,ecdsa HOST` shows them",
+        )
+    return text
+
+
+def read_doctor(reader: Reader) -> str:
+    """Read which findings of the doctor about the host stop `pulumi up`."""
+    return reader.choice("doctor", ("error", "warning", "none"))
+
+
+def _read_jump(reader: Reader) -> JumpSettings | None:
+    jump = JumpSettings(
+        reader.text(
+            "sshJumpHost", pattern=_ADDRESS, form=_ADDRESS_FORM, example="gate.example.com"
+        ),
+        reader.integer("sshJumpPort", at_least=1, at_most=65535),
+        reader.text("sshJumpUser", pattern=_USER, form="the name of a user", example="root"),
+        _read_host_key(reader, "sshJumpHostKey"),
+    )
+    if jump.host and not jump.host_key:
+        reader.problem(
+            "sshJumpHostKey",
+            "",
+            "without it another machine could take the jump host's place",
+            "Set the public key of sshJumpHost; `ssh-keyscan` shows it, compare it on that host",
+        )
+    return jump if jump.host else None

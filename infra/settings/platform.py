@@ -1,0 +1,101 @@
+"""The settings of a platform: machine, cluster, GPU Operator, storage, image and proxy."""
+
+import re
+from dataclasses import dataclass
+
+from infra.settings.airgap import BundleSettings
+from infra.settings.cluster import ClusterSettings, read_cluster, read_namespace
+from infra.settings.devices import Devices, read_devices
+from infra.settings.gpu import GpuOperatorSettings, read_gpu_operator
+from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, shown
+from infra.settings.image import ImageSettings, read_image
+from infra.settings.kinds import Chosen, Kinds, read_kind
+from infra.settings.limits import LimitSettings
+from infra.settings.node import HostSettings, read_doctor, read_host
+from infra.settings.proxy import ProxySettings, read_proxy
+from infra.settings.reader import Reader
+from infra.settings.storage import StorageSettings, read_storage
+
+
+@dataclass(frozen=True)
+class PlatformSettings:
+    """Everything that a stack says about the platform that it owns."""
+
+    stack: str
+    namespace: str
+    devices: Devices
+    host: HostSettings
+    cluster: ClusterSettings
+    gpu_operator: GpuOperatorSettings | None
+    storage_kind: Chosen
+    storage: StorageSettings
+    delivery: Chosen
+    image: ImageSettings
+    proxy: ProxySettings
+    limits: LimitSettings
+    doctor: str
+    bundle: BundleSettings | None
+
+
+def read_platform(
+    reader: Reader, stack: str, kinds: Kinds, bundle: BundleSettings | None, limits: LimitSettings
+) -> PlatformSettings | None:
+    """Read every key of the platform; None when there is no image to plan."""
+    devices = read_devices(reader)
+    host = read_host(reader)
+    cluster = read_cluster(reader, host)
+    gpu_operator = read_gpu_operator(reader, cluster, devices)
+    storage_kind = read_kind(reader, "storage", "storageOptions", kinds.storages)
+    storage = read_storage(reader)
+    delivery = read_kind(reader, "imageDelivery", "imageDeliveryOptions", kinds.deliveries)
+    image = read_image(reader, host, cluster, devices)
+    proxy = read_proxy(reader, cluster)
+    _refuse_shown_password(reader, gpu_operator, proxy)
+    namespace, doctor = read_namespace(reader), read_doctor(reader)
+    if image is None:
+        return None
+    shared = gpu_operator is not None and gpu_operator.sharing.shares
+    return PlatformSettings(
+        stack=stack,
+        namespace=namespace,
+        devices=Devices(devices.accelerator, devices.gpus, shared),
+        host=host,
+        cluster=cluster,
+        gpu_operator=gpu_operator,
+        storage_kind=storage_kind,
+        storage=storage,
+        delivery=delivery,
+        image=image,
+        proxy=proxy,
+        limits=limits,
+        doctor=doctor,
+        bundle=bundle,
+    )
+
+
+def check_stack_name(reader: Reader, stack: str) -> None:
+    """The stack's name is the value of a label on its objects."""
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", stack) is None:
+        reader.problem(
+            "name of the stack",
+            stack,
+            "it is a label of Kubernetes objects, which this text cannot be",
+            "Make a stack whose name has at most 63 letters, digits, '.', '_' and '-'",
+        )
+
+
+def _refuse_shown_password(
+    reader: Reader, operator: GpuOperatorSettings | None, proxy: ProxySettings
+) -> None:
+    """The driver gets the proxy through the ClusterPolicy, which older charts fill in plain."""
+    chart = chart_version(operator.version) if operator else None
+    if not (operator and operator.driver and chart and chart < FIRST_SECRET_ENV_CHART):
+        return
+    if any(url is not None and url.url_has_password for url in (proxy.http, proxy.https)):
+        reader.problem(
+            "gpuOperatorDriver",
+            "true",
+            f"the chart {operator.version} would show the proxy's password in the ClusterPolicy",
+            "Set false, or a chart (gpuOperatorVersion) from "
+            f"{shown(FIRST_SECRET_ENV_CHART)} on, or a proxy without a password",
+        )

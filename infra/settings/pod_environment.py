@@ -1,0 +1,56 @@
+"""`podEnvironment` and `podSecrets`: any variable, but for those that would break the run."""
+
+import re
+from collections.abc import Mapping
+
+from infra.settings.reader import Reader
+
+_ENTRYPOINT = "the entrypoint sets it for each rank"
+# Variables that the program itself decides, and why the user cannot.
+_OWN_VARIABLES = {
+    "POD_NAME": "the program sets it to the pod's name",
+    "HOME": "the image's user has no other folder to write to",
+    "PATH": "the image's programs are found by it",
+    "PYTHONHOME": "Python would not find the image's packages",
+    "RANK": _ENTRYPOINT,
+    "LOCAL_RANK": _ENTRYPOINT,
+    "LOCAL_WORLD_SIZE": _ENTRYPOINT,
+    "WORLD_SIZE": "the entrypoint sets it; `pods` and `gpusPerPod` or `processesPerPod` decide it",
+    "MASTER_ADDR": "the entrypoint sets it; the kind of workload decides it",
+    "MASTER_PORT": "the entrypoint sets it",
+    "JOB_COMPLETION_INDEX": "Kubernetes sets it, and the pods tell their ranks by it",
+    "CUDA_VISIBLE_DEVICES": "each rank takes the GPU with its local rank's number",
+    "NVIDIA_VISIBLE_DEVICES": "the device plugin sets it to the GPUs that the pod was given",
+    "LD_PRELOAD": "it would be loaded into every process of the pod",
+    "LD_AUDIT": "it would be loaded into every process of the pod",
+}
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+_PREFIXES = ("PET_", "DISTTRAIN_", "TORCHELASTIC_")
+
+
+def check_environment(reader: Reader, setting: str, variables: Mapping[str, str]) -> None:
+    """Note each variable that the pods cannot have.
+
+    Args:
+        reader: collects what is wrong.
+        setting: that holds the variables.
+        variables: what the user has set.
+    """
+    for name, value in variables.items():
+        key = f"{setting}.{name}"
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
+            reason = "this is not the name of a variable"
+            hint = "Use letters, digits and '_', and begin with no digit"
+            reader.problem(key, value, reason, hint)
+        elif name in _OWN_VARIABLES:
+            reader.problem(key, value, _OWN_VARIABLES[name], "Remove it")
+        elif name.startswith(_PREFIXES):
+            reason = "the program and its entrypoint set the variables that begin so"
+            reader.problem(key, value, reason, "Remove it")
+        elif name.lower() in _PROXY_VARIABLES:
+            reason = "pods get the proxy from settings of its own"
+            reader.problem(key, value, reason, "Use httpProxy, httpsProxy and noProxy instead")
+        elif name in _CA_VARIABLES:
+            reason = "the pods would no longer trust the platform's authorities"
+            reader.problem(key, value, reason, "Use caBundle, which adds to what they trust")

@@ -1,0 +1,77 @@
+"""Labels, annotations, node selectors and tolerations, in the form that Kubernetes takes.
+
+They are checked here, because Kubernetes would refuse them after another run has made room.
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ has the syntax, and
+https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ the tolerations.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from infra.settings.reader import Reader
+
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_DOMAIN = r"(?=.{1,253}/)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
+_TOLERATION_KEYS = ("key", "operator", "value", "effect", "tolerationSeconds")
+_OPERATORS = ("Equal", "Exists")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be the key of a label, an annotation or a taint."""
+    return re.fullmatch(f"({_DOMAIN}/)?{_NAME}", text) is not None
+
+
+def is_value(text: str) -> bool:
+    """Whether a text can be the value of a label."""
+    return re.fullmatch(f"({_NAME})?", text) is not None
+
+
+def check_marks(
+    reader: Reader, key: str, marks: Mapping[str, str], *, values_too: bool = True
+) -> None:
+    """Note keys and values that Kubernetes would refuse.
+
+    Args:
+        reader: collects what is wrong.
+        key: the setting.
+        marks: what it holds.
+        values_too: whether the values are those of labels; an annotation may have any text.
+    """
+    for name, value in marks.items():
+        if not is_key(name):
+            reason = f"Kubernetes takes no key {name!r}"
+            hint = "Write it like team or example.org/team, with at most 63 characters behind the /"
+            reader.problem(f"{key}.{name}", value, reason, hint)
+        elif values_too and not is_value(value):
+            reason = "Kubernetes takes no such value of a label"
+            hint = "Use at most 63 letters, digits, '.', '_' and '-', and end with no sign"
+            reader.problem(f"{key}.{name}", value, reason, hint)
+
+
+def toleration_fault(item: object) -> str:
+    """Why this is no toleration; empty: it is one."""
+    if type(item) is not dict:
+        return "it is not an object"
+    given = cast(dict[str, Any], item)
+    if others := sorted(set(given) - set(_TOLERATION_KEYS)):
+        return f"a toleration has no key {others[0]!r}"
+    key, value = str(given.get("key", "")), given.get("value", "")
+    operator = given.get("operator", "Equal")
+    if key and not is_key(key):
+        return f"{key!r} cannot be the key of a taint"
+    if operator not in _OPERATORS:
+        return f"the operator {operator!r} is neither {' nor '.join(_OPERATORS)}"
+    if operator == "Equal" and not key:
+        return "without a key the operator must be Exists, which tolerates every taint"
+    if operator == "Exists" and value:
+        return "the operator Exists takes no value"
+    if type(value) is not str or not is_value(value):
+        return f"{value!r} cannot be the value of a taint; numbers stand in quotation marks"
+    if "effect" in given and given["effect"] not in _EFFECTS:
+        return f"the effect {given['effect']!r} is none of {', '.join(_EFFECTS)}"
+    seconds = given.get("tolerationSeconds")
+    if seconds is not None and (type(seconds) is not int or given.get("effect") != "NoExecute"):
+        return "tolerationSeconds is a whole number and goes with the effect NoExecute"
+    return ""

@@ -1,0 +1,129 @@
+"""Settings of the training pods: requests, variables, and where they may run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from infra.names import GPU_TOLERATION
+from infra.settings.pod_environment import check_environment
+from infra.settings.pod_marks import check_marks, toleration_fault
+from infra.settings.reader import Reader
+from infra.settings.secret import Secret
+
+_QUANTITY_CPU = r"[1-9]\d{0,5}m?"
+_QUANTITY_MEMORY = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+# Requests of one rank where the settings say `auto`. They keep the pod out of Kubernetes' class
+# BestEffort, and are small enough for the smallest machine that can train at all.
+DEFAULT_REQUESTS = {"gpu": ("1", "4Gi"), "cpu": ("100m", "256Mi")}
+
+
+@dataclass(frozen=True)
+class PodSettings:
+    """What training pods ask for and carry.
+
+    CPU and memory are Kubernetes quantities, such as `500m` and `4Gi`; tolerations are
+    Kubernetes' own objects.
+    """
+
+    cpu_per_rank: str
+    memory_per_rank: str
+    environment: Mapping[str, str]
+    secrets: Mapping[str, Secret]
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Mapping[str, Any], ...]
+    priority_class: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+def read_pods(reader: Reader, accelerator: str) -> PodSettings:
+    """Read the section; problems are left with `reader`."""
+    cpu, memory = DEFAULT_REQUESTS[accelerator]
+    return PodSettings(
+        cpu_per_rank=_quantity(reader, "cpuPerRank", _QUANTITY_CPU, "2 or 500m", cpu),
+        memory_per_rank=_quantity(reader, "memoryPerRank", _QUANTITY_MEMORY, "4Gi", memory),
+        environment=_environment(reader),
+        secrets=_secrets(reader),
+        node_selector=_node_selector(reader),
+        tolerations=_tolerations(reader),
+        priority_class=reader.text(
+            "priorityClass",
+            pattern=r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?",
+            form="the name of a PriorityClass",
+            example="high-priority",
+        ),
+        annotations=_annotations(reader),
+        labels=_labels(reader),
+    )
+
+
+def _quantity(reader: Reader, key: str, pattern: str, example: str, default: str) -> str:
+    form = "auto or an amount as Kubernetes writes it"
+    text = reader.text(key, pattern=f"auto|{pattern}", form=form, example=example)
+    return default if text in ("auto", "") else text
+
+
+def _texts(reader: Reader, key: str) -> dict[str, str]:
+    """An object whose values are texts; numbers and booleans are taken as they are written."""
+    found: dict[str, str] = {}
+    for name, value in reader.mapping(key).items():
+        if type(value) in (dict, list, type(None)):
+            reason = "it is not a single text"
+            reader.problem(f"{key}.{name}", value, reason, "Write one text, in quotation marks")
+            continue
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def _environment(reader: Reader) -> dict[str, str]:
+    variables = _texts(reader, "podEnvironment")
+    check_environment(reader, "podEnvironment", variables)
+    return variables
+
+
+def _secrets(reader: Reader) -> dict[str, Secret]:
+    reader.hide("podSecrets")
+    variables = _texts(reader, "podSecrets")
+    check_environment(reader, "podSecrets", variables)
+    if variables and not reader.is_encrypted("podSecrets"):
+        reader.problem(
+            "podSecrets",
+            variables,
+            "its values are in plain text in the stack's file",
+            "Set each by `pulumi config set --secret --path podSecrets.NAME`",
+        )
+    return {name: Secret(value) for name, value in variables.items()}
+
+
+def _node_selector(reader: Reader) -> dict[str, str]:
+    selector = _texts(reader, "nodeSelector")
+    check_marks(reader, "nodeSelector", selector)
+    return selector
+
+
+def _annotations(reader: Reader) -> dict[str, str]:
+    annotations = _texts(reader, "podAnnotations")
+    check_marks(reader, "podAnnotations", annotations, values_too=False)
+    return annotations
+
+
+def _labels(reader: Reader) -> dict[str, str]:
+    labels = _texts(reader, "podLabels")
+    check_marks(reader, "podLabels", labels)
+    for name, value in labels.items():
+        if name.startswith(("app.kubernetes.io/", "disttrain.dev/")):
+            reason = "the program finds its pods by the labels that begin so"
+            reader.problem(f"podLabels.{name}", value, reason, "Use a label of another prefix")
+    return labels
+
+
+def _tolerations(reader: Reader) -> tuple[Mapping[str, Any], ...]:
+    """The user's, and always the one for nodes that are kept for pods with GPUs."""
+    found: list[Mapping[str, Any]] = [GPU_TOLERATION]
+    for item in reader.sequence("tolerations"):
+        if fault := toleration_fault(item):
+            hint = "Write it as a pod has it: {key: team, operator: Equal, value: ml}"
+            reader.problem("tolerations", cast(object, item), fault, hint)
+            continue
+        found.append(cast(dict[str, Any], item))
+    return tuple(found)

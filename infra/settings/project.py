@@ -1,0 +1,71 @@
+"""Pulumi.yaml and the stack files, read without Pulumi.
+
+The engine hands the program the same values: see load.py.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+PROJECT_ROOT = Path(__file__).parents[2]
+
+
+@cache
+def declared_defaults() -> dict[str, str]:
+    """The default of every setting in Pulumi.yaml, as programs get it: objects are JSON text."""
+    project = cast(dict[str, Any], yaml.safe_load((PROJECT_ROOT / "Pulumi.yaml").read_text()))
+    return {key: as_text(entry["default"]) for key, entry in project["config"].items()}
+
+
+def stack_file(stack: str) -> Path:
+    """The file of a stack, which may be missing."""
+    return PROJECT_ROOT / f"Pulumi.{stack}.yaml"
+
+
+def raw_settings(file: Path) -> tuple[dict[str, str], set[str]]:
+    """The defaults of Pulumi.yaml, with the values of a stack file over them.
+
+    Keys of other projects and of Pulumi's providers, such as `kubernetes:namespace`, are left
+    out: the engine keeps them from this program's settings, too.
+
+    Args:
+        file: a stack file, such as Pulumi.dev.yaml.
+
+    Returns:
+        The values `{key: text}` without the project's prefix, where objects are JSON text; and the
+        keys whose values are encrypted in the file. Those have their default among the values.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    if not file.is_file():
+        known = sorted(path.name for path in PROJECT_ROOT.glob("Pulumi.*.yaml"))
+        raise ValueError(f"there is no {file}. The stacks of this project: {', '.join(known)}.")
+    content = cast(dict[str, Any], yaml.safe_load(file.read_text()) or {})
+    given = own_values(cast(dict[str, Any], content.get("config") or {}))
+    encrypted = {key for key, value in given.items() if _holds_secret(value)}
+    plain = {key: as_text(value) for key, value in given.items() if key not in encrypted}
+    return {**declared_defaults(), **plain}, encrypted
+
+
+def own_values(values: Mapping[str, Any], project: str = "disttrain") -> dict[str, Any]:
+    """The values of this project's keys, without its prefix."""
+    prefix = f"{project}:"
+    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
+
+
+def as_text(value: object) -> str:
+    """A value as programs get it: numbers and booleans as text, objects as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _holds_secret(value: object) -> bool:
+    """Whether Pulumi encrypted the value, or one inside it."""
+    if isinstance(value, Mapping):
+        inner = cast(Mapping[str, Any], value)
+        return list(inner) == ["secure"] or any(map(_holds_secret, inner.values()))
+    return isinstance(value, list) and any(map(_holds_secret, cast(list[Any], value)))

@@ -1,0 +1,76 @@
+"""The proxies, what must be reached without them, and the authorities to trust."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from infra.settings.cluster import ClusterSettings
+from infra.settings.no_proxy import missing_entries, no_proxy, required_entries, split_no_proxy
+from infra.settings.reader import Reader
+from infra.settings.secret import Secret
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """The proxies, and the computed NO_PROXY; both None: no proxy at all.
+
+    `scope` says what of k3s uses them; `ca_bundle` is the text (PEM) of authorities to trust.
+    """
+
+    http: Secret | None
+    https: Secret | None
+    no_proxy: str
+    scope: Literal["all", "containerd"]
+    ca_bundle: str
+    ca_file: Path | None
+
+
+def read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
+    """Read the proxies and compute NO_PROXY from the addresses of the cluster."""
+    http, https = reader.proxy_url("httpProxy"), reader.proxy_url("httpsProxy")
+    more = split_no_proxy(reader.text("noProxy"))
+    override = split_no_proxy(reader.text("noProxyOverride"))
+    scope = cast(Literal["all", "containerd"], reader.choice("proxyScope", ("all", "containerd")))
+    ca_file, ca_bundle = _read_ca_bundle(reader)
+    if http is None and https is None:
+        return ProxySettings(None, None, "", scope, ca_bundle, ca_file)
+    if not cluster.node_address:
+        reader.problem(
+            "nodeAddress",
+            "",
+            "a proxy is set, and the node must be reached without it (NO_PROXY)",
+            "Set the node's address, as the pods reach it",
+        )
+    required = required_entries(cluster.node_address, cluster.pod_cidr, cluster.service_cidr)
+    missing = missing_entries(override, required)
+    if override and missing:
+        reader.problem(
+            "noProxyOverride",
+            ",".join(override),
+            f"what must be reached without a proxy is missing: {','.join(missing)}",
+            "Add these, or use noProxy, which adds to the computed list",
+        )
+    exceptions = ",".join(override) or no_proxy(required, more)
+    return ProxySettings(http, https, exceptions, scope, ca_bundle, ca_file)
+
+
+def _read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:
+    text = reader.text("caBundle")
+    if not text:
+        return None, ""
+    path = Path(text).expanduser().resolve()
+    try:
+        bundle = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "Set the path of a file on this machine"
+        reader.problem("caBundle", text, f"it cannot be read ({error})", hint)
+        return None, ""
+    hint = "Set a file with certificates (PEM) alone"
+    if "PRIVATE KEY" in bundle:
+        reason = "it holds a private key, and its text goes to the node and into every pod"
+        reader.problem("caBundle", text, reason, hint)
+        return None, ""
+    if "-----BEGIN CERTIFICATE-----" not in bundle:
+        reader.problem("caBundle", text, "it holds no certificate", hint)
+        return None, ""
+    return path, bundle

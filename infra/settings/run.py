@@ -1,0 +1,212 @@
+"""What is trained: the preset, the values over it, the data set, and where the pods may run."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, cast
+
+from infra.airgap.needs import DATASET, GPT2, TOKENIZER
+from infra.names import DATA_MOUNT, INCOMING
+from infra.settings.airgap import BundleSettings
+from infra.settings.compute import ComputeSettings, check_nodes_min, read_compute
+from infra.settings.devices import Devices
+from infra.settings.file_checksum import file_checksum
+from infra.settings.kinds import Chosen, Kinds, read_kind
+from infra.settings.limits import LimitSettings
+from infra.settings.pods import PodSettings, read_pods
+from infra.settings.reader import Reader
+from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
+from infra.settings.run_settings import DatasetChoice, build_run_config
+from trainer.config import RunConfig
+from trainer.data.sources import format_by_name, known_ending
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+_INSTANCE = r"([a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?)?"
+
+
+@dataclass(frozen=True)
+class DatasetFile:
+    """A file of this machine that goes to the volume.
+
+    Args:
+        path: where it is on this machine.
+        sha256: checksum of its content.
+        size: number of bytes.
+    """
+
+    path: Path
+    sha256: str
+    size: int
+
+    @property
+    def target(self) -> str:
+        """Its path below the volume's root; the checksum is its name.
+
+        An ending such as `.jsonl.gz` stays, because `prepare` knows by it what the file holds.
+        """
+        ending = "" if format_by_name(self.path.name) == "text" else known_ending(self.path.name)
+        return f"{INCOMING}/{self.sha256}{ending}"
+
+    @property
+    def path_in_pods(self) -> str:
+        """Where pods see it."""
+        return f"{DATA_MOUNT}/{self.target}"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Everything that a stack says about its run."""
+
+    stack: str
+    instance: str
+    compute: ComputeSettings
+    network: Chosen
+    pods: PodSettings
+    limits: LimitSettings
+    when_busy: Literal["replace", "wait", "refuse"]
+    config: RunConfig
+    dataset_file: DatasetFile | None
+    bpe_file: DatasetFile | None
+    tokenizer_file: DatasetFile | None = None
+
+
+def read_run(
+    reader: Reader,
+    stack: str,
+    kinds: Kinds,
+    devices: Devices,
+    bundle: BundleSettings | None,
+    limits: LimitSettings,
+) -> RunSettings | None:
+    """Read every key of a run; None when its configuration is wrong.
+
+    Args:
+        reader: gives the values and collects what is wrong with them.
+        stack: name of the stack, which is the run's name unless `runName` is set.
+        kinds: the registries.
+        devices: what the platform offers; the accelerator decides about device and backend.
+        bundle: the bundle that texts come from; None: there is none.
+        limits: how long things may take.
+    """
+    chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
+    compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
+    config, dataset_file, tokenizer_file = _read_config(reader, stack, devices.accelerator, bundle)
+    instance = reader.text(
+        "instance",
+        pattern=_INSTANCE,
+        form="a name of at most 30 lower-case letters, digits and '-'",
+        example="second",
+    )
+    network = read_kind(reader, "network", "networkOptions", kinds.networks)
+    pods = read_pods(reader, devices.accelerator)
+    when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
+    if config is None:
+        return None
+    check_time_for_dataset(reader, config.dataset, limits)
+    check_nodes_min(reader, config.train.nodes_min, compute, kinds.workloads[chosen.name])
+    needs_bpe = bundle is not None and config.dataset.tokenizer == GPT2
+    return RunSettings(
+        stack=stack,
+        instance=instance,
+        compute=compute,
+        network=network,
+        pods=pods,
+        limits=limits,
+        when_busy=cast(Literal["replace", "wait", "refuse"], when_busy),
+        config=config,
+        dataset_file=dataset_file,
+        bpe_file=_bundled(bundle, TOKENIZER, GPT2) if bundle and needs_bpe else None,
+        tokenizer_file=tokenizer_file,
+    )
+
+
+def _read_config(
+    reader: Reader, stack: str, accelerator: str, bundle: BundleSettings | None
+) -> tuple[RunConfig | None, DatasetFile | None, DatasetFile | None]:
+    """The run's configuration, and the files of this machine with the text and the tokenizer."""
+    file_text, url = reader.text("datasetFile"), _dataset_url(reader)
+    sha256 = reader.checksum("datasetSha256")
+    if file_text and url:
+        reader.problem(
+            "datasetFile",
+            file_text,
+            "datasetUrl is set too, and there is one text",
+            "Remove one of the two",
+        )
+    files = dataset_files(reader)
+    for key, value in (("datasetFile", file_text), ("datasetUrl", url)):
+        if files and value:
+            reader.problem(key, value, "datasetFiles is set too", "Remove one of the two")
+    if url and not sha256:
+        reader.problem(
+            "datasetSha256",
+            "",
+            "without it nobody would notice another text at datasetUrl",
+            "Set the sha256 of the text; `sha256sum` shows it",
+        )
+    file = _local_file(reader, "datasetFile", file_text) if file_text else None
+    tokenizer, tokenizer_file = reader.text("datasetTokenizer"), None
+    if tokenizer.endswith(".json"):
+        tokenizer_file = _local_file(reader, "datasetTokenizer", tokenizer)
+    dataset = DatasetChoice(
+        name=_name(reader, "datasetName", f"({_NAME})?") or None,
+        url=url or None,
+        file=file.path_in_pods if file else None,
+        sha256=sha256 or (file.sha256 if file else None),
+        tokenizer=tokenizer_file.path_in_pods if tokenizer_file else tokenizer or None,
+        files=files or None,
+        options=dataset_options(reader),
+    )
+    run_name = _name(reader, "runName", f"({_NAME})?") or stack
+    preset = _name(reader, "preset", _NAME)
+    overrides = reader.mapping("run")
+    config, problems = build_run_config(preset, run_name, accelerator, dataset, overrides)
+    if bundle and config and config.dataset.url and config.dataset.sha256:
+        file = _bundled(bundle, DATASET, config.dataset.sha256)
+        if file:
+            dataset = replace(dataset, url=None, file=file.path_in_pods, sha256=file.sha256)
+            config, problems = build_run_config(preset, run_name, accelerator, dataset, overrides)
+    reader.problems += problems
+    return config, file, tokenizer_file
+
+
+def _dataset_url(reader: Reader) -> str:
+    """The address of the text, which every reader of the run's ConfigMap sees."""
+    url = reader.url("datasetUrl")
+    if url is None:
+        return ""
+    if url.url_has_password or reader.is_encrypted("datasetUrl"):
+        reader.problem(
+            "datasetUrl",
+            url.url_without_password,
+            "it is secret, and would stand in plain text in a ConfigMap and in the volume",
+            "Download the text to this machine and set datasetFile, or use an address without "
+            "user, password and token",
+        )
+    return url.url_without_password
+
+
+def _name(reader: Reader, key: str, pattern: str) -> str:
+    form = "a name of at most 63 letters, digits, '.', '_' and '-'"
+    return reader.text(key, pattern=pattern, form=form, example="shakespeare-char")
+
+
+def _bundled(bundle: BundleSettings, purpose: str, version: str) -> DatasetFile | None:
+    entries = bundle.manifest.of(purpose, version)
+    if not entries:
+        return None
+    path = bundle.path / entries[0].name
+    return DatasetFile(path, entries[0].sha256, path.stat().st_size)
+
+
+def _local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
+    """The content's own checksum names the file; `prepare` compares the one that was given.
+
+    None: the file cannot be read.
+    """
+    path = Path(text).expanduser().resolve()
+    try:
+        return DatasetFile(path, file_checksum(path), path.stat().st_size)
+    except OSError as error:
+        hint = "Set the path of a file on this machine"
+        reader.problem(key, str(path), f"it cannot be read ({error.strerror})", hint)
+        return None

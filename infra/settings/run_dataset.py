@@ -1,0 +1,68 @@
+"""A data set of several files, and what its files hold."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from infra.settings.limits import LimitSettings
+from infra.settings.reader import Reader
+from infra.settings.run_settings import OPTION_KEYS
+from infra.settings.secret import Secret
+from trainer.config import DatasetConfig
+
+# Slower than that in sum, a download and its preparation are hardly ever; see docs/benchmarks.md.
+LOWEST_BYTES_PER_SECOND = 10_000_000
+
+
+def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
+    """The setting `datasetFiles`: addresses without a secret, each with a checksum."""
+    files: list[dict[str, Any]] = []
+    for place, item in enumerate(reader.sequence("datasetFiles")):
+        key = f"datasetFiles[{place}]"
+        if not isinstance(item, Mapping):
+            hint = "Write it as a mapping of url, sha256 and size_bytes"
+            reader.problem(key, str(item), "it is a single value", hint)
+            continue
+        file = dict(cast(Mapping[str, Any], item))
+        url = Secret(str(file.get("url", "")))
+        if url.url_has_password or reader.is_encrypted("datasetFiles"):
+            reader.problem(
+                f"{key}.url",
+                url.url_without_password,
+                "it is secret, and would stand in plain text in a ConfigMap and in the volume",
+                "Use an address without user, password and token, or set datasetFile",
+            )
+            continue
+        if not file.get("sha256"):
+            reader.problem(
+                f"{key}.sha256",
+                "",
+                "without it nobody would notice another file at this address",
+                "Set the sha256 of the file; `sha256sum` shows it",
+            )
+        files.append(file)
+    return tuple(files)
+
+
+def dataset_options(reader: Reader) -> dict[str, Any]:
+    """The setting `datasetOptions`: what the files hold and how they are split."""
+    options = reader.mapping("datasetOptions")
+    for key in options.keys() - set(OPTION_KEYS):
+        hint = f"Allowed: {', '.join(OPTION_KEYS)}"
+        reader.problem(f"datasetOptions.{key}", str(options[key]), "there is no such option", hint)
+    return {key: value for key, value in options.items() if key in OPTION_KEYS}
+
+
+def check_time_for_dataset(reader: Reader, dataset: DatasetConfig, limits: LimitSettings) -> None:
+    """Whether `datasetTimeoutSeconds` can be enough for files of a known size."""
+    size = sum(file.size_bytes or 0 for file in dataset.files) or dataset.size_bytes or 0
+    if dataset.file is not None:
+        return
+    needed = size // LOWEST_BYTES_PER_SECOND
+    if needed > limits.dataset_timeout_seconds:
+        reader.problem(
+            "datasetTimeoutSeconds",
+            str(limits.dataset_timeout_seconds),
+            f"the data set has {size / 1e9:.1f} GB to download and to turn into tokens",
+            f"Set at least {needed}; a Job that runs out of time loses nothing, and the next "
+            "`pulumi up` goes on where it was",
+        )

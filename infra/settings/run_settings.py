@@ -1,0 +1,144 @@
+"""The trainer's run configuration, put together from a preset and the stack's settings. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from infra.names import DATA_MOUNT
+from infra.settings.setting_error import problem_text
+from trainer.config import ConfigError, RunConfig, load_mapping, preset_names
+
+RUN_SECTIONS = ("model", "train", "eval", "checkpoint", "log")
+_OWN_KEYS = {  # what has a key of its own in the stack's settings
+    "run_name": "runName",
+    "data_root": "dataRoot",
+    "dataset": "datasetName, datasetUrl, datasetFile, datasetFiles, datasetSha256, "
+    "datasetTokenizer and datasetOptions",
+}
+_DATASET_KEYS = {
+    "name": "datasetName",
+    "url": "datasetUrl",
+    "file": "datasetFile",
+    "files": "datasetFiles",
+    "sha256": "datasetSha256",
+    "tokenizer": "datasetTokenizer",
+}
+
+
+# What `datasetOptions` may hold: what the files are and how they are split.
+OPTION_KEYS = (
+    "format",
+    "text_field",
+    "document_separator",
+    "end_of_text",
+    "val_share",
+    "val_tokens",
+    "size_bytes",
+)
+
+
+@dataclass(frozen=True)
+class DatasetChoice:
+    """The stack's settings of the data set; None where the preset decides.
+
+    `file` is the text's path in the pods; a text of one's own brings its own checksum. `files` are
+    several addresses with their checksums, `options` the keys of `dataset` without a setting here.
+    """
+
+    name: str | None = None
+    url: str | None = None
+    file: str | None = None
+    sha256: str | None = None
+    tokenizer: str | None = None
+    files: tuple[Mapping[str, Any], ...] | None = None
+    options: Mapping[str, Any] | None = None
+
+
+def build_run_config(
+    preset: str,
+    run_name: str,
+    accelerator: str,
+    dataset: DatasetChoice,
+    overrides: Mapping[str, Any],
+) -> tuple[RunConfig | None, list[str]]:
+    """The run's configuration, or None and the problems, each beginning with the stack's key.
+
+    Args:
+        preset: name of a file in trainer/presets.
+        run_name: folder below `/data/runs`.
+        accelerator: `gpu` or `cpu`; decides `train.device` and `train.backend`.
+        dataset: what replaces the preset's data set.
+        overrides: the setting `run`.
+    """
+    try:
+        mapping = load_mapping(preset)
+    except ConfigError as error:
+        known = preset_names()
+        reason = (
+            error.problems[0] if preset in known else "there is no such file in trainer/presets"
+        )
+        hint = f"Set one of {', '.join(known)}"
+        return None, [problem_text("preset", repr(preset), reason, hint)]
+    problems = _foreign_keys(overrides)
+    device, backend = ("cuda", "nccl") if accelerator == "gpu" else ("cpu", "gloo")
+    train = _section(overrides, "train")
+    if train.get("device", device) not in (device, "auto"):
+        reason = f"accelerator is {accelerator}"
+        hint = f"Set {device}, or remove it: it follows from accelerator"
+        problems.append(problem_text("run.train.device", repr(train["device"]), reason, hint))
+    mapping["run_name"], mapping["data_root"] = run_name, DATA_MOUNT
+    mapping["dataset"] = _dataset(_section(mapping, "dataset"), dataset)
+    mapping["train"] = {**_section(mapping, "train"), "device": device, "backend": backend}
+    for key, value in overrides.items():
+        if key in RUN_SECTIONS and isinstance(value, Mapping):
+            mapping[key] = {**_section(mapping, key), **value}
+        elif key not in _OWN_KEYS:
+            mapping[key] = value
+    try:
+        config = RunConfig.from_mapping(mapping)
+    except ConfigError as error:
+        return None, [*problems, *(_in_stack_terms(problem) for problem in error.problems)]
+    return (None if problems else config), problems
+
+
+def dataset_only(config: RunConfig) -> dict[str, Any]:
+    """The part that `prepare` needs, so that its Job stays as it is when the rest changes."""
+    mapping = config.to_mapping()
+    return {"data_root": mapping["data_root"], "dataset": mapping["dataset"]}
+
+
+def _dataset(preset: dict[str, Any], choice: DatasetChoice) -> dict[str, Any]:
+    if choice.url or choice.file or choice.files:
+        preset = {k: v for k, v in preset.items() if k in ("name", "tokenizer")}
+    chosen = {key: value for key in _DATASET_KEYS if (value := getattr(choice, key)) is not None}
+    if choice.files is not None:
+        chosen["files"] = [dict(file) for file in choice.files]
+    return {**preset, **(choice.options or {}), **chosen}
+
+
+def _foreign_keys(overrides: Mapping[str, Any]) -> list[str]:
+    return [
+        problem_text(
+            f"run.{key}", repr(overrides[key]), "it has a setting of its own", f"Use {own} instead"
+        )
+        for key, own in _OWN_KEYS.items()
+        if key in overrides
+    ]
+
+
+def _section(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value: object = mapping.get(name)
+    return cast(dict[str, Any], dict(value)) if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _in_stack_terms(problem: str) -> str:
+    """A problem of the run configuration, beginning with the key that the user has set."""
+    key = re.match(r"[\w.]*", problem)
+    name = key[0] if key else ""
+    if name.startswith("dataset."):
+        key = name.removeprefix("dataset.")
+        if key in OPTION_KEYS:
+            return f"datasetOptions.{key}{problem[len(name) :]}"
+        return _DATASET_KEYS.get(key, "datasetUrl") + problem[len(name) :]
+    return f"runName{problem[len(name) :]}" if name == "run_name" else f"run.{problem}"

@@ -1,0 +1,38 @@
+"""A text that must not show up in a log, a state file or a message."""
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import pulumi
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Holds the text; its repr does not, and resources get it as a secret output."""
+
+    text: str = field(repr=False)
+
+    @property
+    def output(self) -> pulumi.Output[str]:
+        """For resource arguments."""
+        return pulumi.Output.secret(self.text)
+
+    @property
+    def url_without_password(self) -> str:
+        """For a secret that is a URL: what is left of it when user and password are cut out."""
+        parts = urlsplit(self.text)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    @property
+    def url_has_password(self) -> bool:
+        """For a secret that is a URL: whether there is something to hide in it."""
+        return "@" in urlsplit(self.text).netloc
+
+
+def is_url(text: str) -> bool:
+    """Whether the parts of an address can be told from each other, and its port is a number."""
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False

@@ -1,0 +1,7 @@
+"""The kinds of workload: choices of the setting `topology`."""
+
+from infra.registry import Registry
+from infra.workloads import multi_pod, single_pod
+from infra.workloads.kind import WorkloadKind
+
+WORKLOADS: Registry[WorkloadKind] = Registry("topology", [single_pod.KIND, multi_pod.KIND])

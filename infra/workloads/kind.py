@@ -1,0 +1,49 @@
+"""What a kind of workload is: how the pods of a run come about in Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from infra.objects import Manifest
+from infra.registry import NoOptions
+
+if TYPE_CHECKING:
+    from infra.workloads.run import Run
+
+
+@dataclass(frozen=True)
+class WorkloadKind:
+    """One choice of the setting `topology`.
+
+    Args:
+        name: the value of the setting.
+        api_version: of the workload object, such as `batch/v1`.
+        kind: of the workload object, such as `Job`.
+        object_name: name of the workload object, before the run's `instance` is added.
+        several_pods: whether the setting `pods` counts; otherwise there is one pod.
+        render: role in the stack and manifest of each object, in the order of creation; the last
+            one is the workload. The pod template must be `run.template`.
+        rendezvous: variables by which the ranks find each other.
+        suspend: merge patch for the workload that ends its pods, which save first.
+        resume: merge patch that undoes `suspend`.
+        done: types of the workload's conditions that mean success.
+        failed: types of the workload's conditions that mean failure.
+        replace_on: paths of the workload whose change makes a new workload.
+        options: dataclass of the keys that `topologyOptions` may hold.
+    """
+
+    name: str
+    api_version: str
+    kind: str
+    object_name: str
+    several_pods: bool
+    render: Callable[[Run], list[tuple[str, Manifest]]]
+    rendezvous: Callable[[Run], Mapping[str, str]]
+    suspend: Callable[[Run], dict[str, Any]]
+    resume: Callable[[Run], dict[str, Any]]
+    done: tuple[str, ...] = ("Complete",)
+    failed: tuple[str, ...] = ("Failed",)
+    replace_on: tuple[str, ...] = field(default=())
+    options: type = NoOptions

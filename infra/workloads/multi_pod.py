@@ -1,0 +1,59 @@
+"""Workload `multi-pod`: the pods of a StatefulSet, whose ordinals are the ranks of the nodes."""
+
+from infra.names import MASTER_PORT
+from infra.objects import Manifest
+from infra.workloads.kind import WorkloadKind
+from infra.workloads.run import Run
+
+HEADLESS_SERVICE = "train-mp-headless"
+
+
+def render(run: Run) -> list[tuple[str, Manifest]]:
+    """A headless Service that gives each rank a name, and the StatefulSet."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": run.metadata(_service(run)),
+        "spec": {
+            "clusterIP": "None",
+            # The ranks have to find each other before they can become ready.
+            "publishNotReadyAddresses": True,
+            "selector": run.selector,
+            "ports": [{"name": "rendezvous", "port": MASTER_PORT, "targetPort": MASTER_PORT}],
+        },
+    }
+    stateful_set = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "replicas": run.world.pods,
+            "serviceName": _service(run),
+            # All pods start at once, because a rank alone can do nothing.
+            "podManagementPolicy": "Parallel",
+            # A rolling update would wait for one new rank to be ready without the others.
+            "updateStrategy": {"type": "OnDelete"},
+            "selector": {"matchLabels": run.selector},
+            "template": run.template,
+        },
+    }
+    return [("service", service), ("stateful-set", stateful_set)]
+
+
+def _service(run: Run) -> str:
+    return run.object_name(HEADLESS_SERVICE)
+
+
+KIND = WorkloadKind(
+    name="multi-pod",
+    api_version="apps/v1",
+    kind="StatefulSet",
+    object_name="train-multipod",
+    several_pods=True,
+    render=render,
+    rendezvous=lambda run: {"PET_MASTER_ADDR": f"{run.workload_name}-0.{_service(run)}"},
+    suspend=lambda run: {"spec": {"replicas": 0}},
+    resume=lambda run: {"spec": {"replicas": run.world.pods}},
+    # Other pods are another workload, as with a Job, and never a half-changed one.
+    replace_on=("spec.template", "spec.replicas"),
+)

@@ -1,0 +1,191 @@
+"""Pods as plain manifests: what every pod of ours has, and what a training pod has beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from infra.labels import labels
+from infra.names import (
+    DATA_MOUNT,
+    MASTER_PORT,
+    PROXY_CONFIG,
+    READY_FILE,
+    RUN_CONFIG_PATH,
+    TRAINER_CONTAINER,
+    TRAINING,
+)
+from infra.storages.kind import CLAIM
+from infra.workloads.trust import trust
+
+if TYPE_CHECKING:
+    from infra.objects import Manifest
+    from infra.workloads.run import Run
+
+TRAINER_UID = 1000  # of the user in the trainer image
+KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/messages.py reads it
+BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
+# Of containers whose work is short. Without requests a pod is in the class BestEffort, which is
+# evicted first, and a namespace with a quota of requests refuses it.
+LEAST_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
+
+
+@dataclass(frozen=True)
+class PodParts:
+    """What the training pods and the data set's pod have in common.
+
+    Args:
+        image: full name of the trainer image.
+        pull_policy: when the kubelet pulls the image.
+        pull_secrets: names of Secrets with the registry's credentials.
+        config_map: name of the ConfigMap that holds `run.yaml`.
+        ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
+        bpe_file: path in the pods of GPT-2's BPE merge table; empty: tiktoken downloads it.
+    """
+
+    image: str
+    pull_policy: str
+    pull_secrets: tuple[str, ...]
+    config_map: str
+    ca_config_map: str = ""
+    bpe_file: str = ""
+
+
+def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
+    """A pod with one container that runs `python -m trainer <arguments> --config <path>`."""
+    variables = {"HOME": "/tmp"}
+    if parts.bpe_file:
+        variables[BPE_VARIABLE] = parts.bpe_file
+    pod: Manifest = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": TRAINER_UID,
+            "runAsGroup": TRAINER_UID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": TRAINER_CONTAINER,
+                "image": parts.image,
+                "imagePullPolicy": parts.pull_policy,
+                "args": [*arguments, "--config", RUN_CONFIG_PATH],
+                "env": environment(variables),
+                # The Secret has the addresses of proxies with a password.
+                "envFrom": [
+                    {"configMapRef": {"name": PROXY_CONFIG}},
+                    {"secretRef": {"name": PROXY_CONFIG}},
+                ],
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "resources": {"requests": dict(LEAST_REQUESTS)},
+                # `pulumi up` shows this message when the container fails.
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "volumeMounts": [
+                    {"name": "data", "mountPath": DATA_MOUNT},
+                    {
+                        "name": "config",
+                        "mountPath": str(PurePosixPath(RUN_CONFIG_PATH).parent),
+                        "readOnly": True,
+                    },
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}},
+            {"name": "config", "configMap": {"name": parts.config_map}},
+        ],
+    }
+    pod |= pull_secrets(parts)
+    return trust(pod, parts.ca_config_map) if parts.ca_config_map else pod
+
+
+def training_pod(run: Run) -> Manifest:
+    """The pod template of a run, without the labels for its revision and its owner."""
+    pod = pod_spec(run.parts, ["entrypoint"])
+    (container,) = pod["containers"]
+    network, placement = run.network, run.placement
+    pod["terminationGracePeriodSeconds"] = run.grace_seconds
+    shm = {"medium": "Memory", "sizeLimit": run.resources.shm_size}
+    pod["volumes"].append({"name": "shm", "emptyDir": shm})
+    container["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})
+    container["env"] += environment(_variables(run))
+    # With its default written out: an `up` that was killed after it had made this object could not
+    # be finished otherwise, because the server takes a missing default for another value.
+    pod_name = {"apiVersion": "v1", "fieldPath": "metadata.name"}
+    container["env"].append({"name": "POD_NAME", "valueFrom": {"fieldRef": pod_name}})
+    key = {"secretKeyRef": {"name": run.key_secret, "key": "key"}}
+    container["env"].append({"name": KEY_VARIABLE, "valueFrom": key})
+    if run.pod_secrets:
+        container["envFrom"].append({"secretRef": {"name": run.pod_secrets}})
+    # The file exists once every rank of the pod has taken a step.
+    container["readinessProbe"] = {
+        "exec": {"command": ["test", "-e", READY_FILE]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 5,
+    }
+    container["resources"] = _resources(run)
+    if network.capabilities:
+        container["securityContext"]["capabilities"]["add"] = list(network.capabilities)
+    if network.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    pod |= placement.nodes
+    if placement.runtime_class:
+        pod["runtimeClassName"] = placement.runtime_class
+    annotations = {**network.annotations, **placement.annotations}
+    return {
+        "metadata": {
+            "labels": {**placement.labels, **labels(TRAINING), **run.selector},
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": pod,
+    }
+
+
+def pull_secrets(parts: PodParts) -> Manifest:
+    """The field of a pod's spec by which the kubelet gets the registry's credentials."""
+    names = [{"name": name} for name in parts.pull_secrets]
+    return {"imagePullSecrets": names} if names else {}
+
+
+def environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Variables as a container lists them."""
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _variables(run: Run) -> dict[str, str]:
+    """The user's own variables come last; the settings refuse those that would break the run."""
+    several = dict(run.network.between_pods) if run.world.pods > 1 else dict[str, str]()
+    return {
+        "PET_NNODES": str(run.world.pods),
+        "PET_NPROC_PER_NODE": str(run.world.ranks_per_pod),
+        "PET_MASTER_PORT": str(MASTER_PORT),
+        **run.kind.rendezvous(run),
+        **run.network.environment,
+        **several,
+        **run.environment,
+    }
+
+
+def _resources(run: Run) -> Manifest:
+    """Requests keep the pod out of the class BestEffort, which is evicted first."""
+    ranks = run.world.ranks_per_pod
+    limits = dict(run.network.resources)
+    if run.world.gpus_per_pod:
+        limits["nvidia.com/gpu"] = str(run.world.gpus_per_pod)
+    requests = {
+        "cpu": times(run.resources.cpu_per_rank, ranks),
+        "memory": times(run.resources.memory_per_rank, ranks),
+    }
+    return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+def times(quantity: str, count: int) -> str:
+    """A Kubernetes quantity, such as `500m` or `2Gi`, several times."""
+    number = quantity.rstrip("mKMGTi")
+    return f"{int(number) * count}{quantity[len(number) :]}"

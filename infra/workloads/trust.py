@@ -1,0 +1,68 @@
+"""Certificate authorities of our own in a pod, beside those that its image trusts anyway.
+
+Python's ssl and requests trust one file and nothing else, so an init container writes one file
+with the authorities of the image and ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from infra.objects import Manifest
+
+OWN_FILE = "/etc/disttrain-ca/ca.crt"  # the ConfigMap's
+ALL_FILE = "/etc/disttrain-trust/ca.crt"  # all of them
+VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # of Python's ssl and of requests
+# What Debian's and Red Hat's families trust, then what Python's packages bring: an image may have
+# any of them. A line break after each, because a file may end without one.
+SCRIPT = f"""\
+set -e
+packaged=$(python3 -c 'import certifi; print(certifi.where())' 2>/dev/null || true)
+for file in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \\
+    "$packaged" {OWN_FILE}; do
+  if [ -n "$file" ] && [ -r "$file" ]; then cat "$file"; echo; fi
+done >{ALL_FILE}
+"""
+
+
+def trust(pod: Manifest, config_map: str) -> Manifest:
+    """The pod with the certificates of a ConfigMap trusted in its container.
+
+    Args:
+        pod: a pod's spec with one container.
+        config_map: name of the ConfigMap, whose key `ca.crt` holds the certificates (PEM).
+    """
+    (container,) = pod["containers"]
+    own = _mount("ca", OWN_FILE, read_only=True)
+    first = {
+        "name": "trust",
+        "image": container["image"],
+        "imagePullPolicy": container["imagePullPolicy"],
+        "command": ["sh", "-c", SCRIPT],
+        "securityContext": container["securityContext"],
+        "resources": container["resources"],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [own, _mount("trust", ALL_FILE, read_only=False)],
+    }
+    container = {
+        **container,
+        "env": [*container["env"], *({"name": name, "value": ALL_FILE} for name in VARIABLES)],
+        "volumeMounts": [*container["volumeMounts"], _mount("trust", ALL_FILE, read_only=True)],
+    }
+    volumes = [
+        {"name": "ca", "configMap": {"name": config_map}},
+        {"name": "trust", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+    ]
+    return {
+        **pod,
+        "initContainers": [*pod.get("initContainers", []), first],
+        "containers": [container],
+        "volumes": [*pod["volumes"], *volumes],
+    }
+
+
+def _mount(volume: str, file: str, *, read_only: bool) -> dict[str, Any]:
+    folder = str(PurePosixPath(file).parent)
+    return {"name": volume, "mountPath": folder, "readOnly": read_only}

@@ -1,0 +1,22 @@
+"""How many processes train together, and in how many pods."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes (ranks) of a run; `gpus_per_pod` is 0 on CPU."""
+
+    pods: int
+    ranks_per_pod: int
+    gpus_per_pod: int
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks over all pods."""
+        return self.pods * self.ranks_per_pod
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs over all pods; 0 on CPU."""
+        return self.pods * self.gpus_per_pod

@@ -1,0 +1,175 @@
+"""The word for each state that a run can be in, from objects as the API server shows them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cli.status.judge import STALLED_SECONDS, Seen, judge_platform, judge_run
+from cli.status.progress import Progress
+from infra.kube.record import Record
+from infra.kube.workload import Workload
+
+NOW = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
+RECORD = Record(
+    owner="11111111-2222-3333-4444-555555555555",
+    stack="organization/disttrain/dev",
+    workload=Workload("batch/v1", "Job", "train-singlepod"),
+    revision="abc",
+    gpus=3,
+    suspend={"spec": {"suspend": True}},
+    resume={"spec": {"suspend": None}},
+    over=("Complete", "Failed"),
+    grace_seconds=600,
+    request="1",
+    since=NOW - timedelta(hours=1),
+    namespace="disttrain",
+)
+JOB: dict[str, Any] = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
+STEPPED = Progress(step=20, of=4000, stepped_at=NOW - timedelta(seconds=2), loss="4.0")
+
+
+def job(condition: str = "", **spec: object) -> dict[str, Any]:
+    conditions = [{"type": condition, "status": "True", "reason": "BackoffLimitExceeded"}]
+    return {**JOB, "spec": spec, "status": {"conditions": conditions if condition else []}}
+
+
+def pod(phase: str = "Running", name: str = "train-singlepod-x", **status: Any) -> dict[str, Any]:
+    metadata = {"name": name, "creationTimestamp": "2026-11-22T06:58:00Z"}
+    return {"metadata": metadata, "spec": {}, "status": {"phase": phase, **status}}
+
+
+UNSCHEDULABLE: dict[str, Any] = {
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+        }
+    ]
+}
+NO_IMAGE: dict[str, Any] = {
+    "containerStatuses": [
+        {"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+    ]
+}
+CRASHES: dict[str, Any] = {"containerStatuses": [{"restartCount": 3, "state": {"running": {}}}]}
+
+CASES: dict[str, tuple[Seen, str, str]] = {
+    "its workload is not made yet": (
+        Seen(replace(RECORD, since=NOW), None, (), {}),
+        "starting",
+        "its `pulumi up` is under way",
+    ),
+    "its workload was deleted": (Seen(RECORD, None, (), {}), "gone", "somebody has deleted it"),
+    "it was replaced": (
+        Seen(RECORD, job(suspend=True), (), {}),
+        "suspended",
+        "its next `pulumi up` resumes it",
+    ),
+    "it has completed": (Seen(RECORD, job("Complete"), (), {}), "finished", ""),
+    "its job was given up": (Seen(RECORD, job("Failed"), (), {}), "failed", "BackoffLimitExceeded"),
+    "its job was given up, with last words": (
+        Seen(RECORD, job("Failed"), [pod("Failed")], {"a": Progress(failed="no room to write")}),
+        "failed",
+        "no room to write",
+    ),
+    "its pods hold after the end": (
+        Seen(RECORD, job(), [pod()], {"a": Progress(finished="step 40, loss 3.1")}),
+        "finished",
+        "step 40, loss 3.1",
+    ),
+    "it has no pod yet": (Seen(RECORD, job(), (), {}), "waiting", "no pod yet"),
+    "a pod finds no GPU": (
+        Seen(RECORD, job(), [pod("Pending", **UNSCHEDULABLE)], {}),
+        "waiting",
+        "Insufficient nvidia.com/gpu",
+    ),
+    "the image is not there": (
+        Seen(RECORD, job(), [pod("Pending", **NO_IMAGE)], {}),
+        "failing",
+        "ErrImagePull",
+    ),
+    "a pod crashes again and again": (
+        Seen(RECORD, job(), [pod(**CRASHES)], {"a": STEPPED}),
+        "failing",
+        "was started 4 times",
+    ),
+    "the second of two pods crashes again and again": (
+        Seen(RECORD, job(), [pod(), pod(name="second", **CRASHES)], {"a": STEPPED}),
+        "failing",
+        "pod second was started 4 times",
+    ),
+    "one of two pods waits for a node": (
+        Seen(RECORD, job(), [pod(), pod("Pending", "second", **UNSCHEDULABLE)], {"a": Progress()}),
+        "waiting",
+        "second Pending",
+    ),
+    "its pods wait for another": (
+        Seen(RECORD, job(), [pod()], {"a": Progress(waits_for="waiting for node(s) 2 to join")}),
+        "starting",
+        "waiting for node(s) 2 to join",
+    ),
+    "its lines cannot be read": (
+        Seen(RECORD, job(), [pod()], {}, "the lines of pod x cannot be read: 502"),
+        "unknown",
+        "cannot be read: 502",
+    ),
+    "it trains": (Seen(RECORD, job(), [pod()], {"a": STEPPED}), "training", ""),
+    "it was cut off a moment ago": (
+        Seen(RECORD, job(), [pod()], {"a": Progress(step=20, of=40, trouble="node 1 is lost")}),
+        "recovering",
+        "node 1 is lost",
+    ),
+    "no step comes any more": (
+        Seen(
+            RECORD,
+            job(),
+            [pod()],
+            {"a": Progress(20, 40, NOW - timedelta(seconds=STALLED_SECONDS + 1))},
+        ),
+        "stalled",
+        "no step is reported any more",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_state_has_its_word_and_reason(case: str) -> None:
+    seen, state, detail = CASES[case]
+    found = judge_run(seen, NOW)
+    assert found.state == state
+    assert detail in found.detail
+
+
+def test_progress_is_of_the_pod_that_is_the_furthest() -> None:
+    """All ranks print on one node alone; the other pods' lines name no step."""
+    seen = Seen(RECORD, job(), [pod()], {"a": Progress(), "b": STEPPED})
+    assert judge_run(seen, NOW).progress == STEPPED
+
+
+def node(name: str, ready: str = "True", gpus: int = 4) -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    return {
+        "metadata": {"name": name},
+        "status": {**status, "allocatable": {"cpu": "8", "nvidia.com/gpu": str(gpus)}},
+    }
+
+
+def gpu_pod(phase: str, node_name: str | None, gpus: int) -> dict[str, Any]:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    spec = {"containers": [limits], **({"nodeName": node_name} if node_name else {})}
+    return {"metadata": {"name": "x"}, "spec": spec, "status": {"phase": phase}}
+
+
+def test_gpus_are_counted_where_pods_hold_them() -> None:
+    pods = [gpu_pod("Running", "a", 3), gpu_pod("Succeeded", "a", 4), gpu_pod("Pending", None, 4)]
+    found = judge_platform([node("a"), node("b", "Unknown")], pods)
+    assert (found.nodes, found.not_ready, found.gpus, found.gpus_used) == (2, ("b",), 8, 3)
+
+
+def test_what_may_not_be_read_is_not_counted() -> None:
+    assert judge_platform(None, None, "nodes is forbidden").nodes is None
+    assert judge_platform([node("a")], None, "pods is forbidden").gpus_used is None

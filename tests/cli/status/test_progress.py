@@ -1,0 +1,69 @@
+"""Reads what the trainer really writes, with the times that Kubernetes puts before it."""
+
+from datetime import UTC, datetime
+
+from cli.status.progress import Progress, last_words, read_progress
+
+START = """\
+2026-11-22T06:40:00.000000001Z [node 0] waiting for node(s) 2 to join
+2026-11-22T06:40:02.5Z [node 0] round 1: 3 node(s) x 1 rank(s), store at train-mp:29501
+2026-11-22T06:40:09Z device cpu, CPU (as set)
+"""
+STEPS = """\
+2026-11-22T06:40:11.123456789Z step 19/4000 loss 4.1028 val - lr 9.2e-04 tokens/s 8109 \
+grad_norm 1.061 mfu n/a p50 76.0ms p95 147.2ms data 1.7% mem 575MiB eta 5m29s
+2026-11-22T06:40:12Z checkpoint step-00000020 saved in 0.09 s
+2026-11-22T06:40:13Z step 20/4000 loss 4.0912 val 4.0011 lr 9.2e-04 tokens/s 8740 \
+grad_norm 1.152 mfu 41.2% p50 77.0ms p95 146.9ms data 5.8% mem 575MiB eta 5m28s
+"""
+LOST = """\
+2026-11-22T06:41:00Z [node 0] round 1 is lost: node 1 lost the connection; stopping the other nodes
+2026-11-22T06:41:01Z [node 0] training stopped: node 1 lost the connection; starting again at once
+"""
+
+
+def test_nothing_is_known_before_the_first_line() -> None:
+    assert read_progress("") == Progress()
+
+
+def test_what_the_pods_wait_for_is_known_until_their_round() -> None:
+    assert read_progress(START.splitlines()[0]).waits_for == "waiting for node(s) 2 to join"
+    assert read_progress(START).waits_for == ""
+    assert read_progress(START).step is None
+
+
+def test_newest_step_and_newest_checkpoint_count() -> None:
+    found = read_progress(START + STEPS)
+    assert (found.step, found.of, found.loss) == (20, 4000, "4.0912")
+    assert (found.tokens_per_second, found.mfu, found.eta) == ("8740", "41.2%", "5m28s")
+    assert found.stepped_at == datetime(2026, 11, 22, 6, 40, 13, tzinfo=UTC)
+    assert found.saved_step == 20
+    assert found.saved_at == datetime(2026, 11, 22, 6, 40, 12, tzinfo=UTC)
+
+
+def test_trouble_lasts_until_the_next_step() -> None:
+    lost = read_progress(START + STEPS + LOST)
+    assert lost.trouble == "node 1 lost the connection; starting again at once"
+    assert lost.step == 20
+    assert read_progress(START + STEPS + LOST + START).trouble == lost.trouble
+    assert read_progress(START + STEPS + LOST + START + STEPS).trouble == ""
+
+
+def test_the_end_and_its_reason_are_read() -> None:
+    finished = "2026-11-22T06:50:00Z [node 0] run dev is finished: step 4000, loss 1.8307\n"
+    assert read_progress(STEPS + finished).finished == "step 4000, loss 1.8307"
+    fatal = "2026-11-22T06:50:00Z [node 1] fatal: the loss is no number at step 21\n"
+    assert read_progress(STEPS + fatal).failed == "the loss is no number at step 21"
+    again = read_progress(STEPS + finished + START)  # train.max_steps was raised
+    assert again.finished == ""
+
+
+def test_a_time_that_cannot_be_read_is_unknown() -> None:
+    line = STEPS.splitlines()[0].partition(" ")[2]
+    found = read_progress(f"yesterday {line}")
+    assert (found.step, found.stepped_at) == (19, None)
+
+
+def test_last_words_are_of_the_pod_that_has_some() -> None:
+    assert last_words([Progress(), Progress(failed="no room")]) == "no room"
+    assert last_words([Progress()]) == ""

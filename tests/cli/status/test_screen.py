@@ -1,0 +1,78 @@
+"""One screen for people, JSON for programs."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.progress import Progress
+from cli.status.screen import as_json, as_text, platform_line, span
+
+NOW = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
+TRAINS = RunStatus(
+    "organization/disttrain/dev",
+    "disttrain",
+    "Job train-singlepod",
+    3,
+    "training",
+    progress=Progress(797, 4000, NOW, "2.0470", "6900", "41.2%", "5m35s", 750, NOW),
+)
+WAITS = RunStatus(
+    "organization/disttrain/multipod",
+    "disttrain",
+    "StatefulSet train-multipod",
+    3,
+    "waiting",
+    "train-multipod-0 Pending (Unschedulable: Insufficient nvidia.com/gpu)",
+    NOW - timedelta(minutes=7),
+)
+PLATFORM = PlatformStatus(1, (), 3, 3)
+
+SCREEN = """\
+1 node, Ready; 3 of 3 GPUs in use
+STACK     STATE     STEP      LOSS    TOKENS/S  MFU    ETA    SAVED
+dev       training  797/4000  2.0470  6900      41.2%  5m35s  step 750, 0 s ago
+multipod  waiting   -         -       -         -      -      -
+  train-multipod-0 Pending (Unschedulable: Insufficient nvidia.com/gpu) (for 7 min)"""
+
+
+def test_a_screen_shows_nodes_runs_and_reasons() -> None:
+    assert as_text(PLATFORM, [TRAINS, WAITS], "", NOW) == SCREEN
+
+
+def test_what_was_not_seen_is_said() -> None:
+    text = as_text(PLATFORM, [], "runs in other namespaces than disttrain (403)", NOW)
+    assert "no run is on this platform" in text
+    assert text.endswith("not seen: runs in other namespaces than disttrain (403)")
+
+
+@pytest.mark.parametrize(
+    ("platform", "line"),
+    [
+        (PlatformStatus(3, (), 0, 0), "3 nodes, all Ready; no GPUs offered"),
+        (PlatformStatus(2, ("b",), 8, 3), "2 nodes, not Ready: b; 3 of 8 GPUs in use"),
+        (PlatformStatus(None, unseen="403"), "nodes: not seen: 403"),
+        (
+            PlatformStatus(1, (), 8, None, "403"),
+            "1 node, Ready; 8 GPUs offered; how many are in use was not seen: 403",
+        ),
+    ],
+)
+def test_the_first_line_is_of_the_nodes(platform: PlatformStatus, line: str) -> None:
+    assert platform_line(platform) == line
+
+
+def test_programs_get_the_same_as_json() -> None:
+    found = json.loads(as_json(PLATFORM, [TRAINS, WAITS], "", NOW))
+    assert found["platform"]["gpus_used"] == 3
+    assert [run["state"] for run in found["runs"]] == ["training", "waiting"]
+    assert found["runs"][0]["progress"]["step"] == 797
+    assert found["runs"][1]["since"] == "2026-11-22T06:53:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-3, "0 s"), (119, "119 s"), (420, "7 min"), (8000, "2 h"), (9e5, "10 d")]
+)
+def test_times_are_said_in_the_largest_unit_that_tells(seconds: float, text: str) -> None:
+    assert span(NOW - timedelta(seconds=seconds), NOW) == text

@@ -1,0 +1,202 @@
+"""The GPU path on one cluster: the operator's release, its GPUs, a run on them, and destroy.
+
+A stand-in takes the operator's place (tests/operator/README.md). The trainer finds no CUDA on its
+GPUs, so it is told to take what is there, and trains on the CPU. The tests of the first stack build
+on each other in file order; each test after them leaves the cluster without an operator.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.doctor import examine
+from infra.node.doctor_plan import Plan
+from infra.node.expectations import Expectations
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.lab import Lab, run_settings, wait_for
+from tests.e2e.test_topologies import changes
+from tests.operator.cluster import (
+    NAMESPACE,
+    gpu_pod,
+    offered,
+    pod_status,
+    traces,
+    unscheduled,
+)
+from tests.operator.stand_in import GPUS, import_operator_image, operator_chart
+
+RUN, STEPS = "e2e-gpu", 20
+WHAT_IS_THERE = {"run.train.device": "auto", "run.train.backend": "auto"}
+
+
+def gpu_stack(lab: Lab, name: str, chart: Path, **more: str) -> Stack:
+    """A stack that asks for three GPUs of this cluster, and for the operator that offers them."""
+    settings = {
+        **run_settings(RUN, STEPS),
+        **WHAT_IS_THERE,
+        "accelerator": "gpu",
+        "gpuOperator": "true",  # of itself it is for k3s only
+        "processesPerPod": "1",
+        "gpus": str(GPUS),
+        "gpusPerPod": str(GPUS),
+        "cpuPerRank": "100m",  # the defaults are for machines with GPUs
+        "memoryPerRank": "256Mi",
+        "gpuOperatorChart": str(chart),
+        "gpuOperatorTimeoutSeconds": "300",
+        **more,
+    }
+    return lab.stack(name, "sandbox", settings)
+
+
+@pytest.fixture(scope="module")
+def chart(lab: Lab) -> Path:
+    """The chart of an operator that works; its image is in the cluster."""
+    import_operator_image(lab)
+    return operator_chart(lab.scratch / "chart")
+
+
+@pytest.fixture(scope="module")
+def stack(lab: Lab, chart: Path) -> Iterator[Stack]:
+    made = gpu_stack(lab, "e2e-gpu", chart)
+    made.preview()  # on a cluster that has nothing of ours yet
+    made.up()
+    yield made
+    made.destroy()  # again, where a test before has not come to it
+
+
+@pytest.fixture
+def pods_of_users(lab: Lab) -> Iterator[None]:
+    yield
+    lab.kubectl("delete", "pod", "--all", "--grace-period=0", "--force", namespace="default")
+
+
+def test_operator_comes_up_and_offers_the_gpus(lab: Lab, stack: Stack) -> None:
+    assert "gpu-operator" in json.dumps(json.loads(stack.export())["deployment"]["resources"])
+    assert offered(lab) == GPUS
+    (policy,) = lab.get("clusterpolicies.nvidia.com")["items"]
+    assert policy["status"]["state"] == "ready"
+    (secret,) = lab.get("secret", "-l", "owner=helm", namespace=NAMESPACE)["items"]
+    assert secret["metadata"]["labels"]["status"] == "deployed"
+
+
+def test_training_runs_on_the_gpus(lab: Lab, stack: Stack) -> None:
+    """Fault 1 of the review begins here: no test made a Helm release on a real engine."""
+    assert stack
+    assert lab.wait_done(RUN)["step"] == STEPS
+    (pod,) = lab.get("pod", "-l", "app.kubernetes.io/component=training")["items"]
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == str(GPUS)
+    assert f"1 node(s) x {GPUS} rank(s)" in lab.kubectl("logs", pod["metadata"]["name"])
+
+
+@pytest.mark.usefixtures("pods_of_users")
+def test_pod_gets_gpus_and_another_waits_for_them(lab: Lab, stack: Stack) -> None:
+    assert stack
+    gpu_pod(lab, "reads", GPUS, "visible-devices")
+    wait_for("the reader", lambda: pod_status(lab, "reads")["phase"] == "Succeeded", 60)
+    devices = lab.kubectl("logs", "reads", namespace="default").strip().split(",")
+    assert len(set(devices)) == GPUS
+    gpu_pod(lab, "holds", GPUS, "sleep")
+    wait_for("the holder", lambda: pod_status(lab, "holds")["phase"] == "Running", 60)
+    gpu_pod(lab, "waits", 1, "sleep")
+    message = wait_for("the scheduler", lambda: unscheduled(lab, "waits"), 60)
+    assert "Insufficient nvidia.com/gpu" in message
+
+
+def test_doctor_finds_gpus_and_operator_in_order(lab: Lab, stack: Stack) -> None:
+    assert stack
+    expect = Expectations(provision=False, gpus=GPUS, ranks=GPUS, operator=True, internet=False)
+    kubectl = shlex.join(lab.cluster.kubectl)
+    plan = Plan(kubeconfig=str(lab.cluster.kubeconfig), kubectl=kubectl, expect=expect)
+    asked = ("gpus-allocatable", "gpu-sharing", "operator-pods", "cluster-policy")
+    results = {result.id: result for result in examine(plan).results if result.id in asked}
+    assert sorted(results) == sorted(asked)
+    assert [result for result in results.values() if result.is_finding] == []
+
+
+def test_second_up_and_refresh_change_nothing(stack: Stack) -> None:
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+
+
+def test_another_stack_is_refused_while_the_operator_is_there(
+    lab: Lab, chart: Path, stack: Stack
+) -> None:
+    """Fault 8 of the review; and fault 1: a second stack met Helm's words "cannot re-use a name
+    that is still in use", which name no way out."""
+    assert stack
+    other = gpu_stack(lab, "e2e-gpu-other", chart, namespace="e2e-gpu-other")
+    before = lab.uids("namespace", "clusterrole")
+    with pytest.raises(PulumiFailedError) as refused:
+        other.up()
+    said = str(refused.value)
+    assert "the namespace gpu-operator belongs to the stack e2e-gpu" in said
+    assert "pulumi config set platform e2e-gpu" in said
+    assert "pulumi config set gpuOperator false" in said
+    other.destroy()
+    assert lab.uids("namespace", "clusterrole") == before
+    assert offered(lab) == GPUS
+
+
+def test_destroy_leaves_no_trace_of_the_operator(lab: Lab, stack: Stack) -> None:
+    stack.destroy()
+    assert traces(lab) == {}
+    assert offered(lab) == 0
+
+
+@pytest.fixture
+def failing(lab: Lab) -> Iterator[Stack]:
+    """A stack whose operator never gets ready, because the image of a pod cannot be pulled."""
+    import_operator_image(lab)
+    broken = operator_chart(
+        lab.scratch / "broken", reconcile_error="cannot read os-release", device_plugin="missing"
+    )
+    made = gpu_stack(lab, "e2e-gpu-failing", broken, gpuOperatorTimeoutSeconds="60")
+    yield made
+    made.destroy()
+    assert traces(lab) == {}
+
+
+def test_operator_that_stays_not_ready_ends_up_with_its_words(
+    lab: Lab, chart: Path, failing: Stack
+) -> None:
+    with pytest.raises(PulumiFailedError) as failure:
+        failing.up()
+    said = str(failure.value)
+    assert "the GPU Operator is not ready: waited 60 s (gpuOperatorTimeoutSeconds)" in said
+    assert f"operator notReady: cannot read os-release, 0 of {GPUS} GPUs offered" in said
+    assert re.search(r"nvidia-device-plugin-daemonset-\w+ \(ImagePullBackOff\)", said), said
+    failing.set("gpuOperatorChart", str(chart))
+    failing.set("gpuOperatorTimeoutSeconds", "300")
+    failing.up()  # goes on from there
+    assert offered(lab) == GPUS
+
+
+@pytest.fixture
+def somebody_elses(lab: Lab) -> Iterator[dict[str, str]]:
+    """A namespace gpu-operator with an object in it that no stack has made."""
+    lab.kubectl("create", "namespace", NAMESPACE)
+    lab.kubectl("create", "configmap", "theirs", namespace=NAMESPACE)
+    yield lab.uids("namespace")
+    lab.kubectl("delete", "namespace", NAMESPACE)
+
+
+def test_operator_of_somebody_else_is_refused_and_kept(
+    lab: Lab, chart: Path, somebody_elses: dict[str, str]
+) -> None:
+    """Fault 8 of the review: the namespace was taken over, and destroy deleted it."""
+    stack = gpu_stack(lab, "e2e-gpu-refused", chart)
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.up()
+    said = str(refused.value)
+    assert "the namespace gpu-operator exists, and no stack has made it" in said
+    assert "pulumi config set gpuOperator false" in said
+    stack.destroy()
+    kept = lab.uids("namespace")
+    assert {name: kept.get(name) for name in somebody_elses} == somebody_elses
+    assert lab.get("configmap", "theirs", namespace=NAMESPACE)

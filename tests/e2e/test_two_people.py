@@ -1,0 +1,150 @@
+"""Two people with stacks of the same name on one cluster, and two runs that come at one time.
+
+Each person has a backend of their own. The tests build on each other in file order.
+"""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.lab import Lab, run_settings, wait_for
+from tests.e2e.test_topologies import changes, everything, training_pods
+from tests.node.lab import background_up, output_file
+
+SAME = "e2e-same"
+SHORT, ENDLESS = 10, 100_000
+
+
+@pytest.fixture(scope="module")
+def ann(lab: Lab) -> Stack:
+    stack = lab.stack(SAME, "sandbox", run_settings("e2e-ann", SHORT), person="ann")
+    stack.up()
+    lab.wait_done("e2e-ann")
+    return stack
+
+
+@pytest.fixture(scope="module")
+def bob(lab: Lab, ann: Stack) -> Stack:
+    assert ann
+    return lab.stack(SAME, "sandbox", run_settings("e2e-bob", SHORT), person="bob")
+
+
+def rider(lab: Lab, name: str) -> Stack:
+    """A run of Ann's, of one process, that would not end by itself."""
+    settings = {
+        **run_settings(f"e2e-{name}", ENDLESS),
+        "platform": SAME,
+        "topology": "single-pod",
+        "processesPerPod": "1",
+        "instance": name,
+    }
+    return lab.stack(f"e2e-{name}", "sandbox-multipod", settings, person="ann")
+
+
+@pytest.fixture(scope="module")
+def riders(lab: Lab, ann: Stack) -> list[Stack]:
+    assert ann
+    return [rider(lab, "one"), rider(lab, "two")]
+
+
+def test_stack_of_the_same_name_takes_over_and_deletes_nothing(
+    lab: Lab, ann: Stack, bob: Stack
+) -> None:
+    before = everything(lab)
+    with pytest.raises(PulumiFailedError) as refusal:
+        bob.up()
+    said = str(refusal.value)
+    assert f"belongs to stack {SAME} of another state" in said
+    assert "pulumi config set namespace NAME" in said
+    assert ann.output("owner") in said
+    bob.destroy()
+    assert everything(lab) == before
+
+
+def test_both_stand_beside_each_other_in_namespaces_of_their_own(
+    lab: Lab, ann: Stack, bob: Stack, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    before = everything(lab)
+    data = tmp_path_factory.mktemp("bob") / "data"
+    bob.set("namespace", "disttrain-bob")
+    bob.set("dataRoot", str(data))
+    bob.set("topology", "none")
+    bob.up()
+    assert "disttrain-bob" in lab.kubectl("get", "namespace", "-o", "name")
+    bob.destroy()
+    assert everything(lab) == before
+    assert json.loads(bob.export())["deployment"].get("resources", []) == []
+    assert set(changes(ann.up("--expect-no-changes"))) == {"unchanged"}  # the image is there too
+
+
+def up(stack: Stack) -> str:
+    """Output of an `up` that may fail."""
+    try:
+        return stack.up()
+    except PulumiFailedError as failure:
+        return str(failure)
+
+
+def training(lab: Lab, stack: Stack) -> bool:
+    return bool(training_pods(lab, stack))
+
+
+def test_of_two_runs_that_come_at_one_time_one_trains(lab: Lab, riders: list[Stack]) -> None:
+    with ThreadPoolExecutor() as both:
+        outputs = list(both.map(up, riders))
+    trains = [training(lab, stack) for stack in riders]
+    assert trains.count(True) == 1, "\n".join(outputs)
+    (winner,) = (stack for stack in riders if training(lab, stack))
+    assert set(changes(winner.up("--expect-no-changes"))) == {"unchanged"}
+
+
+def test_run_that_waits_comes_up_when_the_other_one_ends(lab: Lab, riders: list[Stack]) -> None:
+    riders.sort(key=lambda stack: training(lab, stack))
+    waiting, holder = riders
+    waiting.set("whenBusy", "wait")
+    with background_up(waiting) as process:
+        wait_for(
+            "the second run to wait",
+            lambda: f"waiting for the end of Job train-singlepod-{holder.name[4:]}"
+            in output_file(waiting).read_text(),
+            120,
+        )
+        assert training(lab, holder)
+        assert process.poll() is None
+        holder.destroy()
+        process.wait(300)
+    assert process.returncode == 0, output_file(waiting).read_text()
+    assert training(lab, waiting)
+
+
+def test_namespace_that_somebody_has_deleted_is_made_again(
+    lab: Lab, ann: Stack, riders: list[Stack]
+) -> None:
+    run = riders[0]
+    lab.kubectl("delete", "namespace", "disttrain")
+    with pytest.raises(PulumiFailedError, match=rf"pulumi up --refresh --stack \S*{SAME}"):
+        run.up()
+    ann.up("--refresh")
+    lab.wait_claim_bound()
+    run.up("--refresh")
+    assert training(lab, run)
+    assert set(changes(run.up("--expect-no-changes"))) == {"unchanged"}
+
+
+def test_purge_takes_the_data_after_the_last_run_has_gone(
+    lab: Lab, ann: Stack, riders: list[Stack]
+) -> None:
+    root = lab.cluster.data_root
+    ann.set("dataOnDestroy", "purge")
+    ann.set("purgeConfirmed", str(root))
+    ann.up()
+    with pytest.raises(PulumiFailedError, match=rf"pulumi destroy --stack \S*{riders[0].name}"):
+        ann.destroy()
+    assert lab.run_dir("e2e-ann").is_dir()
+    riders[0].destroy()
+    ann.destroy()
+    assert not Path(root, "runs").exists()
+    assert not Path(root, "datasets").exists()

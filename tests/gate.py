@@ -1,0 +1,64 @@
+"""A gate before a server: it can be closed, opened again, and cut what goes through it."""
+
+import socket
+import threading
+import time
+from contextlib import suppress
+
+
+class Gate:
+    """Passes connections on to a server, and none while it is closed."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self.server = server
+        self.port = 0
+        self.cut_after_bytes = 0  # how many bytes to the server break a connection; 0: none do
+        self.close_when_cut = False
+        self.delay_seconds = 0.0  # after each block that goes to the server
+        self._sockets: list[socket.socket] = []
+        self.open()
+
+    def open(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Break the connections that there are."""
+        ends, self._sockets = self._sockets, []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                ours, _ = listener.accept()
+                theirs = socket.create_connection(self.server)
+                self._sockets += [ours, theirs]
+                for ends in ((ours, theirs, True), (theirs, ours, False)):
+                    threading.Thread(target=self._copy, args=ends, daemon=True).start()
+
+    def _copy(self, source: socket.socket, target: socket.socket, upwards: bool) -> None:
+        passed = 0
+        with suppress(OSError):
+            while block := source.recv(65536):
+                target.sendall(block)
+                passed += len(block)
+                if upwards and self.delay_seconds:
+                    time.sleep(self.delay_seconds)
+                if upwards and self.cut_after_bytes and passed > self.cut_after_bytes:
+                    self.cut_after_bytes = 0
+                    if self.close_when_cut:
+                        self.close()
+                    else:
+                        self.cut()
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)

@@ -1,0 +1,63 @@
+"""torch.compile with every kind of sharing the model, with and without recomputed blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.gpu.place import CompiledGraphs, Place, assert_close, losses
+
+LAYERS = 12  # more than TorchDynamo compiles one function for (8), as gpt2-124m has them
+KINDS = ("alone", "ddp", "fsdp")
+
+
+def compiled_trains_as_eager(place: Place, kind: str, recomputes: bool) -> str:
+    """C25 and P2: it compiles, it learns the same, and after the first step nothing is compiled.
+
+    The global batch of 10 in micro-batches of 3 leaves a last one of a single sequence, and the
+    evaluation at the end has batches that are not full.
+    """
+    shape = {
+        "model__n_layer": LAYERS,
+        "train__max_steps": 4,
+        "train__parallel": "ddp" if kind == "alone" else kind,
+        "train__activation_checkpointing": recomputes,
+        "train__dtype": "float32",
+        "eval__interval": 2,
+    }
+    found: list[list[float]] = []
+    graphs, at_first_step = CompiledGraphs(), list[int]()
+
+    def on_first_step() -> None:
+        at_first_step.append(graphs.count())
+
+    for compiles in ("off", "on"):
+        run = place.config(f"{kind}-{compiles}", train__compile=compiles, **shape)
+        with place.group_of_one(kind, run) as world:
+            graphs.forget()
+            at_first_step.clear()
+            records = place.train(run, world, on_first_step)
+            found.append(losses(records))
+            found.append([r["val_loss"] for r in records if r["val_loss"] is not None])
+        if compiles == "off":
+            assert graphs.count() == 0, "something was compiled that should not be"
+    worst = max(
+        assert_close(found[0], found[2], 2e-3, "losses"),
+        assert_close(found[1], found[3], 2e-3, "validation losses"),
+    )
+    (first,), last = at_first_step, graphs.count()
+    assert first > 0, "nothing was compiled"
+    assert not graphs.breaks(), f"graphs were cut: {graphs.breaks()}"
+    # The evaluation needs no gradients, so it has a graph of its own where it is compiled at all.
+    assert last - first <= 1, f"{first} graphs at the first step, {last} at the end"
+    return f"{first} graphs at the first step, {last} in all; losses within {worst:.0e}"
+
+
+def _check(kind: str, recomputes: bool) -> Callable[[Place], str]:
+    def check(place: Place) -> str:
+        return compiled_trains_as_eager(place, kind, recomputes)
+
+    check.__name__ = f"compiled_{kind}_{'recomputed' if recomputes else 'kept'}"
+    return check
+
+
+CHECKS = tuple(_check(kind, recomputes) for kind in KINDS for recomputes in (False, True))

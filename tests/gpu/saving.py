@@ -1,0 +1,126 @@
+"""Saves beside training: whose GPUs they touch, whether a copy is whole, and when it happens."""
+
+from __future__ import annotations
+
+import shutil
+
+import torch
+
+from tests.gpu.place import NotHereError, Place, losses
+from tests.gpu.time_line import TimeLine, time_line
+from trainer.config import RunConfig
+
+STEPS, SAVED_AT = 24, 8
+
+
+def a_cpu_run_makes_no_context(place: Place) -> str:
+    """C1: a run on the CPU of a GPU machine that saves touches no GPU."""
+    if not torch.cuda.is_available():
+        raise NotHereError("there is no GPU that could be touched")
+    cpu = Place("cpu", place.root)
+    cpu.train(cpu.config("on-the-cpu", checkpoint__interval=4))
+    touched = _contexts()
+    assert not touched, f"a run on the CPU has made contexts on GPUs {touched}"
+    return "no context after 12 steps with saves on the CPU"
+
+
+def a_save_touches_no_other_gpu(place: Place) -> str:
+    """C1: a rank that has saved has a context on its own GPU and on no other."""
+    count = torch.cuda.device_count()
+    if count < 2:
+        raise NotHereError(f"it needs two GPUs, here are {count}")
+    place.train(place.config("own-gpu", checkpoint__interval=4))
+    assert _contexts() == [0], f"contexts on GPUs {_contexts()}, rank 0's is GPU 0"
+    return f"after saves a context on GPU 0 alone, of {count}"
+
+
+def _contexts() -> list[int]:
+    """The GPUs on which this process has a context; asking makes none."""
+    has_context = torch._C._cuda_hasPrimaryContext  # pyright: ignore
+    return [index for index in range(torch.cuda.device_count()) if has_context(index)]
+
+
+def a_copy_under_load_is_whole(place: Place) -> str:
+    """C10: weights that are saved while training goes on are those of their step.
+
+    The copy of this model takes longer than a step. The run is continued from a checkpoint that
+    was copied under load: if it held a mixture of two steps, the losses would differ.
+    """
+    wide = {"model__n_embd": 1024 if place.device == "cuda" else 128, "model__n_layer": 4}
+    undisturbed = losses(place.train(_deterministic(place, "undisturbed", **wide)))
+    saving = _deterministic(place, "saving", **wide, checkpoint__interval=5)
+    again = _continue_from(place, saving, step=SAVED_AT)
+    assert again == undisturbed, f"continued from step {SAVED_AT}: {again}, not {undisturbed}"
+    return f"continued from step {SAVED_AT}, saved under load: {STEPS} losses equal bit by bit"
+
+
+def a_resume_is_bitwise(place: Place) -> str:
+    """C11: with deterministic algorithms, dropout and bfloat16, stopped and continued."""
+    settings = {"model__dropout": 0.1, "train__dtype": "bfloat16"}
+    whole = losses(place.train(_deterministic(place, "whole", **settings)))
+    part, rest = (
+        _deterministic(place, "parts", **settings, train__max_steps=steps) for steps in (7, STEPS)
+    )
+    place.train(part)
+    found = losses(place.train(rest))
+    assert found == whole, f"stopped at 7 and continued: {found}, not {whole}"
+    return f"{STEPS} losses equal bit by bit, stopped after step 7"
+
+
+def _deterministic(place: Place, run_name: str, **changes: object) -> RunConfig:
+    settings = {"train__max_steps": STEPS, "train__decay_steps": STEPS, "eval__interval": 0}
+    fixed = {"train__deterministic": True, "checkpoint__keep_last": 100}
+    return place.config(run_name, **{**settings, **fixed, **changes})
+
+
+def _continue_from(place: Place, saving: RunConfig, step: int) -> list[float]:
+    """Train to the end, forget all checkpoints after `step`, and train to the end again."""
+    place.train(saving)
+    folders = sorted((saving.run_dir / "checkpoints").glob("step-*"))
+    newer = [folder for folder in folders if int(folder.name.removeprefix("step-")) > step]
+    assert len(newer) < len(folders), f"no checkpoint of step {step} or before: {folders}"
+    for folder in newer:
+        shutil.rmtree(folder)
+    (saving.run_dir / "done.json").unlink()
+    return losses(place.train(saving))
+
+
+def a_copy_runs_beside_the_kernels(place: Place) -> str:
+    """C10: the time line of a save, by torch's profiler: the copies to the host are on a stream of
+    their own, and kernels of the training run meanwhile."""
+    if place.device != "cuda":
+        raise NotHereError("it needs a GPU's time line")
+    line = profile_saves(place)
+    assert line.copied_bytes > 100e6, f"only {line.copied_bytes} bytes were copied: {line}"
+    assert not line.shares_a_stream, f"copies and kernels are on one stream: {line}"
+    assert line.overlap_seconds > 0, f"no kernel ran beside the copies: {line}"
+    return line.describe()
+
+
+def profile_saves(place: Place) -> TimeLine:
+    """The time line of a run of 12 steps with two saves of about 600 MB."""
+    run = place.config(
+        "profiled",
+        model__n_embd=1024,
+        model__n_layer=4,
+        train__dtype="bfloat16",
+        train__global_batch_size=64,
+        train__micro_batch_size=32,
+        checkpoint__interval=5,
+        log__interval=100,
+    )
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profiler:
+        place.train(run)
+    trace = place.root / "trace.json"
+    profiler.export_chrome_trace(str(trace))
+    return time_line(trace.read_text())
+
+
+CHECKS = (
+    a_cpu_run_makes_no_context,
+    a_save_touches_no_other_gpu,
+    a_copy_under_load_is_whole,
+    a_resume_is_bitwise,
+    a_copy_runs_beside_the_kernels,
+)

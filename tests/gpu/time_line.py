@@ -1,0 +1,80 @@
+"""What a GPU did when, out of the trace that torch's profiler writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+_LARGE_BYTES = 64 * 1024  # smaller copies to the host are losses and flags, not a checkpoint's
+
+
+@dataclass(frozen=True)
+class TimeLine:
+    """The copies of checkpoints to the host, and the kernels beside them."""
+
+    copied_bytes: int
+    copy_seconds: float
+    overlap_seconds: float
+    """For how much of `copy_seconds` at least one kernel ran too."""
+    shares_a_stream: bool
+    """Whether some copy and some kernel were on one stream."""
+
+    def describe(self) -> str:
+        """One line for people."""
+        rate = self.copied_bytes / self.copy_seconds / 1e9 if self.copy_seconds else 0.0
+        return (
+            f"{self.copied_bytes / 1e6:.0f} MB copied in {1e3 * self.copy_seconds:.1f} ms "
+            f"({rate:.1f} GB/s), kernels beside {1e3 * self.overlap_seconds:.1f} ms of it"
+        )
+
+
+def time_line(trace: str) -> TimeLine:
+    """Read a Chrome trace; its times are microseconds.
+
+    Args:
+        trace: the JSON text that `torch.profiler.profile.export_chrome_trace` has written.
+    """
+    events: list[dict[str, Any]] = json.loads(trace)["traceEvents"]
+    copies = [
+        event
+        for event in events
+        if event.get("cat") == "gpu_memcpy"
+        and "DtoH" in event["name"]
+        and event["args"].get("bytes", 0) >= _LARGE_BYTES
+    ]
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+    copying, computing = _union(copies), _union(kernels)
+    return TimeLine(
+        copied_bytes=sum(event["args"]["bytes"] for event in copies),
+        copy_seconds=_length(copying) / 1e6,
+        overlap_seconds=_length(_intersection(copying, computing)) / 1e6,
+        shares_a_stream=bool(_streams(copies) & _streams(kernels)),
+    )
+
+
+def _streams(events: Iterable[dict[str, Any]]) -> set[tuple[int, int]]:
+    return {(event["args"]["device"], event["args"]["stream"]) for event in events}
+
+
+def _union(events: Iterable[dict[str, Any]]) -> list[tuple[float, float]]:
+    """The intervals of the events, those that touch each other made one, in order."""
+    found: list[tuple[float, float]] = []
+    for begin, end in sorted((e["ts"], e["ts"] + e["dur"]) for e in events):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _intersection(
+    one: list[tuple[float, float]], other: list[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    pairs = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
+    return [(begin, end) for begin, end in pairs if begin < end]
+
+
+def _length(intervals: Iterable[tuple[float, float]]) -> float:
+    return sum(end - begin for begin, end in intervals)

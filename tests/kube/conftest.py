@@ -1,0 +1,51 @@
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.cache import locked
+from sandbox.cluster import Cluster
+from sandbox.cluster_commands import programs
+from sandbox.image_archive import image_archive
+from sandbox.toolchain import go_program
+from tests.gate import Gate
+from tests.kube.lab import PROBE_IMAGE, PROJECT, Lab
+from tests.kube.python_image import python_image
+
+NAME = "kube-test"
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A cluster of its own with the image of tests/sandbox/probe."""
+    program = tmp_path_factory.mktemp("probe") / "probe"
+    subprocess.run(
+        [go_program(), "build", "-trimpath", "-ldflags=-s -w", "-o", str(program), "."],
+        cwd=PROJECT / "tests" / "sandbox" / "probe",
+        env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""},
+        check=True,
+    )
+    with locked(f"{NAME}-cluster"):
+        cluster = Cluster(NAME, programs())
+        cluster.down(purge=True)
+        cluster.up()
+        try:
+            import_image(cluster, image_archive(program, PROBE_IMAGE))
+            import_image(cluster, python_image())
+            yield Lab(cluster)
+        finally:
+            cluster.down(purge=True)
+
+
+def import_image(cluster: Cluster, archive: bytes) -> None:
+    command = ["ctr", "--address", str(cluster.containerd_address), "-n", "k8s.io"]
+    subprocess.run([*command, "images", "import", "-"], input=archive, check=True)
+
+
+@pytest.fixture
+def gate(lab: Lab) -> Iterator[Gate]:
+    assert lab.cluster.node_ip
+    made = Gate((lab.cluster.node_ip, 6443))
+    yield made
+    made.close()

@@ -1,0 +1,19 @@
+"""A way to the API server that leads through a gate."""
+
+from pathlib import Path
+
+import yaml
+
+from tests.gate import Gate
+from tests.kube.lab import Lab
+
+
+def through(lab: Lab, gate: Gate, folder: Path) -> Path:
+    """A kubeconfig that leads through the gate."""
+    content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
+    cluster = content["clusters"][0]["cluster"]
+    cluster["server"] = f"https://127.0.0.1:{gate.port}"
+    cluster["tls-server-name"] = lab.cluster.node_ip
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path

@@ -1,0 +1,220 @@
+"""The lab of these tests: one real cluster, tiny workloads, and the program run as `up` runs it."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infra.kube import names
+from infra.kube.access import Access
+from infra.kube.api import Api
+from sandbox.cluster import Cluster
+
+PROJECT = Path(__file__).parents[2]
+PROBE_IMAGE = "localhost/disttrain/probe:test"
+LIMIT_SECONDS = 90
+SUSPEND = {"Job": {"spec": {"suspend": True}}, "StatefulSet": {"spec": {"replicas": 0}}}
+RESUME = {"Job": {"spec": {"suspend": False}}, "StatefulSet": {"spec": {"replicas": 2}}}
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass
+class Task:
+    """A running `python -m infra.kube`, and what it has printed so far."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=lambda: [])
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        self.lines.extend(iter(self.process.stdout.readline, ""))
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def wait_for_words(self, words: str) -> None:
+        def seen() -> bool:
+            assert self.process.poll() is None or words in self.output, self.output
+            return words in self.output
+
+        wait_for(f"{words!r} in the output", seen)
+
+    def end(self) -> tuple[int, str]:
+        status = self.process.wait(LIMIT_SECONDS)
+        self._reader.join(LIMIT_SECONDS)
+        assert self.process.stdout
+        self.process.stdout.close()
+        return status, self.output
+
+
+class Lab:
+    """A cluster with one namespace for each test."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.api = Api(self.access())
+
+    def access(self, kubeconfig: Path | None = None) -> Access:
+        return Access(kubeconfig_path=str(kubeconfig or self.cluster.kubeconfig))
+
+    def kubectl(self, *arguments: str) -> str:
+        command = [*self.cluster.kubectl, "--request-timeout=60s", *arguments]
+        return subprocess.run(
+            command, env=self.cluster.environment(), capture_output=True, text=True, check=True
+        ).stdout
+
+    def namespace(self, owner: str = "") -> str:
+        name = f"t-{uuid.uuid4().hex[:8]}"
+        labels = {names.OWNER_LABEL: owner} if owner else {}
+        body = {"metadata": {"name": name, "labels": labels}}
+        self.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", **body})
+        return name
+
+    def start(
+        self, task: str, action: str, job: Mapping[str, object], wrapper: Sequence[str] = ()
+    ) -> Task:
+        process = subprocess.Popen(
+            [*wrapper, sys.executable, "-m", "infra.kube", task, action],
+            cwd=PROJECT,
+            env=self.cluster.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdin
+        process.stdin.write(json.dumps({"kubeconfig_path": str(self.cluster.kubeconfig), **job}))
+        process.stdin.close()
+        return Task(process)
+
+    def run(
+        self, task: str, action: str, job: Mapping[str, object], wrapper: Sequence[str] = ()
+    ) -> tuple[int, str]:
+        """Exit status and output; `wrapper` is a command that runs the task's command."""
+        return self.start(task, action, job, wrapper).end()
+
+
+class Run:
+    """One stack's run in a namespace, with a Job or a StatefulSet of pods that wait."""
+
+    def __init__(self, lab: Lab, namespace: str, stack: str, kind: str = "Job", **more: object):
+        self.lab, self.namespace, self.stack, self.kind = lab, namespace, stack, kind
+        self.owner = str(uuid.uuid4())
+        self.api_version = {"Job": "batch/v1", "StatefulSet": "apps/v1"}[kind]
+        self.name = f"train-{stack}"
+        self.more = more
+
+    @property
+    def path(self) -> str:
+        return self.lab.api.path(self.api_version, self.kind, self.namespace, self.name)
+
+    def job(self, revision: str = "r1", **more: object) -> Json:
+        return {
+            "namespace": self.namespace,
+            "owner": self.owner,
+            "stack": self.stack,
+            "workload": {
+                "api_version": self.api_version,
+                "kind": self.kind,
+                "name": self.name,
+            },
+            "revision": revision,
+            "gpus": 0,
+            "gpus_total": 0,
+            "suspend": SUSPEND[self.kind],
+            "resume": RESUME[self.kind],
+            "when_busy": "replace",
+            "request": "first",
+            "grace_seconds": 20,
+            "wait_timeout_seconds": 60,
+            "platform_stack": "platform",
+            "done": ["Complete"] if self.kind == "Job" else [],
+            "failed": ["Failed"] if self.kind == "Job" else [],
+            **self.more,
+            **more,
+        }
+
+    def hand_over(self, revision: str = "r1", **more: object) -> tuple[int, str]:
+        return self.lab.run("hand-over", "create", self.job(revision, **more))
+
+    def await_job(self, revision: str = "r1", pods: int = 1, **more: object) -> Json:
+        return self.job(revision, pods=pods, timeout_seconds=60, **more)
+
+    def up(self, revision: str = "r1", **more: object) -> Json:
+        """Hand over, make the workload, wait for its pods: what `pulumi up` does."""
+        status, output = self.hand_over(revision, **more)
+        assert status == 0, output
+        item = self.make(revision)
+        pods = 1 if self.kind == "Job" else 2
+        status, output = self.lab.run("await", "create", self.await_job(revision, pods=pods))
+        assert status == 0, output
+        return item
+
+    def make(self, revision: str = "r1", **container: object) -> Json:
+        collection = self.lab.api.path(self.api_version, self.kind, self.namespace)
+        labels = {
+            names.OWNER_LABEL: self.owner,
+            names.REVISION_LABEL: revision,
+            names.COMPONENT_LABEL: names.TRAINING,
+        }
+        pod: Json = {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {
+                    "name": "trainer",
+                    "image": PROBE_IMAGE,
+                    "imagePullPolicy": "Never",
+                    "args": ["serve", ":8080"],
+                    **container,
+                }
+            ],
+        }
+        spec: Json = {"template": {"metadata": {"labels": labels}, "spec": pod}}
+        if self.kind == "Job":
+            pod["restartPolicy"] = "Never"
+            spec |= {"backoffLimit": 0}
+        else:
+            match = {"matchLabels": {names.OWNER_LABEL: self.owner}}
+            spec |= {"replicas": 2, "selector": match, "serviceName": self.name}
+            spec |= {"podManagementPolicy": "Parallel"}
+        metadata = {"name": self.name, "namespace": self.namespace, "labels": labels}
+        body = {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata}
+        return self.lab.api.create(collection, {**body, "spec": spec})
+
+    def get(self) -> Json | None:
+        return self.lab.api.get(self.path)
+
+    def live_pods(self) -> list[Json]:
+        """Its pods that have not ended: these hold GPUs, and may still write checkpoints."""
+        return [pod for pod in self.pods() if pod["status"]["phase"] not in ("Succeeded", "Failed")]
+
+    def pods(self) -> list[Json]:
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        return self.lab.api.list(path, names.training_selector(self.owner))
+
+    def is_suspended(self) -> bool:
+        spec = (self.get() or {})["spec"]
+        return spec.get("suspend") is True or spec.get("replicas") == 0
+
+
+def wait_for(what: str, ask: Callable[[], T], limit_seconds: float = LIMIT_SECONDS) -> T:
+    """The first true answer of `ask`; the test fails and names `what` if there is none in time."""
+    deadline = time.monotonic() + limit_seconds
+    while True:
+        answer = ask()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"waited {limit_seconds:.0f} s for {what}"
+        time.sleep(0.2)

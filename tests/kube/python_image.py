@@ -1,0 +1,56 @@
+"""An image with this machine's own Python, in which pods of the upload and of `sample` run.
+
+It stands in for the trainer image, which has gigabytes of torch; its `trainer` is TRAINER.
+"""
+
+import io
+import json
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+from sandbox.image_archive import layer_archive
+
+PYTHON_IMAGE = "localhost/disttrain/python:test"
+HOST_PYTHON = "/usr/bin/python3"
+LEFT_OUT = {"__pycache__", "test", "dist-packages", "site-packages", "idlelib", "tkinter"}
+TRAINER = """\
+import sys, time
+print("sample of", *sys.argv[1:], flush=True)
+for number in range(int(sys.argv[-1])):
+    print("line", number, flush=True)
+    time.sleep(0.1)
+"""
+
+
+def python_image() -> bytes:
+    """An OCI archive of PYTHON_IMAGE."""
+    ask = "import json, os, sys; print(json.dumps([os.path.realpath(sys.executable), os.__file__]))"
+    done = subprocess.run([HOST_PYTHON, "-c", ask], capture_output=True, text=True, check=True)
+    program, os_module = (Path(path) for path in json.loads(done.stdout))
+    library = os_module.parent
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w", dereference=True) as tar:
+        wanted = {program, *_needs(program)}
+        for extension in (library / "lib-dynload").glob("*.so"):
+            wanted |= _needs(extension)
+        for path in sorted(wanted):
+            tar.add(path, str(path))
+        tar.add(library, str(library), filter=_filter)
+        for name in ("python", "python3"):
+            tar.add(program, f"/usr/local/bin/{name}")
+        entry = tarfile.TarInfo(f"{library}/trainer/__main__.py")
+        entry.size, entry.mode = len(TRAINER), 0o644
+        tar.addfile(entry, io.BytesIO(TRAINER.encode()))
+    environment = ["PATH=/usr/local/bin", "PYTHONHOME=/usr", "PYTHONDONTWRITEBYTECODE=1"]
+    return layer_archive(layer.getvalue(), PYTHON_IMAGE, {"Env": environment})
+
+
+def _needs(file: Path) -> set[Path]:
+    done = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=True)
+    return {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}
+
+
+def _filter(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if LEFT_OUT & set(Path(entry.name).parts) else entry

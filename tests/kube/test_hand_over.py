@@ -1,0 +1,190 @@
+"""The hand-over on a real cluster: which run starts, which one saves and ends, which is refused."""
+
+import signal
+
+import pytest
+
+from infra.kube import names
+from infra.kube.lock import COLLECTION, held
+from infra.kube.record import record_path
+from tests.kube.lab import Json, Lab, Run, wait_for
+
+
+def pod_path(pod: Json) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def hold(lab: Lab, pod: Json) -> None:
+    """Keep a pod from going, so that a hand-over waits for it with the lock held."""
+    finalizers = [*(pod["metadata"].get("finalizers") or []), "example.org/never"]
+    assert lab.api.patch(pod_path(pod), {"metadata": {"finalizers": finalizers}})
+
+
+def let_go(lab: Lab, pod: Json) -> None:
+    lab.api.patch(pod_path(pod), {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
+def test_replaced_run_is_suspended_and_its_next_up_resumes_it(lab: Lab, kind: str) -> None:
+    namespace = lab.namespace()
+    first, second = Run(lab, namespace, "dev", kind), Run(lab, namespace, "multipod", kind)
+    first.up()
+    status, output = second.hand_over()
+    assert status == 0, output
+    assert f"{kind} train-dev of stack dev, which trains is asked to save" in output
+    assert first.is_suspended()
+    assert first.live_pods() == []  # they have ended when the next run may begin
+    second.make()
+    status, output = first.hand_over(request="again")
+    assert status == 0, output
+    assert f"{kind} train-dev was suspended and is resumed" in output
+    assert not first.is_suspended()
+    assert second.is_suspended()
+
+
+def test_refuse_names_the_run_and_the_ways_out_and_changes_nothing(lab: Lab) -> None:
+    namespace = lab.namespace()
+    first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
+    before = first.up()
+    status, output = second.hand_over(when_busy="refuse")
+    assert status == 1
+    for words in ("Job train-dev of stack dev", "destroy --stack dev", "whenBusy wait"):
+        assert words in output
+    after = first.get()
+    assert after
+    assert after["spec"] == before["spec"]
+    assert lab.api.get(record_path(namespace, second.owner)) is None
+
+
+def test_wait_lasts_until_the_other_run_is_suspended(lab: Lab) -> None:
+    namespace = lab.namespace()
+    first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
+    first.up()
+    task = lab.start("hand-over", "create", second.job(when_busy="wait"))
+    task.wait_for_words("waiting for the end of Job train-dev of stack dev")
+    assert not first.is_suspended()
+    lab.api.patch(first.path, {"spec": {"suspend": True}})
+    status, output = task.end()
+    assert status == 0, output
+
+
+def test_wait_has_a_limit(lab: Lab) -> None:
+    namespace = lab.namespace()
+    Run(lab, namespace, "dev").up()
+    status, output = Run(lab, namespace, "other").hand_over(
+        when_busy="wait", wait_timeout_seconds=1
+    )
+    assert status == 1
+    assert "waited 1 s (whenBusyTimeoutSeconds)" in output or "waited 0 s" in output
+
+
+def test_runs_that_fit_beside_each_other_are_left_alone(lab: Lab) -> None:
+    namespace = lab.namespace()
+    first = Run(lab, namespace, "dev", gpus=2, gpus_total=8)
+    first.up()
+    Run(lab, namespace, "other", gpus=6, gpus_total=8).up()
+    assert not first.is_suspended()
+    status, output = Run(lab, namespace, "third", gpus=7, gpus_total=8).hand_over()
+    assert status == 0, output
+    assert first.is_suspended()
+
+
+def test_workload_of_another_owner_is_refused_and_kept(lab: Lab) -> None:
+    """Fault 23 of the review: two people's stacks of the same name were one owner."""
+    namespace = lab.namespace()
+    mine, theirs = Run(lab, namespace, "dev"), Run(lab, namespace, "dev")
+    theirs.make()
+    status, output = mine.hand_over()
+    assert status == 1
+    assert "pulumi config set instance NAME" in output
+    assert theirs.get()
+
+
+def test_own_workload_of_another_revision_or_kind_is_ended_with_its_pods(lab: Lab) -> None:
+    namespace = lab.namespace()
+    run = Run(lab, namespace, "dev")
+    run.up("r1")
+    assert run.hand_over("r1")[0] == 0
+    assert run.get()  # the same revision stays
+    assert run.hand_over("r2")[0] == 0
+    assert run.get() is None
+    assert run.pods() == []
+    run.up("r2")
+    job_path = run.path
+    run.kind, run.api_version, run.name = "StatefulSet", "apps/v1", "train-sets"
+    assert run.hand_over("r3")[0] == 0
+    assert lab.api.get(job_path) is None
+
+
+def test_second_hand_over_waits_for_the_first_and_says_for_whom(lab: Lab) -> None:
+    """Fault 23 of the review: two `pulumi up` at the same time were not excluded."""
+    namespace = lab.namespace()
+    run = Run(lab, namespace, "dev")
+    with held(lab.api, namespace, "stack other (somebody@elsewhere)", 10):
+        task = lab.start("hand-over", "create", run.job())
+        task.wait_for_words("it is held by stack other (somebody@elsewhere)")
+        assert lab.api.get(record_path(namespace, run.owner)) is None
+    assert task.end()[0] == 0
+    assert lab.api.get(record_path(namespace, run.owner))
+
+
+def test_lock_of_a_holder_that_was_killed_is_taken_over(lab: Lab) -> None:
+    namespace = lab.namespace()
+    first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
+    first.make()
+    pod = wait_for("a pod", first.pods)[0]
+    hold(lab, pod)
+    try:
+        task = lab.start("hand-over", "create", first.job("r2"))
+        task.wait_for_words("waiting for Job train-dev and its pods to end")
+        task.process.kill()
+        task.end()
+    finally:
+        let_go(lab, pod)
+    status, output = second.hand_over()
+    assert status == 0, output
+    assert "it is held by stack dev" in output
+
+
+def test_task_that_is_told_to_end_gives_the_lock_back(lab: Lab) -> None:
+    namespace = lab.namespace()
+    first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
+    first.up()
+    (pod,) = first.pods()
+    hold(lab, pod)
+    try:
+        task = lab.start("hand-over", "create", second.job())
+        task.wait_for_words("waiting for the pods of Job train-dev")
+        task.process.send_signal(signal.SIGTERM)
+        assert task.end()[0] == 143
+        lease = lab.api.get(f"{COLLECTION.format(namespace)}/{names.LOCK_NAME}")
+        assert lease
+        assert lease["spec"].get("holderIdentity", "") == ""
+    finally:
+        let_go(lab, pod)
+
+
+def test_record_goes_with_destroy_and_guard_names_others_until_then(lab: Lab) -> None:
+    """Fault 2 of the review: destroy took the cluster from under another stack's run."""
+    namespace = lab.namespace()
+    mine, theirs = Run(lab, namespace, "dev"), Run(lab, namespace, "multipod")
+    assert theirs.hand_over()[0] == 0
+    status, output = lab.run("destroy-guard", "delete", mine.job())
+    assert status == 1
+    assert "pulumi destroy --stack multipod" in output
+    assert lab.run("destroy-guard", "delete", theirs.job())[0] == 0
+    assert lab.run("hand-over", "delete", theirs.job())[0] == 0
+    assert lab.run("destroy-guard", "delete", mine.job())[0] == 0
+    assert lab.run("destroy-guard", "create", mine.job())[0] == 0
+
+
+def test_run_whose_up_is_under_way_is_waited_for(lab: Lab) -> None:
+    namespace = lab.namespace()
+    first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
+    assert first.hand_over()[0] == 0  # it has its place and no workload yet
+    task = lab.start("hand-over", "create", second.job())
+    task.wait_for_words("whose `pulumi up` is under way")
+    first.make()
+    status, output = task.end()
+    assert status == 0, output
+    wait_for("the first to be suspended", first.is_suspended)

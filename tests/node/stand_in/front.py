@@ -1,0 +1,66 @@
+"""k3s' port 6443: TLS with k3s' own authority, and behind it the API server of the tests.
+
+`front.py CLUSTER-FOLDER TLS-FOLDER`. Who shows a client certificate of that authority acts as the
+cluster's administrator, as with the kubeconfig that k3s writes. Standard library only.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import sys
+from pathlib import Path
+
+from cluster import administrator  # pyright: ignore # beside this file on the test host
+
+BLOCK = 65536
+
+
+def authority(folder: Path) -> ssl.SSLContext:
+    """Nobody gets in without a client certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    context.load_verify_locations(folder / "ca.crt")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while block := await source.read(BLOCK):
+        target.write(block)
+        await target.drain()
+
+
+async def main(cluster: Path, tls: Path) -> None:
+    inside = administrator(cluster)
+    there = {"path": str(cluster / "api.sock"), "ssl": inside, "server_hostname": "localhost"}
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        their_reader, their_writer = await asyncio.open_unix_connection(**there)
+        ways = [
+            asyncio.create_task(copy(reader, their_writer)),
+            asyncio.create_task(copy(their_reader, writer)),
+        ]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        writer.close()
+        their_writer.close()
+
+    server = await asyncio.start_server(pass_on, "0.0.0.0", 6443, ssl=authority(tls))
+    notify()
+    await server.serve_forever()
+
+
+def notify() -> None:
+    """Tell systemd that the service is up."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0", 1))
+        systemd.send(b"READY=1")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,241 @@
+"""A platform that is up on a host: its outputs, the ways to its cluster, its end."""
+
+import json
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sandbox.stack import PulumiFailedError, Stack
+from tests.node.lab import (
+    DATA_ROOT,
+    VERSION,
+    CommandLines,
+    counts,
+    failure,
+    kubeconfig,
+    kubectl,
+    running_version,
+    wait_for,
+)
+from tests.node.standing import Platform
+
+THEIRS = "organization/disttrain/multipod"
+
+
+def test_outputs_lead_to_the_cluster_and_to_the_data(platform: Platform) -> None:
+    """By the SSH server alone: the kubeconfig opens the tunnel by itself."""
+    lab, stack = platform.lab, platform.stack
+    owner = stack.output("owner")
+    config, namespace = kubeconfig(stack), stack.output("namespace")
+
+    def claim() -> Any:
+        claims = ("get", "pvc", "--namespace", namespace, "-o", "json")
+        (item,) = json.loads(kubectl(lab, config, *claims))["items"]
+        return item
+
+    assert claim()["metadata"]["name"] == stack.output("claim")
+    assert claim()["metadata"]["labels"]["disttrain.dev/owner"] == owner
+    # `up` does not wait for it: a claim that stays unbound shows in the pod that waits for it
+    wait_for("the claim to be bound", lambda: claim()["status"]["phase"] == "Bound")
+    assert stack.output("hostDataPath") == DATA_ROOT
+    assert lab.host.exists(f"{DATA_ROOT}/runs")
+
+
+def test_stack_of_a_run_reads_the_platform_of_another(platform: Platform) -> None:
+    """Its provider and its look at the cluster go through the tunnel of the other's kubeconfig."""
+    lab = platform.lab
+    run = lab.run_stack(platform.stack.name)
+    output = run.preview()
+    for made in ("ClusterAccess cluster create", "batch/v1:Job", "configMap"):
+        assert made.lower() in output.lower(), output
+
+
+def test_platform_that_is_not_up_is_said_with_both_ways_out(platform: Platform) -> None:
+    """Of a stack that does not exist the engine said "unknown stack", and nothing else."""
+    lab = platform.lab
+    for name in ("nobody", lab.stack().name):
+        with pytest.raises(PulumiFailedError) as refusal:
+            lab.run_stack(name).preview()
+        said = re.sub(r"\s+", " ", str(refusal.value))
+        assert f"platform: '{name}' cannot be used: no stack of this name is up" in said
+        assert f"pulumi up --stack {name}" in said
+        assert 'pulumi config set platform ""' in said
+        assert "Traceback" not in said
+
+
+def test_cluster_is_reached_through_the_ssh_server_alone(platform: Platform) -> None:
+    lab = platform.lab
+    config = kubeconfig(platform.stack)
+    cluster = config["clusters"][0]["cluster"]
+    assert cluster["server"].startswith("https://127.0.0.1:2")
+    lab.end_tunnels(config)
+    lab.firewall("-I")
+    try:
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection((lab.host.address, 6443), timeout=5)
+        with CommandLines() as watch:
+            version = running_version(lab, config)
+    finally:
+        lab.firewall("-D")
+    assert version == VERSION
+    assert not [line for line in watch.seen if b"PRIVATE KEY" in line]
+
+
+def test_another_host_key_gets_no_tunnel(platform: Platform) -> None:
+    lab = platform.lab
+    config = kubeconfig(platform.stack)
+    lab.end_tunnels(config)
+    lab.host.new_host_key()
+    try:
+        with pytest.raises(AssertionError, match="Host key verification failed"):
+            kubectl(lab, config, "get", "--raw", "/version")
+    finally:
+        lab.restore_host_key()
+
+
+WAYS_AROUND_A_CHECK = (
+    r"insecure-?skip-?tls-?verify\W+true",
+    r"StrictHostKeyChecking\W+(no|off|accept-new)",
+)
+
+
+def test_kubeconfig_and_k3s_files_keep_every_check(platform: Platform) -> None:
+    """The sources are searched by tests/cli/test_no_shortcuts.py; these files are made by `up`."""
+    files = platform.lab.host.shell("cat /etc/rancher/k3s/*.yaml")
+    given = yaml.safe_dump(kubeconfig(platform.stack)) + files
+    found = [way for way in WAYS_AROUND_A_CHECK if re.search(way, given, re.IGNORECASE)]
+    assert found == []
+    assert "StrictHostKeyChecking" in given  # the tunnel's program is in it, and checks the key
+
+
+def test_destroy_is_refused_while_runs_of_others_stand(platform: Platform) -> None:
+    """Fault 2 of the review: k3s was removed under them."""
+    lab, stack = platform.lab, platform.stack
+    lab.put_run("theirs", THEIRS, "run-theirs")
+    before, objects, files = lab.resources(stack), lab.objects(), lab.host.files()
+    output = refused(stack)
+    assert f"pulumi destroy --stack {THEIRS}" in output
+    assert "Nothing was deleted" in output
+    assert lab.resources(stack) == before
+    assert lab.objects() == objects
+    assert lab.host.files() == files
+    lab.take_run("run-theirs")
+
+
+def test_platform_stays_where_runs_of_others_stand(platform: Platform, tmp_path: Path) -> None:
+    """From `host: ssh` to `local` the old host was looked at last, when the new one was set up."""
+    lab, stack = platform.lab, platform.stack
+    lab.put_run("theirs", THEIRS, "run-theirs")
+    settings = stack.settings_file.read_text()
+    before, objects, files = lab.resources(stack), lab.objects(), lab.host.files()
+    here = tmp_path / "data"
+    for key, value in {"host": "local", "clusterAccess": "direct", "dataRoot": str(here)}.items():
+        stack.set(key, value)
+    output = failure(stack)
+    assert "host or sshHost: it names another host now" in output
+    assert f"pulumi destroy --stack {THEIRS}" in output
+    assert not here.exists()
+    stack.settings_file.write_text(settings)
+    lab.take_run("run-theirs")
+    stack.up()  # the doctor has looked at this machine meanwhile
+    assert (lab.resources(stack), lab.host.files()) == (before, files)
+    assert lab.objects() == {k: v for k, v in objects.items() if "run-theirs" not in k}
+
+
+def test_own_k3s_cannot_be_adopted(platform: Platform) -> None:
+    """With `k3sExisting: adopt` the k3s that this very stack had installed was removed by `up`."""
+    lab, stack = platform.lab, platform.stack
+    before, objects, files = lab.resources(stack), lab.objects(), lab.host.files()
+    settings = stack.settings_file.read_text()
+    stack.set("k3sExisting", "adopt")
+    for _ in range(2):  # also when the engine has noted an attempt that has failed
+        output = failure(stack)
+        assert "k3sExisting: 'adopt' cannot be used: this stack has installed the k3s" in output
+        assert "pulumi config set k3sExisting refuse" in output
+    assert (lab.resources(stack), lab.objects(), lab.host.files()) == (before, objects, files)
+    stack.settings_file.write_text(settings)
+    output = stack.up()
+    assert counts(output)["updated"] == 1, output  # the doctor alone
+
+
+def test_each_output_takes_one_line_of_the_screen(platform: Platform) -> None:
+    """`platform`, which other stacks read, took 20 lines of it."""
+    screen = platform.stack.up()
+    shown = screen.partition("Outputs:\n")[2].partition("\nResources:")[0].splitlines()
+    assert len(shown) >= 8
+    for line in shown:
+        assert not line.strip() or re.match(r"    \w+ *: \S", line), screen
+
+
+def test_destroy_of_an_unreachable_host_ends_with_an_error(platform: Platform) -> None:
+    """The next `up` makes whole again what that `destroy` has taken."""
+    lab, stack = platform.lab, platform.stack
+    lab.host.shell("systemctl stop ssh.socket ssh 2>/dev/null; true")
+    lab.host.try_shell("pkill -KILL -x sleep")  # the tunnel goes too
+    try:
+        assert "refused" in refused(stack)
+        assert lab.findings() == ["connection"]
+    finally:
+        lab.host.shell("systemctl start ssh")
+    stack.up()
+    assert set(counts(stack.up())) == {"unchanged"}
+
+
+@pytest.mark.stand_in("its certificates, of which one can be made to end")
+def test_k3s_that_does_not_answer_is_asked_on_its_host_and_may_be_gone(
+    platform: Platform,
+) -> None:
+    """Fault 2 of the review. With other certificates it does not answer to the stack's kubeconfig.
+
+    What lay in a k3s that is gone is gone too: `destroy` does not wait for it.
+    """
+    lab, stack = platform.lab, platform.stack
+    lab.put_run("theirs", THEIRS, "run-theirs")
+    lab.host.shell("cd /var/lib/rancher/k3s/server/tls && rm * && systemctl restart k3s")
+    output = refused(stack)
+    assert "the node itself is asked next" in output
+    assert f"pulumi destroy --stack {THEIRS}" in output
+    assert lab.host.shell("systemctl is-active k3s").strip() == "active"
+    lab.host.shell("/usr/local/bin/k3s-uninstall.sh")
+    assert lab.findings() == []  # as before an `up`
+    stack.destroy()
+    assert lab.resources(stack) == []
+    assert lab.differences() == []
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_destroy_keeps_the_data_unless_told_and_confirmed(platform: Platform, purge: bool) -> None:
+    lab, stack = platform.lab, platform.stack
+    if purge:
+        stack.set("dataOnDestroy", "purge")
+        stack.set("purgeConfirmed", DATA_ROOT)
+        assert counts(stack.up())["updated"] == 1
+    lab.host.shell(f"echo precious >{DATA_ROOT}/runs/checkpoint; echo mine >{DATA_ROOT}/notes")
+    stack.destroy()
+    kept = lab.host.shell(f"cd {DATA_ROOT}; find . -type f").split()
+    ours = [] if purge else ["./.disttrain", "./runs/checkpoint"]  # the mark, and the data
+    assert sorted(kept) == sorted(["./notes", *ours])
+    assert lab.differences() == []
+
+
+def test_host_that_is_lost_is_forgotten(platform: Platform) -> None:
+    lab, stack = platform.lab, platform.stack
+    lab.host.shell("systemctl stop ssh")
+    try:
+        stack.set("hostGone", "true")
+        stack.up()
+        stack.destroy()
+    finally:
+        lab.host.shell("systemctl start ssh")
+    assert lab.resources(stack) == []
+    lab.remove_by_hand()
+
+
+def refused(stack: Stack) -> str:
+    with pytest.raises(PulumiFailedError) as error:
+        stack.destroy()
+    return re.sub(r"\s+", " ", str(error.value))

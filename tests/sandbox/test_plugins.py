@@ -1,0 +1,42 @@
+"""The plugins that the sandbox gives to the engine."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sandbox.pulumi_home import PLUGIN_VARIABLE, plugin_home
+from sandbox.toolchain import KUBERNETES_PROVIDER
+
+
+def test_another_kubernetes_provider_takes_the_place_of_the_pinned_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands under the version that the Python package asks the engine for."""
+    monkeypatch.delenv(PLUGIN_VARIABLE, raising=False)
+    pinned = plugin_home()
+    program = tmp_path / "other"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(PLUGIN_VARIABLE, str(program))
+    home = plugin_home()
+    try:
+        assert home != pinned
+        there = home / f"plugins/resource-kubernetes-v{KUBERNETES_PROVIDER}"
+        assert (there / "pulumi-resource-kubernetes").read_text() == "#!/bin/sh\n"
+        command = "resource-command-*/pulumi-resource-command"
+        assert [*(home / "plugins").glob(command)]
+        program.write_text("#!/bin/sh\nexit 1\n")  # the same path with another content
+        again = plugin_home()
+        assert again != home
+        shutil.rmtree(again)
+    finally:
+        shutil.rmtree(home)
+
+
+def test_a_plugin_that_is_no_program_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PLUGIN_VARIABLE, str(tmp_path))
+    with pytest.raises(ValueError, match=f"{PLUGIN_VARIABLE}: .* is not a program"):
+        plugin_home()

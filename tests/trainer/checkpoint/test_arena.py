@@ -1,0 +1,183 @@
+"""Copies of tensors in host memory; the GPU's part by a stand-in that records what it is asked."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainer.lab import Lab, NoSignals, last_step
+from trainer.checkpoint import store
+from trainer.checkpoint.arena import PIECE_BYTES, Arena
+from trainer.checkpoint.background_save import BackgroundSave
+from trainer.parallel.device import choose_compute
+from trainer.parallel.world import World
+from trainer.train import train
+
+
+def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C1 of the review: a save synchronised GPUs that were not its own, also in a run on the CPU
+    of a GPU machine. Each such call makes a context of half a gigabyte there."""
+    run = lab.config(train__max_steps=12, checkpoint__interval=3)
+
+    def refuse(*values: object, **named: object) -> None:
+        raise AssertionError("a run on the CPU has called torch.cuda")
+
+    def is_available() -> bool:
+        """As on a GPU machine, for the trainer; torch itself needs the truth."""
+        return str(sys._getframe(1).f_globals["__name__"]).startswith("trainer.")
+
+    monkeypatch.setattr(torch.cuda, "is_available", is_available)
+    for name in ("synchronize", "current_stream", "Stream", "Event", "init", "_lazy_init"):
+        monkeypatch.setattr(torch.cuda, name, refuse)
+    is_waited_for = threading.Event()
+    write, wait = store.commit, BackgroundSave.wait
+
+    def write_once_waited_for(*values: Any) -> None:
+        assert is_waited_for.wait(60)
+        is_waited_for.clear()
+        write(*values)
+
+    def wait_and_note(save: BackgroundSave, seconds: float | None = None) -> bool:
+        if seconds:
+            is_waited_for.set()
+        return wait(save, seconds)
+
+    monkeypatch.setattr(store, "commit", write_once_waited_for)
+    monkeypatch.setattr(BackgroundSave, "wait", wait_and_note)
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+    assert last_step(run) == 12
+
+
+class RecordingGpu:
+    """Stands in for torch.cuda: what is asked of it, in order, and of which device."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        gpu = self
+
+        class Stream:
+            def __init__(self, device: object = None, name: str = "side"):
+                gpu.calls.append(f"{name} stream of {device}")
+                self.name = name
+
+            def wait_stream(self, other: Stream) -> None:
+                gpu.calls.append(f"{self.name} waits for {other.name}")
+
+            def wait_event(self, event: object) -> None:
+                gpu.calls.append(f"{self.name} waits for event")
+
+        class Event:
+            def record(self, stream: Stream) -> None:
+                gpu.calls.append(f"event on {stream.name}")
+
+            def synchronize(self) -> None:
+                gpu.calls.append("host waits for event")
+
+        @contextmanager
+        def stream(entered: Stream) -> Iterator[None]:
+            gpu.calls.append(f"enter {entered.name}")
+            yield
+            gpu.calls.append(f"leave {entered.name}")
+
+        main = Stream("cuda:1", "main")
+        self.calls.clear()
+        self.parts = {
+            "Stream": Stream,
+            "Event": Event,
+            "stream": stream,
+            "current_stream": lambda device: main,
+            "cudart": lambda: self,
+        }
+
+    def cudaHostRegister(self, address: int, size_bytes: int, flags: int) -> int:  # noqa: N802
+        self.calls.append(f"lock {size_bytes} bytes")
+        return 0
+
+
+def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C10 of the review: copies were enqueued by a thread on the stream that trains, so nothing
+    overlapped, and only luck kept them whole. They belong on a stream of their own, between what
+    was computed before and the next change of the weights, without a wait of the host."""
+    gpu = RecordingGpu()
+    for name, part in gpu.parts.items():
+        monkeypatch.setattr(torch.cuda, name, part)
+    arena = Arena(12, torch.device("cuda", 1))
+    weights = torch.ones(3)
+    arena.begin([(0, weights)])
+    arena.let_weights_change()
+    (piece,) = arena.pieces(0, 12)
+    assert gpu.calls == [
+        "lock 12 bytes",
+        "side stream of cuda:1",
+        "side waits for main",
+        "enter side",
+        "event on side",
+        "leave side",
+        "main waits for event",
+        "host waits for event",
+    ]
+    weights.zero_()
+    assert torch.frombuffer(piece, dtype=torch.float32).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("changed_after", [0, 1, 3])
+def test_a_copy_is_of_one_moment(changed_after: int) -> None:
+    """Whatever has been written by then, what training changes later is not in the copy."""
+    sizes = (PIECE_BYTES - 8, 100, PIECE_BYTES + 3, 1)
+    tensors = [torch.full((size,), number, dtype=torch.uint8) for number, size in enumerate(sizes)]
+    begins = [0, PIECE_BYTES, PIECE_BYTES + 128, 3 * PIECE_BYTES]
+    arena = Arena(3 * PIECE_BYTES + 64, torch.device("cpu"))
+    for _ in range(2):  # the memory is used again
+        arena.begin([*zip(begins, tensors, strict=True)])
+        assert not arena.is_filled
+        found = bytearray()
+        for number, piece in enumerate(arena.pieces(0, 3 * PIECE_BYTES + 1)):
+            if number == changed_after:
+                arena.let_weights_change()
+                assert arena.is_filled
+                for tensor in tensors:
+                    tensor.fill_(99)
+            found += piece
+        for number, (begin, size) in enumerate(zip(begins, sizes, strict=True)):
+            assert found[begin : begin + size] == bytes([number]) * size
+            tensors[number].fill_(number)
+
+
+def test_a_large_arena_needs_little_memory_while_nothing_changes() -> None:
+    """A rank has no room for its shard a second time: it is written through one small buffer."""
+    size = 16 * PIECE_BYTES
+    shard = torch.ones(size, dtype=torch.uint8)
+    before, most, end = _resident_bytes(), 0, b""
+    arena = Arena(size, torch.device("cpu"), kept_bytes=0)
+    arena.begin([(0, shard)])
+    for piece in arena.pieces(0, size):
+        most = max(most, _resident_bytes())
+        end = bytes(piece[-1:])
+    assert most - before < 3 * PIECE_BYTES
+    assert end == b"\1"
+
+
+def test_a_large_arena_gives_back_what_is_written() -> None:
+    """Where training had to go on, its copy is in memory until it is written, and no longer."""
+    size = 16 * PIECE_BYTES
+    shard = torch.ones(size, dtype=torch.uint8)
+    arena = Arena(size, torch.device("cpu"), kept_bytes=0)
+    before = _resident_bytes()
+    arena.begin([(0, shard)])
+    arena.let_weights_change()
+    assert _resident_bytes() - before >= size
+    for piece in arena.pieces(0, size):
+        assert piece[-1:] == b"\1"
+    assert _resident_bytes() - before < 3 * PIECE_BYTES
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

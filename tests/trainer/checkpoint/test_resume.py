@@ -1,0 +1,243 @@
+"""Where a run continues: never at step 0 beside checkpoints that it cannot use."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainer.lab import Lab, NoSignals, checkpoints, last_step, records
+from trainer.checkpoint import store
+from trainer.checkpoint.resume import STATE_FORMAT, find_checkpoint
+from trainer.checkpoint.run_lock import RunLock
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.parallel.device import choose_compute
+from trainer.parallel.world import World
+from trainer.train import TrainingEnd, train
+
+
+def run_here(run: RunConfig) -> TrainingEnd:
+    """The run in this process, with one rank."""
+    return train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+
+
+def trained(lab: Lab, **settings: Any) -> RunConfig:
+    run = lab.config(train__max_steps=8, train__decay_steps=20, checkpoint__interval=5, **settings)
+    run_here(run)
+    return run
+
+
+def longer(lab: Lab, **settings: Any) -> RunConfig:
+    return lab.config(
+        train__max_steps=12, train__decay_steps=20, checkpoint__interval=5, **settings
+    )
+
+
+def change_state(run: RunConfig, step: int, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change state.json of a checkpoint, with a manifest that fits."""
+    directory = store.directory_of(checkpoints(run), step)
+    state = store.load_state(checkpoints(run), step)
+    change(state)
+    (directory / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((directory / "manifest.json").read_text())
+    path = directory / "state.json"
+    manifest["files"]["state.json"] = {
+        "bytes": path.stat().st_size,
+        "sha256": store.sha256_of(path),
+    }
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_run_never_starts_over_beside_bad_checkpoints(lab: Lab) -> None:
+    """C2 of the review: where no checkpoint verified, the run renamed all of them, started at step
+    0 and emptied metrics.jsonl. It has to end, name them, and touch nothing."""
+    run = trained(lab)
+    for step in store.all_steps(checkpoints(run)):
+        (store.directory_of(checkpoints(run), step) / "model-00000.bin").write_bytes(b"x")
+    before = sorted(path.name for path in checkpoints(run).iterdir())
+    with pytest.raises(FatalError) as caught:
+        run_here(longer(lab))
+    assert "step-00000008 skipped: model-00000.bin has 1 bytes" in str(caught.value)
+    assert "step-00000004 skipped: model-00000.bin has 1 bytes" in str(caught.value)
+    assert "checkpoint.start_over" in str(caught.value)
+    assert sorted(path.name for path in checkpoints(run).iterdir()) == before
+    assert last_step(run) == 8
+
+
+def test_start_over_keeps_the_old_checkpoints_and_metrics(lab: Lab) -> None:
+    """C2 of the review: the way out that the message names, which loses nothing either. Once it
+    has started over, those set aside alone are no reason to start at step 0 again."""
+    run = trained(lab)
+    for step in store.all_steps(checkpoints(run)):
+        (store.directory_of(checkpoints(run), step) / "model-00000.bin").write_bytes(b"x")
+    again = longer(lab, checkpoint__start_over=True)
+    run_here(again)
+    assert [record["step"] for record in records(again)] == list(range(1, 13))
+    names = {path.name for path in checkpoints(run).iterdir()}
+    assert {"damaged-step-00000004", "damaged-step-00000008", "step-00000012"} <= names
+    kept = [*again.run_dir.glob("metrics-before-*.jsonl")]
+    assert len(kept) == 1
+    assert len(kept[0].read_text().splitlines()) == 8
+    for step in store.all_steps(checkpoints(run)):
+        (store.directory_of(checkpoints(run), step) / "manifest.json").unlink()
+        store.directory_of(checkpoints(run), step).rename(checkpoints(run) / f"damaged-step-{step}")
+    with pytest.raises(FatalError, match="damaged-step-00000008 was set aside"):
+        run_here(longer(lab))
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "words"),
+    [
+        (errno.EACCES, FatalError, "This process runs as user"),
+        (errno.EIO, RetryableError, "it was left as it is"),
+        (errno.ESTALE, RetryableError, "it was left as it is"),
+        (None, RetryableError, "too little memory"),
+    ],
+)
+def test_what_cannot_be_read_is_not_damaged(
+    lab: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int | None,
+    kind: type[Exception],
+    words: str,
+) -> None:
+    """C2 of the review: missing rights, failing storage and failed allocations counted as damage.
+
+    Files that root may not read cannot be made in a test that root runs, so reading is replaced."""
+    run = trained(lab)
+
+    def fail(path: Path) -> str:
+        raise MemoryError if number is None else OSError(number, "cannot", str(path))
+
+    more = longer(lab)
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "sha256_of", fail)
+        with pytest.raises(kind, match=words):
+            run_here(more)
+    assert store.all_steps(checkpoints(run)) == [8, 4]
+    assert run_here(longer(lab)).step == 12
+
+
+def test_a_checkpoint_of_a_later_version_is_named(lab: Lab) -> None:
+    """C12 of the review: state.json had no format number, so versions could not be told apart."""
+    run = trained(lab, checkpoint__keep_last=1)
+    change_state(run, 8, lambda state: state.update(format=STATE_FORMAT + 1))
+    with pytest.raises(FatalError, match="saved by a later version of the trainer"):
+        run_here(longer(lab, checkpoint__keep_last=1))
+
+
+def test_a_model_setting_that_did_not_exist_then_has_its_default(lab: Lab) -> None:
+    """C12 of the review: a new model.* key made every run of an older version another run."""
+    run = trained(lab, model__gelu="exact")
+    for step in store.all_steps(checkpoints(run)):
+        change_state(run, step, lambda state: state["identity"].pop("model.gelu"))
+    (run.run_dir / "done.json").unlink()
+    assert run_here(longer(lab, model__gelu="exact")).step == 12
+
+
+def test_initial_weights_are_read_at_the_first_start_only(lab: Lab) -> None:
+    """C9 of the review: a run with checkpoints could not continue once that file was gone."""
+    trained(lab)
+    gone = longer(lab, train__initial_weights=str(lab.root / "gone.safetensors"))
+    assert run_here(gone).step == 12
+    with pytest.raises(FatalError, match=r"gone\.safetensors"):
+        run_here(
+            lab.config(run_name="new", train__initial_weights=str(lab.root / "gone.safetensors"))
+        )
+
+
+def test_a_changed_horizon_of_the_learning_rate_is_said(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C15 of the review: raising max_steps moves the end of the decay, so that the learning rate
+    jumps up, and nothing said so."""
+    run_here(lab.config(train__max_steps=8))
+    run_here(lab.config(train__max_steps=12))
+    out = capsys.readouterr().out
+    assert "the learning rate decayed until step 8 before, now until step 12" in out
+    assert "set train.decay_steps to 8 to keep it" in out
+
+
+def test_damaged_metrics_do_not_end_a_healthy_run(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C16 of the review: one malformed line inside metrics.jsonl (zeros after a power cut) was a
+    ValueError, and any ValueError was fatal."""
+    run = trained(lab)
+    path = run.run_dir / "metrics.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[2] = bytes(20)
+    lines[4] = b"\xff\xfe"
+    path.write_bytes(b"\n".join(lines))
+    again = longer(lab)
+    assert run_here(again).step == 12
+    assert [record["step"] for record in records(again)] == [1, 2, 4, 6, 7, 8, 9, 10, 11, 12]
+    assert "has 2 damaged line(s)" in capsys.readouterr().out
+
+
+def test_two_writers_of_one_run_are_kept_apart(lab: Lab) -> None:
+    """C13 of the review: two stacks with one run_name wrote into the same directory, and the
+    second deleted what the first was just writing."""
+    run = lab.config()
+    first, second = RunLock(run.run_dir), RunLock(run.run_dir, wait_seconds=0.3)
+    first.acquire()
+    with pytest.raises(RetryableError, match=r"another process writes this run: process \d+ on "):
+        second.acquire()
+    first.check()
+    first.release()
+    second.acquire()
+    with pytest.raises(RetryableError, match="another process has taken over this run"):
+        first.check()
+    second.release()
+
+
+def test_a_writer_that_was_replaced_puts_nothing_in_place(tmp_path: Path) -> None:
+    """C13 of the review: an old rank 0 behind a partition went on writing. Locks of a partitioned
+    file system do not help, so the owner is read again before each rename."""
+    old, new = RunLock(tmp_path), RunLock(tmp_path)
+    old.acquire()
+    old.release()
+    new.acquire()
+    building = store.building_directory(tmp_path / "checkpoints", 1, "old")
+    building.mkdir(parents=True)
+    with pytest.raises(RetryableError, match="taken over"):
+        store.commit(building, 1, {}, old.check)
+    assert store.all_steps(tmp_path / "checkpoints") == []
+    assert [*(tmp_path / "checkpoints").iterdir()] == []
+    new.release()
+
+
+def test_all_shapes_must_fit(lab: Lab) -> None:
+    run = trained(lab)
+    lock = RunLock(run.run_dir)
+    with pytest.raises(FatalError, match="it holds other tensors than this model"):
+        find_checkpoint(run, World(), {"wte.weight": torch.Size([1])}, lock, lambda line: None)
+    lock.release()
+
+
+def test_a_run_directory_of_another_user_is_named(tmp_path: Path) -> None:
+    """C2 of the review: a run restored by root, continued by a pod that runs as another user."""
+    tmp_path.chmod(0o755)
+    pid = os.fork()
+    if pid == 0:  # root may write everywhere, so another user has to try
+        code = 1
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setuid(65534)
+            else:
+                tmp_path.chmod(0o555)
+            RunLock(tmp_path).acquire()
+        except FatalError as error:
+            code = 0 if "cannot be written" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    tmp_path.chmod(0o755)

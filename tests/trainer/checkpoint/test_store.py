@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer.checkpoint import durable, layout, part_files, store
+from trainer.launch.exit_codes import FatalError
+
+
+def save(root: Path, step: int, keep_last: int = 3, val_loss: float | None = None) -> None:
+    """A checkpoint with the files that one rank writes."""
+    building = store.building_directory(root, step, "test")
+    building.mkdir(parents=True)
+    tensors = {
+        "model.weight": torch.full((50,), float(step)),
+        "optimizer.weight.exp_avg": torch.ones(50),
+        "optimizer.weight.step": torch.tensor(float(step)),
+    }
+    saved, (files,) = layout.agree([layout.plan(tensors)])
+    texts = {
+        "state.json": json.dumps({"step": step, "note": f"at {step}", "val_loss": val_loss}),
+        "layout.json": layout.to_text(saved),
+    }
+    contents = {name: text.encode() for name, text in texts.items()}
+    for file in files:
+        content = bytearray(file.size_bytes)
+        for name, begin in file.begins:
+            raw = tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes()
+            content[begin : begin + len(raw)] = raw
+        contents[file.name] = bytes(content)
+    try:
+        entries = {
+            name: part_files.write_file(building / name, [text]) for name, text in contents.items()
+        }
+        store.commit(building, step, entries)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)  # as trainer.checkpoint.save does
+    store.prune(root, keep_last, keep_best=True, say=pytest.fail)
+
+
+def latest(root: Path) -> tuple[int | None, list[str]]:
+    lines: list[str] = []
+    return store.latest_verified(root, lines.append), lines
+
+
+def test_a_checkpoint_gives_back_what_was_saved(tmp_path: Path) -> None:
+    save(tmp_path, 7)
+    tensors = {"model.weight": torch.empty(50), "optimizer.weight.step": torch.empty(())}
+    layout.read_into(tmp_path / "step-00000007", store.load_layout(tmp_path, 7), tensors)
+    assert torch.equal(tensors["model.weight"], torch.full((50,), 7.0))
+    assert tensors["optimizer.weight.step"] == 7
+    assert store.load_state(tmp_path, 7) == {
+        "step": 7,
+        "note": "at 7",
+        "val_loss": None,
+    }
+    assert latest(tmp_path) == (7, [])
+
+
+def test_only_the_newest_ones_stay(tmp_path: Path) -> None:
+    for step in range(1, 6):
+        save(tmp_path, step, keep_last=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
+
+
+def test_the_best_one_stays_however_old_it_is(tmp_path: Path) -> None:
+    for step, loss in ((1, 3.0), (2, 1.5), (3, None), (4, 2.0), (5, 1.5)):
+        save(tmp_path, step, keep_last=2, val_loss=loss)
+    assert store.best_step(tmp_path) == 2  # the earlier of two equals
+    assert store.all_steps(tmp_path) == [5, 4, 2]
+    save(tmp_path, 6, keep_last=2, val_loss=1.0)
+    assert store.all_steps(tmp_path) == [6, 5]
+
+
+def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step, val_loss=float(4 - step))
+    flip_a_bit(tmp_path / "step-00000003" / "model-00000.bin")  # its size says nothing
+    newest, _ = latest(tmp_path)
+    store.set_damaged_aside(tmp_path, newest)
+    assert store.best_step(tmp_path) == 2
+    save(tmp_path, 4, keep_last=2)
+    assert store.all_steps(tmp_path) == [4, 2]
+    assert (tmp_path / "damaged-step-00000003" / "model-00000.bin").exists()
+
+
+def test_a_second_one_of_the_same_step_replaces_the_first(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 1, val_loss=2.0)
+    assert store.val_loss(tmp_path, 1) == 2.0
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_kill_while_one_is_replaced_leaves_the_first_or_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+    seen: list[int | None] = []
+    rename = Path.rename
+
+    def look() -> None:
+        """What a start would find after a kill at this moment."""
+        left = tmp_path.with_name(f"killed-{len(seen)}")
+        shutil.copytree(tmp_path, left)
+        with monkeypatch.context() as looking:
+            looking.setattr(Path, "rename", rename)
+            store.remove_leftovers(left, pytest.fail)
+        seen.append(latest(left)[0])
+        assert [path.name for path in left.iterdir()] == ["step-00000001"]
+
+    def rename_and_look(path: Path, target: Path) -> None:
+        look()
+        rename(path, target)
+        look()
+
+    monkeypatch.setattr(Path, "rename", rename_and_look)
+    save(tmp_path, 1, val_loss=2.0)
+    assert seen == [1, 1, 1, 1]
+
+
+def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
+    assert latest(tmp_path / "none") == (None, [])
+    assert latest(tmp_path) == (None, [])
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model-00000.bin", "optimizer-00000.bin", "layout.json", "state.json", "manifest.json"],
+)
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, Path.unlink])
+def test_a_damaged_checkpoint_is_skipped_with_a_line_that_says_why(
+    tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    damage(tmp_path / "step-00000002" / name)
+    step, lines = latest(tmp_path)
+    assert step == 1
+    assert len(lines) == 1
+    assert lines[0].startswith("checkpoint step-00000002 skipped: ")
+    if name != "manifest.json":
+        assert name in lines[0]
+
+
+def test_a_manifest_that_lists_nothing_verifies_nothing(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "step-00000001" / "manifest.json").write_text('{"files": {}}')
+    assert latest(tmp_path)[0] is None
+
+
+def test_a_damaged_checkpoint_can_be_saved_again(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    truncate(tmp_path / "step-00000001" / "model-00000.bin")
+    save(tmp_path, 1)
+    assert latest(tmp_path) == (1, [])
+
+
+def test_damaged_ones_do_not_push_out_complete_ones(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step)
+    for step in (2, 3):
+        truncate(tmp_path / f"step-{step:08d}" / "model-00000.bin")
+    save(tmp_path, 4, keep_last=2)
+    assert store.all_steps(tmp_path) == [4, 3, 2, 1]
+
+
+def test_a_full_disk_leaves_the_earlier_ones_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    def no_space(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(durable.os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path, 2, keep_last=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+    assert latest(tmp_path) == (1, [])
+
+
+def test_leftovers_of_an_interrupted_save_are_ignored_and_removed(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / ".tmp-step-00000002-99").mkdir()
+    (tmp_path / ".tmp-step-00000002-99" / "model-00000.bin").write_bytes(b"half")
+    assert latest(tmp_path) == (1, [])
+    store.remove_leftovers(tmp_path, pytest.fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_the_manifest_lists_sizes_and_checksums_of_all_other_files(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    directory = tmp_path / "step-00000001"
+    files = json.loads((directory / "manifest.json").read_text())["files"]
+    assert set(files) == {"model-00000.bin", "optimizer-00000.bin", "layout.json", "state.json"}
+    for name, entry in files.items():
+        assert entry["bytes"] == (directory / name).stat().st_size
+        assert entry["sha256"] == durable.sha256_of(directory / name)
+
+
+def test_a_failed_removal_of_old_ones_is_only_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C6 of the review: an error while old checkpoints were removed, after the new one was in
+    place, ended the run. Network storage refuses while a file is still open somewhere."""
+    for step in (1, 2, 3):
+        save(tmp_path, step)
+    said: list[str] = []
+
+    def refuse(path: Path, ignore_errors: bool = False) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(store.shutil, "rmtree", refuse)
+        store.prune(tmp_path, 1, keep_best=False, say=said.append)
+        assert ["could not be removed" in line for line in said] == [True, True]
+        assert latest(tmp_path) == (3, [])
+        store.remove_leftovers(tmp_path, said.append)
+        assert len(said) == 4
+    store.remove_leftovers(tmp_path, pytest.fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_without_fsync_of_directories_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """C14 of the review: FUSE and SMB refuse fsync of a directory, which made every save fatal."""
+    fsync = durable.os.fsync
+
+    def refuse_directories(descriptor: int) -> None:
+        if stat.S_ISDIR(durable.os.fstat(descriptor).st_mode):
+            raise OSError(number, "not for directories")
+        fsync(descriptor)
+
+    monkeypatch.setattr(durable.os, "fsync", refuse_directories)
+    save(tmp_path, 1)
+    assert latest(tmp_path) == (1, [])
+
+
+def test_an_unreadable_file_is_no_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2 of the review: `sample` and `export` too skipped what they could not read."""
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+
+    def fail(path: Path) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(store, "sha256_of", fail)
+    with pytest.raises(FatalError, match="step-00000002 cannot be read"):
+        latest(tmp_path)

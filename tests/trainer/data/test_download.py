@@ -1,0 +1,173 @@
+"""Downloads of several files against a real HTTP server on loopback that breaks connections."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.data.dataset import open_dataset
+from trainer.data.prepare import prepare
+from trainer.launch.exit_codes import FatalError
+
+FILES = {
+    f"/part-{number}.txt": (f"part {number}: to be or not to be\n" * 3000).encode()
+    for number in range(3)
+}
+
+
+@dataclass
+class Server:
+    """Serves FILES as a server of static files does, and breaks off where it is told to."""
+
+    address: str = ""
+    break_after_bytes: int | None = None
+    etag: str | None = '"one"'
+    offers_ranges: bool = True
+    files: dict[str, bytes] = field(default_factory=lambda: dict(FILES))
+    asked: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
+    sent_bytes: int = 0
+
+    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        if handler.path not in self.files:
+            handler.send_error(404)
+            return
+        body, asked = self.files[handler.path], handler.headers.get("Range")
+        self.asked.append((handler.path, asked))
+        is_same = handler.headers.get("If-Range") == self.etag
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and is_same else 0
+        start = start if self.offers_ranges else 0
+        handler.send_response(206 if start else 200)
+        handler.send_header("Content-Length", str(len(body) - start))
+        if self.etag:
+            handler.send_header("ETag", self.etag)
+        handler.end_headers()
+        part = body[start:]
+        if self.break_after_bytes is not None:
+            part = part[: self.break_after_bytes]
+        handler.wfile.write(part)
+        self.sent_bytes += len(part)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    state = Server()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            state.answer(self)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep the test's output clean."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+        thread.start()
+        state.address = f"http://127.0.0.1:{httpd.server_address[1]}"
+        yield state
+        httpd.shutdown()
+        thread.join()
+
+
+def config(root: Path, server: Server, **changes: Any) -> RunConfig:
+    files = [
+        {
+            "url": server.address + path,
+            "sha256": hashlib.sha256(body).hexdigest(),
+            "size_bytes": len(body),
+        }
+        for path, body in FILES.items()
+    ]
+    files[2] |= changes
+    return RunConfig.from_mapping(
+        {"data_root": str(root), "dataset": {"name": "d", "files": files}}
+    )
+
+
+def no_pause(seconds: float) -> None:
+    pass
+
+
+def test_several_files_become_one_dataset(tmp_path: Path, server: Server) -> None:
+    run = config(tmp_path, server)
+    prepare(run)
+    dataset = open_dataset(run.dataset_dir)
+    text = dataset.tokenizer.decode([*dataset.train.tolist(), *dataset.val.tolist()])
+    assert text == "".join(body.decode() + "<|endoftext|>" for body in FILES.values())
+    assert [path.name for path in (tmp_path / "datasets").iterdir()] == ["d"]
+    prepare(run)
+    assert len(server.asked) == 3
+
+
+def test_a_broken_connection_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
+    server.break_after_bytes = 40_000
+    prepare(config(tmp_path, server), sleep=no_pause)
+    assert server.sent_bytes == sum(map(len, FILES.values()))  # no byte came twice
+    assert ("/part-0.txt", "bytes=40000-") in server.asked
+
+
+def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
+    server.break_after_bytes = 40_000
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config(tmp_path, server), sleep=interrupt)
+    assert server.sent_bytes == 40_000
+    server.break_after_bytes = None
+    prepare(config(tmp_path, server))
+    assert server.sent_bytes == sum(map(len, FILES.values()))
+
+
+def test_another_version_is_not_glued_to_the_first(tmp_path: Path, server: Server) -> None:
+    """The file changes on the server between two parts of its download."""
+    server.break_after_bytes = 40_000
+
+    def change(seconds: float) -> None:
+        server.etag, server.break_after_bytes = '"two"', None
+
+    prepare(config(tmp_path, server), sleep=change)
+    assert server.sent_bytes == 40_000 + sum(map(len, FILES.values()))
+
+
+@pytest.mark.parametrize("kind", ["no version", "no ranges"])
+def test_servers_that_cannot_go_on_send_all_again(
+    tmp_path: Path, server: Server, kind: str
+) -> None:
+    server.break_after_bytes = 40_000
+    if kind == "no version":
+        server.etag = None
+    else:
+        server.offers_ranges = False
+
+    def mend(seconds: float) -> None:
+        server.break_after_bytes = None
+
+    prepare(config(tmp_path, server), sleep=mend)
+    assert server.sent_bytes == 40_000 + sum(map(len, FILES.values()))
+
+
+def test_a_wrong_file_is_named_and_the_others_stay(tmp_path: Path, server: Server) -> None:
+    with pytest.raises(FatalError, match=r"dataset.files\[2\].sha256: wrong checksum: 000"):
+        prepare(config(tmp_path, server, sha256="0" * 64))
+    with pytest.raises(FatalError, match=r"dataset.files\[2\].size_bytes: 5 was asked for"):
+        prepare(config(tmp_path, server, size_bytes=5))
+    server.asked.clear()
+    prepare(config(tmp_path, server))
+    assert [path for path, _ in server.asked] == ["/part-2.txt"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path, server: Server) -> None:
+    with pytest.raises(FatalError, match=r"dataset.files\[2\].url: .*/part-9.txt answered 404"):
+        prepare(config(tmp_path, server, url=f"{server.address}/part-9.txt"))

@@ -1,0 +1,308 @@
+"""Every kind of input gives the tokens of the same documents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from trainer.config import RunConfig
+from trainer.data.dataset import Dataset, open_dataset
+from trainer.data.prepare import prepare
+from trainer.launch.exit_codes import FatalError
+
+DOCUMENTS = [f"document {n}\nsays: naïve 😀 {'word ' * (n % 7)}end" for n in range(300)]
+END = "<|endoftext|>"
+
+
+def made(root: Path, file: Path, **dataset: Any) -> Dataset:
+    values = {"name": "d", "file": str(file), "val_share": 0.2, **dataset}
+    run = RunConfig.from_mapping({"data_root": str(root / "data"), "dataset": values})
+    prepare(run)
+    return open_dataset(run.dataset_dir)
+
+
+def text_of(dataset: Dataset) -> str:
+    return dataset.tokenizer.decode(np.concatenate([dataset.train, dataset.val]).tolist())
+
+
+def json_lines() -> bytes:
+    lines = [json.dumps({"id": number, "text": text}) for number, text in enumerate(DOCUMENTS)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def write_jsonl(folder: Path) -> Path:
+    (folder / "d.jsonl").write_bytes(json_lines())
+    return folder / "d.jsonl"
+
+
+def write_gzip(folder: Path) -> Path:
+    (folder / "d.jsonl.gz").write_bytes(gzip.compress(json_lines()))
+    return folder / "d.jsonl.gz"
+
+
+def write_zstd_of_two_frames(folder: Path) -> Path:
+    lines = json_lines()
+    half = len(lines) // 2
+    codec = pyarrow.Codec("zstd")
+    frames = [codec.compress(part, asbytes=True) for part in (lines[:half], lines[half:])]
+    (folder / "d.jsonl.zst").write_bytes(b"".join(frames))
+    return folder / "d.jsonl.zst"
+
+
+def write_parquet(folder: Path) -> Path:
+    table = pyarrow.table({"id": range(len(DOCUMENTS)), "text": DOCUMENTS})
+    pyarrow.parquet.write_table(table, folder / "d.parquet", row_group_size=70)
+    return folder / "d.parquet"
+
+
+def write_hugging_face(folder: Path) -> Path:
+    """What `datasets.Dataset.save_to_disk` writes: arrow streams, and a list of them."""
+    files = []
+    for number, part in enumerate((DOCUMENTS[:170], DOCUMENTS[170:])):
+        name = f"data-{number:05d}-of-00002.arrow"
+        table = pyarrow.table({"text": pyarrow.array(part, pyarrow.large_string())})
+        with pyarrow.ipc.new_stream(str(folder / name), table.schema) as stream:
+            stream.write_table(table, max_chunksize=50)
+        files.append({"filename": name})
+    (folder / "state.json").write_text(json.dumps({"_data_files": files}))
+    (folder / "dataset_info.json").write_text("{}")
+    return folder
+
+
+def write_arrow_file(folder: Path) -> Path:
+    table = pyarrow.table({"text": DOCUMENTS})
+    with pyarrow.ipc.new_file(str(folder / "d.arrow"), table.schema) as file:
+        file.write_table(table, max_chunksize=64)
+    return folder / "d.arrow"
+
+
+def write_folder_of_texts(folder: Path) -> Path:
+    for number, document in enumerate(DOCUMENTS):
+        (folder / f"{number:05d}.txt").write_text(document)
+    return folder
+
+
+def write_separated(folder: Path) -> Path:
+    (folder / "d.txt").write_text(END.join(DOCUMENTS))
+    return folder / "d.txt"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_jsonl,
+        write_gzip,
+        write_zstd_of_two_frames,
+        write_parquet,
+        write_hugging_face,
+        write_arrow_file,
+        write_folder_of_texts,
+        write_separated,
+    ],
+)
+def test_every_format_gives_the_same_documents(
+    tmp_path: Path, write: Callable[[Path], Path]
+) -> None:
+    """D1 of the review: one text without documents was all that could be read."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    separator = {"document_separator": END} if write is write_separated else {}
+    dataset = made(tmp_path, write(folder), **separator)
+    assert text_of(dataset) == "".join(document + END for document in DOCUMENTS)
+    assert dataset.train[-1] == dataset.tokenizer.end_of_text  # only whole documents are cut off
+    validation = dataset.tokenizer.decode(dataset.val.tolist())
+    assert dataset.val_bytes == len(validation.replace(END, "").encode())
+    assert 0.15 < len(dataset.val) / (len(dataset.train) + len(dataset.val)) <= 0.2
+
+
+def test_validation_by_tokens_takes_whole_documents(tmp_path: Path) -> None:
+    (folder := tmp_path / "source").mkdir()
+    dataset = made(tmp_path, write_jsonl(folder), val_tokens=500)
+    longest = max(map(len, DOCUMENTS)) + 1
+    assert 500 - longest < len(dataset.val) <= 500
+    assert dataset.train[-1] == dataset.tokenizer.end_of_text
+
+
+def test_a_plain_text_is_split_by_tokens_too(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a line of a text\n" * 5000)
+    dataset = made(tmp_path, tmp_path / "text", val_tokens=20_000)
+    assert 15_000 < len(dataset.val) <= 20_000
+    assert text_of(dataset) == "a line of a text\n" * 5000
+    assert dataset.val_bytes == len(dataset.val)
+
+
+def test_the_publishers_validation_split_is_used(tmp_path: Path) -> None:
+    for split, words in (("train", ["one", "two"]), ("validation", ["three"])):
+        folder = tmp_path / "dict" / split
+        folder.mkdir(parents=True)
+        table = pyarrow.table({"text": words})
+        with pyarrow.ipc.new_stream(str(folder / "data.arrow"), table.schema) as stream:
+            stream.write_table(table)
+        (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    (tmp_path / "dict" / "dataset_dict.json").write_text('{"splits": ["train", "validation"]}')
+    dataset = made(tmp_path, tmp_path / "dict")
+    decode = dataset.tokenizer.decode
+    assert decode(dataset.train.tolist()) == f"one{END}two{END}"
+    assert decode(dataset.val.tolist()) == f"three{END}"
+    assert dataset.val_bytes == len("three")
+
+
+# --- tokenizers and ready-made tokens ---
+
+
+@pytest.fixture
+def tokenizer_file(tmp_path: Path) -> Path:
+    """A real tokenizer.json of words, with GPT-2's name for the end of a text."""
+    words = sorted({word for document in DOCUMENTS for word in document.split()})
+    numbers = {word: number for number, word in enumerate([END, "?", *words])}
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens([END])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
+
+
+def test_any_tokenizer_json_can_be_used(tmp_path: Path, tokenizer_file: Path) -> None:
+    (folder := tmp_path / "source").mkdir()
+    dataset = made(tmp_path, write_jsonl(folder), tokenizer=str(tokenizer_file))
+    assert text_of(dataset) == " ".join(" ".join([*d.split(), END]) for d in DOCUMENTS)
+    # The data set keeps its own copy, so that it does not depend on the file.
+    tokenizer_file.write_text("{}")
+    assert open_dataset(tmp_path / "data/datasets/d").tokenizer.encode("word").tolist()
+
+
+def test_a_tokenizer_that_cannot_be_used_is_named(tmp_path: Path, tokenizer_file: Path) -> None:
+    source = write_jsonl(tmp_path)
+    with pytest.raises(FatalError, match=r"other.json cannot be read"):
+        made(tmp_path, source, tokenizer=str(tmp_path / "other.json"))
+    with pytest.raises(FatalError, match=r"has no token <eot>; set the name of the token"):
+        made(tmp_path, source, tokenizer=str(tokenizer_file), end_of_text="<eot>")
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(FatalError, match=r"bad.json is no tokenizer.json of the library"):
+        made(tmp_path, source, tokenizer=str(tmp_path / "bad.json"))
+
+
+def llm_c(tokens: list[int], magic: int = 20240520, dtype: str = "<u2") -> bytes:
+    """A file as llm.c's dev/data/data_common.py writes it."""
+    header = np.zeros(256, "<i4")
+    header[:3] = magic, 1, len(tokens)
+    return header.tobytes() + np.array(tokens, dtype).tobytes()
+
+
+TRAIN = [0, 5, 6, 0, 7, 8, 9]
+
+
+@pytest.mark.parametrize("kind", ["nanoGPT", "llm.c", "llm.c of 4 bytes"])
+def test_ready_made_tokens_are_taken_over(tmp_path: Path, tokenizer_file: Path, kind: str) -> None:
+    """D4 of the review: there was no way to use an existing .bin."""
+    (folder := tmp_path / "source").mkdir()
+    if kind == "nanoGPT":
+        (folder / "train.bin").write_bytes(np.array(TRAIN, "<u2").tobytes())
+        (folder / "val.bin").write_bytes(np.array([3, 4, 0], "<u2").tobytes())
+    else:
+        settings = (20240801, "<u4") if kind.endswith("bytes") else (20240520, "<u2")
+        (folder / "f_train_000002.bin").write_bytes(llm_c(TRAIN[3:], *settings))
+        (folder / "f_train_000001.bin").write_bytes(llm_c(TRAIN[:3], *settings))
+        (folder / "f_val_000000.bin").write_bytes(llm_c([3, 4, 0], *settings))
+    dataset = made(tmp_path, folder, tokenizer=str(tokenizer_file))
+    assert (dataset.train.tolist(), dataset.val.tolist()) == (TRAIN, [3, 4, 0])
+    decoded = dataset.tokenizer.decode([3]), dataset.tokenizer.decode([4])
+    assert dataset.val_bytes == sum(len(text.encode()) for text in decoded)
+    assert (folder / ("val.bin" if kind == "nanoGPT" else "f_val_000000.bin")).exists()
+
+
+def test_tokens_that_the_tokenizer_does_not_have_are_found(
+    tmp_path: Path, tokenizer_file: Path
+) -> None:
+    (tmp_path / "t.bin").write_bytes(np.array([1, 2, 3, 60000], "<u2").tobytes())
+    with pytest.raises(FatalError, match=r"t.bin: token number 3 is 60000, and .* has only \d+ "):
+        made(tmp_path, tmp_path / "t.bin", tokenizer=str(tokenizer_file))
+    with pytest.raises(FatalError, match=r"'char' cannot be used for .*t.bin, which holds tokens"):
+        made(tmp_path, tmp_path / "t.bin")
+    (tmp_path / "t.bin").write_bytes(llm_c([1, 2, 3])[:-2])
+    with pytest.raises(FatalError, match=r"t.bin: has 1028 bytes, and 3 tokens .* would be 1030"):
+        made(tmp_path, tmp_path / "t.bin", tokenizer=str(tokenizer_file))
+
+
+# --- input that is not what it should be ---
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", b'{"text": "x"}\n\n{"text": \n', r"a.jsonl, line 3: is not JSON"),
+        (
+            "a.jsonl",
+            b'{"text": "x"}\n{"body": "y", "id": 1}\n',
+            r"line 2: has no field 'text'; ",
+        ),
+        ("a.jsonl", b'{"text": "x"}\n{"text": 5}\n', r"line 2: the field 'text' holds int, not t"),
+        ("a.jsonl", b'{"text": "x"}\n[1]\n', r"line 2: holds list, not an object"),
+        ("a.jsonl.gz", gzip.compress(b'{"text": "x"}\n')[:-4], r"a.jsonl.gz: cannot be read"),
+        ("a.jsonl.gz", b"no gzip", r"a.jsonl.gz: cannot be read"),
+        ("a.jsonl.zst", b"no zstd file", r"a.jsonl.zst: cannot be read"),
+        ("a.parquet", b"no parquet", r"a.parquet: is no parquet file that can be read"),
+        ("a.arrow", b"no arrow file", r"a.arrow: is no arrow file that can be read"),
+        ("a.txt", b"good \xff bad" * 9, r"a.txt: is not UTF-8 text: byte 5 is 0xff"),
+    ],
+)
+def test_bad_content_is_named_with_its_place(
+    tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FatalError, match=words):
+        made(tmp_path, tmp_path / name)
+    assert list((tmp_path / "data" / "datasets").iterdir()) == []
+
+
+def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FatalError, match=r"has no column 'body'; it has id, text"):
+        made(tmp_path, write_parquet(tmp_path), text_field="body")
+    with pytest.raises(FatalError, match=r"the column 'id' .* holds int64, not text"):
+        made(tmp_path, write_parquet(tmp_path), text_field="id")
+
+
+def test_folders_that_cannot_be_understood_are_named(tmp_path: Path) -> None:
+    (folder := tmp_path / "source").mkdir()
+    with pytest.raises(FatalError, match=r"holds no text, jsonl, parquet"):
+        made(tmp_path, folder)
+    write_parquet(folder)
+    write_jsonl(folder)
+    with pytest.raises(FatalError, match=r"files of several kinds \(jsonl, parquet\)"):
+        made(tmp_path, folder)
+
+
+def test_documents_without_text_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["ab", None, "", "ba"]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    dataset = made(tmp_path, tmp_path / "a.jsonl")
+    assert text_of(dataset) == f"ab{END}ba{END}"
+    assert "2 documents without text were left out" in capsys.readouterr().out
+
+
+def test_a_file_that_changed_is_prepared_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """D4 of the review: without a checksum each start prepared everything again."""
+    file = write_jsonl(tmp_path)
+    made(tmp_path, file)
+    capsys.readouterr()
+    made(tmp_path, file)
+    assert "is already in" in capsys.readouterr().out
+    file.write_text(file.read_text() + '{"text": "more"}\n')
+    made(tmp_path, file)
+    assert "d.jsonl has changed since then: it had" in capsys.readouterr().out
+    made(tmp_path, file, val_tokens=300)
+    assert "dataset.val_tokens was None and is 300" in capsys.readouterr().out

@@ -1,0 +1,72 @@
+"""The next batch is made beside the step, and what goes wrong there reaches the loop."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from trainer.data.prefetch import Prefetch
+
+LIMIT_SECONDS = 60.0
+
+
+def test_batches_come_in_order_and_each_is_made_once() -> None:
+    made: list[int] = []
+    prefetch = Prefetch(lambda update: made.append(update) or update * 10, end=5)
+    assert [prefetch.take(update) for update in range(5)] == [0, 10, 20, 30, 40]
+    assert made == [0, 1, 2, 3, 4]
+    prefetch.close()
+
+
+def test_the_next_batch_is_made_while_the_loop_computes() -> None:
+    """The loop waits here inside its step until the thread has made the batch of the next one."""
+    next_is_made = threading.Event()
+
+    def make(update: int) -> str:
+        if update == 1:
+            next_is_made.set()
+        return threading.current_thread().name
+
+    prefetch = Prefetch(make, end=3)
+    assert prefetch.take(0) == threading.current_thread().name
+    assert next_is_made.wait(LIMIT_SECONDS)
+    assert prefetch.take(1) == "prefetch"
+    prefetch.close()
+
+
+def test_an_update_asked_for_twice_is_made_twice() -> None:
+    """The pass that warms up DDP's buckets takes the first update's batch and throws it away."""
+    prefetch = Prefetch(lambda update: [update], end=9)
+    assert [prefetch.take(update) for update in (4, 4, 5, 4, 6)] == [[4], [4], [5], [4], [6]]
+    prefetch.close()
+
+
+def test_an_error_of_the_thread_reaches_the_loop() -> None:
+    def make(update: int) -> int:
+        if update == 2:
+            raise OSError("the disk has gone")
+        return update
+
+    prefetch = Prefetch(make, end=9)
+    assert [prefetch.take(update) for update in (0, 1)] == [0, 1]
+    with pytest.raises(OSError, match="the disk has gone"):
+        prefetch.take(2)
+    prefetch.close()
+
+
+def test_the_end_does_not_wait_for_a_read_that_hangs() -> None:
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def make(update: int) -> int:
+        if update == 1:
+            hangs.set()
+            assert go_on.wait(LIMIT_SECONDS)
+        return update
+
+    prefetch = Prefetch(make, end=9)
+    prefetch.take(0)
+    assert hangs.wait(LIMIT_SECONDS)
+    prefetch.close()  # would block for LIMIT_SECONDS and then fail
+    assert not go_on.is_set()
+    go_on.set()

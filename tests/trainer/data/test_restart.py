@@ -1,0 +1,270 @@
+"""A preparation that is killed goes on where it was, with the result of an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.lab import CHECKOUT, processes_below
+from trainer.config import RunConfig
+from trainer.data import batches, stream
+from trainer.data.prepare import prepare
+from trainer.launch.exit_codes import FatalError, RetryableError
+
+BATCH_BYTES = 2**14
+LIMIT_SECONDS = 120.0
+
+
+def config(root: Path, source: Path, **dataset: Any) -> RunConfig:
+    values = {"name": "d", "file": str(source), **dataset}
+    return RunConfig.from_mapping({"data_root": str(root), "dataset": values})
+
+
+def content(run: RunConfig) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in run.dataset_dir.iterdir()}
+
+
+def write_lines(path: Path, count: int) -> Path:
+    lines = (json.dumps({"text": f"line {n} é " + "ab " * (n % 40)}) for n in range(count))
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches out of little data, each kept before the next."""
+    monkeypatch.setattr(batches, "BATCH_BYTES", BATCH_BYTES)
+    monkeypatch.setattr(stream, "COMMIT_SECONDS", 0.0)
+
+
+DURABLE = ("fsync", "replace", "rename", "truncate")
+
+
+def prepare_in_a_fork(run: RunConfig, killed_at: int) -> bool:
+    """Prepare in a process that is killed before its `killed_at`th durable step.
+
+    Returns whether it came to the end.
+    """
+    pid = os.fork()
+    if pid == 0:
+        steps = 0
+
+        def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+            def step(*arguments: Any, **options: Any) -> Any:
+                nonlocal steps
+                steps += 1
+                if steps == killed_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*arguments, **options)
+
+            return step
+
+        try:
+            for name in DURABLE:
+                setattr(os, name, counted(getattr(os, name)))
+            prepare(run, workers=1)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "text"])
+def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, kind: str) -> None:
+    source = tmp_path / f"source.{kind}"
+    if kind == "text":
+        source.write_text("".join(f"line {n} é {'ab ' * (n % 30)}\n" for n in range(500)))
+    else:
+        write_lines(source, 400)
+    undisturbed = config(tmp_path / "undisturbed", source)
+    prepare(undisturbed)
+    killed_at, finished = 0, False
+    while not finished:
+        killed_at += 1
+        run = config(tmp_path / f"killed-{killed_at}", source)
+        finished = prepare_in_a_fork(run, killed_at)
+        prepare(run)
+        assert content(run) == content(undisturbed), f"killed at step {killed_at}"
+        assert [path.name for path in run.dataset_dir.parent.iterdir()] == ["d"]
+    assert killed_at > 25  # several batches and all of the end
+
+
+def test_kills_one_after_the_other_end_all_the_same(tmp_path: Path) -> None:
+    """Each start is killed at its 15th step: far from the end, but past some batches."""
+    source = write_lines(tmp_path / "source.jsonl", 1500)
+    undisturbed, run = config(tmp_path / "undisturbed", source), config(tmp_path / "killed", source)
+    prepare(undisturbed)
+    kills = 0
+    while not prepare_in_a_fork(run, 15):
+        kills += 1
+        assert kills < 100, "no start gets further than the one before"
+    assert kills >= 5
+    assert content(run) == content(undisturbed)
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from trainer.config import RunConfig
+from trainer.data import batches, stream
+from trainer.data.prepare import prepare
+batches.BATCH_BYTES, stream.COMMIT_SECONDS = 2**14, 0.0
+values = {"name": "d", "file": sys.argv[2]}
+prepare(RunConfig.from_mapping({"data_root": sys.argv[1], "dataset": values}), workers=2)
+"""
+
+
+def start(run: RunConfig) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, run.data_root, str(run.dataset.file)],
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LIMIT_SECONDS:g} s for: {what}"
+        time.sleep(0.01)
+
+
+def test_workers_give_the_same_and_end_with_their_parent(tmp_path: Path) -> None:
+    """kill -9 of the first process, as the kernel or a node does it, while two workers tokenise."""
+    source = write_lines(tmp_path / "source.jsonl", 8_000)
+    undisturbed, run = config(tmp_path / "undisturbed", source), config(tmp_path / "killed", source)
+    prepare(undisturbed, workers=1)
+    folder = run.dataset_dir.with_name(".d.partial")
+    first = start(run)
+    try:
+        wait_until(lambda: stream.read_progress(folder).tokens > 0, "the first batches")
+        family = processes_below(first.pid)
+        assert len(family) >= 3
+    finally:
+        first.kill()
+        first.wait()
+    kept = stream.read_progress(folder)
+    assert not kept.is_complete, "the kill came too late: give it more data"
+    wait_until(lambda: not any(is_alive(pid) for pid in family), "the end of the workers")
+    second = start(run)
+    assert second.wait(LIMIT_SECONDS) == 0
+    assert content(run) == content(undisturbed)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_worker_that_is_killed_is_a_retryable_failure(tmp_path: Path) -> None:
+    """The kernel ends the process that needs most memory; the next start goes on."""
+    source = write_lines(tmp_path / "source.jsonl", 8_000)
+    run = config(tmp_path, source)
+    folder = run.dataset_dir.with_name(".d.partial")
+    real = stream.TokenStream.append
+    victims: list[int] = []
+
+    def kill_a_worker(self: Any, *arguments: Any, **options: Any) -> None:
+        if not victims:
+            victims.extend(pid for pid in processes_below(os.getpid())[1:] if is_worker(pid))
+            os.kill(victims[0], signal.SIGKILL)
+        real(self, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream.TokenStream, "append", kill_a_worker)
+        with pytest.raises(RetryableError, match=r"a worker process .* ended unexpectedly"):
+            prepare(run, workers=2)
+    assert stream.read_progress(folder).tokens > 0
+    prepare(run, workers=1)
+    assert run.dataset_dir.exists()
+
+
+def is_worker(pid: int) -> bool:
+    try:
+        return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_source_that_changes_in_between_begins_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_lines(tmp_path / "source.jsonl", 1200)
+    run = config(tmp_path, source)
+    assert not prepare_in_a_fork(run, 20)
+    write_lines(source, 800)
+    prepare(run)
+    said = capsys.readouterr().out
+    assert "source.jsonl has changed since then" in said
+    assert "starting again" in said
+    fresh = config(tmp_path / "fresh", source)
+    prepare(fresh)
+    assert content(run) == content(fresh)
+
+
+def test_a_full_disk_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is the system's own words; the next start goes on."""
+    source = write_lines(tmp_path / "source.jsonl", 1200)
+    run = config(tmp_path, source)
+    real, calls = os.fsync, 0
+
+    def full(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 20:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FatalError, match=r"cannot write .*No space left on device"):
+        prepare(run, workers=1)
+    folder = run.dataset_dir.with_name(".d.partial")
+    assert stream.read_progress(folder).tokens > 0
+    prepare(run)
+    fresh = config(tmp_path / "fresh", source)
+    prepare(fresh)
+    assert content(run) == content(fresh)
+
+
+MEASURED = """
+import resource, sys
+from trainer.config import RunConfig
+from trainer.data.prepare import prepare
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+values = {"name": "d", "file": sys.argv[2]}
+prepare(RunConfig.from_mapping({"data_root": sys.argv[1], "dataset": values}), workers=1)
+print("grown by", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
+    """D1 of the review: 200 MB of text took 3.5 GB. Here 48 MB may take as much as they are long.
+
+    An emoji in it made each character of the whole text four bytes long.
+    """
+    block = ("to be or not to be, that is the question 😀\n" * 25_000).encode()
+    source = tmp_path / "text.txt"
+    with source.open("wb") as file:
+        for _ in range(-(-48_000_000 // len(block))):
+            file.write(block)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(tmp_path), str(source)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout.split()[-1]) < 48_000_000

@@ -1,0 +1,338 @@
+"""The agreement between entrypoints, over real sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from tests.trainer.lab import free_port
+from trainer.launch.coordinator import Coordinator
+from trainer.launch.exit_codes import ExitCode, RetryableError
+from trainer.launch.gathering import RoundRules
+from trainer.launch.membership import RoundMember, join
+from trainer.launch.messages import Ended, Hello, SignedLines, Start, from_mapping, to_mapping
+from trainer.launch.status_files import ExitReport
+
+KEY = b"the key of this run"
+PING_SECONDS = 1.0
+ALL_NODES = RoundRules(nodes=3, nodes_min=3)
+
+
+def hello(
+    rank: int, nnodes: int = 3, digest: str = "same", instance: str = "", machine: str = "one"
+) -> Hello:
+    """A node; each has one instance unless the test says otherwise."""
+    return Hello(rank, nnodes, digest, instance or f"{rank}-1", machine, 1, f"pod-{rank}")
+
+
+class Gang:
+    """A coordinator for three nodes, and ways to join it."""
+
+    def __init__(self, rules: RoundRules = ALL_NODES) -> None:
+        self.port = free_port()
+        self.said: list[str] = []
+        self.coordinator = Coordinator(
+            self.port, hello(0), KEY, self.said.append, rules, PING_SECONDS
+        )
+        self._pool = ThreadPoolExecutor(8)
+        self._closing = threading.Event()
+        self._members: list[RoundMember] = []
+
+    def join(self, who: Hello, timeout: float = 10, key: bytes = KEY) -> RoundMember | None:
+        give_up = self._closing.is_set
+        member = join("localhost", self.port, who, key, timeout, self.said.append, give_up)
+        if member is not None:
+            self._members.append(member)
+        return member
+
+    def join_all(self, *nodes: Hello) -> list[RoundMember]:
+        futures = [self._pool.submit(self.join, who) for who in nodes or map(hello, range(3))]
+        members = [future.result(timeout=15) for future in futures]
+        assert all(members)
+        return [member for member in members if member]
+
+    def join_later(self, rank: int, instance: str = "") -> Future[RoundMember | None]:
+        return self._pool.submit(self.join, hello(rank, instance=instance))
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 15) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.02)
+
+    def wait_until_said(self, words: str) -> None:
+        self.wait_until(lambda: any(words in line for line in self.said))
+
+    def close(self) -> None:
+        self._closing.set()
+        self._pool.shutdown()
+        for member in self._members:
+            member.leave(FAILED)
+        self.coordinator.close()
+
+
+@pytest.fixture
+def gang() -> Iterator[Gang]:
+    gang = Gang()
+    yield gang
+    gang.close()
+
+
+def lost(member: RoundMember, seconds: float = 5) -> ExitReport | None:
+    deadline = time.monotonic() + seconds
+    while (ending := member.poll_lost()) is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return ending
+
+
+FAILED = ExitReport(ExitCode.RETRYABLE, "a rank was killed")
+
+
+def test_all_nodes_get_the_same_round(gang: Gang) -> None:
+    members = gang.join_all()
+    assert len({replace(member.round, first_rank=0) for member in members}) == 1
+    assert [member.round.first_rank for member in members] == [0, 1, 2]
+    assert (members[0].round.world_size, members[0].round.ranks_on_machine) == (3, 3)
+    assert members[0].round.number == 1
+    assert members[0].round.master_address in ("127.0.0.1", "::1")
+
+
+def test_a_failed_node_stops_the_others_and_the_next_round_is_a_new_one(gang: Gang) -> None:
+    first = gang.join_all()
+    first[1].leave(FAILED)
+    for member in (first[0], first[2]):
+        assert lost(member) == ExitReport(ExitCode.RETRYABLE, "node 1: a rank was killed")
+        member.leave(FAILED)
+    second = gang.join_all()
+    assert second[0].round.number == 2
+    assert second[0].round.master_port != first[0].round.master_port
+
+
+def test_a_node_that_starts_again_ends_the_round_of_its_older_self(gang: Gang) -> None:
+    members = gang.join_all()
+    gang.join_later(2, instance="2-2")
+    ending = lost(members[0])
+    assert ending is not None
+    assert ending.reason == "node 2 was started again"
+
+
+def test_a_round_starts_only_when_the_last_old_one_has_come_back(gang: Gang) -> None:
+    members = gang.join_all()
+    members[2].leave(FAILED)
+    assert lost(members[0]) is not None
+    members[0].leave(FAILED)
+    gang.join_later(0)
+    gang.join_later(2)
+    time.sleep(1)
+    assert members[1].poll_lost() is not None  # told to stop, has not ended its torchrun yet
+    assert gang.coordinator.rounds == 1
+    members[1].leave(FAILED)
+    member = gang.join(hello(1))
+    assert member is not None
+    assert member.round.number == 2
+
+
+def test_a_fatal_failure_is_fatal_for_all(gang: Gang) -> None:
+    members = gang.join_all()
+    members[2].leave(ExitReport(ExitCode.FATAL, "no dataset"))
+    assert lost(members[0]) == ExitReport(ExitCode.FATAL, "node 2: no dataset")
+
+
+def test_a_finished_node_stops_nobody(gang: Gang) -> None:
+    members = gang.join_all()
+    members[1].leave(ExitReport(ExitCode.DONE, "finished"))
+    assert lost(members[0], seconds=1) is None
+
+
+def test_the_end_of_node_0_is_noticed(gang: Gang) -> None:
+    members = gang.join_all()
+    gang.coordinator.close()
+    ending = lost(members[1])
+    assert ending is not None
+    assert "connection to node 0 was lost" in ending.reason
+
+
+@pytest.mark.parametrize(
+    ("hello", "words"),
+    [
+        (hello(1, digest="older"), "another run configuration or code"),
+        (hello(1, nnodes=2), "node 1 of 2 is not one of the 3 nodes"),
+        (hello(3), "node 3 of 3 is not one of the 3 nodes"),
+    ],
+)
+def test_a_node_of_another_run_waits_outside_and_is_told_why(
+    gang: Gang, hello: Hello, words: str
+) -> None:
+    with pytest.raises(RetryableError, match=words):
+        gang.join(hello, timeout=1)
+
+
+def test_a_name_that_does_not_resolve_is_waited_for_and_named() -> None:
+    said: list[str] = []
+    with pytest.raises(RetryableError, match=r"waiting for the DNS name nobody\.invalid"):
+        join("nobody.invalid", 1, hello(1), KEY, 1, said.append, lambda: False)
+
+
+STRANGERS = (
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\x00" * 100_000,
+    b"[1]\n",
+    b"{}\n",
+    b'{"ended":0}\n',
+    b'{"node_rank": 1}\n',
+    b"0" * 32 + b"\n" + b'x {"kind": "hello"}\n',
+    b"0" * 32 + b"\n\n\n",
+)
+
+
+def test_strangers_at_the_port_disturb_nobody(gang: Gang) -> None:
+    """C4 of the review: a line with a node rank and nothing else ended the coordinator's thread."""
+    for data in STRANGERS:
+        with socket.create_connection(("localhost", gang.port)) as stranger:
+            try:
+                stranger.sendall(data)
+            except ConnectionError:
+                continue
+    assert len(gang.join_all()) == 3
+    assert gang.coordinator.failure is None
+
+
+class RawNode:
+    """A peer that holds the key and says whatever a test wants."""
+
+    def __init__(self, port: int, key: bytes = KEY):
+        connection = socket.create_connection(("localhost", port))
+        self.lines = SignedLines(connection, key, is_server=False)
+
+    def until_closed(self) -> list[object]:
+        """All messages up to the end of the connection."""
+        heard: list[object] = []
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                heard.extend(self.lines.receive())
+            except ConnectionError:
+                self.lines.close()
+                return heard
+            time.sleep(0.02)
+        raise AssertionError(f"the connection was not closed; heard {heard}")
+
+
+@pytest.mark.parametrize("message", [Start(1, 2, [0], 0, 1, 1, ""), hello(1), Ended(0, "")])
+def test_members_that_say_nonsense_disturb_nobody(
+    gang: Gang, message: Hello | Start | Ended
+) -> None:
+    """C4 of the review, for peers that hold the key: a second hello, an order, an early end."""
+    node = RawNode(gang.port)
+    node.lines.send(hello(1, instance="confused"))
+    node.lines.send(message)
+    if not isinstance(message, Ended):
+        node.until_closed()
+    node.lines.close()
+    assert len(gang.join_all()) == 3
+    assert gang.coordinator.failure is None
+
+
+def test_a_connection_dropped_in_a_batch_is_not_read(gang: Gang) -> None:
+    """C5 of the review: the end of an old connection and the hello of its successor in one batch
+    of events made the coordinator read a connection it had just closed, and its thread ended."""
+    node = RawNode(gang.port)
+    node.lines.send(hello(1))
+    reception = gang.coordinator._reception  # pyright: ignore
+    deadline = time.monotonic() + 10
+    while not any(peer.hello for peer in reception._peers):  # pyright: ignore
+        assert time.monotonic() < deadline
+        node.lines.receive()
+        time.sleep(0.02)
+    (peer,) = [peer for peer in reception._peers if peer.hello]  # pyright: ignore
+    reception._drop(peer, "was started again")  # pyright: ignore
+    reception._read(peer)  # pyright: ignore  # its event of the same batch
+    reception._drop(peer, "lost the connection")  # pyright: ignore
+    node.lines.close()
+    assert len(gang.join_all()) == 3
+
+
+def test_a_rank_that_is_there_twice_is_named(gang: Gang) -> None:
+    """C17 of the review: two live entrypoints with one rank threw each other out for ever, and no
+    message said so. The one that trains goes on; the other is told both names."""
+    members = gang.join_all()
+    second = gang.join_later(1, instance="1-2")
+    said = "node 1 is here twice: pod-1 at "
+    deadline = time.monotonic() + 10
+    while not any(said in line for line in gang.said):
+        assert time.monotonic() < deadline, gang.said
+        assert [member.poll_lost() for member in members] == [None, None, None]
+        time.sleep(0.02)
+    assert not second.done()
+    assert gang.coordinator.rounds == 1
+
+
+def test_a_peer_without_the_key_can_neither_join_nor_end_a_round(gang: Gang) -> None:
+    """Any pod of the cluster could join a run, or end it, by a line of JSON."""
+    with pytest.raises(RetryableError, match="DISTTRAIN_RUN_KEY differs"):
+        gang.join(hello(1), timeout=1, key=b"another key")
+    assert any("closed a connection from" in line for line in gang.said)
+    members = gang.join_all()
+    intruder = RawNode(gang.port, key=b"")
+    intruder.lines.send(hello(1, instance="1-2"))
+    intruder.lines.send(Ended(78, "be gone"))
+    intruder.until_closed()
+    assert [member.poll_lost() for member in members] == [None, None, None]
+
+
+def test_what_was_overheard_cannot_be_said_again(gang: Gang) -> None:
+    """A whole conversation of another connection is worth nothing: both sides draw a number."""
+    ours, theirs = socket.socketpair()
+    recorded = SignedLines(ours, KEY, is_server=False)
+    server = SignedLines(theirs, KEY, is_server=True)
+    recorded.receive()
+    recorded.send(hello(1))
+    heard = theirs.recv(65536)
+    ours.close()
+    server.close()
+    with socket.create_connection(("localhost", gang.port)) as replay:
+        replay.sendall(heard)
+        answer = b""
+        while data := replay.recv(4096):
+            answer += data
+    assert b"another key" in answer
+    assert len(gang.join_all()) == 3
+
+
+def test_nodes_are_told_how_many_ranks_share_their_machine(gang: Gang) -> None:
+    """C18 of the review: threads were divided by the ranks of all nodes, wherever they were."""
+    nodes = [hello(0), hello(1, machine="two"), hello(2, machine="two")]
+    members = gang.join_all(*nodes)
+    assert [member.round.ranks_on_machine for member in members] == [1, 2, 2]
+    assert all(member.round.own_address for member in members)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        {"kind": "hello"},
+        {"kind": "hello", "node_rank": 1},
+        {**to_mapping(hello(1)), "node_rank": "1"},
+        {**to_mapping(hello(1)), "node_rank": True},
+        {**to_mapping(hello(1)), "more": 1},
+        {**to_mapping(Start(1, 2, [0, 1], 0, 1, 1, "")), "nodes": ["x"]},
+        {**to_mapping(Start(1, 2, [0, 1], 0, 1, 1, "")), "nodes": [None]},
+    ],
+)
+def test_only_whole_messages_are_messages(value: object) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        from_mapping(value)
+
+
+def test_a_message_survives_the_way() -> None:
+    for message in (hello(2), Start(1, 2, [0, 2], 1, 4, 3, "a"), Ended(0, "done")):
+        assert from_mapping(to_mapping(message)) == message

@@ -1,0 +1,154 @@
+"""`train.nodes_min`: training with some of the nodes, over real sockets and in real processes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tests.trainer.forked import Forked
+from tests.trainer.lab import Lab, free_port, last_step, losses, records, wait_for
+from tests.trainer.launch.test_coordinator import FAILED, Gang, hello, lost
+from tests.trainer.launch.test_entrypoint import ENDLESS, kill_entrypoint, kill_tree
+from trainer.config import RunConfig
+from trainer.launch import membership
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.gathering import RoundRules
+from trainer.launch.status_files import ExitReport
+
+SAVED = ExitReport(ExitCode.PREEMPTED, "stopped by a signal, saved at step 7")
+
+
+@pytest.fixture
+def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
+    gang = Gang(RoundRules(3, nodes_min=2, wait_seconds=request.param, return_seconds=0))
+    yield gang
+    gang.close()
+
+
+@pytest.mark.parametrize("gang", [0.5], indirect=True)
+def test_a_node_that_comes_late_is_taken_into_the_next_round(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are asked to save; their end on request is no failure that stops anybody. While
+    they train the late node does not give up, however long it takes."""
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr(membership, "time", clock)
+    members = gang.join_all(hello(0), hello(2))
+    assert [member.round.nodes for member in members] == [(0, 2), (0, 2)]
+    assert [member.round.first_rank for member in members] == [0, 1]
+    late = gang.join_later(1)
+    gang.wait_until_said("the other nodes train without this one")
+    clock.monotonic = lambda: time.monotonic() + 1e6
+    assert [member.poll_lost() for member in members] == [None, None]
+    assert [member.regroups_for for member in members] == ["", ""]
+    for member in members:
+        member.report_stepped()
+    gang.wait_until(lambda: all(member.poll_lost() or member.regroups_for for member in members))
+    assert [member.regroups_for for member in members] == ["node(s) 1 can join the others"] * 2
+    members[1].leave(SAVED)
+    again = gang.join_later(2)
+    assert lost(members[0], seconds=1) is None
+    members[0].leave(SAVED)
+    second = gang.join(hello(0))
+    assert second is not None
+    assert second.round.nodes == (0, 1, 2)
+    for other in (late, again):
+        member = other.result(timeout=10)
+        assert member is not None
+        assert member.round.number == 2
+
+
+@pytest.mark.parametrize("gang", [60], indirect=True)
+def test_a_fatal_failure_of_a_node_that_is_not_needed_ends_no_run(gang: Gang) -> None:
+    """A GPU that is gone is fatal for its node; the others are to go on without it."""
+    members = gang.join_all(hello(0), hello(1), hello(2))
+    members[2].leave(ExitReport(ExitCode.FATAL, "no GPU"))
+    for member in members[:2]:
+        assert lost(member) == ExitReport(ExitCode.RETRYABLE, "node 2: no GPU")
+        member.leave(SAVED)
+    members = gang.join_all(hello(0), hello(1))
+    assert members[0].round.nodes == (0, 1)
+    members[1].leave(ExitReport(ExitCode.FATAL, "no GPU"))
+    assert lost(members[0]) == ExitReport(ExitCode.FATAL, "node 1: no GPU")
+
+
+@pytest.mark.parametrize("gang", [60], indirect=True)
+def test_the_node_that_failed_first_is_left_out(gang: Gang) -> None:
+    """A node with several ranks needs time to end them; others, whose ranks fail because of it, may
+    have ended before."""
+    members = gang.join_all(hello(0), hello(1), hello(2))
+    members[2].report_failing()
+    gang.wait_until(lambda: gang.coordinator._first_failing == 2)  # pyright: ignore
+    members[1].report_failing()
+    members[1].leave(FAILED)
+    gang.wait_until_said("round 1 is lost: node 1: a rank was killed")
+    members[2].leave(FAILED)
+    late = gang.join_later(2)
+    gang.wait_until_said("waiting for node(s) 0, 1 to join")
+    members[0].leave(FAILED)
+    again = gang.join_all(hello(0), hello(1))
+    assert again[0].round.nodes == (0, 1)
+    assert not late.done()
+
+
+def test_a_run_goes_on_with_3_then_2_then_1_and_then_3_nodes(lab: Lab) -> None:
+    """Every recorded loss is within 1e-5 of that of the run that nothing has disturbed.
+
+    More rounds are lost than `train.max_restarts`, and each has made progress: they are no reason
+    to give up. Node 1 is lost before node 2, so a round has the nodes 0 and 2.
+    """
+    draw = random.Random("three two one")
+    settings = {
+        **ENDLESS,
+        "train__learning_rate": 1e-3,
+        "train__nodes_min": 1,
+        "train__nodes_wait_seconds": 5,
+        "train__nodes_return_seconds": 2,
+        "train__max_restarts": 1,
+    }
+    run, port = lab.config(run_name="elastic", **settings), free_port()
+
+    def start(node: int) -> Forked:
+        return lab.start_entrypoint(run, node, 3, 1, port, slow_disk_seconds=0.03)
+
+    nodes = [start(node) for node in range(3)]
+    wait_until_trained_by(lab, run, 3)
+    victims = draw.sample([1, 2], 2)
+    assert victims == [1, 2]
+    for left, victim in ((2, victims[0]), (1, victims[1])):
+        target = last_step(run) + draw.randint(1, 20)
+        wait_for(f"step {target}", lambda target=target: last_step(run) >= target, 60, lab, 0.002)
+        draw.choice((kill_entrypoint, kill_tree))(nodes[victim])
+        nodes[victim].wait(timeout=10)
+        wait_until_trained_by(lab, run, left)
+    assert nodes[0].poll() is None
+    for victim in victims:
+        nodes[victim] = start(victim)
+    wait_until_trained_by(lab, run, 3)
+    for node in nodes:
+        node.terminate()
+    assert [node.wait(timeout=30) for node in nodes] == [ExitCode.PREEMPTED] * 3, lab.logs()
+    assert (
+        "training stopped: stopped by a signal" not in lab.logs()
+    )  # to take nodes back: no failure
+    sizes = iter([record["world_size"] for record in records(run)])
+    assert all(size in sizes for size in (3, 2, 1, 3))  # in this order
+    whole = lab.config(run_name="undisturbed", **{**settings, "train__max_steps": last_step(run)})
+    lab.train(whole, 3)
+    assert [step for step, _, _ in losses(run)] == [step for step, _, _ in losses(whole)]
+    for (_, found, _), (_, wanted, _) in zip(losses(run), losses(whole), strict=True):
+        assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def wait_until_trained_by(lab: Lab, run: RunConfig, world_size: int) -> None:
+    """So many steps that some of them stay when the next node is lost."""
+
+    def is_trained() -> bool:
+        last = [record["world_size"] for record in records(run)[-21:]]
+        return last == [world_size] * 21
+
+    wait_for(f"21 steps of {world_size} rank(s)", is_trained, 90, lab)

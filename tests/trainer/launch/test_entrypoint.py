@@ -1,0 +1,325 @@
+"""The entrypoint of training pods: real ranks, signals and kill -9, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.trainer.forked import Forked
+from tests.trainer.lab import (
+    Lab,
+    assert_bitwise_equal,
+    checkpoints,
+    free_port,
+    last_step,
+    losses,
+    processes_below,
+    records,
+    wait_for,
+)
+from trainer.checkpoint import store
+from trainer.config import ConfigError, RunConfig
+from trainer.launch.entrypoint import combine_exit_reports
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.node import Node, node_from_environment
+from trainer.launch.status_files import ExitReport
+
+LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
+# Does not end before the test has done what it wants to, however busy the machine is.
+ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "checkpoint__interval": 10}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def newest(run: RunConfig) -> int:
+    return store.latest_verified(checkpoints(run), lambda line: pytest.fail(line)) or 0
+
+
+def kill_entrypoint(process: Forked) -> None:
+    process.kill()
+
+
+def kill_tree(process: Forked) -> None:
+    """What the end of a pod is."""
+    for pid in processes_below(process.pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_rank(process: Forked) -> None:
+    """Only the training process, which the entrypoint has started."""
+    os.kill(processes_below(process.pid)[-1], signal.SIGKILL)
+
+
+def assert_stopped_and_as_if_uninterrupted(
+    lab: Lab, run: RunConfig, nodes: Sequence[Forked], settings: Mapping[str, Any]
+) -> None:
+    """Stop the run by SIGTERM, which loses no step, and compare it with a run to that step."""
+    for node in nodes:
+        node.terminate()
+    assert [node.wait(timeout=30) for node in nodes] == [ExitCode.PREEMPTED] * len(nodes)
+    assert newest(run) == last_step(run)
+    steps = {**settings, "train__max_steps": last_step(run)}
+    whole = lab.config(run_name="uninterrupted", **steps)
+    lab.train(whole, 2)
+    assert_bitwise_equal(whole, run)
+
+
+def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(lab: Lab) -> None:
+    run, port = lab.config(run_name="killed", **LONG), free_port()
+    nodes = [lab.start_entrypoint(run, node, 3, 1, port) for node in range(3)]
+    for step, victim, kill in (
+        (25, 1, kill_rank),
+        (55, 2, kill_entrypoint),
+        (85, 0, kill_tree),
+    ):
+        wait_for(f"step {step}", lambda step=step: last_step(run) >= step, 60, lab)
+        started = processes_below(nodes[victim].pid)
+        kill(nodes[victim])
+        if kill is not kill_rank:
+            nodes[victim].wait(timeout=10)
+            wait_for(
+                "the ranks of the killed entrypoint to end",
+                lambda pids=started: not any(is_running(pid) for pid in pids[1:]),
+                20,
+                lab,
+            )
+            nodes[victim] = lab.start_entrypoint(run, victim, 3, 1, port)
+        wait_for(
+            "a start from the last checkpoint",
+            lambda step=step: lab.logs().count("continuing after step") >= (step + 5) // 30,
+            60,
+            lab,
+        )
+    wait_for("the done marker", (run.run_dir / "done.json").exists, 120, lab)
+    wait_for("all nodes to hold", lambda: lab.logs().count("holding until SIGTERM") == 3, 20, lab)
+    assert [node.poll() for node in nodes] == [None, None, None]
+    assert all((lab.ready_dir(node) / "ready").exists() for node in range(3))
+    for node in nodes:
+        node.terminate()
+    assert [node.wait(timeout=10) for node in nodes] == [0, 0, 0]
+    whole = lab.config(run_name="uninterrupted", **LONG)
+    lab.train(whole, 3)
+    assert_bitwise_equal(whole, run)
+
+
+def test_after_6_kills_of_a_rank_the_run_is_the_uninterrupted_one(lab: Lab) -> None:
+    """At random instants, in one start of the entrypoint: it starts the ranks again each time."""
+    draw = random.Random("ranks")
+    settings = {**ENDLESS, "model__dropout": 0.1}
+    run = lab.config(run_name="killed", **settings)
+    entrypoint = lab.start_entrypoint(run, 0, 1, 2, free_port())
+
+    def wait_for_start(number: int) -> None:
+        starts = "starting at step|continuing after"
+        has_started = lambda: len(re.findall(starts, lab.logs())) >= number  # noqa: E731
+        wait_for(f"start {number}", has_started, 90, lab)
+        wait_for(f"a step of start {number}", (lab.ready_dir(0) / "ready").exists, 60, lab)
+
+    for kill in range(6):
+        wait_for_start(kill + 1)
+        target = newest(run) + draw.randint(11, 25)  # past a checkpoint: that counts as progress
+        wait_for(f"step {target}", lambda t=target: last_step(run) >= t, 60, lab, 0.002)
+        time.sleep(draw.uniform(0, 0.05))
+        ranks = processes_below(entrypoint.pid)[1:]
+        os.kill(draw.choice(ranks), signal.SIGKILL)
+        wait_for(
+            "the other rank to end",
+            lambda pids=ranks: not any(is_running(pid) for pid in pids),
+            20,
+            lab,
+        )
+        assert newest(run) >= last_step(run) - 10
+    wait_for_start(7)
+    assert_stopped_and_as_if_uninterrupted(lab, run, [entrypoint], settings)
+
+
+@pytest.mark.parametrize("nnodes", [1, 2])
+def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
+    run, port = lab.config(**ENDLESS), free_port()
+    local_ranks = 2 // nnodes
+    nodes = [lab.start_entrypoint(run, node, nnodes, local_ranks, port) for node in range(nnodes)]
+    wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
+    nodes[-1].terminate()
+    assert nodes[-1].wait(timeout=20) == ExitCode.PREEMPTED, lab.logs()
+    trained = newest(run)
+    nodes[-1] = lab.start_entrypoint(run, nnodes - 1, nnodes, local_ranks, port)
+    wait_for("the next start", lambda: last_step(run) > trained, 60, lab)
+    assert f"continuing after step {trained} " in lab.logs()
+    assert_stopped_and_as_if_uninterrupted(lab, run, nodes, ENDLESS)
+
+
+def test_a_stop_may_take_longer_than_half_a_minute(lab: Lab) -> None:
+    """C7 of the review: torchrun killed ranks 30 s after SIGTERM, whatever the pod's grace was, so
+    that the save of a large model was lost each time."""
+    run = lab.config(**{**ENDLESS, "checkpoint__interval": 0})
+    node = lab.start_entrypoint(run, 0, 1, 2, free_port(), slow_disk_seconds=6)  # six times
+    wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
+    node.terminate()
+    assert node.wait(timeout=90) == ExitCode.PREEMPTED, lab.logs()
+    assert newest(run) == last_step(run) > 0
+
+
+def test_a_lost_node_does_not_cut_off_a_save(lab: Lab) -> None:
+    """C7 and C19 of the review: 10 s after another node was lost, rank 0 was ended in the middle
+    of its write. Once all ranks have written their parts, the lost node is not needed any more:
+    rank 0 may put the checkpoint in place. All other ranks are killed after 2 s."""
+    run, port = lab.config(**{**ENDLESS, "checkpoint__interval": 20}), free_port()
+    nodes = [
+        lab.start_entrypoint(run, node, 2, 1, port, slow_disk_seconds=5 * (node == 0))
+        for node in range(2)
+    ]
+    wait_for("a save", lambda: (lab.ready_dir(0) / "saving-0").exists(), 60, lab)
+    kill_tree(nodes[1])
+    wait_for("the end of the save", lambda: newest(run) > 0, 60, lab)
+    assert "a checkpoint is being written: waiting for its end" in lab.logs()
+    nodes[0].terminate()
+    assert nodes[0].wait(timeout=90) == ExitCode.PREEMPTED, lab.logs()
+
+
+def test_a_frozen_rank_is_killed_when_its_node_is_told_to_stop(lab: Lab) -> None:
+    """C19 of the review: a rank that cannot run its signal handler, as one that waits for a dead
+    collective on a GPU, was given 30 s before it was killed. Here it is frozen instead."""
+    run, port = lab.config(**{**ENDLESS, "train__timeout_seconds": 300}), free_port()
+    nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
+    wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
+    frozen = processes_below(nodes[0].pid)[-1]
+    os.kill(frozen, signal.SIGSTOP)
+    kill_rank(nodes[1])
+    wait_for("the frozen rank to be killed", lambda: not is_running(frozen), 60, lab)
+    for node in nodes:
+        node.terminate()
+    assert [node.wait(timeout=30) for node in nodes] == [ExitCode.PREEMPTED] * 2, lab.logs()
+
+
+def test_nodes_with_the_key_of_the_run_train_together(lab: Lab) -> None:
+    """A pod without the run's key stays outside and is told so; the ranks do not see the key."""
+    run, port = lab.config(train__max_steps=5, train__rendezvous_timeout_seconds=30), free_port()
+    key = {"DISTTRAIN_RUN_KEY": "secret-of-this-run"}
+    stranger = lab.start_entrypoint(run, 1, 2, 1, port, environment={"POD_NAME": "x-1"})
+    zero = lab.start_entrypoint(run, 0, 2, 1, port, environment=key)
+    wait_for("the refusal", lambda: "DISTTRAIN_RUN_KEY differs" in lab.logs(), 30, lab)
+    stranger.terminate()
+    assert stranger.wait(timeout=20) == ExitCode.PREEMPTED
+    one = lab.start_entrypoint(run, 1, 2, 1, port, environment=key)
+    wait_for("both to hold", lambda: lab.logs().count("holding until SIGTERM") == 2, 60, lab)
+    for node in (zero, one):
+        node.terminate()
+    assert [node.wait(timeout=20) for node in (zero, one)] == [0, 0]
+    assert "secret-of-this-run" not in lab.logs()
+
+
+def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
+    run = lab.config(train__max_steps=5)
+    assert lab.execute_entrypoint(run, 0, 1, 2, free_port()).wait(timeout=60) == 0, lab.logs()
+    assert (lab.ready_dir(0) / "ready").exists()
+    assert [record["world_size"] for record in records(run)] == [2] * 5
+    before = losses(run)
+    assert lab.start_entrypoint(run, 0, 1, 2, free_port()).wait(timeout=60) == 0
+    assert losses(run) == before
+    assert lab.logs().count("] round 1: ") == 1
+    more = lab.config(train__max_steps=7)
+    assert lab.start_entrypoint(more, 0, 1, 2, free_port()).wait(timeout=60) == 0
+    assert json.loads((more.run_dir / "done.json").read_text())["step"] == 7
+    assert last_step(more) == 7
+
+
+def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> None:
+    run = lab.config(train__max_restarts=1, train__max_steps=100_000, log__interval=50)
+    node = lab.start_entrypoint(run, 0, 1, 2, free_port())
+    ready = lab.ready_dir(0) / "ready"
+    for start in (1, 2):
+        wait_for(f"both ranks of start {start} to step", ready.exists, 60, lab)
+        os.kill(processes_below(node.pid)[-1], signal.SIGKILL)
+        wait_for("no readiness after the loss", lambda: not ready.exists(), 20, lab)
+    assert node.wait(timeout=20) == ExitCode.RETRYABLE
+    assert "2 starts in a row failed without a newer checkpoint" in lab.logs()
+
+
+def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> None:
+    run, port = lab.config(), free_port()
+    (run.dataset_dir / "val.bin").write_bytes(b"xx")
+    nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
+    assert [node.wait(timeout=60) for node in nodes] == [ExitCode.FATAL] * 2, lab.logs()
+    for node in range(2):
+        last_line = (lab.root / f"node-{node}.log").read_text().strip().splitlines()[-1]
+        assert f"[node {node}] fatal: " in last_line
+        assert "val.bin has 2 bytes" in last_line
+
+
+def test_a_node_whose_peers_never_come_gives_up_and_says_who_is_missing(lab: Lab) -> None:
+    run = lab.config(train__rendezvous_timeout_seconds=5)
+    node = lab.start_entrypoint(run, 0, 3, 1, free_port())
+    assert node.wait(timeout=30) == ExitCode.RETRYABLE
+    assert "gave up after 5 s: waiting for node(s) 1, 2 to join" in lab.logs()
+
+
+@pytest.mark.parametrize(
+    ("environment", "node"),
+    [
+        ({}, Node(1, 1, 0, "127.0.0.1", 29500)),
+        ({"PET_NNODES": "1", "PET_NPROC_PER_NODE": "3", "POD_NAME": "train-singlepod-x7x2z"},
+         Node(1, 3, 0, "127.0.0.1", 29500)),
+        ({"PET_NNODES": "3", "PET_MASTER_ADDR": "a-0.b", "PET_MASTER_PORT": "1", "POD_NAME": "a-2"},
+         Node(3, 1, 2, "a-0.b", 1, True)),
+        ({"PET_NNODES": "3", "PET_MASTER_ADDR": "a", "PET_NODE_RANK": "1", "POD_NAME": "a-2"},
+         Node(3, 1, 1, "a", 29500, True)),
+        ({"PET_NNODES": "3", "PET_MASTER_ADDR": "a", "JOB_COMPLETION_INDEX": "1", "POD_NAME": "x"},
+         Node(3, 1, 1, "a", 29500, False)),
+    ],
+)  # fmt: skip
+def test_the_node_is_read_from_the_variables_of_torchrun(
+    environment: Mapping[str, str], node: Node
+) -> None:
+    """C23 of the review: the pods of a finished run held their GPUs for ever. Those of a
+    StatefulSet have to; those of an Indexed Job know their rank from its index, and leave."""
+    assert node_from_environment(environment) == node
+
+
+def test_every_wrong_variable_is_reported() -> None:
+    with pytest.raises(ConfigError) as caught:
+        node_from_environment({"PET_NNODES": "2", "PET_NPROC_PER_NODE": "0", "POD_NAME": "x"})
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
+        "PET_NPROC_PER_NODE",
+        "PET_MASTER_ADDR",
+        "PET_NODE_RANK",
+    ]
+    with pytest.raises(ConfigError, match=r"PET_NODE_RANK: 3 cannot be used: .* Set 0 to 2\."):
+        node_from_environment({"PET_NNODES": "3", "PET_MASTER_ADDR": "a", "POD_NAME": "a-3"})
+
+
+DONE = ExitReport(ExitCode.DONE, "done")
+PREEMPTED = ExitReport(ExitCode.PREEMPTED, "preempted")
+LOST = ExitReport(ExitCode.RETRYABLE, "peer lost")
+FATAL = ExitReport(ExitCode.FATAL, "no disk")
+
+
+@pytest.mark.parametrize(
+    ("endings", "code"),
+    [
+        ([DONE, DONE], ExitCode.DONE),
+        ([DONE, None], ExitCode.RETRYABLE),
+        ([LOST, FATAL], ExitCode.FATAL),
+        ([None, FATAL], ExitCode.FATAL),
+        ([PREEMPTED, PREEMPTED], ExitCode.PREEMPTED),
+        ([PREEMPTED, None], ExitCode.RETRYABLE),
+        ([LOST, PREEMPTED], ExitCode.RETRYABLE),
+    ],
+)
+def test_the_worst_ending_of_a_rank_is_that_of_the_node(
+    endings: list[ExitReport | None], code: ExitCode
+) -> None:
+    assert combine_exit_reports(endings, [1] * len(endings)).code == code

@@ -1,0 +1,33 @@
+"""The step at which a training was lost."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from trainer.metrics.finite import MOST_SKIPPED_IN_A_ROW, FiniteCheck
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_the_first_bad_step_is_named_later(value: float) -> None:
+    """C27 of the review: without a gradient scaler a norm that is not finite was seen at logged
+    steps only, and the message named the step at which it was seen."""
+    check = FiniteCheck(torch.device("cpu"), skips_updates=False)
+    for step in range(1, 11):
+        check.note(torch.tensor(1.0 if step < 7 else value))
+    assert check.first_bad_step(10) == 7
+    assert check.skipped() == 4
+
+
+def test_a_scaler_may_skip_updates_but_not_for_ever() -> None:
+    check = FiniteCheck(torch.device("cpu"), skips_updates=True)
+    for _ in range(MOST_SKIPPED_IN_A_ROW - 1):
+        check.note(torch.tensor(math.inf))
+    assert check.first_bad_step(MOST_SKIPPED_IN_A_ROW - 1) is None
+    check.note(torch.tensor(1.0))
+    assert check.first_bad_step(MOST_SKIPPED_IN_A_ROW) is None
+    for _ in range(MOST_SKIPPED_IN_A_ROW):
+        check.note(torch.tensor(math.inf))
+    assert check.first_bad_step(2 * MOST_SKIPPED_IN_A_ROW) == MOST_SKIPPED_IN_A_ROW + 1

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.trainer.lab import Lab, records
+from trainer.metrics.log import StepMetrics
+from trainer.metrics.speed import Speedometer
+
+
+def test_a_line_for_people_holds_step_loss_and_speed() -> None:
+    metrics = StepMetrics(
+        step=20,
+        loss=3.12341,
+        val_loss=None,
+        val_bits_per_byte=None,
+        lr=9.1e-4,
+        grad_norm=1.5,
+        skipped_updates=0,
+        tokens_per_second=12345.4,
+        tokens_per_second_per_rank=6172.7,
+        step_seconds=0.1,
+        step_seconds_p50=0.099,
+        step_seconds_p95=0.2,
+        mfu=None,
+        data_wait_share=0.0123,
+        peak_memory_bytes=300 * 2**20,
+        checkpoint_seconds=None,
+        eta_seconds=185.0,
+        tokens=1000,
+        world_size=2,
+        unix_time=0.0,
+    )
+    assert metrics.line(300) == (
+        "step 20/300 loss 3.1234 val - lr 9.1e-04 tokens/s 12345 grad_norm 1.500 mfu n/a "
+        "p50 99.0ms p95 200.0ms data 1.2% mem 300MiB eta 3m05s"
+    )
+
+
+def test_speed_counts_only_the_time_between_start_and_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("trainer.metrics.speed.time.perf_counter", lambda: now)
+    cpu = torch.device("cpu")
+    meter = Speedometer(100, flops_per_token=6, peak=10.0, world_size=3, device=cpu)
+    now = 50.0
+    meter.start(4)
+    for step, seconds in ((5, 6.0), (6, 1.0), (7, 1.0), (8, 2.0)):
+        with meter.fetching():
+            now += seconds / 4
+        now += seconds * 3 / 4
+        meter.step_done(step)
+    speed = meter.stop(8)
+    assert (speed.tokens_per_second, speed.step_seconds) == (40.0, 2.5)
+    assert speed.mfu == 40.0 * 6 / 30.0
+    assert speed.data_seconds == 2.5 / 4
+    # The first step of a process is not an ordinary one.
+    assert (speed.step_seconds_p50, speed.step_seconds_p95) == (1.0, pytest.approx(1.9))
+    now += 2.0  # a save: it counts for the time that is left
+    assert meter.seconds_left(8, max_steps=11) == 6.0
+
+
+def test_a_wait_between_two_steps_is_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("trainer.metrics.speed.time.perf_counter", lambda: now)
+    meter = Speedometer(100, 6, None, 1, torch.device("cpu"))
+    meter.start(0)
+    for step in (1, 2, 3):
+        now += 1.0
+        meter.step_done(step)
+        now += 7.0
+        meter.leave_out(7.0)
+    speed = meter.stop(3)
+    assert (speed.step_seconds, speed.step_seconds_p50, speed.step_seconds_p95) == (1.0, 1.0, 1.0)
+    assert speed.tokens_per_second == 100.0
+
+
+def test_the_time_left_is_not_known_after_one_step() -> None:
+    meter = Speedometer(100, 6, None, 1, torch.device("cpu"))
+    meter.start(0)
+    meter.step_done(1)
+    assert meter.seconds_left(1, max_steps=11) is None
+
+
+def test_records_after_a_resume_follow_without_gap_or_overlap(lab: Lab) -> None:
+    run = lab.config(train__max_steps=10, train__decay_steps=20, checkpoint__interval=4)
+    lab.train(run, 1)
+    # As after a crash: two steps past the checkpoint are recorded, and half a line.
+    with (run.run_dir / "metrics.jsonl").open("a") as file:
+        for step in (11, 12):
+            file.write(json.dumps({**records(run)[0], "step": step, "loss": 99.0}) + "\n")
+        file.write('{"step": 13, "lo')
+    more = lab.config(train__max_steps=20)
+    lab.train(more, 1)
+    assert [record["step"] for record in records(more)] == list(range(1, 21))
+    assert all(record["loss"] < 5 for record in records(more))
+
+
+def test_curves_do_not_overlap_after_crashes(lab: Lab) -> None:
+    """What TensorBoard shows: each step once, and none missing, though logs end anywhere."""
+    settings = {"train__decay_steps": 30, "checkpoint__interval": 4}
+    run = lab.config(train__max_steps=30, **settings)
+    for steps in (10, 20, 30):
+        run = lab.config(train__max_steps=steps, **settings)
+        lab.train(run, 1)
+        if steps < 30:  # as if it had been killed 2 steps before the end
+            shutil.rmtree(run.run_dir / "checkpoints" / f"step-{steps:08d}")
+            (run.run_dir / "done.json").unlink()
+    curves = EventAccumulator(str(run.run_dir / "tensorboard")).Reload()
+    assert [event.step for event in curves.Scalars("loss")] == list(range(1, 31))
+    assert [event.value for event in curves.Scalars("loss")] == pytest.approx(
+        [record["loss"] for record in records(run)]
+    )
+
+
+def test_every_record_says_how_fast_and_how_big_the_run_is(lab: Lab) -> None:
+    run = lab.config(train__max_steps=12, checkpoint__interval=6, log__interval=2)
+    lab.train(run, 2)
+    found = records(run)
+    assert [record["step"] for record in found] == [1, 2, 4, 6, 8, 10, 12]
+    for record in found:
+        assert record["tokens_per_second_per_rank"] == record["tokens_per_second"] / 2
+        assert 0 < record["step_seconds_p50"] <= record["step_seconds_p95"]
+        assert 0 < record["data_wait_share"] < 1
+        assert record["peak_memory_bytes"] > 50 * 2**20
+        assert record["mfu"] is None
+    # Saved after 5 and 10; step 7 waits for the first write, as the second one is step 10's.
+    assert [record["step"] for record in found if record["checkpoint_seconds"]] == [6, 8, 12]
+    assert [record["eta_seconds"] is None for record in found[:2]] == [True, False]
+    assert found[-1]["eta_seconds"] == 0
+
+
+def test_validation_is_recorded_with_bits_per_byte(lab: Lab) -> None:
+    run = lab.config(train__max_steps=4, train__warmup_steps=2, eval__interval=2)
+    lab.train(run, 1)
+    seen = {r["step"]: (r["val_loss"], r["val_bits_per_byte"]) for r in records(run)}
+    assert seen[1] == seen[3] == (None, None)
+    meta = json.loads((Path(run.dataset_dir) / "meta.json").read_text())
+    tokens, size = meta["splits"]["val"]["tokens"], meta["splits"]["val"]["bytes"]
+    for step in (2, 4):
+        loss, bits = seen[step]
+        assert bits == pytest.approx(loss / 0.6931471805599453 * (tokens - 1) / size)
+    assert list((run.run_dir / "tensorboard").glob("events.*"))

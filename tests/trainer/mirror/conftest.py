@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gate import Gate
+from tests.trainer.mirror.s3_server import KEY, SECRET, S3Server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def gate(s3_server: S3Server) -> Iterator[Gate]:
+    """The way to the server, which a test may close, slow down or cut."""
+    gate = Gate(s3_server.address)
+    yield gate
+    gate.close()
+
+
+@pytest.fixture
+def s3_environment(gate: Gate) -> dict[str, str]:
+    """What a client of the server needs, as a Secret gives it to the pods."""
+    return {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{gate.port}",
+    }
+
+
+@pytest.fixture
+def bucket(
+    s3_server: S3Server,
+    gate: Gate,
+    s3_environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """A bucket of the test's own; this process has the environment that reaches it."""
+    for name, value in s3_environment.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{gate.port}"
+    s3_server.make_bucket(name)
+    return name
+
+
+@pytest.fixture
+def objects(s3_server: S3Server, bucket: str) -> Path:
+    """The folder in which the server keeps the objects of the bucket."""
+    return s3_server.buckets / bucket

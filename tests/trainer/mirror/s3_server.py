@@ -1,0 +1,54 @@
+"""A real S3 server on the loopback: versitygw, which keeps objects as files of a folder."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from sandbox.toolchain import S3_SERVER, tool_folder
+
+KEY, SECRET = "tests", "a-password-of-the-tests"
+
+
+class S3Server:
+    """The server, and the folder in which its buckets are folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.buckets = folder / "buckets"
+        self.buckets.mkdir(parents=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.address: tuple[str, int] = free.getsockname()
+        self._log = folder / "versitygw.log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(tool_folder(S3_SERVER) / "versitygw"),
+                    *("--port", f"127.0.0.1:{self.address[1]}"),
+                    *("--access", KEY, "--secret", SECRET, "--quiet"),
+                    *("posix", str(self.buckets)),
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.05)
+
+    def make_bucket(self, name: str) -> None:
+        """A bucket is a folder of the server's."""
+        (self.buckets / name).mkdir()
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(self.address, timeout=5):
+                return True
+        except OSError:
+            return False

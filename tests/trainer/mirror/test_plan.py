@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.mirror.plan import next_to_copy, too_many
+
+STEPS = st.integers(1, 30)
+
+
+@given(st.dictionaries(STEPS, st.binary(max_size=2)), st.sets(STEPS))
+def test_copying_ends_with_newest_and_best_in_the_mirror(
+    local: dict[int, bytes], remote_steps: set[int]
+) -> None:
+    best = min(local, default=None)
+    remote = dict.fromkeys(remote_steps, b"another")
+    for _ in range(3):
+        step = next_to_copy(local, remote, best)
+        if step is None:
+            break
+        remote[step] = local[step]
+    assert next_to_copy(local, remote, best) is None
+    for step in {max(local, default=None), best} - {None}:
+        assert step is not None
+        assert remote[step] == local[step]
+
+
+@given(st.dictionaries(STEPS, st.one_of(st.none(), st.floats(0, 9))), STEPS, st.integers(1, 4))
+def test_newest_and_best_and_those_to_come_are_never_removed(
+    remote: dict[int, float | None], newest_local: int, keep_last: int
+) -> None:
+    doomed = too_many(remote, newest_local, keep_last)
+    kept = set(remote) - set(doomed)
+    assert {step for step in remote if step > newest_local} <= kept
+    ours = sorted((step for step in remote if step <= newest_local), reverse=True)
+    assert set(ours[:keep_last]) <= kept
+    losses = [loss for loss in remote.values() if loss is not None]
+    if losses:
+        assert min(losses) in [remote[step] for step in kept]
+    best_adds = 1
+    assert len([step for step in kept if step <= newest_local]) <= keep_last + best_adds

@@ -1,0 +1,232 @@
+"""Checkpoints reach a real S3 server whole, or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.gate import Gate
+from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
+from trainer.config import CheckpointConfig, RunConfig
+from trainer.launch.exit_codes import FatalError
+from trainer.mirror.place import Place, StoreError
+from trainer.mirror.push import Pusher, mirror_place, remote_manifests
+from trainer.mirror.status import read_status, step_being_copied
+
+MANY_BYTES = 20 * 2**20  # two parts of an upload
+WITHIN_THE_FIRST_PART = 10 * 2**20
+
+
+class Volume:
+    """A run's directory and its mirror below `url`."""
+
+    def __init__(self, run_dir: Path, url: str, **settings: Any) -> None:
+        self.run_dir, self.said = run_dir, list[str]()
+        checkpoint: dict[str, Any] = {"mirror": url, "keep_last": 2, **settings}
+        self.config = RunConfig.from_mapping(
+            {"run_name": "words", "checkpoint": checkpoint, "dataset": {"file": "text"}}
+        )
+        self.root = run_dir / "checkpoints"
+
+    @property
+    def place(self) -> Place:
+        return mirror_place(self.config)
+
+    def pusher(self) -> Pusher:
+        return Pusher(self.config.checkpoint, self.run_dir, self.place, self.said.append)
+
+    def push(self) -> None:
+        """As the process does until the mirror has everything."""
+        pusher = self.pusher()
+        while pusher.push_next():
+            pass
+
+
+@pytest.fixture
+def volume(tmp_path: Path, bucket: str) -> Volume:
+    return Volume(tmp_path / "words", f"s3://{bucket}/some/prefix")
+
+
+class Clock:
+    """Stands in for `time`: nobody waits; the seconds are only counted."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def remote(objects: Path) -> Path:
+    """Where the server keeps the run's checkpoints."""
+    return objects / "some" / "prefix" / "words" / "checkpoints"
+
+
+def test_newest_and_best_checkpoints_reach_the_store(volume: Volume, remote: Path) -> None:
+    best = write_checkpoint(volume.root, 10, val_loss=1.0)
+    write_checkpoint(volume.root, 20, val_loss=3.0)
+    newest = write_checkpoint(volume.root, 30, val_loss=2.0)
+    volume.push()
+    assert files_of(remote, 30) == newest
+    assert files_of(remote, 10) == best
+    assert read_status(volume.run_dir).newest_step == 30
+    assert step_being_copied(volume.run_dir) is None
+
+
+def test_mirror_keeps_checkpoints_by_the_volumes_rules(volume: Volume, remote: Path) -> None:
+    for step in (10, 20, 30, 40):
+        write_checkpoint(volume.root, step, val_loss=float(step))
+        volume.push()
+    assert sorted(path.name for path in remote.iterdir()) == [
+        "step-00000010",  # the best one
+        "step-00000030",
+        "step-00000040",
+    ]
+
+
+def test_copy_that_is_cut_is_no_checkpoint_and_goes_on(
+    volume: Volume, remote: Path, gate: Gate
+) -> None:
+    """A store that goes away in the middle, and then a start of the process from nothing."""
+    files = write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
+    gate.cut_after_bytes, gate.close_when_cut = WITHIN_THE_FIRST_PART, True
+    with pytest.raises(StoreError):
+        volume.push()
+    gate.open()
+    assert remote_manifests(volume.place) == {}
+    assert step_being_copied(volume.run_dir) == 10  # it has to stay on the volume
+    volume.push()
+    assert files_of(remote, 10) == files
+
+
+def test_connection_that_breaks_costs_no_copy(volume: Volume, remote: Path, gate: Gate) -> None:
+    files = write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
+    gate.cut_after_bytes = WITHIN_THE_FIRST_PART
+    pusher = volume.pusher()
+    try:
+        pusher.push_next()
+    except StoreError:
+        assert pusher.push_next()
+    assert gate.cut_after_bytes == 0  # it was cut
+    assert files_of(remote, 10) == files
+
+
+def test_file_that_was_copied_is_not_sent_again(volume: Volume, remote: Path) -> None:
+    write_checkpoint(volume.root, 10)
+    pusher = volume.pusher()
+    sent: list[str] = []
+    copy_in = pusher._place.copy_in  # pyright: ignore[reportPrivateUsage]
+
+    def fail_at_the_last(source: Path, name: str) -> str:
+        if source.name == "tensors.bin" and not sent.count("tensors.bin"):
+            sent.append("tensors.bin")
+            raise StoreError("away")
+        sent.append(source.name)
+        return copy_in(source, name)
+
+    pusher._place.copy_in = fail_at_the_last  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(StoreError):
+        pusher.push_next()
+    assert pusher.push_next()
+    assert sent == ["state.json", "layout.json", "tensors.bin", "tensors.bin"]
+
+
+def test_damaged_checkpoint_is_never_copied(volume: Volume, remote: Path) -> None:
+    write_checkpoint(volume.root, 10)
+    good = write_checkpoint(volume.root, 20)
+    path = volume.root / "step-00000020" / "tensors.bin"
+    content = bytearray(good["tensors.bin"])
+    content[7] ^= 1
+    path.write_bytes(bytes(content))
+    volume.push()
+    assert sorted(remote_manifests(volume.place)) == [10]
+    assert any("does not have the sha256 of manifest.json" in line for line in volume.said)
+
+
+def test_step_that_was_saved_again_replaces_its_copy(volume: Volume, remote: Path) -> None:
+    write_checkpoint(volume.root, 10)
+    volume.push()
+    again = write_checkpoint(volume.root, 10, seed=1)
+    volume.push()
+    assert files_of(remote, 10) == again
+
+
+def test_copy_newer_than_the_volume_is_left_alone(volume: Volume, remote: Path) -> None:
+    """A run that was set back, because its newest checkpoint on the volume was damaged."""
+    newer = write_checkpoint(volume.root, 50)
+    volume.push()
+    shutil.rmtree(volume.root / "step-00000050")
+    for step in (20, 30, 40):
+        write_checkpoint(volume.root, step)
+        volume.push()
+    assert files_of(remote, 50) == newer
+    assert sorted(remote_manifests(volume.place)) == [30, 40, 50]
+
+
+def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket: str) -> None:
+    """S3 keeps the parts of an upload for ever, and charges for them."""
+    write_checkpoint(volume.root, 10)
+    filesystem = cast(Any, volume.place)._filesystem
+    ours = "some/prefix/words/checkpoints/step-00000010/tensors.bin"
+    theirs = "some/prefix/words-2/checkpoints/step-00000010/tensors.bin"
+    for key in (ours, theirs):
+        filesystem.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
+    volume.push()
+    left = filesystem.call_s3("list_multipart_uploads", Bucket=bucket)["Uploads"]
+    assert [upload["Key"] for upload in left] == [theirs]
+
+
+@pytest.mark.parametrize("fault", ["no such bucket", "wrong password", "nobody answers"])
+def test_store_that_refuses_is_named_with_the_reason(
+    volume: Volume, gate: Gate, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(volume.root, 10)
+    if fault == "no such bucket":
+        volume = Volume(volume.run_dir, "s3://no-such-bucket/prefix")
+    elif fault == "wrong password":
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    else:
+        gate.close()
+    with pytest.raises(StoreError) as caught:
+        volume.push()
+    assert "s3://" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_url_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(FatalError, match=r"checkpoint\.mirror: 'nosuch://x' cannot be used"):
+        Place("nosuch://x")
+
+
+def test_folder_of_another_file_system_serves_too(tmp_path: Path) -> None:
+    volume = Volume(tmp_path / "words", f"file://{tmp_path}/mirror")
+    files = write_checkpoint(volume.root, 10)
+    volume.push()
+    assert files_of(tmp_path / "mirror" / "words" / "checkpoints", 10) == files
+
+
+def test_defaults_have_no_mirror() -> None:
+    assert CheckpointConfig().mirror is None
+
+
+def test_copies_keep_to_the_bandwidth_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`checkpoint.mirror_bytes_per_second`: training and its peers need the line as well."""
+    limit = 2**20
+    settings = {"mirror_bytes_per_second": limit}
+    volume = Volume(tmp_path / "words", f"file://{tmp_path}/mirror", **settings)
+    write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
+    clock = Clock()
+    monkeypatch.setattr("trainer.mirror.place.time", clock)
+    volume.push()
+    copied = sum(path.stat().st_size for path in (tmp_path / "mirror").rglob("*.bin"))
+    assert copied >= MANY_BYTES
+    assert copied / limit <= clock.now < 1.01 * copied / limit

@@ -1,0 +1,81 @@
+"""An empty volume gets the newest good checkpoint of the mirror."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.gate import Gate
+from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
+from tests.trainer.mirror.test_push import Volume
+from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.mirror.restore import restore
+
+
+@pytest.fixture
+def mirrored(tmp_path: Path, bucket: str) -> Volume:
+    """A volume whose checkpoints 10 and 20 are in the mirror."""
+    volume = Volume(tmp_path / "first" / "words", f"s3://{bucket}")
+    for step in (10, 20):
+        write_checkpoint(volume.root, step)
+        volume.push()
+    return volume
+
+
+def fetch(volume: Volume, root: Path) -> int | None:
+    root.mkdir(parents=True)
+    return restore(root, volume.place, volume.said.append)
+
+
+def test_newest_checkpoint_comes_back_bitwise(mirrored: Volume, tmp_path: Path) -> None:
+    root = tmp_path / "second"
+    assert fetch(mirrored, root) == 20
+    assert files_of(root, 20) == files_of(mirrored.root, 20)
+    assert [path.name for path in root.iterdir()] == ["step-00000020"]
+
+
+def test_copy_that_was_changed_is_skipped_and_named(
+    mirrored: Volume, tmp_path: Path, objects: Path
+) -> None:
+    path = objects / "words" / "checkpoints" / "step-00000020" / "tensors.bin"
+    content = bytearray(path.read_bytes())
+    content[7] ^= 1
+    with path.open("r+b") as file:  # in place, as a disk's fault would be
+        file.write(content)
+    root = tmp_path / "second"
+    assert fetch(mirrored, root) == 10
+    assert files_of(root, 10) == files_of(mirrored.root, 10)
+    assert any("step 20 of the mirror is skipped: " in line for line in mirrored.said)
+
+
+def test_mirror_without_a_good_copy_starts_no_run(
+    mirrored: Volume, tmp_path: Path, objects: Path
+) -> None:
+    for path in (objects / "words" / "checkpoints").glob("*/tensors.bin"):
+        path.write_bytes(b"")
+    with pytest.raises(FatalError, match="none of them can be used"):
+        fetch(mirrored, tmp_path / "second")
+
+
+def test_mirror_that_is_away_starts_no_run(mirrored: Volume, tmp_path: Path, gate: Gate) -> None:
+    """The run might have checkpoints there, so it must not begin at step 0."""
+    gate.close()
+    with pytest.raises(RetryableError, match="does not start at step 0"):
+        fetch(mirrored, tmp_path / "second")
+    assert list((tmp_path / "second").iterdir()) == []
+
+
+def test_empty_mirror_lets_a_run_begin(tmp_path: Path, bucket: str) -> None:
+    assert fetch(Volume(tmp_path / "words", f"s3://{bucket}"), tmp_path / "second") is None
+
+
+def test_manifest_cannot_write_elsewhere(mirrored: Volume, tmp_path: Path) -> None:
+    """A bucket that somebody else can write to must not reach files outside the checkpoint."""
+    for step in (10, 20):
+        manifest = files_of(mirrored.root, step)["manifest.json"]
+        manifest = manifest.replace(b"tensors.bin", b"../../escaped")
+        mirrored.place.write(f"step-{step:08d}/manifest.json", manifest)
+    with pytest.raises(FatalError, match="not a plain file name"):
+        fetch(mirrored, tmp_path / "second")
+    assert not (tmp_path / "escaped").exists()

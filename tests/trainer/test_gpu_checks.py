@@ -1,0 +1,132 @@
+"""The checks of tests/gpu on a CPU, as far as that means something, and what they say without one.
+
+So a check that is wrong by itself is found here, and not on a GPU machine that is lent for an hour.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.gpu import arithmetic, compiled, saving
+from tests.gpu.__main__ import NOT_RUN, all_checks
+from tests.gpu.place import NotHereError, Place
+from tests.gpu.time_line import time_line
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    return Place("cpu", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        arithmetic.one_rank_trains_alike_in_all_kinds,
+        arithmetic.bfloat16_trains_in_all_kinds,
+        arithmetic.float16_skips_what_overflows,
+        arithmetic.float32_uses_tf32,
+        saving.a_copy_under_load_is_whole,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_check_passes_on_a_cpu(place: Place, check: Callable[[Place], str]) -> None:
+    """With gloo where a GPU has NCCL."""
+    assert check(place)
+
+
+@pytest.mark.parametrize(("kind", "recomputes"), [("ddp", True), ("fsdp", True)])
+def test_compiled_model_is_one_shape(
+    place: Place, kind: str, recomputes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C25 and P2 of the review: DDP, compilation and recomputed blocks together ended at the first
+    step, and later nothing of them was compiled; micro-batches of two shapes were compiled twice.
+
+    The graphs are made as always; without inductor's C++, which takes minutes for 12 layers here.
+    tests/trainer/parallel/test_wrap.py compiles 2 layers with it.
+    """
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    assert compiled.compiled_trains_as_eager(place, kind, recomputes)
+
+
+def test_checks_of_a_gpus_own_parts_do_not_pass_on_a_cpu(place: Place) -> None:
+    for check in (saving.a_copy_runs_beside_the_kernels, saving.a_save_touches_no_other_gpu):
+        with pytest.raises(NotHereError):
+            check(place)
+
+
+@pytest.mark.parametrize("program", ["tests.gpu", "bench.gpu"])
+@pytest.mark.parametrize("torch_is_there", [True, False])
+def test_without_a_gpu_they_say_so_and_count_as_not_run(
+    tmp_path: Path, program: str, torch_is_there: bool
+) -> None:
+    """No success by skipping, and no traceback."""
+    if not torch_is_there:
+        (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", program],
+        cwd=CHECKOUT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == NOT_RUN, done.stderr
+    (line,) = (done.stdout + done.stderr).splitlines()
+    assert "was not run: " in line
+    assert ("sees no GPU" if torch_is_there else "no torch here") in line
+
+
+def test_every_check_has_a_name_of_its_own() -> None:
+    checks = all_checks()
+    parts = (arithmetic.CHECKS, compiled.CHECKS, saving.CHECKS)
+    assert len(checks) == sum(map(len, parts)) > 10
+
+
+def event(kind: str, name: str, begin: float, length: float, stream: int, size: int = 0) -> object:
+    arguments = {"device": 0, "stream": stream, "bytes": size}
+    return {"cat": kind, "name": name, "ts": begin, "dur": length, "args": arguments}
+
+
+def test_time_line_counts_what_ran_beside_the_copies() -> None:
+    """C10 of the review: whether anything overlaps is read off the profiler's trace."""
+    copies = [
+        event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 100, 50, 9, 10**6),
+        event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 150, 50, 9, 10**6),
+        event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 10, 1, 7, 4),  # a loss
+        event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 5, 7, 10**6),  # a batch
+    ]
+    kernels = [event("kernel", "gemm", 90, 30, 7), event("kernel", "gemm", 190, 100, 7)]
+    beside = time_line(json.dumps({"traceEvents": [*copies, *kernels, {"ph": "M"}]}))
+    assert (beside.copied_bytes, beside.shares_a_stream) == (2 * 10**6, False)
+    assert beside.copy_seconds == pytest.approx(100e-6)
+    assert beside.overlap_seconds == pytest.approx(30e-6)
+    kernels = [event("kernel", "gemm", 210, 30, 9)]
+    after = time_line(json.dumps({"traceEvents": [*copies, *kernels]}))
+    assert (after.overlap_seconds, after.shares_a_stream) == (0, True)
+
+
+def test_contexts_of_a_cpu_run_are_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C1 of the review. The GPU machine is a stand-in here: two GPUs, one of them touched or not;
+    the answers to the check come from torch's own function there."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(Place, "train", lambda *values: [])
+    touched = {1}
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", touched.__contains__, raising=False)
+    with pytest.raises(AssertionError, match=r"contexts on GPUs \[1\]"):
+        saving.a_cpu_run_makes_no_context(place)
+    touched.clear()
+    assert saving.a_cpu_run_makes_no_context(place)

@@ -1,0 +1,105 @@
+"""What the program registers for a stack with a bundle."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra.airgap.manifest import read_manifest
+from infra.kinds import KINDS
+from infra.node.doctor import make_plan
+from infra.platform.airgap_files import STAGE
+from infra.settings import parse_settings
+from tests.unit.airgap.stocked import OPERATOR_IMAGES, stock
+from tests.unit.stacks import Deployment, deploy, raw_settings
+from tests.unit.test_program import everything_before
+
+SSH = {
+    "host": "ssh",
+    "sshHost": "node",
+    "sshUser": "admin",
+    "sshHostKey": "ssh-ed25519 AAAA",
+    "sshPrivateKey": "the-key",
+    "sudoPassword": "the-password",
+}
+SECRET = ("sshPrivateKey", "sudoPassword")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stock(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="module", params=["local", "ssh"])
+def deployment(
+    request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Deployment]:
+    ssh = SSH if request.param == "ssh" else {}
+    changes = {"bundle": str(folder), "datasetTokenizer": "gpt2", **ssh}
+    keys = SECRET if ssh else ()
+    return request.param, deploy("dev", tmp_path_factory.mktemp("machine"), changes, keys)
+
+
+def test_all_is_checked_before_anything_is_written(deployment: tuple[str, Deployment]) -> None:
+    where, result = deployment
+    # what lies in the cluster comes after its provider
+    writers = {"data-root-folder", "cluster-k3s", "image-ensure", "cluster-provider"}
+    writers |= {"bundle-on-host-stage", "bundle-on-host-send"} if where == "ssh" else set()
+    for name in (*writers, "dataset-upload", "dataset-job", "training-job"):
+        assert "bundle-verify" in everything_before(result, result.one(name)), name
+    if where == "ssh":
+        assert "bundle-on-host-send" in everything_before(result, result.one("cluster-k3s"))
+        assert "doctor-host" in everything_before(result, result.one("bundle-on-host-stage"))
+
+
+def test_k3s_gets_the_bundles_files_and_their_checksums(
+    deployment: tuple[str, Deployment], folder: Path
+) -> None:
+    where, result = deployment
+    program = result.one("cluster-k3s").program
+    place = STAGE if where == "ssh" else folder
+    assert f"export K3S_BUNDLE={place}\n" in program
+    manifest = read_manifest(folder)
+    assert f"export K3S_SHA256={manifest.of('k3s')[0].sha256}\n" in program
+    images = [*manifest.of("k3s-images"), *manifest.of("gpu-operator-image")]
+    assert len(images) == 1 + len(OPERATOR_IMAGES)
+    for entry in images:
+        assert f"{entry.sha256} {entry.name}" in program
+
+
+def test_chart_image_and_texts_come_from_the_bundle(
+    deployment: tuple[str, Deployment], folder: Path
+) -> None:
+    _, result = deployment
+    release = result.one("gpu-operator-release").inputs
+    assert release["chart"] == str(folder / "charts/gpu-operator-v26.3.3.tgz")
+    assert "repositoryOpts" not in release
+    ensure = result.one("image-ensure").inputs["create"]
+    assert f"--layout {folder}/images/trainer-" in ensure
+    assert "--builder" not in ensure
+    ranks = read_manifest(folder).of("tokenizer")[0].sha256
+    variable = {
+        "name": "DISTTRAIN_GPT2_RANKS",
+        "value": f"/data/datasets/.incoming/{ranks}",
+    }
+    for name in ("dataset-job", "training-job"):
+        (container,) = result.one(name).inputs["spec"]["template"]["spec"]["containers"]
+        assert variable in container["env"]
+    assert result.outputs["bpeFile"] == variable["value"]
+    config = result.one("dataset-settings-config-map").inputs["data"]["run.yaml"]
+    assert "file: /data/datasets/.incoming/" in config
+    assert "http" not in config
+
+
+def test_key_and_password_of_the_host_stay_secret(folder: Path, tmp_path: Path) -> None:
+    result = deploy("dev", tmp_path, {"bundle": str(folder), **SSH}, SECRET)
+    wire = json.dumps(result.one("bundle-on-host-send").inputs["create"])
+    assert "the-key" not in wire
+    assert "the-password" not in wire
+
+
+def test_doctor_asks_nobody_outside(folder: Path) -> None:
+    stack = parse_settings(raw_settings("dev", {"bundle": str(folder)}), (), "dev", KINDS)
+    assert not make_plan(stack.own_platform).expect.internet
+    without = parse_settings(raw_settings("dev"), (), "dev", KINDS)
+    assert make_plan(without.own_platform).expect.internet

@@ -1,0 +1,123 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.image.build_context import PROXY_VARIABLES, TORCH_INDEX_VARIABLE, Build, stage
+from infra.image.builders import build_layout, choose_builder
+
+BUILD = Build("h/i:1", "b", None, "linux/amd64")
+RECORDER = """#!/bin/sh
+printf '%s\\n' "$@" > "{log}"
+for last; do :; done
+(cd "$last" && find . -type f | sort) >> "{log}"
+{ending}
+"""
+
+
+def fake_buildah(folder: Path, monkeypatch: pytest.MonkeyPatch, ending: str = "") -> Path:
+    """A program in place of buildah that notes its arguments and the files of the context."""
+    folder.mkdir()
+    log = folder / "log"
+    program = folder / "buildah"
+    program.write_text(RECORDER.format(log=log, ending=ending))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    for name in (*PROXY_VARIABLES, "PIP_INDEX_URL", "PIP_CERT", "PIP_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    return log
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name in ("docker/Dockerfile", "trainer/requirements.txt", "trainer/a.py", ".venv/big"):
+        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / name).write_text(name)
+    return tmp_path / "project"
+
+
+def test_a_docker_client_without_its_engine_is_passed_over() -> None:
+    asked: list[str] = []
+
+    def succeeds(command: Sequence[str]) -> bool:
+        asked.append(" ".join(command))
+        return command[0] == "buildah"
+
+    assert choose_builder("auto", succeeds) == "buildah"
+    assert asked == ["docker info", "podman info", "buildah info"]
+
+
+def test_the_wanted_builder_is_the_only_one_tried() -> None:
+    assert choose_builder("podman", lambda command: command[0] == "podman") == "podman"
+    with pytest.raises(ValueError, match=r"imageBuilder: 'podman'.*tried `podman info`\)"):
+        choose_builder("podman", lambda command: command[0] == "docker")
+
+
+def test_an_unknown_builder_is_refused_with_what_is_allowed() -> None:
+    with pytest.raises(
+        ValueError, match=r"imageBuilder: 'kaniko'.*Set one of auto, docker, podman, buildah"
+    ):
+        choose_builder("kaniko")
+
+
+def test_nothing_but_dockerfile_and_requirements_is_sent_to_the_builder(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = fake_buildah(tmp_path / "bin", monkeypatch)
+    build = Build("h/i:1", "base:1", "https://index", "linux/amd64")
+    build_layout("buildah", build, project, tmp_path / "layout")
+    lines = log.read_text().splitlines()
+    assert [line for line in lines if line.startswith("./")] == [
+        "./docker/Dockerfile",
+        "./trainer/requirements.txt",
+    ]
+    assert {"--build-arg=BASE_IMAGE=base:1", "--build-arg=TORCH_INDEX_URL=https://index"} <= set(
+        lines
+    )
+    assert lines[lines.index("--target") + 1] == "deps"
+
+
+def test_passwords_of_proxy_and_index_are_on_no_command_line(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = fake_buildah(tmp_path / "bin", monkeypatch)
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:sekret@proxy:3128")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:sekret@index/simple")
+    build_layout("buildah", BUILD, project, tmp_path / "layout")
+    lines = log.read_text()
+    assert "--build-arg=HTTPS_PROXY\n" in lines
+    assert "--secret=id=package_index,src=" in lines
+    assert "sekret" not in lines
+    assert list(tmp_path.glob("context-*")) == []  # the secret is gone with the scratch folder
+
+
+def test_password_of_torchs_index_goes_by_a_secret_file(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 20 of the review: user and password in `torchIndexUrl` stood in the build's arguments,
+    which every user of the machine sees and some builders keep in the image."""
+    log = fake_buildah(tmp_path / "bin", monkeypatch)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://other/simple")
+    monkeypatch.setenv(TORCH_INDEX_VARIABLE, "https://me:sekret@index/whl/cu118")
+    build = replace(BUILD, torch_index_url="https://index/whl/cu118")
+    build_layout("buildah", build, project, tmp_path / "layout")
+    lines = log.read_text()
+    assert "--secret=id=package_index,src=" in lines
+    assert "sekret" not in lines
+
+    (tmp_path / "staged").mkdir()
+    assert "package_index" in stage(project, tmp_path / "staged", build)
+    exports = (tmp_path / "staged" / "secrets" / "package_index").read_text()
+    assert "UV_INDEX='https://other/simple https://me:sekret@index/whl/cu118'\n" in exports
+    # the build step's own argument is emptied, so that uv gets the address by this variable alone
+    assert exports.endswith("export TORCH_INDEX_URL=\n")
+
+
+def test_a_failed_build_shows_the_builders_last_lines(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = "echo no such package >&2; exit 3"
+    fake_buildah(tmp_path / "bin", monkeypatch, ending)
+    with pytest.raises(RuntimeError, match="buildah bud failed:\nno such package"):
+        build_layout("buildah", BUILD, project, tmp_path / "layout")

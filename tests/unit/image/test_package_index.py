@@ -1,0 +1,52 @@
+import subprocess
+from pathlib import Path
+
+from infra.image.package_index import pip_files, pip_options, shell_exports
+
+
+def conf(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_machine_without_settings_gives_nothing_to_the_build() -> None:
+    assert pip_options({}, []) == {}
+    assert shell_exports({}) == ""
+
+
+def test_later_files_win_over_earlier_ones_and_variables_over_files(tmp_path: Path) -> None:
+    site = conf(tmp_path / "a", "[global]\nindex-url = https://one\ncert = /ca1\ntimeout = 5\n")
+    user = conf(tmp_path / "b", "[global]\nindex-url = https://two\n[install]\ntimeout = 7\n")
+    assert pip_options({}, [site, user]) == {
+        "index-url": "https://two",
+        "timeout": "7",
+        "cert": "/ca1",
+    }
+    variables = {"PIP_INDEX_URL": "https://three", "SSL_CERT_FILE": "/ca2"}
+    assert pip_options(variables, [site, user])["index-url"] == "https://three"
+    assert pip_options(variables, [site, user])["cert"] == "/ca2"
+    assert pip_options({**variables, "PIP_CERT": "/ca3"}, [])["cert"] == "/ca3"
+
+
+def test_options_that_name_no_index_are_left_out(tmp_path: Path) -> None:
+    file = conf(tmp_path / "c", "[global]\nuser = yes\nfind-links = /opt\nno-color = 1\n")
+    assert pip_options({"PIP_FIND_LINKS": "/opt"}, [file]) == {}
+
+
+def test_pips_files_are_found_where_pip_looks(tmp_path: Path) -> None:
+    user = conf(tmp_path / "home/.config/pip/pip.conf", "")
+    venv = conf(tmp_path / "venv/pip.conf", "")
+    named = conf(tmp_path / "named", "")
+    environment = {"VIRTUAL_ENV": str(tmp_path / "venv"), "PIP_CONFIG_FILE": str(named)}
+    found = pip_files(environment, tmp_path / "home")
+    assert [file for file in found if tmp_path in file.parents] == [user, venv, named]
+
+
+def test_the_shell_text_gives_pip_and_uv_the_very_values(tmp_path: Path) -> None:
+    hard = "https://me:p'a$(id)`s\"s@index/simple"
+    options = pip_options({"PIP_INDEX_URL": hard, "PIP_EXTRA_INDEX_URL": "https://a https://b"}, [])
+    exports = conf(tmp_path / "exports", shell_exports(options))
+    show = f'. {exports}; printf "%s\\n" "$PIP_INDEX_URL" "$UV_DEFAULT_INDEX" "$UV_INDEX"'
+    done = subprocess.run(["sh", "-c", show], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [hard, hard, "https://a https://b"]

@@ -1,0 +1,99 @@
+"""The folder for parts on the node, and the memory that parts take here."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from infra.image import parts
+from infra.image.node import Node, NodeError
+from infra.image.parts import MOST_AT_ONCE, joined, open_transfer, send_parts
+
+NODE = Node(["sh", "-c"], remote=True)
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for all transfers of this user."""
+    monkeypatch.setattr(parts, "BASE", str(tmp_path / "import"))
+    return tmp_path / f"import-{os.geteuid()}"
+
+
+def write(stream: IO[bytes]) -> None:
+    stream.write(b"content")
+
+
+def send() -> str:
+    transfer = open_transfer(NODE, "transfer")
+    send_parts(NODE, transfer, write, print)
+    return transfer.folder
+
+
+def test_parts_lie_in_a_folder_of_ones_own(base: Path) -> None:
+    folder = send()
+    assert folder == str(base / "transfer")
+    assert base.stat().st_mode & 0o777 == 0o700
+    done = subprocess.run(["sh", "-c", joined(folder)], capture_output=True, check=True)
+    assert done.stdout == b"content"
+
+
+def test_a_link_in_the_place_of_the_folder_is_refused(base: Path, tmp_path: Path) -> None:
+    """Fault 18 of the review: whoever made the predictable folder first could swap the parts."""
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    base.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NodeError, match=r"is not a folder that only .* can use"):
+        send()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_folder_that_others_may_write_to_is_refused(base: Path) -> None:
+    base.mkdir()
+    base.chmod(0o777)
+    with pytest.raises(NodeError, match=r"drwxrwxrwx.*then remove it"):
+        send()
+    assert list(base.iterdir()) == []
+
+
+def test_a_folder_of_another_user_is_refused(base: Path) -> None:
+    """The test runs as root, because only root can give a folder to another user."""
+    if os.geteuid() != 0:
+        pytest.fail("this test needs root, as the suite does")
+    base.mkdir(mode=0o700)
+    os.chown(base, 12345, 12345)
+    with pytest.raises(NodeError, match="12345"):
+        send()
+    assert list(base.iterdir()) == []
+
+
+def test_few_parts_wait_in_memory_on_many_cores(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 18 of the review: 128 cores held 128 parts of 64 MiB, whatever the line sent."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 128)
+    made, sent = 0, 0
+    most = 0
+
+    class CountingNode(Node):
+        def run(self, text: str, content: bytes = b"") -> str:
+            nonlocal sent, most
+            if content:
+                most = max(most, made - sent)
+                sent += 1
+            return super().run(text, content)
+
+    def write_many(stream: IO[bytes]) -> None:
+        nonlocal made
+        for number in range(40):
+            made += 1
+            stream.write(number.to_bytes(1, "big") * 1000)
+
+    shell: Sequence[str] = ["sh", "-c"]
+    node = CountingNode(shell, remote=True)
+    transfer = open_transfer(NODE, "many")
+    send_parts(node, transfer, write_many, print, 1000)
+    assert len(list(Path(transfer.folder).glob("0*"))) == 40
+    assert most <= MOST_AT_ONCE + 1
+    assert base.exists()

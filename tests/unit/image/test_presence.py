@@ -1,0 +1,85 @@
+"""The input that makes `pulumi up` import an image that has gone."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.image.containerd import REQUEST_LABEL, Containerd
+from infra.image.plan import ImagePlan
+from infra.image.presence import forget, import_request
+
+PLAN = ImagePlan("localhost/a/b", "base:1", None, "deps", "code", b"")
+
+
+class Node:
+    """A containerd whose `ctr` shows what the test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program = folder / "ctr"
+        self.cache = folder / "cache"
+        self.containerd = Containerd([str(self.program)])
+
+    def shows(self, text: str) -> None:
+        self.program.write_text(f"#!/bin/sh\n{text}\n")
+        self.program.chmod(0o755)
+
+    def has_the_image(self, request: str) -> None:
+        name = PLAN.reference
+        labels = f"a=b,{REQUEST_LABEL}={request}"
+        self.shows(
+            f'case "$*" in *check*) echo "{name} type sha256:1 complete (2/2)" ;;\n'
+            f'*) echo "{name} type sha256:1 5 MiB linux/amd64 {labels}" ;; esac'
+        )
+
+    def request(self) -> str:
+        return import_request(PLAN, self.containerd, self.cache, "gpu01")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+@pytest.mark.parametrize("answer", ["exit 1", "echo REF TYPE DIGEST STATUS"])
+def test_preview_and_update_have_the_same_request(node: Node, answer: str) -> None:
+    """Fault 24 of the review: both had another time, so that saved plans could not be used."""
+    node.shows(answer)
+    first = node.request()
+    assert first
+    assert node.request() == first
+
+
+def test_an_image_that_is_there_has_the_request_of_its_import(node: Node) -> None:
+    node.has_the_image("before")
+    assert node.request() == "before"
+    assert list(node.cache.rglob("*.*")) == []
+
+
+def test_an_image_that_goes_again_has_another_request(node: Node) -> None:
+    """The state holds the first request, so the second time has to differ from it."""
+    node.shows("exit 1")
+    first = node.request()
+    forget(node.cache, first)  # as `ensure` does when the image is there
+    assert node.request() != first
+
+
+def test_an_image_that_was_seen_again_has_another_request_when_it_goes(node: Node) -> None:
+    """Another machine has imported it."""
+    node.shows("exit 1")
+    first = node.request()
+    node.has_the_image("elsewhere")
+    assert node.request() == "elsewhere"
+    node.shows("exit 1")
+    assert node.request() not in (first, "elsewhere")
+
+
+def test_nodes_have_requests_of_their_own(node: Node) -> None:
+    node.shows("exit 1")
+    other = import_request(PLAN, node.containerd, node.cache, "gpu02")
+    assert node.request() != other
+
+
+def test_without_a_cache_there_is_a_request_all_the_same(node: Node, tmp_path: Path) -> None:
+    node.shows("exit 1")
+    node.cache = tmp_path / "ctr"  # a file
+    assert node.request()

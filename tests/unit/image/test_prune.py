@@ -1,0 +1,70 @@
+"""Which tags of our repository can go. tests/sandbox/test_image_prune.py asks a real containerd."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from infra.image.plan import ImagePlan
+from infra.image.prune import ENSURED_LABEL, unused_tags
+
+REPOSITORY = "localhost:5000/disttrain/trainer"
+PLAN = ImagePlan(REPOSITORY, "base:1", None, "d2", "c2", b"")
+LIMIT = datetime(2026, 1, 2, tzinfo=UTC)
+OURS = {
+    f"{REPOSITORY}:d2-c2": "sha256:22",
+    f"{REPOSITORY}-deps:d2": "sha256:2",
+    f"{REPOSITORY}:d2-c1": "sha256:21",
+    f"{REPOSITORY}:d1-c1": "sha256:11",
+    f"{REPOSITORY}-deps:d1": "sha256:1",
+}
+
+
+def unused(
+    images: Mapping[str, str],
+    containers: frozenset[str] = frozenset(),
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[str]:
+    return unused_tags(PLAN, images, containers, labels or {}, LIMIT)
+
+
+def test_older_tags_that_no_container_uses_can_go() -> None:
+    """Fault 13 of the review: old tags stayed pinned on the node for ever."""
+    assert unused(OURS) == [
+        f"{REPOSITORY}-deps:d1",
+        f"{REPOSITORY}:d1-c1",
+        f"{REPOSITORY}:d2-c1",
+    ]
+
+
+@pytest.mark.parametrize("name", [f"{REPOSITORY}:d1-c1", "sha256:config"])
+def test_a_used_image_stays_with_its_dependencies(name: str) -> None:
+    """Containers name their image by a tag, or by the second name that the CRI plugin gives it."""
+    images = {**OURS, "sha256:config": "sha256:11"}
+    assert unused(images, frozenset({name})) == [f"{REPOSITORY}:d2-c1"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "localhost:5000/disttrain/trainer-other:d1-c1",
+        "localhost:5000/disttrain/trainer/sub:d1-c1",
+        "localhost/disttrain/trainer:d1-c1",
+        "localhost:5000/disttrain/trainer-deps-of-somebody:d1",
+        "registry.k8s.io/pause:3.9",
+        "sha256:11",
+    ],
+)
+def test_images_of_other_repositories_are_never_removed(name: str) -> None:
+    assert unused({name: "sha256:11"}) == []
+
+
+def test_a_tag_that_was_just_asked_for_stays() -> None:
+    """Another `pulumi up` may have imported it and not yet started its pods."""
+
+    def asked_for(minutes_after: int) -> dict[str, dict[str, str]]:
+        at = (LIMIT + timedelta(minutes=minutes_after)).strftime("%Y%m%dT%H%M%SZ")
+        return {f"{REPOSITORY}:d1-c1": {ENSURED_LABEL: at}}
+
+    assert unused(OURS, labels=asked_for(1)) == [f"{REPOSITORY}:d2-c1"]
+    assert len(unused(OURS, labels=asked_for(-1))) == 3

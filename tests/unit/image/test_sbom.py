@@ -1,0 +1,172 @@
+"""The list of what an image holds, against CycloneDX' own schema."""
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.image.__main__ import main
+from infra.image.dependencies import layout_folder
+from infra.image.ensure import annotations
+from infra.image.oci import Image, append_layer, blob
+from infra.image.plan import plan_image
+from infra.image.platforms import this_machine
+from infra.image.sbom import sbom
+from tests.unit.image.layouts import tar_bytes, tiny_image, write_layout
+
+PROJECT = Path(__file__).parents[3]
+STATUS = """\
+Package: libc6
+Status: install ok installed
+Architecture: amd64
+Version: 2.36-9+deb12u10
+Description: GNU C Library
+ with a longer text: and a colon
+
+Package: removed
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+"""
+SITE = "opt/venv/lib/python3.11/site-packages"
+BASE: Mapping[str, str] = {
+    "usr/lib/os-release": 'PRETTY_NAME="Debian 12"\nID=debian\nVERSION_ID="12"\n',
+    "var/lib/dpkg/status": STATUS,
+}
+
+
+def metadata(name: str, version: str, *more: str) -> dict[str, str]:
+    lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *more, "", "A text"]
+    return {f"{SITE}/{name}-{version}.dist-info/METADATA": "\n".join(lines)}
+
+
+def image(*layers: Mapping[str, str], packed: bool = False) -> Image:
+    made = tiny_image()
+    blobs = [tar_bytes({k: v.encode() for k, v in files.items()}) for files in layers]
+    contents = [gzip.compress(b) if packed else b for b in blobs]
+    return Image(made.manifest, made.config, tuple(blob(content) for content in contents))
+
+
+def document(*layers: Mapping[str, str], packed: bool = False) -> dict[str, Any]:
+    made = sbom("localhost/a/b:1-2", image(*layers, packed=packed))
+    assert schema_errors(made) is None
+    return made
+
+
+def schema_errors(made: Mapping[str, Any]) -> object:
+    # here, because the import takes 2 s and each worker of the suite reads each file
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    return JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(made))
+
+
+def purls(made: Mapping[str, Any]) -> list[str]:
+    return [component["purl"] for component in made["components"]]
+
+
+def licences(*lines: str) -> Any:
+    (component,) = document(metadata("p", "1", *lines))["components"]
+    return component.get("licenses")
+
+
+def test_the_schema_check_would_see_a_wrong_document() -> None:
+    assert schema_errors({"bomFormat": "CycloneDX", "specVersion": "1.6", "components": [{}]})
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["tar", "gzip"])
+def test_installed_packages_of_debian_and_python_are_listed_with_their_versions(
+    packed: bool,
+) -> None:
+    made = document(BASE, metadata("typing_extensions", "4.16.0"), packed=packed)
+    assert purls(made) == [
+        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64&distro=debian-12",
+        "pkg:pypi/typing-extensions@4.16.0",
+    ]
+    subject = made["metadata"]["component"]
+    assert (subject["name"], subject["version"]) == ("localhost/a/b", "1-2")
+
+
+def test_the_same_image_gives_the_same_document() -> None:
+    assert json.dumps(document(BASE)) == json.dumps(document(BASE))
+
+
+def test_packages_of_images_without_dpkg_are_listed() -> None:
+    entry = "Package: tzdata\nVersion: 2025b\nArchitecture: all\n"
+    assert purls(document({"./var/lib/dpkg/status.d/tzdata": entry})) == [
+        "pkg:deb/debian/tzdata@2025b?arch=all"
+    ]
+
+
+def test_what_a_higher_layer_removes_or_replaces_is_not_listed() -> None:
+    old = metadata("gone", "1") | metadata("stays", "1")
+    removed = {f"{SITE}/.wh.gone-1.dist-info": ""}
+    assert purls(document(old, removed)) == ["pkg:pypi/stays@1"]
+    opaque = {f"{SITE}/.wh..wh..opq": ""} | metadata("new", "1")
+    assert purls(document(old, opaque)) == ["pkg:pypi/new@1"]
+    newer = {"var/lib/dpkg/status": STATUS.replace("2.36-9+deb12u10", "2.41")}
+    assert "libc6@2.41?" in purls(document(BASE, newer))[0]
+
+
+def test_a_licence_is_what_the_metadata_states() -> None:
+    assert licences("License-Expression: MIT OR Apache-2.0", "License: old") == [
+        {"expression": "MIT OR Apache-2.0"}
+    ]
+    assert licences("License: BSD", "Classifier: License :: OSI Approved :: MIT License") == [
+        {"license": {"name": "BSD"}}
+    ]
+    whole = "License: Copyright\n        All rights"
+    classifiers = ("Classifier: License :: OSI Approved :: MIT License", "Classifier: Topic :: X")
+    assert licences(whole, *classifiers) == [{"license": {"name": "MIT License"}}]
+    assert licences("License: UNKNOWN") is None
+
+
+def test_an_image_of_an_unknown_kind_is_an_error_and_not_an_empty_list() -> None:
+    with pytest.raises(ValueError, match="localhost/a/b:1: no dpkg database"):
+        sbom("localhost/a/b:1", image({"etc/alpine-release": "3.20"}))
+    zstd = Image(tiny_image().manifest, tiny_image().config, (blob(b"\x28\xb5\x2f\xfd rest"),))
+    with pytest.raises(ValueError, match="zstd cannot be read"):
+        sbom("localhost/a/b:1", zstd)
+
+
+def test_the_command_writes_the_list_of_what_was_built_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_image(PROJECT, "localhost/a/b", "base:1", None)
+    words = ["sbom", "--repository", "localhost/a/b", "--base-image", "base:1"]
+    words += ["--cache", str(tmp_path), "--output", str(tmp_path / "sbom.json")]
+    words += ["--ctr", "true"]  # a containerd without images
+    assert main(words) == 1
+    assert f"image: {plan.reference} is neither in containerd nor in" in capsys.readouterr().out
+    write_layout(layout_folder(plan, tmp_path, this_machine()), tiny_image(b"torch", BASE))
+    assert main(words) == 0
+    made = json.loads((tmp_path / "sbom.json").read_text())
+    assert schema_errors(made) is None
+    assert made["metadata"]["component"]["version"] == plan.reference.rpartition(":")[2]
+    assert len(made["components"]) == 1
+
+
+def test_the_image_says_where_it_comes_from() -> None:
+    plan = plan_image(PROJECT, "localhost/a/b", "base:1@sha256:01", "")
+    made = append_layer(tiny_image(), b"layer", "test", annotations(plan, tiny_image()))
+    expected = {
+        "org.opencontainers.image.title": "disttrain trainer",
+        "org.opencontainers.image.version": f"{plan.deps_hash}-{plan.code_hash}",
+        "org.opencontainers.image.revision": plan.code_hash,
+        "org.opencontainers.image.base.name": "base:1",
+        "org.opencontainers.image.base.digest": "sha256:01",
+    }
+    assert json.loads(made.manifest.read())["annotations"] == expected
+    assert json.loads(made.config.read())["config"]["Labels"] == expected
+    assert json.loads(made.config.read())["config"]["User"] == "1000:1000", "all else is kept"
+
+
+def test_the_base_images_digest_is_the_builders_where_the_name_has_none() -> None:
+    plan = plan_image(PROJECT, "localhost/a/b", "base:1", "")
+    assert "org.opencontainers.image.base.digest" not in annotations(plan, tiny_image())
+    noted = {"org.opencontainers.image.base.digest": "sha256:02"}
+    deps = append_layer(tiny_image(), b"x", "test", noted)
+    assert annotations(plan, deps)["org.opencontainers.image.base.digest"] == "sha256:02"

@@ -1,0 +1,248 @@
+"""What the tasks conclude from objects of the API, which were recorded from Kubernetes 1.34."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from infra.kube import same_machine
+from infra.kube.await_ready import judge
+from infra.kube.busy import OtherRun, other_run, runs_to_replace
+from infra.kube.claim_namespace import refuse_foreign
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.exec_stream import exit_code_of
+from infra.kube.lock import is_expired
+from infra.kube.pods import describe_pods, report_pod
+from infra.kube.record import Record, parse_record
+from infra.kube.say import say
+from infra.kube.waiting import Patience, wait_for
+from infra.kube.workload import Workload, is_active, is_applied
+
+Json = dict[str, Any]
+WORKLOAD = Workload("batch/v1", "Job", "train")
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def pod(name: str = "train-0", ready: bool = False, **container: object) -> Json:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    statuses = [{"name": "trainer", "restartCount": 0, "state": {"running": {}}, **container}]
+    status = {"phase": "Running", "conditions": conditions, "containerStatuses": statuses}
+    return {"metadata": {"name": name}, "status": status}
+
+
+def waiting(reason: str, message: str) -> Json:
+    return pod(state={"waiting": {"reason": reason, "message": message}})
+
+
+UNSCHEDULABLE: Json = {
+    "metadata": {"name": "train-0"},
+    "status": {
+        "phase": "Pending",
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+            }
+        ],
+    },
+}
+
+
+def look(item: Json | None, *pods: Json, wanted: int = 2, least: int | None = None) -> Any:
+    return judge(WORKLOAD, "u1", item, list(pods), wanted, ["Complete"], ["Failed"], least)
+
+
+def job(*conditions: Json) -> Json:
+    return {"metadata": {"uid": "u1"}, "status": {"conditions": list(conditions)}}
+
+
+def test_wait_ends_when_all_pods_are_ready() -> None:
+    assert look(job(), pod(ready=True), pod(ready=False)).finished == ""
+    found = look(job(), pod(ready=True), pod(ready=True))
+    assert found.finished == "all ranks have stepped: 2 of 2 pods are ready"
+
+
+def test_training_that_needs_not_all_pods_is_enough() -> None:
+    """With run.train.nodes_min, `pulumi up` does not wait for ever for a machine that is away."""
+    one_is_away = [pod(ready=True), pod("train-1", ready=True), UNSCHEDULABLE]
+    assert look(job(), *one_is_away, wanted=3).enough == ""
+    assert look(job(), *one_is_away[1:], wanted=3, least=2).enough == ""
+    found = look(job(), *one_is_away, wanted=3, least=2)
+    assert found.finished == ""
+    assert "2 of 3 pods are ready and train; run.train.nodes_min is 2" in found.enough
+    assert "0/1 nodes are available" in found.enough
+
+
+def test_failed_and_finished_workloads_are_told_apart_by_their_conditions() -> None:
+    """Fault 25 of the review: the shell read conditions by the line, so that a message of several
+    lines made other conditions of its rest."""
+    message = "Container trainer for pod x failed with exit code 78\nComplete True"
+    failed = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}
+    assert look(job(failed)).failure == f"Job train failed: Failed: PodFailurePolicy: {message}"
+    complete = {"type": "Complete", "status": "True", "reason": "CompletionsReached"}
+    assert "has finished" in look(job(complete)).finished
+    assert look(job({**failed, "status": "False"})).failure == ""
+
+
+def test_workload_that_is_gone_or_another_one_ends_the_wait() -> None:
+    assert "is gone" in look(None).failure
+    assert "its uid differs" in look({"metadata": {"uid": "u2"}}).failure
+
+
+@pytest.mark.parametrize("state", ["state", "lastState"])
+def test_exit_code_that_no_retry_mends_ends_the_wait_at_once(state: str) -> None:
+    def ended(code: int) -> Json:
+        item = pod()
+        item["status"]["containerStatuses"][0][state] = {"terminated": {"exitCode": code}}
+        return item
+
+    found = look(job(), ended(78))
+    assert found.failure == "pod train-0 ended with exit code 78: nothing that a retry mends"
+    assert look(job(), ended(75)).failure == ""
+
+
+def test_pod_that_starts_again_and_again_ends_the_wait() -> None:
+    assert look(job(), pod(restartCount=2)).failure == ""
+    assert look(job(), pod(restartCount=3)).failure == "pod train-0 was started 4 times"
+
+
+def test_pods_that_wait_are_described_by_their_own_words() -> None:
+    assert report_pod(UNSCHEDULABLE).state == (
+        "train-0 Pending (Unschedulable: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)"
+    )
+    pull = report_pod(waiting("ErrImagePull", "no such host\nat all"))
+    assert pull.stuck == "pod train-0: ErrImagePull: no such host at all"
+    assert report_pod(waiting("ContainerCreating", "")).stuck == ""
+    assert describe_pods([]) == "no pod yet"
+    assert describe_pods([pod(f"train-{n}") for n in range(9)]).endswith(", and 3 more")
+
+
+def test_trouble_is_borne_only_for_a_while() -> None:
+    times = iter([0.0, 19.0, 21.0, 22.0, 41.0])
+    patience = Patience(20, lambda: next(times))
+    assert not patience.is_over("stuck")
+    assert not patience.is_over("stuck")
+    assert patience.is_over("still stuck")
+    assert not patience.is_over("")  # it mended itself: the time begins anew
+    assert not patience.is_over("stuck")
+    assert not patience.is_over("stuck")
+
+
+def test_wait_has_a_limit_and_names_its_setting() -> None:
+    with pytest.raises(TaskError, match=r"waited 0 s \(theSetting\) for the pods; none yet"):
+        wait_for("the pods", lambda: "none yet", 0, "theSetting")
+
+
+def test_no_line_is_longer_than_the_provider_can_take(capsys: pytest.CaptureFixture[str]) -> None:
+    say("x" * 70_000 + "\n" + "y" * 70_000)
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 500
+
+
+def test_suspended_is_what_its_patch_would_not_change() -> None:
+    suspend = {"spec": {"suspend": True}}
+    assert is_applied(suspend, {"spec": {"suspend": True, "parallelism": 1}})
+    assert not is_applied(suspend, {"spec": {"suspend": False}})
+    assert not is_applied(suspend, {})
+    assert is_applied({"spec": {"gone": None}}, {"spec": {}})
+    assert not is_active({"spec": {"suspend": True}}, suspend, [])
+    assert not is_active(None, suspend, [])
+    assert is_active({"spec": {}}, suspend, ["Complete"])
+
+
+def record(stack: str, gpus: int, minutes: int = 10) -> Record:
+    since = NOW - timedelta(minutes=minutes)
+    patch = {"spec": {"suspend": True}}
+    return Record(stack, stack, WORKLOAD, "r1", gpus, patch, {}, ("Complete",), 30, "q", since)
+
+
+def standing(*records: Record) -> list[OtherRun]:
+    return [OtherRun(entry, coming_up=False) for entry in records]
+
+
+def going(gpus: int, total: int, *records: Record) -> list[str]:
+    return [run.record.stack for run in runs_to_replace(standing(*records), gpus, total)]
+
+
+def test_no_more_runs_go_than_necessary_and_the_first_goes_first() -> None:
+    old, new = record("old", 4, minutes=60), record("new", 2, minutes=5)
+    assert going(2, 8, old, new) == []
+    assert going(3, 8, new, old) == ["old"]
+    assert going(8, 8, new, old) == ["old", "new"]
+    assert going(1, 0, new) == ["new"]
+
+
+def test_runs_on_the_cpu_stand_in_the_way_of_each_other_alone() -> None:
+    assert going(0, 0, record("cpu", 0), record("gpu", 2)) == ["cpu"]
+    assert going(2, 2, record("cpu", 0)) == []
+
+
+def test_record_without_a_workload_counts_while_its_up_may_be_under_way() -> None:
+    young, old = record("young", 1, minutes=1), record("old", 1, minutes=3)
+    found = other_run(young, None, NOW)
+    assert found
+    assert found.coming_up
+    assert other_run(old, None, NOW) is None
+    assert other_run(old, {"spec": {}}, NOW)
+    assert other_run(old, {"spec": {"suspend": True}}, NOW) is None
+
+
+def test_record_survives_the_way_to_the_cluster_and_back() -> None:
+    before = record("dev", 3)
+    item = before.to_object("ns")
+    assert parse_record(item) == Record(**{**vars(before), "namespace": "ns"})
+    item["data"]["gpus"] = "many"
+    with pytest.raises(ValueError, match="ConfigMap disttrain-run-dev in namespace ns"):
+        parse_record(item)
+
+
+def test_lease_expires_by_the_clock_of_the_server() -> None:
+    spec = {"renewTime": "2026-01-02T03:03:35.000000Z", "leaseDurationSeconds": 30}
+    assert not is_expired(spec, NOW)
+    assert is_expired(spec, NOW + timedelta(seconds=1))
+    assert is_expired({}, NOW)
+
+
+def test_namespace_of_another_stack_is_named_as_such() -> None:
+    labels = {"disttrain.dev/owner": "o2", "disttrain.dev/stack": "dev"}
+    metadata: Json = {"labels": labels}
+    with pytest.raises(TaskError, match=r"belongs to stack dev of another state.*\(owner o2\)"):
+        refuse_foreign("shared", {"metadata": metadata}, "o1")
+    refuse_foreign("shared", {"metadata": metadata}, "o2")
+
+
+def test_exit_code_of_a_command_in_a_pod_is_found() -> None:
+    causes = [{"reason": "ExitCode", "message": "3"}]
+    assert exit_code_of({"status": "Success"}) == 0
+    assert exit_code_of({"status": "Failure", "details": {"causes": causes}}) == 3
+    with pytest.raises(UnreachableError, match="container not found"):
+        exit_code_of({"status": "Failure", "message": "container not found"})
+
+
+def node(boot_id: str) -> dict[str, Any]:
+    return {"metadata": {"name": "gpu01"}, "status": {"nodeInfo": {"bootID": boot_id}}}
+
+
+def test_one_node_that_is_this_machine_is_enough() -> None:
+    same_machine.refuse_others([node("there"), node("here")], "here", "config")
+    with pytest.raises(TaskError, match=r"'config' cannot be used with .* \(gpu01\)"):
+        same_machine.refuse_others([node("there")], "here", "config")
+
+
+@pytest.mark.parametrize("nodes", [[], [node("there"), node("")]])
+def test_node_that_is_not_shown_is_no_proof_of_another_machine(
+    nodes: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    same_machine.refuse_others(nodes, "here", "config")
+    assert "it was not checked that this machine is the cluster's node" in capsys.readouterr().out
+
+
+def test_credentials_that_may_not_read_nodes_are_no_reason_to_stop(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A user of a namespace has no right to list nodes."""
+    api = Mock(list=Mock(side_effect=ApiError(403, "nodes is forbidden")))
+    same_machine.create(Mock(), api)
+    assert "may not read the cluster's nodes (nodes is forbidden)" in capsys.readouterr().out

@@ -1,0 +1,164 @@
+"""The program's edges: its job, its use, the receiver of files, and what the commands read."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.stack_outputs import parse_outputs
+from infra.kube import receiver
+from infra.kube.access import Access
+from infra.kube.job import parse_job
+from infra.kube.look import look
+from infra.kube.quick_client import QuickClient, UnsupportedError
+from infra.kube.task_pod import TaskPod, pod_manifest
+from infra.kube.upload import sent_file
+
+PROJECT = Path(__file__).parents[3]
+
+
+def program(*words: str, job: object = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "infra.kube", *words],
+        cwd=PROJECT,
+        input=job if isinstance(job, str) else json.dumps(job),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("await",), ("await", "explode"), ("explode", "create")])
+def test_wrong_use_is_answered_with_the_right_one(words: tuple[str, ...]) -> None:
+    done = program(*words)
+    assert done.returncode == 2
+    assert "usage: python -m infra.kube" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("nonsense", "is no JSON"),
+        ({}, "names no cluster"),
+        ({"kubeconfig": "x"}, "'owner' is missing"),
+        ({"kubeconfig": "x: 1", "owner": "o"}, "it names no clusters"),
+        ({"kubeconfig_path": "/none", "owner": "o"}, "kubeconfig /none cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_named(job: object, words: str) -> None:
+    done = program("leftovers", "delete", job=job)
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_fields_of_a_job_are_checked() -> None:
+    job = parse_job(json.dumps({"kubeconfig": "x", "owner": "o", "gpus": "2", "names": "a"}))
+    with pytest.raises(ValueError, match="'gpus' is '2'; it must be a whole number"):
+        job.number("gpus")
+    with pytest.raises(ValueError, match="'names' is 'a'; it must be a list"):
+        job.texts("names")
+    with pytest.raises(ValueError, match="'request' is None; it must be text"):
+        job.text("request")
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "a/../../b"])
+def test_uploads_stay_below_the_data_folder(target: str) -> None:
+    with pytest.raises(ValueError, match="must be a path below /data"):
+        sent_file({"source": "x", "target": target, "sha256": "0", "size": 1})
+
+
+def receive(target: Path, content: bytes, offset: int) -> None:
+    sha256 = hashlib.sha256(b"to be or not").hexdigest()
+    words = ["receive", str(target), sha256, str(offset), str(len(content))]
+    text = Path(receiver.__file__).read_text()
+    subprocess.run([sys.executable, "-c", text, *words], input=content, check=True)
+
+
+def test_receiver_goes_on_with_a_part_and_checks_the_whole(tmp_path: Path) -> None:
+    target, content = tmp_path / "folder" / "text", b"to be or not"
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert receiver.look(target, 12, sha256) == {"complete": False, "have": 0}
+    receive(target, content[:5], 0)
+    assert receiver.look(target, 12, sha256) == {"complete": False, "have": 5}
+    receive(target, content[5:], 5)
+    (target.parent / "text.partial-0123").write_text("of other contents")
+    assert receiver.finish(target, 12, sha256) == {"ok": True}
+    assert receiver.look(target, 12, sha256) == {"complete": True, "have": 0}
+    assert [path.name for path in target.parent.iterdir()] == ["text"]
+
+
+def test_receiver_removes_what_is_wrong(tmp_path: Path) -> None:
+    target, sha256 = tmp_path / "text", hashlib.sha256(b"to be or not").hexdigest()
+    receive(target, b"TO BE OR NOT", 0)
+    assert receiver.finish(target, 12, sha256)["ok"] is False
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pods_of_commands_are_restricted_and_end_by_themselves() -> None:
+    """Fault 25 of the review: the sample's pod had a service account's token, and stayed for ever
+    when its command was killed. tests/kube/test_upload.py has it cut off."""
+    pod = TaskPod("upload", "o" * 36, "ns", "image", ("sleep",), "claim", 60)
+    spec = pod_manifest(pod, "name")["spec"]
+    assert spec["activeDeadlineSeconds"] == 60
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+OUTPUTS = {
+    "kubeconfig": "/home/me/config",
+    "kubeContext": "prod",
+    "namespace": "ns",
+    "owner": "o",
+    "image": "i",
+    "runPath": "/data/runs/r",
+    "workload": "w",
+    "claim": "c",
+}
+
+
+def test_outputs_of_a_stack_lead_to_its_run() -> None:
+    place = parse_outputs(OUTPUTS, "dev")
+    assert place.access == Access("", "/home/me/config", "prod")
+    text = "apiVersion: v1\nclusters: []\n"
+    assert parse_outputs({**OUTPUTS, "kubeconfig": text}, "dev").access.kubeconfig == text
+    with pytest.raises(ValueError, match="stack dev has no run: its outputs lack claim"):
+        parse_outputs({**OUTPUTS, "claim": ""}, "dev")
+
+
+CONFIG = """\
+current-context: a
+contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
+clusters: [{{name: a, cluster: {{server: "https://127.0.0.1:9", {cluster}}}}}]
+users: [{{name: a, user: {{{user}}}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user"),
+    [("proxy-url: http://p", "token: t"), ("", "username: u"), ("tls-server-name: n", "")],
+)
+def test_quick_look_leaves_uncommon_kubeconfigs_to_the_client(cluster: str, user: str) -> None:
+    with pytest.raises(UnsupportedError):
+        QuickClient(Access(CONFIG.format(cluster=cluster, user=user)), 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "clusters: 3", CONFIG.format(cluster="", user="")]
+)
+def test_look_never_raises(text: str) -> None:
+    assert look(Access(text), "ns", "owner") == ""
+    assert look(Access(kubeconfig_path="/none"), "ns", "owner") == ""
+
+
+def test_look_imports_no_client() -> None:
+    """It runs at each preview, and the client takes longer to import than the look takes."""
+    code = "import sys, infra.kube.look; print({'kubernetes', 'requests'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"

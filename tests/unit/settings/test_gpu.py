@@ -1,0 +1,63 @@
+"""When the GPU Operator is installed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.settings import GpuOperatorSettings
+from tests.unit.settings.reading import platform, refusal
+from tests.unit.stacks import files_of_this_machine
+
+
+@pytest.fixture
+def existing(tmp_path: Path) -> dict[str, object]:
+    """An existing cluster with GPUs."""
+    kubeconfig = files_of_this_machine("sandbox", tmp_path)["kubeconfig"]
+    return {"cluster": "existing", "kubeconfig": kubeconfig}
+
+
+def operator(changes: Mapping[str, object]) -> GpuOperatorSettings | None:
+    return platform(changes).gpu_operator
+
+
+def test_operator_is_not_installed_on_existing_cluster(existing: dict[str, object]) -> None:
+    """Fault 8 of the review: by default the operator was also installed on an existing cluster,
+    whose administrators may run one of their own."""
+    assert operator(existing) is None
+    assert operator({}) is not None
+
+
+def test_operator_is_installed_where_it_is_asked_for(existing: dict[str, object]) -> None:
+    assert operator({**existing, "gpuOperator": True}) is not None
+    assert operator({"gpuOperator": False}) is None
+
+
+def test_operator_without_gpus_is_refused() -> None:
+    cpu = {"accelerator": "cpu", "torchIndexUrl": ""}
+    assert operator(cpu) is None
+    text = refusal({**cpu, "gpuOperator": True})
+    assert "gpuOperator: 'true' cannot be used: accelerator is cpu" in text
+
+
+@pytest.mark.parametrize("value", ["install", "yes", "aut", 1])
+def test_nonsense_is_answered_with_the_choices(value: object) -> None:
+    text = refusal({"gpuOperator": value})
+    assert "cannot be used: gpuOperator has no such choice. Set auto, true or false" in text
+
+
+def test_version_of_an_adopted_k3s_is_not_that_of_the_setting() -> None:
+    """Fault 25 of the review: with `k3sExisting: adopt` the setting k3sVersion, which says
+    nothing about the k3s that is there, decided how the operator ties into containerd."""
+    old = {"k3sVersion": "v1.27.9+k3s1"}
+    assert "containerd of this k3s is older than 1.7" in refusal(old)
+    assert operator({**old, "k3sExisting": "adopt"}) is not None
+
+
+def test_existing_cluster_over_ssh_is_refused(existing: dict[str, object]) -> None:
+    """Fault 9 of the review: with an existing cluster and `host: ssh` the image was imported here
+    and the data folder made on the other machine."""
+    ssh = {"host": "ssh", "sshHost": "gpu01", "sshHostKey": "ssh-ed25519 AAAA"}
+    text = refusal({**existing, **ssh})
+    assert "host: 'ssh' cannot be used: with cluster: existing the image is imported on" in text
+    assert "Set host: local" in text

@@ -1,0 +1,252 @@
+"""The messages of the settings name the key, the value, why it cannot be used, and what to do."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.settings.reading import PROXY, SSH, read, refusal
+
+ONE_RANK = {"gpusPerPod": 1}
+WRONG: list[tuple[dict[str, Any], str]] = [
+    # unknown keys
+    (
+        {"topolgy": "multi-pod"},
+        "topolgy: 'multi-pod' cannot be used: there is no such key (did you mean topology?)",
+    ),
+    ({"colour": "red"}, "`pulumi config rm colour` removes this one"),
+    # wrong types
+    ({"gpus": "three"}, "gpus: 'three' cannot be used: it is not a whole number. Set a whole"),
+    ({"gpus": 1.5}, "gpus: '1.5' cannot be used: it is not a whole number"),
+    ({"gpus": True}, "gpus: 'true' cannot be used"),
+    (
+        {"k3sForce": "maybe"},
+        "k3sForce: 'maybe' cannot be used: it is neither true nor false. Set true or false.",
+    ),
+    ({"run": "fast"}, "run: 'fast' cannot be used: it is a single value and must be a mapping"),
+    ({"tolerations": "all"}, "tolerations: 'all' cannot be used: it is a single value and must"),
+    ({"run": {"train": {"max_steps": "many"}}}, "run.train.max_steps: 'many' "),
+    # limits and choices
+    ({"gpus": 0}, "gpus: '0' cannot be used: it is too small. Set a whole number of at least 1."),
+    ({"gpus": -1}, "gpus: '-1' cannot be used: it is too small"),
+    ({"pods": 0}, "pods: '0' cannot be used"),
+    (
+        {"sshPort": 70000},
+        "sshPort: '70000' cannot be used: it is too large. Set a whole number of at least 1 and "
+        "at most 65535.",
+    ),
+    ({"topology": "multipod"}, "single-pod or multi-pod (did you mean multi-pod?)"),
+    ({"accelerator": "tpu"}, "accelerator: 'tpu' cannot be used: accelerator has no such choice"),
+    ({"imageBuilder": "kaniko"}, "Set auto, docker, podman or buildah."),
+    ({"namespace": "Dist_Train"}, "namespace: 'Dist_Train' cannot be used: it is not a name of"),
+    (
+        {"namespace": "kube-system"},
+        "namespace: 'kube-system' cannot be used: `pulumi destroy` deletes the namespace",
+    ),
+    ({"dataSize": "50 GB"}, "dataSize: '50 GB' cannot be used: it is not a size in Ki, Mi, Gi"),
+    ({"runName": "../x"}, "runName: '../x' cannot be used"),
+    ({"podCidr": "10.42"}, "podCidr: '10.42' cannot be used: it is not a network. Write it like"),
+    ({"podCidr": "10.43.1.0/24"}, "it overlaps with serviceCidr 10.43.0.0/16"),
+    ({"k3sVersion": "1.34.2"}, "it is not a release of k3s. Write it like v1.34.2+k3s1."),
+    ({"k3sSha256": "abc"}, "k3sSha256: 'abc' cannot be used: it is not a sha256 checksum"),
+    # world size
+    ({"gpusPerPod": 4}, "gpusPerPod: 4 cannot be used: the platform has 3 GPUs (gpus)"),
+    ({"topology": "multi-pod", "gpusPerPod": 2}, "Lower pods * gpusPerPod to at most 3"),
+    ({"processesPerPod": 2}, "processesPerPod: 2 cannot be used: with accelerator: gpu each pod"),
+    # the data root
+    *(
+        ({"dataRoot": path}, f"dataRoot: '{path}' cannot be used: k3s' uninstaller")
+        for path in (
+            *("/var/lib/rancher", "/var/lib/rancher/k3s/storage", "/var/lib/kubelet/x"),
+            *("/etc/rancher/data", "/run/k3s/data", "/var/lib", "/var", "/srv/../var/lib/rancher"),
+        )
+    ),
+    ({"dataRoot": "data"}, "dataRoot: 'data' cannot be used: it is not an absolute path"),
+    ({"dataRoot": "/"}, "dataRoot: '/' cannot be used: it is not an absolute path"),
+    # the proxy
+    ({"httpProxy": "proxy:3128"}, "httpProxy: 'proxy:3128' cannot be used: it is not the address"),
+    ({"httpProxy": "http://u:p@proxy"}, "httpProxy: [secret] cannot be used: it holds a secret"),
+    ({"httpProxy": "http://[proxy"}, "httpProxy: 'http://[proxy' cannot be used"),
+    (PROXY | {"nodeAddress": ""}, "nodeAddress: '' cannot be used: a proxy is set"),
+    (
+        PROXY | {"noProxyOverride": ".svc,localhost,10.1.2.3,10.42.0.0/16"},
+        "a proxy is missing: 10.43.0.0/16,.cluster.local,127.0.0.1",
+    ),
+    ({"proxyScope": "pods"}, "proxyScope: 'pods' cannot be used"),
+    ({"caBundle": "/nowhere/ca.pem"}, "caBundle: '/nowhere/ca.pem' cannot be used: it cannot be"),
+    ({"caBundle": "/etc/hostname"}, "caBundle: '/etc/hostname' cannot be used: it holds no"),
+    # the host
+    ({"host": "ssh"}, "sshHost: '' cannot be used: host: ssh needs to know which machine"),
+    (SSH | {"sshHostKey": ""}, "sshHostKey: '' cannot be used: without it another machine"),
+    ({"sudoPassword": "x"}, "Encrypt it: `pulumi config set --secret sudoPassword`"),
+    (SSH | {"sshJumpHost": "gate"}, "sshJumpHostKey: '' cannot be used: without it another"),
+    ({"doctor": "off"}, "doctor: 'off' cannot be used: doctor has no such choice. Set error, warn"),
+    # k3s
+    ({"k3sMirror": "http://mirror"}, "Set an https address, or both k3sSha256 and"),
+    ({"k3sMirror": "https://u:p@mirror"}, "it is not an http(s) address without user and password"),
+    ({"k3sExisting": "keep"}, "k3sExisting: 'keep' cannot be used: k3sExisting has no such choice"),
+    (
+        {"k3sRegistries": {"configs": {"r": {"auth": {"password": "x"}}}}},
+        "k3sRegistries: [secret] cannot be used: it holds a secret in plain text",
+    ),
+    ({"clusterAccess": "tunnel"}, "clusterAccess: 'tunnel' cannot be used: a tunnel leads to k3s"),
+    # the data, on destroy
+    ({"dataOnDestroy": "purge"}, "purgeConfirmed: '' cannot be used: dataOnDestroy: purge would"),
+    (
+        {"dataOnDestroy": "purge", "purgeConfirmed": "/data"},
+        "purgeConfirmed: '/data' cannot be used",
+    ),
+    # the cluster
+    ({"cluster": "existing"}, "kubeconfig: '' cannot be used: cluster: existing is reached by"),
+    (
+        {"cluster": "existing", "kubeconfig": "/nowhere/kubeconfig"},
+        "kubeconfig: '/nowhere/kubeconfig' cannot be used: it cannot be read",
+    ),
+    (
+        {"kubeContext": "prod"},
+        "kubeContext: 'prod' cannot be used: with cluster: k3s the",
+    ),
+    # the GPU Operator
+    (
+        {"gpuOperatorVersion": "v25.10.0"},
+        "gpuOperatorVersion: 'v25.10.0' cannot be used: its toolkit 1.18.0 overwrites the imports "
+        "of containerd's configuration. Set another release",
+    ),
+    ({"gpuOperatorVersion": "v24.9.0"}, "cannot be used: its toolkit 1.17.0 does not find"),
+    ({"gpuOperatorVersion": "v23.9.2"}, "cannot be used: charts before v24.9.1 do not know"),
+    ({"gpuOperatorVersion": "latest"}, "gpuOperatorVersion: 'latest' cannot be used"),
+    ({"gpuOperatorRegime": "legacy"}, "gpuOperatorRegime: 'legacy' cannot be used: charts from"),
+    ({"gpuTimeSlices": 4}, "the platform offers each GPU several times, and two nccl ranks"),
+    (ONE_RANK | {"migProfile": "1g.10gb"}, "migProfile: '1g.10gb' cannot be used: the A10"),
+    (
+        ONE_RANK | {"migProfile": "1g.5gb", "gpuModel": "H100-80GB"},
+        "the H100-80GB (gpuModel) has no such profile. Set one of 1g.10gb, 1g.20gb",
+    ),
+    (
+        ONE_RANK | {"migProfile": "1g.10gb", "gpuModel": "GTX"},
+        "gpuModel: 'GTX' cannot be used: which profiles of MIG this model has is not known",
+    ),
+    # the image
+    ({"imageRepository": "trainer"}, "imageRepository: 'trainer' "),
+    ({"imageBase": ""}, "imageBase: '' cannot be used: it is not the name of an image"),
+    ({"imageBuildOn": "there"}, "imageBuildOn: 'there' cannot be used"),
+    ({"imageBuildOn": "node"}, "building at the node takes host: ssh and cluster: k3s. Set here."),
+    # the data set
+    ({"datasetUrl": "https://x/y"}, "datasetSha256: '' cannot be used: without it nobody"),
+    ({"datasetUrl": "y", "datasetSha256": "0" * 64}, "datasetUrl: 'y' cannot be used: it is not"),
+    ({"datasetFile": "/nowhere/text"}, "datasetFile: '/nowhere/text' cannot be used: it cannot be"),
+    ({"datasetTokenizer": "words"}, "datasetTokenizer: 'words' "),
+    # the run
+    ({"preset": "gpt5"}, "preset: 'gpt5' cannot be used: there is no such file in trainer/presets"),
+    ({"run": {"modell": {}}}, "run.modell: {} cannot be used: there is no such key"),
+    (
+        {"run": {"model": {"n_layers": 2}}},
+        "run.model.n_layers: 2 cannot be used: there is no such key (did you mean",
+    ),
+    (
+        {"run": {"run_name": "x"}},
+        "run.run_name: 'x' cannot be used: it has a setting of its own. Use runName instead.",
+    ),
+    (
+        {"run": {"train": {"device": "cpu"}}},
+        "run.train.device: 'cpu' cannot be used: accelerator is gpu. Set cuda",
+    ),
+    (
+        {"run": {"train": 3}},
+        "run.train: 3 cannot be used: it is not a mapping of keys. Its keys are max_steps",
+    ),
+    ({"run": {"train": {"nodes_min": -1}}}, "run.train.nodes_min: -1 cannot be used: "),
+    (
+        {"run": {"train": {"nodes_min": 1}}},
+        "run.train.nodes_min: 1 cannot be used: topology: single-pod has one pod",
+    ),
+    (
+        {"run": {"train": {"nodes_min": 4}}, "topology": "multi-pod"},
+        "run.train.nodes_min: 4 cannot be used: the run has 3 pods (pods). Set at most 3, or 0",
+    ),
+    # training pods
+    ({"cpuPerRank": "many"}, "cpuPerRank: 'many' cannot be used: it is not auto or an amount"),
+    (
+        {"podEnvironment": {"RANK": "1"}},
+        "podEnvironment.RANK: '1' cannot be used: the entrypoint sets",
+    ),
+    ({"podEnvironment": {"PET_X": "1"}}, "podEnvironment.PET_X: '1' cannot be used: the program"),
+    ({"podEnvironment": {"https_proxy": "x"}}, "Use httpProxy, httpsProxy and noProxy instead"),
+    ({"podLabels": {"disttrain.dev/a": "b"}}, "podLabels.disttrain.dev/a: 'b' cannot be used"),
+    ({"tolerations": [{"keys": "x"}]}, "a toleration has no key 'keys'"),
+    # kinds
+    ({"storageOptions": {"server": "x"}}, "storageOptions.server: 'x' cannot be used: storage: "),
+    ({"extensions": ["no_such_module"]}, "extensions: 'no_such_module' cannot be used"),
+]
+
+
+# key: value cannot be used: why. What to do.
+FORM = re.compile(r"^  - [^:]+: ('.*'|\[secret\]|[\d{\[].*) cannot be used: .+\. .+\.$")
+# The trainer's own problems and the image's name are said in other words.
+OTHER_WORDS = {"run", "datasetTokenizer", "imageRepository"}
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_setting_is_refused_in_these_words(changes: dict[str, Any], message: str) -> None:
+    """A sentence of the issue: errors name the key, the value, why it cannot be, what to do."""
+    text = refusal(changes)
+    assert message in text
+    if not OTHER_WORDS & set(changes):
+        assert [line for line in text.splitlines()[1:] if not FORM.match(line)] == []
+
+
+def test_all_problems_are_shown_at_once() -> None:
+    text = refusal({"gpus": 0, "colour": "red", "dataSize": "big", "topology": "ring"})
+    for key in ("gpus", "colour", "dataSize", "topology"):
+        assert re.search(rf"^  - {key}: ", text, re.MULTILINE), text
+
+
+@pytest.mark.parametrize(
+    ("changes", "secret_keys"),
+    [
+        ({"httpProxy": "http://me:hunter2@"}, ()),
+        ({"httpsProxy": "ftp://me:hunter2@proxy"}, ()),
+        ({"noSuchKey": "hunter2"}, ("noSuchKey",)),
+        ({"podEnvironment": {"RANK": "hunter2"}}, ("podEnvironment",)),
+        # What is meant to be secret is not shown either where the user forgot to encrypt it.
+        ({"podSecrets": {"STORE": {"password": "hunter2"}}}, ()),
+        ({"podSecrets": {"STORE": ["hunter2"]}}, ()),
+        ({"podSecrets": "hunter2"}, ()),
+        ({"podSecrets": {"RANK": "hunter2"}}, ()),
+        ({"k3sRegistries": "hunter2"}, ()),
+        ({"torchIndexUrl": "ftp://me:hunter2@index"}, ()),
+        ({"datasetUrl": "https://me:hunter2@host/text"}, ()),
+    ],
+    ids=str,
+)
+def test_no_message_shows_a_secret(changes: dict[str, Any], secret_keys: tuple[str, ...]) -> None:
+    assert "hunter2" not in refusal(changes, secret_keys)
+
+
+@pytest.mark.parametrize("changes", [{"trainingTimeoutSeconds": 1}, {"bundle": "/no/such/folder"}])
+def test_a_key_of_platform_and_run_is_named_once(changes: dict[str, Any]) -> None:
+    assert len(refusal(changes).splitlines()) == 2
+
+
+def test_a_wrong_number_of_gpus_is_the_only_problem_shown() -> None:
+    assert len(refusal({"gpus": "three"}).splitlines()) == 2
+
+
+def test_own_list_of_exceptions_is_taken_when_complete() -> None:
+    required = "10.1.2.3,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost"
+    override = f"{required},.corp.example"
+    assert read(PROXY | {"noProxyOverride": override}).own_platform.proxy.no_proxy == override
+
+
+def test_rsa_host_key_is_refused_with_the_reason() -> None:
+    """Fault 25 of the review: the official plugin cannot connect with a pinned `ssh-rsa` key."""
+    ssh = {"host": "ssh", "sshHost": "gpu01"}
+    text = refusal({**ssh, "sshHostKey": "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAB"})
+    assert "sshHostKey: 'ssh-rsa" in text
+    assert "SHA-1" in text
+    assert "ssh-keyscan -t ed25519,ecdsa" in text
+
+
+def test_single_choice_is_named_alone() -> None:
+    text = refusal({"storage": "nfs"})
+    assert "storage: 'nfs' cannot be used: storage has no such choice. Set host-path." in text

@@ -1,0 +1,84 @@
+"""The stack files of the project, and how a stack file is read without Pulumi."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.stack_plan import plan_of_stack
+from infra.airgap.stack_file import settings_of
+from infra.kinds import KINDS
+from infra.settings import Devices, parse_settings
+from infra.settings.project import declared_defaults, raw_settings
+from tests.unit import stacks
+from tests.unit.stacks import PROJECT, STACKS, files_of_this_machine
+
+ENCRYPTED = {"secure": "v1:abcdefgh:ciphertext"}
+
+
+def stack_file(folder: Path, config: dict[str, object]) -> Path:
+    file = folder / "Pulumi.mine.yaml"
+    file.write_text(yaml.safe_dump({"config": config}))
+    return file
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_stack_of_the_project_is_accepted(stack: str, tmp_path: Path) -> None:
+    raw = stacks.raw_settings(stack, files_of_this_machine(stack, tmp_path))
+    on_gpu = "sandbox" not in stack
+    devices = Devices("gpu", 3) if on_gpu else Devices("cpu", 0)
+    settings = parse_settings(raw, (), stack, KINDS, devices if raw["platform"] else None)
+    assert settings.run
+    config = settings.run.config
+    assert settings.stack == config.run_name == stack
+    expected = ("cuda", "nccl") if on_gpu else ("cpu", "gloo")
+    assert (config.train.device, config.train.backend) == expected
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_stack_files_hold_only_what_differs(stack: str) -> None:
+    defaults = declared_defaults()
+    values = stacks.raw_settings(stack).items()
+    differing = {key for key, value in values if value != defaults[key]}
+    text = (PROJECT / f"Pulumi.{stack}.yaml").read_text()
+    assert set(re.findall(r"^  disttrain:(\w+):", text, re.MULTILINE)) == differing
+
+
+def test_keys_of_other_namespaces_are_left_out(tmp_path: Path) -> None:
+    """Fault 17 of the review: `doctor --stack` and `make bundle` refused stacks that `up` accepts,
+    because keys such as `kubernetes:namespace` were taken for keys of this program."""
+    config = {
+        "disttrain:gpusPerPod": 3,
+        "kubernetes:namespace": "other",
+        "pulumi:disable-default-providers": ["*"],
+    }
+    file = stack_file(tmp_path, config)
+    raw, encrypted = raw_settings(file)
+    assert set(raw) == set(declared_defaults())
+    assert encrypted == set()
+    assert settings_of(file, {}).stack == "mine"
+
+
+def test_doctor_takes_keys_of_other_namespaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 17 of the review, on the path of `./disttrain doctor --stack`."""
+    file = stack_file(tmp_path, {"disttrain:gpusPerPod": 3, "kubernetes:namespace": "other"})
+    monkeypatch.setattr("cli.stack_plan.stack_file", lambda stack: file)
+    assert plan_of_stack("mine").expect.ranks == 3
+
+
+def test_encrypted_values_are_told_from_plain_ones(tmp_path: Path) -> None:
+    registries = {"configs": {"registry": {"auth": {"password": ENCRYPTED}}}}
+    config = {"disttrain:sudoPassword": ENCRYPTED, "disttrain:k3sRegistries": registries}
+    raw, encrypted = raw_settings(stack_file(tmp_path, config))
+    assert encrypted == {"sudoPassword", "k3sRegistries"}
+    assert (raw["sudoPassword"], raw["k3sRegistries"]) == ("", "{}")
+
+
+def test_a_missing_stack_file_names_the_others(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no .*nothing\.yaml.*Pulumi\.dev\.yaml"):
+        raw_settings(tmp_path / "Pulumi.nothing.yaml")
+    with pytest.raises(ValueError, match=r"--stack: there is no .*Pulumi\.nothing\.yaml"):
+        plan_of_stack("nothing")

@@ -1,0 +1,187 @@
+"""The data folder on the node, made and purged by data-root.sh, run for real as root."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra.node.shell_program import script_text
+from tests.unit.run_script import run, run_text
+
+MARKER = ".disttrain"
+
+
+def create(root: Path | str) -> subprocess.CompletedProcess[str]:
+    return run("data-root.sh", "create", DATA_ROOT=str(root))
+
+
+def purge(root: Path) -> subprocess.CompletedProcess[str]:
+    return run("data-root.sh", "delete", DATA_ROOT=str(root), PURGE=str(root))
+
+
+def state(path: Path) -> tuple[int, int, int]:
+    info = path.stat()
+    return info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)
+
+
+def refused(root: Path | str) -> str:
+    done = create(root)
+    assert done.returncode == 1, done.stdout
+    assert done.stderr.startswith(f"dataRoot: {root} ")
+    return done.stderr
+
+
+def test_data_root_is_made_for_the_trainers_user_and_never_removed(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    for _ in range(2):
+        done = create(root)
+        assert done.returncode == 0, done.stderr
+    for folder in (root, root / "datasets" / ".incoming", root / "runs"):
+        assert state(folder) == (1000, 1000, 0o755)
+    (root / "runs" / "checkpoint").write_text("precious")
+    assert "kept" in run("data-root.sh", "delete", DATA_ROOT=str(root)).stdout
+    assert (root / "runs" / "checkpoint").read_text() == "precious"
+
+
+def test_second_create_changes_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    create(root)
+
+    def times() -> dict[str, int]:
+        return {str(path): path.stat().st_ctime_ns for path in [root, *root.rglob("*")]}
+
+    before = times()
+    create(root)
+    assert times() == before
+
+
+def test_data_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("/etc")
+    for name in ("file", "link"):
+        assert "is not a folder" in refused(tmp_path / name)
+
+
+def test_data_root_behind_a_link_is_refused_with_the_real_path(tmp_path: Path) -> None:
+    """Fault 10 of the review: root acted behind links, which somebody else may change."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert f"leads to {tmp_path}/real/data" in refused(tmp_path / "link" / "data")
+    assert not (tmp_path / "real" / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["runs", "datasets", "datasets/.incoming"])
+def test_link_below_the_data_root_is_not_followed(tmp_path: Path, name: str) -> None:
+    """Fault 10 of the review: `runs -> /etc`, made by a pod, gave /etc to the pods' user."""
+    root, private = tmp_path / "data", tmp_path / "private"
+    create(root)
+    private.mkdir(mode=0o700)
+    folder = root / name
+    for inner in sorted(folder.rglob("*"), reverse=True):
+        inner.rmdir()
+    folder.rmdir()
+    folder.symlink_to(private)
+    assert f"holds {name}, which is a link" in refused(root)
+    assert state(private) == (0, 0, 0o700)
+
+
+def test_purge_takes_the_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    """Fault 10 of the review."""
+    root, private = tmp_path / "data", tmp_path / "private"
+    create(root)
+    private.mkdir()
+    (private / "precious").touch()
+    (root / "runs").rmdir()
+    (root / "runs").symlink_to(private)
+    assert purge(root).returncode == 0
+    assert (private / "precious").exists()
+    assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["/", "/root", "/root/data", "/home", "/home/admin", "/etc/data", "/usr", "/var/lib", "/tmp"],
+)
+def test_folder_of_the_system_is_refused(root: str) -> None:
+    """Fault 10 of the review: /root became the pods' user's, and sshd refused root's keys."""
+    before = Path("/root").stat()
+    refused(root)
+    after = Path("/root").stat()
+    assert (before.st_uid, before.st_mode) == (after.st_uid, after.st_mode)
+
+
+def test_relative_path_is_refused() -> None:
+    assert "is not an absolute path" in refused("data")
+
+
+def test_folder_with_files_of_others_is_refused(tmp_path: Path) -> None:
+    """Fault 10 of the review: any folder that existed was given to the pods' user."""
+    (tmp_path / "photos").mkdir()
+    before = state(tmp_path)
+    message = refused(tmp_path)
+    assert "holds files that this program did not make (photos )" in message
+    assert f"touch {tmp_path}/{MARKER}" in message
+    assert state(tmp_path) == before
+    (tmp_path / MARKER).touch()
+    assert create(tmp_path).returncode == 0
+
+
+def test_new_disk_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir(mode=0o700)
+    assert create(tmp_path).returncode == 0
+    assert state(tmp_path / "lost+found") == (0, 0, 0o700)
+
+
+def test_data_root_in_a_folder_that_others_may_not_enter(tmp_path: Path) -> None:
+    """Pods get the folder from the kubelet, which may enter it."""
+    tmp_path.chmod(0o700)
+    assert create(tmp_path / "data").returncode == 0
+    assert state(tmp_path / "data" / "runs") == (1000, 1000, 0o755)
+
+
+def test_strict_umask_of_root_does_not_close_the_folder(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        root = tmp_path / "new" / "data"
+        done = run_text(script_text("data-root.sh"), "create", {"DATA_ROOT": str(root)}, "root", {})
+    finally:
+        os.umask(old)
+    assert done.returncode == 0, done.stderr
+    assert state(root) == (1000, 1000, 0o755)
+    assert state(root.parent) == (0, 0, 0o755)
+
+
+def test_dry_data_root_changes_nothing_and_says_what_it_would(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    done = run("data-root.sh", "create", DATA_ROOT=str(root), DRY_RUN="1")
+    assert f"would make: {root}/runs" in done.stdout
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("value", ["", "/somewhere/else"])
+def test_data_is_not_purged_unless_its_own_path_says_so(tmp_path: Path, value: str) -> None:
+    create(tmp_path)
+    done = run("data-root.sh", "delete", DATA_ROOT=str(tmp_path), PURGE=value)
+    assert "are kept" in done.stdout
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_purge_takes_only_what_is_ours(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    create(root)
+    (root / "notes").touch()
+    done = purge(root)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in root.iterdir()] == ["notes"]
+    again = create(root)  # a folder `runs` that somebody makes there now is not ours to purge
+    assert again.returncode != 0
+    assert f"touch {root / MARKER}" in again.stderr
+
+
+def test_purge_leaves_a_folder_of_others(tmp_path: Path) -> None:
+    """Fault 10 of the review: their folders may be called `runs` too."""
+    (tmp_path / "runs").mkdir()
+    assert "is not ours" in purge(tmp_path).stdout
+    assert (tmp_path / "runs").is_dir()

@@ -1,0 +1,86 @@
+"""Deliveries of the image: the registry, and the kind `import`."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra.deliveries import DELIVERIES
+from infra.deliveries.import_ import (
+    ImportOptions,
+    check,
+    ensure_command,
+    project_path,
+    remove_command,
+)
+from infra.deliveries.kind import DeliveryRequest, Pull
+from infra.image.plan import plan_image
+
+PROJECT = Path(__file__).parents[2]
+
+
+def request(minutes: int = 60, layout: Path | None = None, own: str = "") -> DeliveryRequest:
+    plan = plan_image(
+        PROJECT, "localhost/disttrain/trainer", "base:1", "https://index.example/cu118"
+    )
+    return DeliveryRequest(
+        plan=plan,
+        bundled_layout=layout,
+        ctr="no-such-ctr",
+        node='{"sudo_password": "sekret"}',
+        authorities=own,
+        options=ImportOptions(minutes),
+    )
+
+
+def test_import_is_the_default_delivery() -> None:
+    assert next(iter(DELIVERIES)) == "import"
+    assert DELIVERIES["import"].pull(request()) == Pull("IfNotPresent", ())
+
+
+def test_commands_name_no_path_of_this_checkout(tmp_path: Path) -> None:
+    """Fault 12 of the review: another checkout, virtualenv or colleague changed the inputs."""
+    bundled = PROJECT / "build" / "bundle" / "layout"
+    for text in (ensure_command(request(layout=bundled)), remove_command(request())):
+        assert not [word for word in shlex.split(text) if word.startswith("/")]
+        assert str(PROJECT) not in text
+        assert shlex.split(text)[:3] == [".venv/bin/python", "-m", "infra.image"]
+    assert project_path(bundled) == "build/bundle/layout"
+    assert project_path(tmp_path) == str(tmp_path)  # outside the checkout there is no other name
+
+
+def test_recorded_delete_works_from_another_checkout(tmp_path: Path) -> None:
+    """Fault 12 of the review: the state's delete named a Python that is on one machine alone."""
+    other = tmp_path / "checkout"
+    shutil.copytree(
+        PROJECT / "infra", other / "infra", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (other / ".venv").symlink_to((PROJECT / ".venv-dev").resolve())
+    done = subprocess.run(
+        ["sh", "-c", remove_command(request())],
+        cwd=other,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"removed": 0}
+
+
+def test_ensure_gets_the_index_and_the_certificates_and_no_secret() -> None:
+    words = shlex.split(ensure_command(request(own="PEM")))
+    assert "--torch-index-url=https://index.example/cu118" in words
+    assert words[words.index("--authorities") + 1] == "-"
+    assert "--authorities" not in ensure_command(request())
+    assert "sekret" not in repr(request()) + " ".join(words)
+
+
+def test_a_negative_time_is_refused_with_key_value_and_way_out() -> None:
+    check(request(0))
+    with pytest.raises(ValueError, match=r"imageDeliveryOptions\.keepUnusedMinutes: -1 cannot be"):
+        check(request(-1))

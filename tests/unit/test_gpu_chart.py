@@ -1,0 +1,94 @@
+"""The setting gpuOperatorChart: what it accepts, and with which messages it refuses the rest."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from pulumi import RunError
+
+from infra.kinds import KINDS
+from infra.settings import parse_settings
+from infra.settings.gpu_chart import NVIDIA_REPOSITORY, ChartSource
+from tests.unit.stacks import raw_settings
+
+VERSION = "v26.3.3"
+
+
+def source(chart: str, version: str = VERSION) -> ChartSource:
+    changes = {"gpuOperatorChart": chart, "gpuOperatorVersion": version}
+    settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
+    operator = settings.own_platform.gpu_operator
+    assert operator
+    return operator.chart
+
+
+def refusal(chart: str, version: str = VERSION) -> str:
+    with pytest.raises(RunError) as refused:
+        source(chart, version)
+    return str(refused.value)
+
+
+def chart_folder(folder: Path, name: str = "gpu-operator", version: str = VERSION) -> Path:
+    folder.mkdir()
+    about = {"apiVersion": "v2", "name": name, "version": version}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(about))
+    return folder
+
+
+def test_chart_comes_from_nvidias_repository_by_default() -> None:
+    assert source("") == ChartSource("gpu-operator", NVIDIA_REPOSITORY)
+    assert source("").file is None
+
+
+def test_mirror_of_the_repository_is_taken() -> None:
+    mirror = source("https://charts.corp.example/nvidia/")
+    assert mirror == ChartSource("gpu-operator", "https://charts.corp.example/nvidia")
+    assert mirror.file is None
+
+
+def test_chart_in_a_registry_is_taken() -> None:
+    address = "oci://registry.corp.example/charts/gpu-operator"
+    assert source(address) == ChartSource(address, "")
+    assert source(address).file is None
+
+
+def test_packed_chart_and_its_folder_are_taken(tmp_path: Path) -> None:
+    folder = chart_folder(tmp_path / "gpu-operator")
+    packed = tmp_path / "chart.tgz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(folder, "gpu-operator")
+    for path in (folder, packed):
+        assert source(str(path)) == ChartSource(str(path), "")
+        assert source(str(path)).file == path
+
+
+def test_chart_of_another_version_is_refused(tmp_path: Path) -> None:
+    """The values are chosen by gpuOperatorVersion, so they would be for another chart."""
+    folder = chart_folder(tmp_path / "chart", version="v25.3.4")
+    said = refusal(str(folder))
+    assert f"gpuOperatorChart: '{folder}' cannot be used" in said
+    assert "the chart there has version v25.3.4, and gpuOperatorVersion is v26.3.3" in said
+    assert source(str(folder), "v25.3.4").file == folder
+
+
+def test_chart_of_something_else_is_refused(tmp_path: Path) -> None:
+    said = refusal(str(chart_folder(tmp_path / "chart", name="network-operator")))
+    assert "the chart there is named 'network-operator'" in said
+
+
+@pytest.mark.parametrize("content", [None, b"no archive", b""])
+def test_path_without_a_chart_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "chart.tgz"
+    if content is not None:
+        path.write_bytes(content)
+    said = refusal(str(path))
+    assert f"gpuOperatorChart: '{path}' cannot be used: no chart can be read there" in said
+    assert "Set nothing for NVIDIA's repository" in said
+
+
+def test_address_with_a_password_is_refused_and_not_shown() -> None:
+    said = refusal("https://me:hunter7@charts.corp.example/nvidia")
+    assert "its user and password would stand in plain text" in said
+    assert "hunter7" not in said
+    assert "Helm takes no chart from ftp://" in refusal("ftp://charts.corp.example")

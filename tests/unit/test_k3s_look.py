@@ -1,0 +1,122 @@
+"""What follows from a look at the host's k3s; the look itself is taken in tests/node."""
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+
+from infra.node.k3s_look import HostAccess, K3sLook, judge, look_at_k3s, parse_facts
+from infra.platform.k3s import ALL_INPUTS, K3sArgs, k3s_state
+
+NEW = "20261121T221005.000000Z"
+OURS = {
+    "state": "ours",
+    "healthy": "yes",
+    "noted_data": "yes",
+    "repair": "repair-1",
+    "generation": "generation-1",
+    "kubeconfig": "sum-1",
+}
+
+
+def test_healthy_k3s_keeps_its_ids() -> None:
+    assert judge(OURS, NEW) == K3sLook("repair-1", "generation-1")
+
+
+def test_stopped_k3s_is_repaired_and_not_replaced() -> None:
+    """Fault 5 of the review: `up` never repaired a k3s that was stopped or damaged."""
+    assert judge({**OURS, "healthy": "no"}, NEW) == K3sLook(NEW, "generation-1")
+
+
+def test_wiped_k3s_is_replaced() -> None:
+    """Fault 5 of the review: what was in a wiped cluster has to be made anew as well."""
+    assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sLook(NEW, NEW)
+
+
+def test_install_that_was_cut_off_is_gone_on_with() -> None:
+    cut_off = {"healthy": "no", "noted_data": "no", "repair": "", "generation": ""}
+    assert judge({**OURS, **cut_off}, NEW) == K3sLook(NEW, NEW)
+
+
+def test_bare_host_gets_new_ids() -> None:
+    assert judge({"state": "absent", "kubeconfig": ""}, NEW) == K3sLook(NEW, NEW)
+
+
+def test_k3s_of_others_is_never_replaced_and_its_kubeconfig_is_renewed() -> None:
+    """Fault 6 of the review: another authority or certificate never reached the state."""
+    assert judge({"state": "others", "kubeconfig": "sum-1"}, NEW) == K3sLook("sum-1", "")
+    assert judge({"state": "others", "kubeconfig": "sum-2"}, NEW) == K3sLook("sum-2", "")
+
+
+@pytest.mark.parametrize("text", ["", "state=ours\nhealthy=yes\n", "done=yes\n", "what?\n"])
+def test_answer_that_is_cut_off_is_no_answer(text: str) -> None:
+    with pytest.raises(ValueError, match="not complete"):
+        parse_facts(text)
+
+
+def test_host_that_cannot_be_reached_is_a_problem_and_no_error() -> None:
+    """A preview must not fail: there may be no host yet."""
+    ssh = {"host": "127.0.0.1", "port": 1, "user": "root", "host_key": "ssh-ed25519 AAAA"}
+    look = look_at_k3s(HostAccess({**ssh, "private_key": None, "jump": None}))
+    assert "refused" in look.problem
+    assert look.repair_id == look.generation_id != ""
+
+
+def test_look_on_a_machine_without_k3s_changes_nothing_there() -> None:
+    assert look_at_k3s(HostAccess(None)).problem == ""
+
+
+# --- what the commands make of it ---
+
+
+def args(look: K3sLook | None, existing: str = "refuse") -> K3sArgs:
+    class Part:
+        def __init__(self, **fields: object) -> None:
+            self.__dict__.update(fields)
+
+    future: Future[K3sLook] | None = None
+    if look:
+        future = Future()
+        future.set_result(look)
+    fields: dict[str, Any] = dict.fromkeys(K3sArgs.__dataclass_fields__)
+    fields |= {"look": future, "cluster": Part(k3s=Part(existing=existing))}
+    fields |= {"host": Part(ssh=None)}
+    return K3sArgs(**fields)
+
+
+UNREACHED = K3sLook("new", "new", problem="Connection refused")
+
+
+def ignored(look: K3sLook | None, is_preview: bool) -> Iterable[str]:
+    return k3s_state(args(look), is_preview).ignored
+
+
+def test_look_that_was_answered_hides_no_change() -> None:
+    assert ignored(K3sLook("1", "1"), is_preview=True) == ()
+    assert ignored(K3sLook("1", "1"), is_preview=False) == ()
+
+
+def test_preview_without_access_to_the_host_shows_no_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault 24 of the review: a preview in CI, without access, always showed one."""
+    warnings: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", warnings.append)
+    assert ignored(UNREACHED, is_preview=True) == ALL_INPUTS
+    assert "could not be asked about its k3s (Connection refused)" in warnings[0]
+
+
+def test_up_without_an_answer_runs_the_install_and_never_replaces_k3s() -> None:
+    assert ignored(UNREACHED, is_preview=False) == ("triggers",)
+
+
+def test_lost_host_is_not_asked_and_nothing_is_run_there() -> None:
+    assert ignored(None, is_preview=False) == ALL_INPUTS
+
+
+def test_adopted_k3s_is_never_replaced() -> None:
+    """Its data do not belong to this program, so they must not be wiped."""
+    for generation in ("1", "2"):
+        state = k3s_state(args(K3sLook("r", generation), "adopt"), is_preview=False)
+        assert cast(K3sLook, state.look).generation_id == ""

@@ -1,0 +1,129 @@
+"""What the real program tells the engine about the host and its k3s."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from infra.node.k3s_look import K3sLook
+from tests.unit.stacks import PROJECT, Deployment, deploy
+from tests.unit.test_program import everything_before
+
+SSH: dict[str, object] = {
+    "host": "ssh",
+    "sshHost": "10.1.2.3",
+    "sshHostKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
+}
+
+
+def with_look(look: K3sLook, scratch: Path) -> Deployment:
+    with patch("tests.unit.stacks.LOOK", look):
+        return deploy("dev", scratch, SSH)
+
+
+def inputs(result: Deployment, name: str) -> dict[str, Any]:
+    return result.one(name).inputs
+
+
+def test_k3s_that_has_to_be_repaired_runs_both_commands_again(tmp_path: Path) -> None:
+    """Faults 5 and 6 of the review: nothing told the engine that k3s had changed."""
+    first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
+    same = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
+    other = with_look(K3sLook("repair-2", "generation-1"), tmp_path)
+    for name in ("cluster-k3s", "cluster-kubeconfig"):
+        assert inputs(first, name) == inputs(same, name)
+        assert inputs(first, name)["stdin"] != inputs(other, name)["stdin"]
+        assert inputs(first, name).get("triggers") == inputs(other, name).get("triggers")
+
+
+MARK = "cluster-remote-generation"
+
+
+def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
+    """Fault 5 of the review. tests/e2e/test_new_cluster.py sees what the engine makes of it."""
+    first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
+    other = with_look(K3sLook("repair-2", "generation-2"), tmp_path)
+    assert inputs(first, MARK)["triggers"] == ["10.1.2.3", "generation-1"]
+    assert inputs(other, MARK)["triggers"] == ["10.1.2.3", "generation-2"]
+    mark, install = other.one(MARK), other.one("cluster-k3s")
+    assert install.inputs["triggers"] == [f"{MARK}-id"]
+    assert mark.request.deleteBeforeReplace
+    assert install.request.deleteBeforeReplace
+    assert other.one("namespace").request.deletedWith == install.urn
+    objects = [r for r in other.resources if r.type.startswith("kubernetes:")]
+    assert len(objects) > 8
+    for made in objects:
+        assert list(made.request.replace_with) == [mark.urn], made.name
+
+
+def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path: Path) -> None:
+    """Fault 11 of the review: a changed connection was an update, and the old host kept k3s."""
+    first = deploy("dev", tmp_path, SSH)
+    other = deploy("dev", tmp_path, {**SSH, "sshHost": "10.1.2.4"})
+    for name in (MARK, "host-guard-look"):
+        assert inputs(first, name)["triggers"] != inputs(other, name)["triggers"]
+    for name in ("host-guard-look", "data-root-folder"):
+        assert {"cluster-k3s", "cluster-kubeconfig"} & before(other, name) == set()
+    assert "host-guard-look" in before(other, MARK) & before(other, "data-root-folder")
+    folder = inputs(first, "data-root-folder")
+    assert folder.get("triggers") == inputs(other, "data-root-folder").get("triggers")
+    assert not folder.get("triggers")
+
+
+def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:
+    """A changed `host` made a command of another type, whose old one was deleted last of all.
+
+    tests/node/test_platform.py sees what the engine makes of it.
+    """
+    over_ssh, here = deploy("dev", tmp_path, SSH), deploy("dev", tmp_path)
+    guards = [result.one("host-guard-look") for result in (over_ssh, here)]
+    assert guards[0].urn == guards[1].urn
+    assert [guard.inputs["triggers"] for guard in guards] == [["10.1.2.3"], ["localhost"]]
+    ways = [json.loads(guard.inputs["stdin"])["ssh"] for guard in guards]
+    assert ways[0]["host"] == "10.1.2.3"
+    assert ways[1] is None
+    assert guards[0].request.deleteBeforeReplace
+
+
+def before(result: Deployment, name: str) -> set[str]:
+    return everything_before(result, result.one(name))
+
+
+def test_objects_in_an_adopted_k3s_are_deleted_one_by_one(tmp_path: Path) -> None:
+    """Fault 3 of the review: they were said to go with k3s, which stays."""
+    result = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"})
+    assert {resource.request.deletedWith for resource in result.resources} == {""}
+    assert not [r.name for r in result.resources if r.request.replace_with]
+
+
+def test_name_of_an_existing_cluster_holds_no_path(tmp_path: Path) -> None:
+    """Fault 12 of the review: another path to the same cluster planned to replace everything."""
+    names: set[str] = set()
+    for folder in ("here", "there"):
+        scratch = tmp_path / folder
+        scratch.mkdir()
+        result = deploy("sandbox", scratch)
+        names.add(inputs(result, "cluster-provider")["clusterIdentifier"])
+    (name,) = names
+    assert "https://198.18.0.2:6443" in name
+
+
+@pytest.mark.parametrize("stack", ["dev", "sandbox"])
+def test_commands_name_no_path_of_this_checkout(stack: str, tmp_path: Path) -> None:
+    """Fault 12 of the review: `destroy` from another checkout ran a Python that was not there.
+
+    The kubeconfig of a tunnel is looked at in test_tunnel.py.
+    """
+    result = deploy(stack, tmp_path, SSH if stack == "dev" else {})
+    commands = [r for r in result.resources if r.type.startswith("command:")]
+    assert len(commands) > 5
+    for command in commands:
+        text = json.dumps(command.inputs)
+        assert str(PROJECT) not in text, command.name
+        assert sys.executable not in text, command.name
+        for action in ("create", "update", "delete"):
+            first = command.inputs.get(action, "sh").split()[0]
+            assert first in ("sh", ".venv/bin/python"), (command.name, first)

@@ -1,0 +1,184 @@
+"""Scripts see the variables that they are given and no other, and become root in one way."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra.node.shell_program import (
+    ROOT_FUNCTIONS,
+    SCRIPTS,
+    Privilege,
+    assemble_program,
+    script_text,
+)
+from tests.unit.run_script import ALL_SCRIPTS, required_variables, run_text
+
+NOISE = "noise-of-the-environment"
+AMBIENT = (
+    *("DRY_RUN", "RELEASE", "PURGE", "TRANSFERRED", "STORE_ROOT", "OWNER", "GENERATION_ID"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("K3S_FORCE", "K3S_TOKEN", "K3S_URL", "K3S_BUNDLE", "INSTALL_K3S_EXEC", "CDPATH", "TMPDIR"),
+    *("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "GREP_OPTIONS", "KUBECONFIG", "BASH_ENV"),
+)
+
+
+def mentioned(text: str) -> set[str]:
+    return {*re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", text)} - {"PATH", "HOME"}
+
+
+@pytest.mark.parametrize("script", ALL_SCRIPTS)
+def test_environment_of_the_host_reaches_no_script(script: str) -> None:
+    """Fault 7 of the review: DRY_RUN, RELEASE and proxies that happened to be set did.
+
+    The script's own variables are shown in place of its last line, which would begin to act.
+    """
+    text = script_text(script)
+    assert text.rstrip().endswith('main "$@"')
+    shown = text.rstrip().removesuffix('main "$@"') + "set; env"
+    given = required_variables(script)
+    names = {*AMBIENT, *mentioned(text)} - {*given}
+    done = run_text(shown, "create", given, "root", dict.fromkeys(names, NOISE))
+    assert done.returncode == 0, done.stderr
+    assert NOISE not in done.stdout
+    assert not given or "given" in done.stdout
+
+
+@pytest.mark.parametrize("script", ALL_SCRIPTS)
+def test_variables_of_the_user_change_no_script(script: str) -> None:
+    """Fault 7 of the review, for scripts that are run as the user, whose kubectl needs the rest."""
+    text = script_text(script)
+    shown = text.rstrip().removesuffix('main "$@"') + "set"
+    given = required_variables(script)
+    noise = dict.fromkeys(mentioned(text) - {*given}, NOISE)
+    done = run_text(shown, "create", given, "user", noise)
+    assert done.returncode == 0, done.stderr
+    assert NOISE not in done.stdout
+
+
+def test_users_credentials_reach_kubectl() -> None:
+    done = run_text("env", "create", {}, "user", {"AWS_PROFILE": "mine"})
+    assert "AWS_PROFILE=mine" in done.stdout
+
+
+def test_dry_run_of_the_host_does_not_make_up_lie(tmp_path: Path) -> None:
+    """Fault 7 of the review: with DRY_RUN set on the host, `up` noted a folder as made."""
+    root = tmp_path / "data"
+    text = script_text("data-root.sh")
+    done = run_text(text, "create", {"DATA_ROOT": str(root)}, "root", {"DRY_RUN": "1"})
+    assert done.returncode == 0, done.stderr
+    assert (root / "runs").is_dir()
+
+
+def test_script_has_the_usual_folders_on_its_path() -> None:
+    """On the RHEL family, the PATH that sudo gives to root lacks /usr/local/bin."""
+    done = run_text(
+        'echo "$PATH"; locale 2>/dev/null | head -n 1; echo "$LC_ALL"',
+        "create",
+        {},
+        "root",
+        {"PATH": "/bin", "LC_ALL": "de_DE.UTF-8"},
+    )
+    assert "/usr/local/bin" in done.stdout.splitlines()[0].split(":")
+    assert done.stdout.splitlines()[-1] == "C"
+
+
+def test_every_include_is_part_of_the_text() -> None:
+    for script in ALL_SCRIPTS:
+        assert not re.search(r"^\. ", script_text(script), re.MULTILINE), script
+
+
+def test_every_file_is_read_in_one_sitting() -> None:
+    """The installer of k3s was one file of 551 lines."""
+    files = [*SCRIPTS.rglob("*.sh")]
+    assert len(files) > 10
+    lengths = {str(file): len(file.read_text().splitlines()) for file in files}
+    assert {file: length for file, length in lengths.items() if length > 200} == {}
+
+
+# --- becoming root ---
+
+
+def as_root(
+    body: str, password: str, path: Path, privilege: Privilege = "root"
+) -> subprocess.CompletedProcess[str]:
+    program = assemble_program(body, {"VALUE": "it's 'quoted' $HOME"}, privilege, password)
+    environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["/bin/sh", "-s", "--", "create"],
+        input=program,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fake_user(folder: Path) -> Path:
+    """Programs `id` and `sudo` as an ordinary user with a password sees them."""
+    (folder / "id").write_text('#!/bin/sh\n[ "$1" = -un ] && echo admin || echo 1000\n')
+    (folder / "sudo").write_text(
+        '#!/bin/sh\necho "sudo $1 $2" >>"${0%/*}/calls"\n'
+        'if [ "$1" = -A ]; then\n'
+        '  [ "$("$SUDO_ASKPASS")" = "pass\'word" ] || { echo "Sorry, try again." >&2; exit 1; }\n'
+        'fi\nshift\nunset SUDO_PASSWORD\nexec "$@"\n'
+    )
+    for name in ("id", "sudo"):
+        (folder / name).chmod(0o755)
+    return folder
+
+
+BODY = 'echo "$1: $VALUE ${ROOT_PROBLEM:-}"; cat; env; true\n'
+
+
+def test_script_gets_its_variables_as_root(tmp_path: Path) -> None:
+    done = as_root(BODY, "", tmp_path)
+    assert done.stdout.startswith("create: it's 'quoted' $HOME \n")
+
+
+def test_sudo_gets_its_password_from_a_helper_and_never_by_argument(tmp_path: Path) -> None:
+    done = as_root(BODY, "pass'word", fake_user(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("create: it's 'quoted' $HOME \n")
+    assert (tmp_path / "calls").read_text() == "sudo -A true\nsudo -A sh\n"
+
+
+def test_password_does_not_reach_the_script(tmp_path: Path) -> None:
+    for privilege in ("root", "root-if-possible"):
+        done = as_root("env", "pass'word", fake_user(tmp_path), privilege)
+        assert done.returncode == 0, done.stderr
+        assert "pass'word" not in done.stdout
+        assert "SUDO" not in done.stdout
+
+
+def test_wrong_sudo_password_fails_and_the_setting_is_named(tmp_path: Path) -> None:
+    done = as_root(BODY, "wrong", fake_user(tmp_path))
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "sudoPassword: sudo of this host refuses it for user admin: Sorry" in done.stderr
+
+
+def test_wrong_sudo_password_lets_the_doctor_look_as_the_user(tmp_path: Path) -> None:
+    done = as_root(BODY, "wrong", fake_user(tmp_path), "root-if-possible")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("create: it's 'quoted' $HOME Sorry, try again.\n")
+
+
+def test_without_a_password_sudo_must_not_ask(tmp_path: Path) -> None:
+    assert as_root(BODY, "", fake_user(tmp_path)).returncode == 0
+    assert (tmp_path / "calls").read_text() == "sudo -n true\nsudo -n sh\n"
+
+
+def test_becoming_root_is_written_once() -> None:
+    """Three ways stood beside each other: of the scripts, of the doctor and of the image."""
+    project = SCRIPTS.parents[2]
+    sources = [path for top in ("infra", "cli") for path in (project / top).rglob("*.*")]
+    calls = re.compile(r"\bsudo (-[nAS]|\"\$)")
+    found = {
+        str(path.relative_to(SCRIPTS))
+        for path in sources
+        if path.suffix in (".py", ".sh") and calls.search(path.read_text())
+    }
+    assert found == {ROOT_FUNCTIONS}

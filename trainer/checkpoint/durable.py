@@ -1,0 +1,56 @@
+"""Files that are either there in full or not there at all, also after a power cut."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def fsync_directory(directory: Path) -> None:
+    """Make renames and new names inside `directory` durable, where the file system offers that.
+
+    Some (FUSE, SMB) have no fsync of a directory and answer EINVAL or ENOTSUP.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def fsync_file(path: Path) -> None:
+    """Make the content of `path` durable."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` by a file that holds `text`, atomically."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_directory(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` by `value` as JSON, atomically; NaN is refused (it is no JSON)."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

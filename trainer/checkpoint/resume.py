@@ -1,0 +1,220 @@
+"""Which checkpoint a run continues from.
+
+A run starts at step 0 only where it has no checkpoint at all. Where it has some and none of them
+can be used, it ends with the reasons, unless `checkpoint.start_over` is set.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.checkpoint import store
+from trainer.checkpoint.layout import Layout
+from trainer.checkpoint.run_identity import identity, with_defaults
+from trainer.checkpoint.run_lock import RunLock
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.metrics.log import METRICS_FILE
+from trainer.mirror.push import mirror_place
+from trainer.mirror.restore import restore
+from trainer.parallel.world import World
+
+CHECKPOINTS_DIR = "checkpoints"
+STATE_FORMAT = 1
+"""Of state.json; a checkpoint with a higher number was saved by a later version."""
+_STATE_KEYS = {"identity", "data_sha256", "scaler", "world_size", "loss", "val_loss"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The checkpoint to continue from, the same on all ranks; `step` is None where there is none.
+
+    `lowest_val_loss` is that of the best checkpoint, infinite where none was measured.
+    """
+
+    step: int | None
+    lowest_val_loss: float
+
+
+def find_checkpoint(
+    config: RunConfig,
+    world: World,
+    shapes: Mapping[str, Sequence[int]],
+    lock: RunLock,
+    say: Callable[[str], None],
+) -> Found:
+    """Find the newest usable checkpoint; all ranks must call it.
+
+    Rank 0 takes `lock`. The ranks share the files among them and read every byte to verify, which
+    may take longer than `train.timeout_seconds`. Then rank 0 sets newer damaged ones aside.
+
+    Args:
+        config: the run.
+        world: its ranks.
+        shapes: of the model's parameters, by name.
+        lock: the right to write below the run's directory; only rank 0 takes it.
+        say: prints a line of rank 0.
+
+    Raises:
+        FatalError: checkpoints are there and none can be used, or they may not be read.
+        RetryableError: another process writes this run, or the storage fails.
+    """
+    root = config.run_dir / CHECKPOINTS_DIR
+
+    def open_root() -> list[int]:
+        lock.acquire()
+        root.mkdir(parents=True, exist_ok=True)
+        store.remove_leftovers(root, say)
+        return store.all_steps(root)
+
+    def fetch() -> list[int]:
+        store.set_damaged_aside(root, None)  # they have the names of those that are fetched
+        fetched = restore(root, mirror_place(config), say)
+        return [] if fetched is None else [fetched]
+
+    skipped: list[str] = []
+    chosen = _first_usable(config, world, root, shapes, open_root, skipped, say)
+    if chosen is None and config.checkpoint.mirror is not None:
+        chosen = _first_usable(config, world, root, shapes, fetch, skipped, say)
+
+    def settle() -> float | None:
+        _refuse_to_start_over(config, root, chosen, skipped)
+        store.set_damaged_aside(root, chosen)
+        if chosen is None and store.set_aside_names(root):
+            _keep_metrics(config.run_dir)
+        best = store.best_step(root)
+        return None if best is None else store.val_loss(root, best)
+
+    lowest = world.on_main_while_others_ask(settle)
+    lowest = world.broadcast(math.inf if lowest is None else lowest)
+    if chosen is None:
+        say("no checkpoint: starting at step 0")
+    return Found(chosen, lowest)
+
+
+def _first_usable(
+    config: RunConfig,
+    world: World,
+    root: Path,
+    shapes: Mapping[str, Sequence[int]],
+    look: Callable[[], list[int]],
+    skipped: list[str],
+    say: Callable[[str], None],
+) -> int | None:
+    """The first of the steps that rank 0 gets from `look` which all ranks can use, or None.
+
+    Says, and adds to `skipped`, a line for each that cannot be used.
+    """
+    steps = world.on_main_while_others_ask(look) or []
+    steps = [*steps, *[0] * (int(world.broadcast(len(steps))) - len(steps))]
+    for step in [int(world.broadcast(step)) for step in steps]:
+        reason = _agreed_problem(config, world, root, step, shapes)
+        if reason is None:
+            return step
+        skipped.append(f"checkpoint {store.directory_of(root, step).name} skipped: {reason}")
+        say(skipped[-1])
+    return None
+
+
+def _refuse_to_start_over(
+    config: RunConfig, root: Path, chosen: int | None, skipped: Sequence[str]
+) -> None:
+    aside = [f"{name} was set aside by an earlier start" for name in store.set_aside_names(root)]
+    if chosen is None and (skipped or aside) and not config.checkpoint.start_over:
+        raise FatalError(
+            f"run {config.run_name!r} has checkpoints in {root} and none of them can be used, so "
+            f"it does not start again at step 0: {'; '.join([*skipped, *aside])}. Put a good one "
+            "there, choose another run_name, or set checkpoint.start_over to true: then they are "
+            "kept under other names and the run starts at step 0"
+        )
+
+
+def _keep_metrics(run_dir: Path) -> None:
+    """Give the metrics of a run that starts over a name under which nothing replaces them."""
+    metrics = run_dir / METRICS_FILE
+    if metrics.exists() and metrics.stat().st_size:
+        number = len([*run_dir.glob("metrics-before-*.jsonl")]) + 1
+        metrics.rename(run_dir / f"metrics-before-{number}.jsonl")
+
+
+def _agreed_problem(
+    config: RunConfig, world: World, root: Path, step: int, shapes: Mapping[str, Sequence[int]]
+) -> str | None:
+    """What the first rank that found something has against a checkpoint, None if none has.
+
+    Raises FatalError and RetryableError on all ranks alike.
+    """
+
+    def look() -> str:
+        name = store.directory_of(root, step).name
+        try:
+            with store.unreadable_is_no_damage(name):
+                mine = set(store.files_of(root, step)[world.rank :: world.size])
+                reason = store.problem(store.directory_of(root, step), mine.__contains__)
+                if reason is None and world.is_main:
+                    reason = _misfit(config, root, step, shapes)
+        except FatalError as error:
+            return json.dumps({"fatal": str(error)[:900]})
+        except RetryableError as error:
+            return json.dumps({"retry": str(error)[:900]})
+        return json.dumps({"problem": reason[:900]} if reason else {})
+
+    for answer in map(json.loads, world.together_while_asking(look)):
+        if "fatal" in answer:
+            raise FatalError(answer["fatal"])
+        if "retry" in answer:
+            raise RetryableError(answer["retry"])
+        if "problem" in answer:
+            return str(answer["problem"])
+    return None
+
+
+def _misfit(
+    config: RunConfig, root: Path, step: int, shapes: Mapping[str, Sequence[int]]
+) -> str | None:
+    """Why a checkpoint with the right checksums can still not be loaded into this model.
+
+    Raises OSError where a file cannot be read.
+    """
+    try:
+        state = store.load_state(root, step)
+        if (number := state.get("format", 1)) > STATE_FORMAT:
+            return (
+                f"it was saved by a later version of the trainer (format {number}, this one "
+                f"reads up to {STATE_FORMAT})"
+            )
+        if missing := _STATE_KEYS - state.keys():
+            return f"{store.STATE_FILE} lacks {', '.join(sorted(missing))}"
+        if with_defaults(state["identity"]) != identity(config):
+            return None  # another run's: said in full when it is loaded, and no reason to skip it
+    except (ValueError, TypeError, AttributeError) as error:
+        return f"{store.STATE_FILE} is damaged: {error!r}"
+    try:
+        layout = store.load_layout(root, step)
+    except ValueError as error:
+        return f"{store.LAYOUT_FILE}: {error}"
+    return _other_tensors(root, step, layout, shapes)
+
+
+def _other_tensors(
+    root: Path, step: int, layout: Layout, shapes: Mapping[str, Sequence[int]]
+) -> str | None:
+    wanted = {f"model.{name}": tuple(shape) for name, shape in shapes.items()}
+    for name, shape in shapes.items():
+        wanted[f"optimizer.{name}.step"] = ()
+        wanted[f"optimizer.{name}.exp_avg"] = tuple(shape)
+        wanted[f"optimizer.{name}.exp_avg_sq"] = tuple(shape)
+    found = {name: saved.shape for name, saved in layout.items()}
+    different = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+    if different:
+        return f"it holds other tensors than this model and its optimiser: {different[0]}"
+    listed = set(store.files_of(root, step))
+    for saved in layout.values():
+        for part in saved.parts:
+            if part.file not in listed:
+                return f"{store.MANIFEST_FILE} does not list {part.file}"
+    return None

@@ -1,0 +1,74 @@
+"""What must stay the same for a run to be continued, and the marker of a finished run.
+
+Another model or dataset does not fit the saved weights; another seed or global batch size would
+change the order of the samples. The number of ranks, the learning rate and the rest may change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from trainer.checkpoint.durable import write_json
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import FatalError
+
+DONE_FILE = "done.json"
+
+
+def identity(config: RunConfig) -> dict[str, Any]:
+    """The settings that a continued run must share, by their full keys."""
+    model = dataclasses.asdict(config.model)
+    return {
+        "seed": config.seed,
+        "dataset.name": config.dataset.name,
+        "dataset.tokenizer": config.dataset.tokenizer,
+        "train.global_batch_size": config.train.global_batch_size,
+        **{f"model.{key}": value for key, value in model.items()},
+    }
+
+
+def with_defaults(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """`saved`, completed: a model setting that did not exist then had its default."""
+    defaults = identity(RunConfig())
+    return {**{k: v for k, v in defaults.items() if k.startswith("model.")}, **saved}
+
+
+def check_identity(saved: Mapping[str, Any], config: RunConfig, where: str) -> None:
+    """Raise FatalError that names every setting in which `config` is another run."""
+    wanted, saved = identity(config), with_defaults(saved)
+    differing = [
+        f"{key}: {wanted.get(key)!r} now, {saved.get(key)!r} in {where}"
+        for key in sorted({*saved, *wanted})
+        if saved.get(key) != wanted.get(key)
+    ]
+    if differing:
+        raise FatalError(
+            f"run {config.run_name!r} was started with other settings; "
+            "put them back or choose another run_name: " + "; ".join(differing)
+        )
+
+
+def write_done_marker(config: RunConfig, result: Mapping[str, Any]) -> None:
+    """Record that the run reached `train.max_steps`."""
+    marker = {"max_steps": config.train.max_steps, **result, "identity": identity(config)}
+    write_json(config.run_dir / DONE_FILE, marker)
+
+
+def read_done_marker(config: RunConfig) -> dict[str, Any] | None:
+    """The marker, if the run is finished; None if not, or if `train.max_steps` was raised since.
+
+    Raises:
+        FatalError: a run with other settings is finished under this name.
+    """
+    path = config.run_dir / DONE_FILE
+    try:
+        marker = cast(dict[str, Any], json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise FatalError(f"{path} is not JSON ({error}); remove it to go on") from error
+    check_identity(marker["identity"], config, DONE_FILE)
+    return marker if marker["max_steps"] >= config.train.max_steps else None

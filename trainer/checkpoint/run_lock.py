@@ -1,0 +1,112 @@
+"""Only one process at a time saves the checkpoints of a run.
+
+Two stacks may use one run name by mistake, and a rank 0 that lost its network may still be writing
+while its successor already trains. The file `<run>/run.lock` is held by an advisory lock while a
+run is being trained (which ends with the process), and holds the name of its owner. The owner reads
+it again before each checkpoint is put in place, which also works where locks do not.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint.durable import fsync_file
+from trainer.launch.exit_codes import FatalError, RetryableError
+
+LOCK_FILE = "run.lock"
+_WAIT_SECONDS = 20.0
+_POLL_SECONDS = 0.2
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class RunLock:
+    """The right to write below one run directory."""
+
+    def __init__(self, run_dir: Path, wait_seconds: float = _WAIT_SECONDS):
+        """`wait_seconds`: how long `acquire` waits for an owner that may be about to end."""
+        self._path, self._wait_seconds = run_dir / LOCK_FILE, wait_seconds
+        self._owner = {
+            "id": uuid.uuid4().hex,
+            "host": socket.gethostname(),
+            "pod": os.environ.get("POD_NAME", ""),
+            "pid": os.getpid(),
+        }
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Become the owner.
+
+        Raises:
+            RetryableError: another process holds the lock.
+            FatalError: this process may not write into the run's directory.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except PermissionError as error:
+            raise FatalError(
+                f"{self._path} cannot be written ({error}). This process runs as user "
+                f"{os.getuid()}: give that user the right to read and write the run directory"
+            ) from error
+        deadline = time.monotonic() + self._wait_seconds
+        while not _locked(descriptor):
+            if time.monotonic() > deadline:
+                os.close(descriptor)
+                raise RetryableError(
+                    f"another process writes this run: {_who(self._read())} holds {self._path}. "
+                    "If two stacks use the same run_name, give one of them another name; if it "
+                    "is the previous start of this run, it has to end first"
+                )
+            time.sleep(_POLL_SECONDS)
+        self._descriptor = descriptor
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(self._owner).encode() + b"\n", 0)
+        fsync_file(self._path)
+
+    def check(self) -> None:
+        """Raise RetryableError if another process has become the owner since `acquire`."""
+        owner = self._read()
+        if owner.get("id") != self._owner["id"]:
+            raise RetryableError(
+                f"another process has taken over this run: {_who(owner)} owns {self._path}; "
+                "this process writes nothing more"
+            )
+
+    def release(self) -> None:
+        """Let another process become the owner; does nothing where it was not acquired."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self._path.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return {}
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock if it is free. A file system without locks counts as free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
+def _who(owner: dict[str, Any]) -> str:
+    if not owner:
+        return "an unknown process"
+    pod = f" in pod {owner['pod']}" if owner.get("pod") else ""
+    return f"process {owner.get('pid')} on {owner.get('host')}{pod}"

@@ -1,0 +1,211 @@
+"""Saves and restores model, optimizer and gradient scaler."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from trainer.checkpoint import layout, store
+from trainer.checkpoint.resume import CHECKPOINTS_DIR, STATE_FORMAT, Found
+from trainer.checkpoint.run_identity import check_identity, identity, write_done_marker
+from trainer.checkpoint.run_lock import RunLock
+from trainer.checkpoint.save import Save
+from trainer.checkpoint.tensors import give_memory, state_tensors
+from trainer.config import RunConfig
+from trainer.data.dataset import Dataset
+from trainer.evaluate import Validation
+from trainer.launch.exit_codes import FatalError
+from trainer.model.gpt import GPT
+from trainer.parallel.device import Compute
+from trainer.parallel.world import World
+
+
+class RunState:
+    """The model, its optimizer and gradient scaler, with the checkpoints they live in."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        world: World,
+        compute: Compute,
+        dataset: Dataset,
+        model: GPT,
+        optimizer: torch.optim.AdamW,
+        scaler: torch.amp.GradScaler,
+        lock: RunLock,
+        say: Callable[[str], None],
+    ):
+        self._config, self._world, self._dataset, self._say = config, world, dataset, say
+        self._model, self._optimizer, self._scaler = model, optimizer, scaler
+        self._root, self._device = config.run_dir / CHECKPOINTS_DIR, compute.device
+        # Not a name that a process of an earlier start may still be writing to.
+        tag = int(world.broadcast(float(random.SystemRandom().getrandbits(48))))
+        self._save = Save(config, world, compute.device, f"{tag:x}", lock, say)
+        self._lowest_val_loss = math.inf
+        self.loss = math.nan
+        """Of the newest checkpoint, complete or being written; nan where there is none."""
+        self.validated = False
+        """Whether that checkpoint holds the validation loss of its step."""
+
+    def restore(self, found: Found) -> int:
+        """Load the checkpoint that was found; returns the number of updates already done.
+
+        Raises:
+            FatalError: the checkpoint is of a run with other settings or data.
+            RetryableError: the storage fails.
+        """
+        self._lowest_val_loss = found.lowest_val_loss
+        if found.step is None:
+            return 0
+        step, name = found.step, store.directory_of(self._root, found.step).name
+        with store.unreadable_is_no_damage(name):
+            state = store.load_state(self._root, step)
+            check_identity(state["identity"], self._config, name)
+            if state["data_sha256"] != self._dataset.fingerprint:
+                raise FatalError(
+                    f"dataset {self._config.dataset.name} has changed since run "
+                    f"{self._config.run_name!r} was started (other training tokens); put it back "
+                    "or choose another run_name"
+                )
+            give_memory(self._optimizer)
+            layout.read_into(
+                store.directory_of(self._root, step),
+                store.load_layout(self._root, step),
+                state_tensors(self._model, self._optimizer),
+            )
+        if state["scaler"]:
+            self._scaler.load_state_dict(state["scaler"])
+        self._save.safe_step = step
+        self.loss = math.nan if state["loss"] is None else float(state["loss"])
+        self.validated = state["val_loss"] is not None
+        self._say(f"continuing after step {step} from {name}")
+        self._say_what_differs(state)
+        return step
+
+    def _say_what_differs(self, state: Mapping[str, Any]) -> None:
+        world, train = self._world, self._config.train
+        if state["world_size"] != world.size:
+            self._say(
+                f"{state['world_size']} rank(s) saved it, {world.size} continue: the same samples "
+                "in the same order; sums round differently, and dropout draws other masks"
+            )
+        saved = state.get("config", {}).get("train", {})
+        before = saved.get("decay_steps") or saved.get("max_steps")
+        now = train.decay_steps or train.max_steps
+        if before is not None and before != now:
+            self._say(
+                f"warning: the learning rate decayed until step {before} before, now until step "
+                f"{now}, so it jumps at this step; set train.decay_steps to {before} to keep it"
+            )
+
+    def is_best(self, validation: Validation | None) -> bool:
+        """Whether this is the lowest validation loss so far, and its checkpoint is to be kept."""
+        keeps = self._config.checkpoint.keep_best
+        return keeps and validation is not None and validation.loss < self._lowest_val_loss
+
+    def save(
+        self, step: int, loss: float, validation: Validation | None, is_last: bool = False
+    ) -> float:
+        """Begin to save; returns the seconds that training was held up.
+
+        All ranks must call it. Waits until the save before has ended. The tensors may still be
+        copied when it returns: see `before_weights_change`. No other save follows one that
+        `is_last`, so it is tried again at once where the storage fails.
+
+        Raises:
+            FatalError: a checkpoint could not be written; the complete ones are still there.
+        """
+        begin = time.perf_counter()
+        self._save.wait()
+        best = self.is_best(validation)
+        if best and validation is not None:
+            self._lowest_val_loss = validation.loss
+        tokens_per_update = self._config.train.global_batch_size * self._config.model.block_size
+        state = {
+            "step": step,
+            "format": STATE_FORMAT,
+            "identity": identity(self._config),
+            "data_sha256": self._dataset.fingerprint,
+            "tokenizer": self._dataset.tokenizer.to_json(),
+            "config": self._config.to_mapping(),
+            "scaler": self._scaler.state_dict(),
+            "world_size": self._world.size,
+            "parallel": self._config.train.parallel,
+            "tokens": step * tokens_per_update,
+            "loss": loss if math.isfinite(loss) else None,
+            "val_loss": validation and validation.loss,
+            "torch_version": str(torch.__version__),
+        }
+        note = ", the lowest validation loss so far" if best else ""
+        self._save.begin(step, state_tensors(self._model, self._optimizer), state, note, is_last)
+        self.loss, self.validated = loss, validation is not None
+        if not self._config.checkpoint.asynchronous:
+            self._save.wait()
+        return time.perf_counter() - begin
+
+    def before_weights_change(self) -> float:
+        """Complete the copy that a save began; returns the seconds that training was held up.
+
+        It is made while the next forward and backward passes, which only read the weights, run.
+        """
+        if self._save.is_copied:
+            return 0.0
+        begin = time.perf_counter()
+        self._save.let_weights_change()
+        return time.perf_counter() - begin
+
+    def before_update(self, step: int) -> float:
+        """Wait for the write in flight if a kill would cost more than `checkpoint.interval` steps
+        once another one is trained; returns the seconds that training was held up.
+
+        All ranks must call it, after the same `step`: it depends on nothing but steps.
+
+        Raises:
+            FatalError: a checkpoint could not be written.
+        """
+        interval = self._config.checkpoint.interval
+        is_safe = not interval or step < self._save.safe_step + interval
+        if is_safe or not self._save.is_under_way:
+            return 0.0
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # its steps under way are not time lost
+        begin = time.perf_counter()
+        self._save.wait()
+        return time.perf_counter() - begin
+
+    def after_update(self, stop_requested: bool) -> bool:
+        """Go on with a save whose part under way is done; returns whether any rank is to stop.
+
+        All ranks must call it after every update.
+
+        Raises:
+            FatalError: a checkpoint could not be written.
+        """
+        stops, busy = self._world.sum([float(stop_requested), float(self._save.is_busy)])
+        if not busy:
+            self._save.go_on()
+        return stops > 0
+
+    def wait(self) -> None:
+        """Return when every rank knows that nothing is being written any more.
+
+        Raises:
+            FatalError: a checkpoint could not be written.
+        """
+        self._save.wait()
+
+    def finish(self, step: int) -> None:
+        """Mark the run as finished after `step` updates; on rank 0."""
+        state = store.load_state(self._root, step)
+        write_done_marker(self._config, {key: state[key] for key in ("step", "loss", "val_loss")})
+
+    def drain(self) -> None:
+        """Before this process ends for whatever reason: do not cut off what it writes."""
+        self._save.drain()

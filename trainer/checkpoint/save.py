@@ -1,0 +1,268 @@
+"""One save at a time, from the copy of the tensors to the checkpoint in its place.
+
+    begin       every rank copies its part and writes it, in a thread       (train goes on)
+    go_on       all parts are written: rank 0 puts the checkpoint in place  (train goes on)
+    go_on       it is there, or was given up; all ranks know it
+
+The ranks never wait for each other in the threads: the threads that train ask, after each update,
+whether all are done. So a rank that died is missed there, and a write may take longer than a
+collective.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer.checkpoint import layout, store
+from trainer.checkpoint.arena import Arena
+from trainer.checkpoint.background_save import BackgroundSave
+from trainer.checkpoint.part_files import write_file
+from trainer.checkpoint.resume import CHECKPOINTS_DIR
+from trainer.checkpoint.run_lock import RunLock
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import FatalError
+from trainer.launch.status_files import SavingMark
+from trainer.mirror.status import step_being_copied
+from trainer.parallel.world import World
+
+MOST_FAILURES_IN_A_ROW = 3
+# The disk is full or may not be written: trying again would fail the same way.
+LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+_POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
+_PAUSE_SECONDS = 2.0
+_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The save under way; the same on all ranks."""
+
+    step: int
+    tensors: Mapping[str, torch.Tensor]
+    state: Mapping[str, Any]
+    note: str
+    is_last: bool
+    building: Path
+    began: float
+    is_committing: bool = False
+
+
+class Save:
+    """Writes the checkpoints of a run; all ranks must call its methods alike, except `drain`."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        world: World,
+        device: torch.device,
+        tag: str,
+        lock: RunLock,
+        say: Callable[[str], None],
+    ):
+        """`tag`: the same on all ranks, another one at each start of the run."""
+        self._keep, self._world, self._device = config.checkpoint, world, device
+        self._root, self._tag, self._lock, self._say = (
+            config.run_dir / CHECKPOINTS_DIR,
+            tag,
+            lock,
+            say,
+        )
+        self._background = BackgroundSave()
+        self._layout_text, self._files = "", list[layout.OwnFile]()
+        self._arena: Arena | None = None
+        self._job: _Job | None = None
+        self._begun = self._failures_in_a_row = 0
+        self.safe_step = 0
+        """Where the run would go on after a kill."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a save has begun that has neither ended nor been given up."""
+        return self._job is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether this rank is still writing."""
+        return not self._background.wait(0)
+
+    def begin(
+        self,
+        step: int,
+        tensors: Mapping[str, torch.Tensor],
+        state: Mapping[str, Any],
+        note: str,
+        is_last: bool,
+    ) -> None:
+        """Begin to save `tensors`, which must not change until `let_weights_change`.
+
+        Args:
+            step: number of updates that are done.
+            tensors: this rank's, whole ones or shards; always the same names and shapes.
+            state: JSON values, which `store.load_state` returns.
+            note: for the line that says that it is there.
+            is_last: whether no other save follows, so that this one is tried again if it fails.
+        """
+        if is_last:
+            self._failures_in_a_row = 0
+        self._start(step, tensors, state, note, is_last)
+
+    def _start(
+        self,
+        step: int,
+        tensors: Mapping[str, torch.Tensor],
+        state: Mapping[str, Any],
+        note: str,
+        is_last: bool,
+    ) -> None:
+        assert self._job is None
+        if self._arena is None:
+            saved, files = layout.agree(self._world.gather_objects(layout.plan(tensors)))
+            self._layout_text, self._files = layout.to_text(saved), files[self._world.rank]
+            self._arena = Arena(sum(_room(file) for file in self._files), self._device)
+        self._begun += 1
+        building = store.building_directory(self._root, step, f"{self._tag}-{self._begun}")
+        job = _Job(step, tensors, state, note, is_last, building, time.perf_counter())
+        arena, start, sources = self._arena, 0, list[tuple[int, torch.Tensor]]()
+        for file in self._files:
+            sources += [(start + begin, _here(tensors[name])) for name, begin in file.begins]
+            start += _room(file)
+        arena.begin(sources)
+        self._job = job
+        self._background.start(lambda: self._write(job, arena))
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether the weights may change without `let_weights_change`."""
+        return self._arena is None or self._arena.is_filled
+
+    def let_weights_change(self) -> None:
+        """Call it before an update: it changes nothing in what is being saved."""
+        if self._arena is not None:
+            self._arena.let_weights_change()
+
+    def go_on(self) -> None:
+        """Take the next step of the save under way, if there is one; no rank may be busy.
+
+        Raises:
+            FatalError: a checkpoint could not be written.
+        """
+        if self._job is None:
+            return
+        results = [
+            dict(json.loads(text))
+            for text in self._world.gather_text(json.dumps(self._background.result()))
+        ]
+        if failures := [result for result in results if "error" in result]:
+            self._give_up(self._job, failures)
+        elif self._job.is_committing:
+            self.safe_step, self._failures_in_a_row, self._job = self._job.step, 0, None
+        else:
+            self._job = job = replace(self._job, is_committing=True)
+            if self._world.is_main:
+                files = {name: entry for result in results for name, entry in result.items()}
+                self._background.start(lambda: self._commit(job, files))
+
+    def wait(self) -> None:
+        """Return when nothing is being saved any more.
+
+        The ranks ask each other again and again: a write may take longer than
+        `train.timeout_seconds`, a collective may not.
+
+        Raises:
+            FatalError: a checkpoint could not be written.
+        """
+        while self._job is not None:
+            if not self._world.any(not self._background.wait(_POLL_SECONDS)):
+                self.go_on()
+
+    def drain(self) -> None:
+        """Return when this rank writes no more; a rank that is alone completes its checkpoint."""
+        if self._world.size == 1:
+            self.wait()
+        else:
+            self._background.wait()
+
+    def _write(self, job: _Job, arena: Arena) -> dict[str, Any]:
+        """In the writer's thread: this rank's files; returns their entries of the manifest."""
+        entries: dict[str, Any] = {}
+        with self._mark(self._world.size == 1):
+            job.building.mkdir(parents=True, exist_ok=True)
+            start = 0
+            for file in self._files:
+                pieces = arena.pieces(start, start + file.size_bytes)
+                entries[file.name] = write_file(job.building / file.name, pieces)
+                start += _room(file)
+            if self._world.is_main:
+                state = json.dumps(job.state, allow_nan=False) + "\n"
+                for name, text in (
+                    (store.STATE_FILE, state),
+                    (store.LAYOUT_FILE, self._layout_text),
+                ):
+                    entries[name] = write_file(job.building / name, [text.encode()])
+        return entries
+
+    def _commit(self, job: _Job, files: Mapping[str, Any]) -> dict[str, Any]:
+        """In rank 0's writer's thread: put the checkpoint in place, then remove old ones."""
+        with self._mark(True):
+            store.commit(job.building, job.step, files, self._lock.check)
+        seconds = time.perf_counter() - job.began
+        name = store.directory_of(self._root, job.step).name
+        self._say(f"checkpoint {name} saved in {seconds:.2f} s{job.note}")
+        keep = self._keep
+        held = step_being_copied(self._root.parent) if keep.mirror else None
+        store.prune(self._root, keep.keep_last, keep.keep_best, self._say, held)
+        return {}
+
+    def _mark(self, is_worth_waiting_for: bool) -> SavingMark | nullcontext[None]:
+        """Without its peers a rank cannot complete what it writes, but for the last act."""
+        return SavingMark(self._world.local_rank) if is_worth_waiting_for else nullcontext()
+
+    def _give_up(self, job: _Job, failures: Sequence[Mapping[str, Any]]) -> None:
+        """What a storage that fails for a while costs is a checkpoint and not the run."""
+        self._job = None
+        self._failures_in_a_row += 1
+        lasting = [failure for failure in failures if failure["errno"] in LASTING]
+        reason = (lasting or failures)[0]["error"]
+        if self._world.is_main:
+            shutil.rmtree(job.building, ignore_errors=True)
+        text = f"the checkpoint of step {job.step} could not be written: {reason}; {self._others()}"
+        if lasting or self._failures_in_a_row >= MOST_FAILURES_IN_A_ROW:
+            raise FatalError(text)
+        self._say(
+            f"warning: {text} (failure {self._failures_in_a_row} in a row, "
+            f"{MOST_FAILURES_IN_A_ROW} end the run); "
+            + ("trying again" if job.is_last else "the next checkpoint is tried")
+        )
+        if job.is_last:
+            time.sleep(_PAUSE_SECONDS)
+            self._start(job.step, job.tensors, job.state, job.note, job.is_last)
+
+    def _others(self) -> str:
+        try:
+            names = [store.directory_of(self._root, s).name for s in store.all_steps(self._root)]
+        except OSError:
+            names = ["they cannot be listed now"]
+        return f"the earlier ones are untouched ({', '.join(names) or 'there are none'})"
+
+
+def _room(file: layout.OwnFile) -> int:
+    """How many bytes of the arena a file takes: it begins at a page."""
+    return -(-file.size_bytes // _PAGE_BYTES) * _PAGE_BYTES
+
+
+def _here(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor that is on this rank."""
+    to_local: Callable[[], torch.Tensor] | None = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else to_local()

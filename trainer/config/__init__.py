@@ -1,0 +1,38 @@
+"""The run configuration: what may be set, with which values, and how it is read.
+
+One file for each section. Imports nothing heavy (no torch), so that the Pulumi program can check a
+run while it plans.
+"""
+
+from trainer.config.checkpoint import CheckpointConfig
+from trainer.config.dataset import DatasetConfig, SourceUrl
+from trainer.config.load import (
+    PRESETS_DIR,
+    dump_config,
+    load_config,
+    load_mapping,
+    preset_names,
+    preset_path,
+)
+from trainer.config.model import ModelConfig
+from trainer.config.problem import ConfigError
+from trainer.config.run import RunConfig
+from trainer.config.train import EvalConfig, LogConfig, TrainConfig
+
+__all__ = [
+    "PRESETS_DIR",
+    "CheckpointConfig",
+    "ConfigError",
+    "DatasetConfig",
+    "EvalConfig",
+    "LogConfig",
+    "ModelConfig",
+    "RunConfig",
+    "SourceUrl",
+    "TrainConfig",
+    "dump_config",
+    "load_config",
+    "load_mapping",
+    "preset_names",
+    "preset_path",
+]

@@ -1,0 +1,58 @@
+"""The section `dataset` of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainer.config.option import NAME_PATTERN, option
+
+
+@dataclass(frozen=True)
+class SourceUrl:
+    """One of several files that a data set is downloaded from."""
+
+    url: str = option("", "http(s) address of the file", pattern=r"https?://\S+")
+    sha256: str | None = option(None, "checksum of the file", pattern=r"[0-9a-f]{64}")
+    size_bytes: int | None = option(None, "size of the file in bytes", at_least=1)
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """Where the text comes from and how it becomes tokens."""
+
+    name: str = option(
+        "shakespeare-char", "directory below <data_root>/datasets", pattern=NAME_PATTERN
+    )
+    url: str | None = option(None, "http(s) address of the text", pattern=r"https?://\S+")
+    file: str | None = option(None, "path of a local file or folder; wins over url and files")
+    files: tuple[SourceUrl, ...] = option((), "several addresses, each with its checksum")
+    sha256: str | None = option(
+        None, "checksum of the text behind url or file", pattern=r"[0-9a-f]{64}"
+    )
+    size_bytes: int | None = option(None, "size of that text in bytes", at_least=1)
+    format: str = option(
+        "auto",
+        "what the files hold; auto: by their names",
+        choices=("auto", "text", "jsonl", "parquet", "arrow", "bin"),
+    )
+    text_field: str = option(
+        "text", "field of a JSON line, or column of a table, that holds the text", pattern=r".+"
+    )
+    document_separator: str | None = option(
+        None, "text between two documents of a plain text; none: each file is one document"
+    )
+    tokenizer: str = option(
+        "char",
+        "how text becomes tokens: char, gpt2, or the path of a tokenizer.json",
+        pattern=r"char|gpt2|.+\.json",
+        likely=("char", "gpt2"),
+    )
+    end_of_text: str | None = option(
+        None, "the token of a tokenizer.json that ends a document; none: one of the usual names"
+    )
+    val_share: float = option(
+        0.1, "share of the data, at its end, that is for validation", above=0, below=1
+    )
+    val_tokens: int | None = option(
+        None, "tokens for validation, instead of val_share; whole documents", at_least=2
+    )

@@ -1,0 +1,108 @@
+"""Reads a run from a YAML file or a preset, with overrides of the command line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from trainer.config.problem import ConfigError, did_you_mean, either, problem_text
+from trainer.config.run import RunConfig
+
+PRESETS_DIR = Path(__file__).parents[1] / "presets"
+
+
+def preset_names() -> list[str]:
+    """Names that `preset_path` knows."""
+    return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset. Raises ConfigError naming the closest ones."""
+    if name not in preset_names():
+        hint = did_you_mean(difflib.get_close_matches(name, preset_names(), n=1))
+        reason = f"there is no such preset{hint}"
+        remedy = f"Take {either(preset_names())}"
+        raise ConfigError([problem_text("--preset", name, reason, remedy)])
+    return PRESETS_DIR / f"{name}.yaml"
+
+
+def load_config(config: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a YAML file (or a preset's name) and apply `--section.key=value` overrides.
+
+    Raises:
+        ConfigError: the file cannot be read, an override is malformed, or a value is wrong.
+    """
+    mapping, problems = load_mapping(config), list[str]()
+    for override in overrides:
+        match = re.fullmatch(r"--([a-z_0-9]+(?:\.[a-z_0-9]+)*)=(.*)", override, re.DOTALL)
+        if match is None:
+            reason = "it is not an option and its value"
+            problems.append(problem_text("argument", override, reason, "Write --section.key=value"))
+            continue
+        *sections, key = match[1].split(".")
+        target: dict[str, Any] | None = mapping
+        for section in sections:
+            target = _section(target, section)
+        if target is None:
+            reason = f"{'.'.join(sections)} is no section with keys of its own"
+            remedy = f"Set the option as a whole: --{sections[0]}=VALUE"
+            problems.append(problem_text(match[1], match[2], reason, remedy))
+            continue
+        try:
+            target[key] = yaml.safe_load(match[2])
+        except yaml.YAMLError as error:
+            remedy = "Write a value as YAML has it, and put a text with signs in quotation marks"
+            problems.append(problem_text(match[1], match[2], f"it is not YAML ({error})", remedy))
+    try:
+        result = RunConfig.from_mapping(mapping)
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems:
+        raise ConfigError(problems)
+    return result
+
+
+def _section(mapping: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
+    """The mapping at `name`, made where there is none; None where something else is there."""
+    if mapping is None:
+        return None
+    if mapping.get(name) is None:
+        mapping[name] = {}
+    inner: object = mapping[name]
+    return cast(dict[str, Any], inner) if isinstance(inner, dict) else None
+
+
+def load_mapping(config: str | Path) -> dict[str, Any]:
+    """The unchecked content of a YAML file, or of the preset with that name."""
+    path = Path(config)
+    preset = PRESETS_DIR / f"{config}.yaml"
+    if not path.exists() and preset.exists():
+        path = preset
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        hint = did_you_mean(difflib.get_close_matches(str(config), preset_names(), n=1))
+        reason = f"it cannot be read ({error}){hint}"
+        remedy = f"Give the path of a YAML file, or a preset: {either(preset_names())}"
+        raise ConfigError([problem_text("--config", str(config), reason, remedy)]) from None
+    except yaml.YAMLError as error:
+        remedy = "Mend the file at the place that is named"
+        reason = f"it is not YAML ({error})"
+        raise ConfigError([problem_text("--config", str(config), reason, remedy)]) from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        reason = "the file does not hold a mapping of keys"
+        remedy = "Write it like a file in trainer/presets"
+        raise ConfigError([problem_text("--config", str(config), reason, remedy)])
+    return cast(dict[str, Any], content)
+
+
+def dump_config(config: RunConfig) -> str:
+    """The configuration as YAML, as kept in the run's directory."""
+    return yaml.safe_dump(config.to_mapping(), sort_keys=False)

@@ -1,0 +1,88 @@
+"""The sections `train`, `eval` and `log` of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainer.config.option import option
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The optimisation, and how the processes run it."""
+
+    max_steps: int = option(5000, "optimiser updates of the whole run", at_least=1)
+    global_batch_size: int = option(64, "sequences per update over all ranks", at_least=1)
+    micro_batch_size: int = option(64, "most sequences of one forward pass", at_least=1)
+    learning_rate: float = option(1e-3, "peak learning rate", above=0)
+    min_lr: float = option(1e-4, "learning rate after the decay", at_least=0)
+    warmup_steps: int = option(100, "updates of linear warm-up", at_least=0)
+    decay_steps: int | None = option(None, "update at which min_lr is reached", at_least=1)
+    weight_decay: float = option(0.1, "AdamW weight decay of matrices", at_least=0)
+    beta1: float = option(0.9, "AdamW beta1", at_least=0, below=1)
+    beta2: float = option(0.99, "AdamW beta2", at_least=0, below=1)
+    grad_clip: float = option(1.0, "largest gradient norm; 0 switches clipping off", at_least=0)
+    dtype: str = option(
+        "auto",
+        "arithmetic of the forward pass",
+        choices=("auto", "float32", "bfloat16", "float16"),
+    )
+    compile: str = option("auto", "torch.compile", choices=("auto", "on", "off"))
+    parallel: str = option(
+        "ddp",
+        "how ranks share the model: a whole copy each, or shards (FSDP2)",
+        choices=("ddp", "fsdp"),
+    )
+    activation_checkpointing: bool = option(
+        False, "compute each block again in the backward pass: less memory, more time"
+    )
+    backend: str = option("auto", "collectives", choices=("auto", "gloo", "nccl"))
+    device: str = option("auto", "where to compute", choices=("auto", "cpu", "cuda"))
+    deterministic: bool = option(
+        False, "only operations that give the same bits each time; slower on GPUs"
+    )
+    timeout_seconds: int = option(60, "longest wait inside one collective", at_least=5)
+    start_timeout_seconds: int = option(
+        300,
+        "the same until the first step is done: ranks start and compile at their own pace",
+        at_least=5,
+    )
+    rendezvous_timeout_seconds: int = option(600, "longest wait for DNS and peers", at_least=5)
+    initial_weights: str | None = option(
+        None,
+        "GPT-2 weights to start from: a safetensors file, an index of several, or its directory",
+        pattern=r".+",
+    )
+    max_restarts: int = option(
+        10, "restarts in place without a newer checkpoint between them", at_least=0
+    )
+    nodes_min: int = option(
+        0, "fewest nodes (pods) with which training goes on; 0: all are needed", at_least=0
+    )
+    nodes_wait_seconds: int = option(
+        60, "once nodes_min nodes are there, how long a start waits for the others", at_least=0
+    )
+    nodes_return_seconds: int = option(
+        300, "how long fewer nodes train before they save and take a node back", at_least=1
+    )
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """The passes over the validation split."""
+
+    interval: int = option(250, "updates between two passes; 0: only at the end", at_least=0)
+    batch_size: int = option(64, "sequences of one forward pass", at_least=1)
+    max_tokens: int | None = option(
+        None,
+        "tokens that a pass during training predicts, evenly spread and always the same; none: "
+        "all; the pass at the end of the run always takes all",
+        at_least=1,
+    )
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """When a line is logged."""
+
+    interval: int = option(10, "updates between two lines", at_least=1)

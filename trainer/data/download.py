@@ -1,0 +1,192 @@
+"""Downloads a file straight to disk, goes on where a connection broke, and checks what came."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from trainer.checkpoint.durable import fsync_directory, write_json
+from trainer.config import SourceUrl
+from trainer.launch.exit_codes import FatalError, RetryableError
+
+ATTEMPTS = 5
+_SOCKET_TIMEOUT_SECONDS = 30
+_TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_BLOCK_BYTES = 2**20
+
+
+def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float], None]) -> str:
+    """Make `path` the file behind `source.url`, unless it is there already.
+
+    `<path>.part` keeps what came so far, and beside it stands what the server called that version
+    of the file, so that a later attempt, or a later process, asks only for the rest. HTTP_PROXY,
+    HTTPS_PROXY and NO_PROXY are followed.
+
+    Args:
+        source: address, and what is known of the file.
+        path: where it goes.
+        setting: name of the setting of the address, for messages.
+        sleep: waits that many seconds between two attempts.
+
+    Returns:
+        The sha256 of the file.
+
+    Raises:
+        FatalError: a final answer such as 404, a wrong size or checksum.
+        RetryableError: ATTEMPTS attempts one after the other brought nothing.
+    """
+    if path.exists():
+        return _digest(path).hexdigest()  # it was checked before it got this name
+    address, part = without_password(source.url), path.with_name(f"{path.name}.part")
+    failures = 0
+    while True:
+        there = _resumable_bytes(part)
+        rest = f", from byte {there:,}" if there else ""
+        print(f"downloading {address}{rest} (attempt {failures + 1} of {ATTEMPTS})", flush=True)
+        try:
+            digest = _fetch(source.url, part, setting, address)
+            break
+        except RetryableError as error:
+            failures = 1 if _resumable_bytes(part) > there else failures + 1
+            if failures >= ATTEMPTS:
+                if not _resumable_bytes(part):
+                    _forget(part)
+                raise RetryableError(f"{error} ({ATTEMPTS} attempts)") from error
+            print(f"{error}; trying again in {2 ** (failures - 1)} s", flush=True)
+            sleep(2 ** (failures - 1))
+    try:
+        check_content(source, part.stat().st_size, digest, setting)
+    except FatalError:
+        _forget(part)
+        raise
+    part.replace(path)
+    fsync_directory(path.parent)
+    _forget(part)
+    return digest
+
+
+def check_content(source: SourceUrl, size_bytes: int, sha256: str, setting: str) -> None:
+    """Raise FatalError unless size and checksum are those that were asked for."""
+    section = setting.rpartition(".")[0]
+    if source.size_bytes is not None and size_bytes != source.size_bytes:
+        raise FatalError(
+            f"{section}.size_bytes: {source.size_bytes} was asked for, the file has {size_bytes} "
+            "bytes (truncated or another file?)"
+        )
+    if source.sha256 is None:
+        print(f"{section}.sha256 is not set; this file has {sha256}", flush=True)
+    elif sha256 != source.sha256:
+        raise FatalError(
+            f"{section}.sha256: wrong checksum: {source.sha256} was asked for, the file "
+            f"({size_bytes} bytes) has {sha256}"
+        )
+
+
+def sha256_of_file(path: Path) -> str:
+    """Checksum of a file of any size."""
+    return _digest(path).hexdigest()
+
+
+def without_password(url: str) -> str:
+    """The address without user and password, for messages and metadata."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _fetch(url: str, part: Path, setting: str, address: str) -> str:
+    """One attempt to bring `part` to its end; returns the sha256 of the whole."""
+    there, version = _resumable_bytes(part), _version(part)
+    headers = {"User-Agent": "disttrain"}
+    if there:  # only if it is still the same file
+        headers |= {"Range": f"bytes={there}-", "If-Range": version}
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        opener = urllib.request.build_opener()  # reads the proxies of the environment
+        with opener.open(request, timeout=_SOCKET_TIMEOUT_SECONDS) as response:
+            if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+                raise FatalError(f"{setting}: {address} answered {response.status}, not 200")
+            if response.status == http.client.OK:
+                there = 0
+            _remember_version(part, response.headers)
+            return _receive(response, part, there, setting, address)
+    except urllib.error.HTTPError as error:
+        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and there:
+            _forget(part)
+            raise RetryableError(
+                f"{setting}: {address} has no bytes after {there}; starting again"
+            ) from error
+        kind = RetryableError if error.code in _TRANSIENT_STATUS else FatalError
+        raise kind(f"{setting}: {address} answered {error.code} {error.reason}, not 200") from error
+    except urllib.error.URLError as error:
+        raise RetryableError(f"{setting}: {address} not reached: {error.reason}") from error
+    except (ConnectionError, TimeoutError, http.client.HTTPException) as error:
+        raise RetryableError(f"{setting}: {address} failed: {error!r}") from error
+
+
+def _receive(response: Any, part: Path, there: int, setting: str, address: str) -> str:
+    """Append the body to the first `there` bytes of `part`; returns the sha256 of all."""
+    digest = _digest(part, there)
+    expected = response.headers.get("Content-Length")
+    with part.open("r+b" if part.exists() else "wb") as file:
+        file.truncate(there)
+        file.seek(there)
+        size = there
+        while block := response.read(_BLOCK_BYTES):
+            file.write(block)
+            digest.update(block)
+            size += len(block)
+        file.flush()
+        os.fsync(file.fileno())
+    if expected is not None and size < there + int(expected):
+        raise RetryableError(
+            f"{setting}: {address} broke off after {size} of {there + int(expected)} bytes"
+        )
+    return digest.hexdigest()
+
+
+def _digest(path: Path, size: int | None = None) -> Any:
+    """sha256 of the first `size` bytes of `path`, or of all."""
+    digest = hashlib.sha256()
+    left = size if size is not None else path.stat().st_size
+    if left:
+        with path.open("rb") as file:
+            while left and (block := file.read(min(left, _BLOCK_BYTES))):
+                digest.update(block)
+                left -= len(block)
+    return digest
+
+
+def _version_file(part: Path) -> Path:
+    return part.with_name(f"{part.name}.version")
+
+
+def _remember_version(part: Path, headers: Any) -> None:
+    """What tells whether a later answer is the same file: a strong ETag, else the date."""
+    tag = headers.get("ETag") or ""
+    version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified") or ""
+    write_json(_version_file(part), version)
+
+
+def _version(part: Path) -> str:
+    try:
+        return str(json.loads(_version_file(part).read_text()))
+    except (FileNotFoundError, ValueError):
+        return ""
+
+
+def _resumable_bytes(part: Path) -> int:
+    """How much is there of which the server can send the rest."""
+    return part.stat().st_size if part.exists() and _version(part) else 0
+
+
+def _forget(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _version_file(part).unlink(missing_ok=True)

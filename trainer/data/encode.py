@@ -1,0 +1,175 @@
+"""What a worker does with a batch: find the documents in it and turn them into tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.config import DatasetConfig
+from trainer.data.batches import SAFE_NEWLINE, Batch
+from trainer.data.tokenizer import Tokenizer, token_dtype
+from trainer.launch.exit_codes import FatalError
+
+# A text without documents can be cut for validation between two of its passages.
+_PASSAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The tokens of a batch.
+
+    Args:
+        tokens: as they stand in the file.
+        entries: shape (documents or passages, 3): tokens, bytes and characters of each.
+        skipped: documents without text.
+    """
+
+    tokens: bytes
+    entries: NDArray[np.int64]
+    skipped: int
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text that is tokenised by itself, and whether a document ends with it."""
+
+    text: str
+    ends_document: bool
+
+
+class Encoder:
+    """Turns batches into tokens."""
+
+    def __init__(self, tokenizer: Tokenizer, dataset: DatasetConfig, has_documents: bool):
+        """`has_documents`: the end of each document is marked by the tokenizer's token for it."""
+        self._tokenizer, self._dataset = tokenizer, dataset
+        self._dtype = token_dtype(tokenizer.vocab_size)
+        self._end = tokenizer.end_of_text if has_documents else None
+        self._token_bytes: NDArray[np.int64] | None = None
+
+    def encode(self, batch: Batch) -> Encoded:
+        """The tokens of `batch`. Raises FatalError for content that is not what it should be."""
+        if batch.token_bytes:
+            return self._ready_made(batch)
+        end = np.array([] if self._end is None else [self._end], self._dtype)
+        tokens: list[NDArray[Any]] = []
+        entries: list[tuple[int, int, int]] = []
+        skipped = 0
+        for passage in passages(batch, self._dataset):
+            if not passage.text and passage.ends_document and batch.source.format != "text":
+                skipped += 1
+                continue
+            parts = [self._tokenizer.encode(passage.text)]
+            if passage.ends_document:
+                parts.append(end)
+            tokens += parts
+            size = len(passage.text.encode())
+            entries.append((sum(map(len, parts)), size, len(passage.text)))
+        joined = np.concatenate(tokens) if tokens else end[:0]
+        return Encoded(
+            joined.astype(self._dtype, copy=False).tobytes(),
+            np.array(entries, np.int64).reshape(-1, 3),
+            skipped,
+        )
+
+    def _ready_made(self, batch: Batch) -> Encoded:
+        """Tokens that are there already: they are checked, and documents are found in them."""
+        tokens = np.frombuffer(cast(bytes, batch.content), f"<u{batch.token_bytes}")
+        if len(tokens) and int(tokens.max()) >= self._tokenizer.vocab_size:
+            where = int(np.argmax(tokens >= self._tokenizer.vocab_size))
+            raise FatalError(
+                f"{batch.source.path}: token number {batch.place.offset + where} is "
+                f"{tokens[where]}, and the tokenizer {self._dataset.tokenizer} has only "
+                f"{self._tokenizer.vocab_size} tokens; set dataset.tokenizer to the one that made "
+                "the file"
+            )
+        if self._token_bytes is None:
+            self._token_bytes = self._tokenizer.token_bytes()
+        ends = np.flatnonzero(tokens == self._tokenizer.end_of_text) + 1
+        bounds = np.unique(np.concatenate([[0], ends, [len(tokens)]]))
+        read_bytes = np.concatenate([[0], np.cumsum(self._token_bytes[tokens])])
+        sizes = np.diff(read_bytes[bounds])
+        # Nothing asks for the characters of ready-made tokens.
+        entries = np.stack([np.diff(bounds), sizes, sizes], axis=1).astype(np.int64)
+        return Encoded(tokens.astype(self._dtype, copy=False).tobytes(), entries, 0)
+
+
+def characters_of(batch: Batch, dataset: DatasetConfig) -> NDArray[np.uint32]:
+    """The different characters of a batch as code points, sorted."""
+    text = "".join(passage.text for passage in passages(batch, dataset))
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    if not len(points):
+        return points
+    seen = np.zeros(int(points.max()) + 1, np.bool_)
+    seen[points] = True
+    return np.flatnonzero(seen).astype(np.uint32)
+
+
+def passages(batch: Batch, dataset: DatasetConfig) -> Iterator[Passage]:
+    """The texts of a batch. Raises FatalError that names the file, and the line or the row."""
+    if batch.source.format == "text":
+        yield from _of_text(batch, dataset.document_separator)
+    elif batch.source.format == "jsonl":
+        yield from _of_lines(batch, dataset.text_field)
+    else:
+        for text in cast(list[str | None], batch.content):
+            yield Passage(text or "", ends_document=True)
+
+
+def _of_text(batch: Batch, separator: str | None) -> Iterator[Passage]:
+    content = cast(bytes, batch.content)
+    if separator is not None:
+        for text in _decoded(batch, content, 0).split(separator):
+            if text.strip():
+                yield Passage(text.strip("\n"), ends_document=True)
+        return
+    start = 0
+    while start < len(content):
+        found = SAFE_NEWLINE.search(content, start + _PASSAGE_BYTES)
+        end = found.end() if found else len(content)
+        ends_document = batch.is_last and end == len(content)
+        yield Passage(_decoded(batch, content[start:end], start), ends_document)
+        start = end
+    if batch.is_last and not content:
+        yield Passage("", ends_document=True)
+
+
+def _decoded(batch: Batch, content: bytes, start: int) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        at, value = batch.place.offset + start + error.start, error.object[error.start]
+        raise FatalError(
+            f"{batch.source.path}: is not UTF-8 text: byte {at} is {value:#04x} ({error.reason}); "
+            "convert the file, for instance with iconv"
+        ) from error
+
+
+def _of_lines(batch: Batch, field: str) -> Iterator[Passage]:
+    number = batch.place.number
+    for line in cast(bytes, batch.content).split(b"\n"):
+        number += 1
+        if not line.strip():
+            continue
+        where = f"{batch.source.path}, line {number}"
+        try:
+            value: object = json.loads(line)
+        except ValueError as error:  # UnicodeDecodeError is one too
+            raise FatalError(f"{where}: is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise FatalError(f"{where}: holds {type(value).__name__}, not an object with fields")
+        fields = cast(dict[str, object], value)
+        if field not in fields:
+            raise FatalError(
+                f"{where}: has no field {field!r}; it has {', '.join(fields)}. Set "
+                "dataset.text_field to the one with the text"
+            )
+        text = fields[field]
+        if text is not None and not isinstance(text, str):
+            raise FatalError(f"{where}: the field {field!r} holds {type(text).__name__}, not text")
+        yield Passage(text or "", ends_document=True)

@@ -1,0 +1,42 @@
+"""Batches out of a token file."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trainer.data.tokenizer import Tokens
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+IGNORED_TARGET = -100  # torch.nn.functional.cross_entropy leaves such targets out
+
+
+def gather(
+    tokens: Tokens,
+    starts: NDArray[np.int64],
+    length: int,
+    rows: int | None = None,
+) -> Batch:
+    """Inputs and next-token targets of the windows at `starts`.
+
+    Returns two int64 tensors of shape (rows, length) on the CPU. Rows past the windows (by default
+    there are none) have targets that add nothing to the loss: compiled code sees one shape.
+    """
+    windows = tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64)
+    inputs, targets = windows[:, :-1], windows[:, 1:]
+    if rows is not None and rows > len(starts):
+        missing = ((0, rows - len(starts)), (0, 0))
+        inputs = np.pad(inputs, missing)
+        targets = np.pad(targets, missing, constant_values=IGNORED_TARGET)
+    return torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch on `device`. To a GPU it is copied while the CPU goes on."""
+    if device.type != "cuda":
+        return batch
+    inputs, targets = (part.pin_memory().to(device, non_blocking=True) for part in batch)
+    return inputs, targets

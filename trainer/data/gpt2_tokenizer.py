@@ -1,0 +1,84 @@
+"""GPT-2's byte-pair encoding by tiktoken."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data.tokenizer import Tokens
+from trainer.launch.exit_codes import FatalError, RetryableError
+
+GPT2_RANKS_VARIABLE = "DISTTRAIN_GPT2_RANKS"
+# The pre-tokenisation pattern and the special token of OpenAI's GPT-2 release (encoder.py).
+_GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_GPT2_END_OF_TEXT = 50256
+
+
+class Gpt2Tokenizer:
+    """GPT-2's vocabulary of 50,257 tokens.
+
+    The ranks come from tiktoken itself, which downloads them once and keeps them below
+    TIKTOKEN_CACHE_DIR, or, without network, from a file in tiktoken's format (base64 token and
+    rank per line) that DISTTRAIN_GPT2_RANKS names.
+    """
+
+    vocab_size = 50257
+    end_of_text: int | None = _GPT2_END_OF_TEXT
+
+    def __init__(self) -> None:
+        import tiktoken
+
+        if ranks_file := os.environ.get(GPT2_RANKS_VARIABLE):
+            self._encoding = tiktoken.Encoding(
+                name="gpt2",
+                pat_str=_GPT2_PATTERN,
+                mergeable_ranks=_read_ranks(Path(ranks_file)),
+                special_tokens={"<|endoftext|>": _GPT2_END_OF_TEXT},
+            )
+            return
+        try:
+            self._encoding = tiktoken.get_encoding("gpt2")
+        except OSError as error:  # requests' errors are OSErrors
+            raise RetryableError(
+                "GPT-2's BPE ranks could not be downloaded by tiktoken "
+                f"({type(error).__name__}); set HTTPS_PROXY, or TIKTOKEN_CACHE_DIR to a filled "
+                f"cache, or {GPT2_RANKS_VARIABLE} to a ranks file"
+            ) from error
+
+    def encode(self, text: str) -> Tokens:
+        """Tokens of ordinary text; '<|endoftext|>' inside it is not special."""
+        tokens = self._encoding.encode_to_numpy(text, disallowed_special=())
+        return tokens.astype(np.uint16)
+
+    def decode(self, tokens: list[int]) -> str:
+        """Text; bytes that are no UTF-8 become U+FFFD."""
+        return self._encoding.decode(tokens)
+
+    def token_bytes(self) -> NDArray[np.int64]:
+        """Bytes of each token."""
+        ordinary = range(_GPT2_END_OF_TEXT)
+        decode = self._encoding.decode_single_token_bytes
+        return np.array([*(len(decode(token)) for token in ordinary), 0], np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Kind only: the ranks are the published ones."""
+        return {"kind": "gpt2"}
+
+
+def _read_ranks(path: Path) -> dict[bytes, int]:
+    try:
+        lines = [line.split() for line in path.read_text("ascii").splitlines() if line]
+        ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    except (OSError, ValueError) as error:
+        raise FatalError(f"{GPT2_RANKS_VARIABLE}={path}: cannot be read: {error}") from error
+    if sorted(ranks.values()) != list(range(_GPT2_END_OF_TEXT)):
+        raise FatalError(
+            f"{GPT2_RANKS_VARIABLE}={path}: holds {len(ranks)} ranks; "
+            f"GPT-2 has exactly 0 to {_GPT2_END_OF_TEXT - 1}"
+        )
+    return ranks

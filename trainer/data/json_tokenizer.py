@@ -1,0 +1,111 @@
+"""Any tokenizer of the library `tokenizers`, from its file tokenizer.json."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data.tokenizer import Tokens, token_dtype
+from trainer.launch.exit_codes import FatalError
+
+# How well-known tokenizers call the token between documents (GPT-2, Llama 3, Llama 2, Gemma).
+_USUAL_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+
+
+@dataclass(frozen=True)
+class JsonTokenizer:
+    """A tokenizer.json with the token that ends a document."""
+
+    file: Path
+    sha256: str
+    end_of_text_name: str
+    _tokenizer: Any
+
+    @staticmethod
+    def open(path: Path, end_of_text: str | None, sha256: str | None = None) -> JsonTokenizer:
+        """Read `path`.
+
+        Args:
+            path: the file.
+            end_of_text: the token that ends a document; None: one of the usual names.
+            sha256: what its checksum has to be, if that is known.
+
+        Raises:
+            FatalError: it cannot be read, is another file, or has no such token.
+        """
+        # The documents are spread over processes; threads inside each would only compete.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        from tokenizers import Tokenizer as Library
+
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise FatalError(f"dataset.tokenizer: {path} cannot be read: {error}") from error
+        actual = hashlib.sha256(content).hexdigest()
+        if sha256 is not None and actual != sha256:
+            raise FatalError(
+                f"{path} has changed: its sha256 is {actual}, and the data set was made with "
+                f"{sha256}; put that file back, or prepare the data set again"
+            )
+        try:
+            tokenizer = Library.from_buffer(content)
+        except Exception as error:  # the library raises this very class
+            raise FatalError(
+                f"dataset.tokenizer: {path} is no tokenizer.json of the library `tokenizers`: "
+                f"{error}"
+            ) from error
+        names = _USUAL_NAMES if end_of_text is None else (end_of_text,)
+        known = [name for name in names if tokenizer.token_to_id(name) is not None]
+        if not known:
+            raise FatalError(
+                f"dataset.end_of_text: {path} has no token {' or '.join(names)}; set the name of "
+                "the token that ends a document"
+            )
+        return JsonTokenizer(path, actual, known[0], tokenizer)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of different tokens: the largest number in the vocabulary and one."""
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+    @property
+    def end_of_text(self) -> int | None:
+        """The token that ends a document."""
+        return self._tokenizer.token_to_id(self.end_of_text_name)
+
+    def encode(self, text: str) -> Tokens:
+        """Tokens of `text`, without those that some tokenizers put before or after a text."""
+        numbers = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return np.array(numbers, token_dtype(self.vocab_size))
+
+    def decode(self, tokens: list[int]) -> str:
+        """Text of `tokens`, special ones included."""
+        return self._tokenizer.decode(tokens, skip_special_tokens=False)
+
+    def token_bytes(self) -> NDArray[np.int64]:
+        """Bytes of each token as it is decoded alone: about right where tokens depend on others."""
+        special = {
+            number for number, token in self._tokenizer.get_added_tokens_decoder().items()
+            if token.special
+        }  # fmt: skip
+        texts = self._tokenizer.decode_batch(
+            [[token] for token in range(self.vocab_size)], skip_special_tokens=False
+        )
+        return np.array(
+            [0 if n in special else len(text.encode()) for n, text in enumerate(texts)], np.int64
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Where the file is, and how to know that it is the same."""
+        return {
+            "kind": "tokenizer.json",
+            "file": str(self.file),
+            "sha256": self.sha256,
+            "end_of_text": self.end_of_text_name,
+        }

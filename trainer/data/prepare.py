@@ -1,0 +1,251 @@
+"""Files -> dataset directory: download, tokenise in parallel, split, put into place.
+
+Documents are read in their order, tokenised by several processes and appended to one stream of
+tokens in the same order, so neither the number of processes nor a kill changes the result. Memory
+holds a few batches of a megabyte for each process, whatever the size of the data. The directory
+appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoint.durable import fsync_directory, fsync_file, sha256_of, write_json
+from trainer.config import DatasetConfig, RunConfig, SourceUrl
+from trainer.data.batches import Batch, Place, read_batches
+from trainer.data.dataset import META_FILE, read_meta
+from trainer.data.download import check_content, download, sha256_of_file
+from trainer.data.encode import Encoded, Encoder, characters_of
+from trainer.data.pool import ordered_map
+from trainer.data.request import addresses, is_prepared, request_of, what_differs
+from trainer.data.sources import Source, downloaded_sources, file_name_of, local_sources
+from trainer.data.split import Cut, find_cut, is_one_text, write_split
+from trainer.data.stream import Progress, TokenStream, read_progress
+from trainer.data.tokenizer import CharTokenizer, Tokenizer, token_dtype, tokenizer_from_json
+from trainer.data.work_folder import (
+    DOWNLOADS,
+    RESULT,
+    begin,
+    put_in_place,
+    remove_leftovers,
+    work_folder,
+)
+from trainer.launch.exit_codes import FatalError
+from trainer.parallel.cores import available_cores
+
+_BYTES_FOR_A_WORKER = 2**24  # less text than that is done before another process has started
+_SECONDS_BETWEEN_LINES = 30.0
+_TOKENIZER_FILE = "tokenizer.json"
+
+
+def prepare(
+    config: RunConfig,
+    *,
+    workers: int | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Make the dataset of `config`, unless the same one is there already.
+
+    A start after a kill, or after a failure that is mended, goes on where the last one was.
+
+    Args:
+        config: only its `data_root` and `dataset` matter.
+        workers: processes that tokenise; None: one for each core.
+        sleep: waits that many seconds between two attempts to download.
+
+    Raises:
+        FatalError: missing address or file (404 and other final answers), wrong size or checksum,
+            content that is not what it should be, empty split, disk full.
+        RetryableError: the server could not be reached or broke off several times, or a worker
+            process was killed.
+    """
+    directory, dataset = config.dataset_dir, config.dataset
+    request = request_of(dataset)
+    if is_prepared(directory, request):
+        print(f"dataset {dataset.name} is already in {directory}", flush=True)
+        remove_leftovers(directory)
+        return
+    meta = read_meta(directory)
+    if meta is not None:
+        reason = what_differs(meta.get("request", {}), request)
+        print(f"dataset {dataset.name} in {directory} is made again: {reason}", flush=True)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with work_folder(directory) as folder:
+            if is_prepared(directory, request):  # by the process that was waited for
+                return
+            begin(folder, request)
+            if not (folder / RESULT / META_FILE).exists():
+                _make(folder, dataset, request, workers, sleep)
+            put_in_place(folder, directory)
+    except OSError as error:
+        raise FatalError(f"dataset {dataset.name}: cannot write {directory}: {error}") from error
+
+
+def _make(
+    folder: Path,
+    dataset: DatasetConfig,
+    request: dict[str, Any],
+    workers: int | None,
+    sleep: Callable[[float], None],
+) -> None:
+    """Everything up to the complete data set in `<folder>/result`."""
+    sources = _fetch(folder, dataset, sleep)
+    size = sum(source.path.stat().st_size for source in sources)
+    workers = workers or min(available_cores(), 1 + size // _BYTES_FOR_A_WORKER)
+    tokenizer = _tokenizer(folder, dataset, sources, workers)
+    progress = read_progress(folder)
+    if not progress.is_complete:
+        progress = _tokenise(folder, dataset, sources, tokenizer, workers, progress)
+    cut = find_cut(folder, progress, dataset, sources)
+    write_split(folder, folder / RESULT, cut, tokenizer)
+    meta = {
+        "name": dataset.name,
+        "request": request,
+        "files": [
+            {"name": s.path.name, "size_bytes": s.path.stat().st_size, "sha256": s.sha256}
+            for s in sources
+        ],
+        "documents": progress.entries,
+    }
+    _write_meta(folder / RESULT, meta, tokenizer, cut)
+
+
+def _fetch(folder: Path, dataset: DatasetConfig, sleep: Callable[[float], None]) -> list[Source]:
+    """The files on disk, checked."""
+    wanted = addresses(dataset)
+    if not wanted:
+        sources = local_sources(dataset)
+        if dataset.sha256 is not None or dataset.size_bytes is not None:
+            path = sources[0].path
+            expected = SourceUrl("", dataset.sha256, dataset.size_bytes)
+            sha256 = sha256_of_file(path)
+            check_content(expected, path.stat().st_size, sha256, "dataset.file")
+            return [replace(sources[0], sha256=sha256)]
+        return sources
+    files: list[tuple[str, Path, str]] = []
+    for source, setting in wanted:
+        key = hashlib.sha256(f"{source.url} {source.sha256}".encode()).hexdigest()[:12]
+        path = folder / DOWNLOADS / f"{key}-{file_name_of(source.url)}"
+        files.append((source.url, path, download(source, path, setting, sleep)))
+    return downloaded_sources(dataset, files)
+
+
+def _tokenizer(
+    folder: Path, dataset: DatasetConfig, sources: list[Source], workers: int
+) -> Tokenizer:
+    """The tokenizer that `dataset` asks for; that of characters needs a pass over all texts."""
+    if dataset.tokenizer == "gpt2":
+        return tokenizer_from_json({"kind": "gpt2"})
+    if dataset.tokenizer != "char":
+        from trainer.data.json_tokenizer import JsonTokenizer
+
+        JsonTokenizer.open(Path(dataset.tokenizer), dataset.end_of_text)  # names that file if bad
+        kept = folder / RESULT / _TOKENIZER_FILE
+        shutil.copyfile(dataset.tokenizer, kept)
+        return JsonTokenizer.open(kept, dataset.end_of_text)
+    if sources[0].format == "bin":
+        raise FatalError(
+            f"dataset.tokenizer: 'char' cannot be used for {sources[0].path}, which holds tokens "
+            "and not text; set gpt2 or the path of the tokenizer.json that made them"
+        )
+    known = folder / "characters.txt"
+    if not known.exists():
+        seen = np.zeros(0x110000, np.bool_)
+        batches = _batches(sources, Progress(), dataset)
+        for _, found in ordered_map(_make_survey, (dataset,), batches, workers):
+            seen[found] = True
+        points = np.flatnonzero(seen).astype("<u4")
+        unfinished = known.with_suffix(".tmp")
+        unfinished.write_bytes(points.tobytes())
+        fsync_file(unfinished)
+        unfinished.replace(known)
+    return CharTokenizer(
+        known.read_bytes().decode("utf-32-le"), has_end_of_text=not is_one_text(dataset, sources)
+    )
+
+
+def _tokenise(
+    folder: Path,
+    dataset: DatasetConfig,
+    sources: list[Source],
+    tokenizer: Tokenizer,
+    workers: int,
+    progress: Progress,
+) -> Progress:
+    """Append what is missing to the stream in `folder`; returns what it holds then."""
+    stream = TokenStream(folder, token_dtype(tokenizer.vocab_size).itemsize)
+    arguments = (tokenizer.to_json(), dataset, not is_one_text(dataset, sources))
+    batches = _batches(sources, progress, dataset)
+    spoke_at = time.monotonic()
+    try:
+        for batch, encoded in ordered_map(_make_encoder, arguments, batches, workers):
+            if batch.source.is_validation:
+                stream.mark_validation()
+            file = stream.progress.source + batch.is_last
+            place = Place() if batch.is_last else batch.next
+            stream.append(encoded, source=file, offset=place.offset, number=place.number)
+            if time.monotonic() - spoke_at > _SECONDS_BETWEEN_LINES:
+                spoke_at = time.monotonic()
+                print(
+                    f"file {stream.progress.source + 1} of {len(sources)}: "
+                    f"{stream.progress.tokens:,} tokens so far, by {workers} process(es)",
+                    flush=True,
+                )
+        stream.complete()
+    finally:
+        stream.close()
+    if stream.progress.skipped:
+        print(f"{stream.progress.skipped:,} documents without text were left out", flush=True)
+    return stream.progress
+
+
+def _batches(sources: list[Source], progress: Progress, dataset: DatasetConfig) -> Iterator[Batch]:
+    """All batches from where `progress` ends."""
+    for number in range(progress.source, len(sources)):
+        place = progress.place if number == progress.source else Place()
+        yield from read_batches(
+            sources[number], place, dataset.text_field, dataset.document_separator
+        )
+
+
+def _make_survey(dataset: DatasetConfig) -> Callable[[Batch], Any]:
+    return lambda batch: characters_of(batch, dataset)
+
+
+def _make_encoder(
+    tokenizer: dict[str, Any], dataset: DatasetConfig, has_documents: bool
+) -> Callable[[Batch], Encoded]:
+    return Encoder(tokenizer_from_json(tokenizer), dataset, has_documents).encode
+
+
+def _write_meta(result: Path, meta: dict[str, Any], tokenizer: Tokenizer, cut: Cut) -> None:
+    """Add to `meta` what is in the files, and write it: the data set is complete then."""
+    dtype = token_dtype(tokenizer.vocab_size)
+    splits: dict[str, dict[str, Any]] = {}
+    for split, size in (("train", cut.train_bytes), ("val", cut.val_bytes)):
+        path = result / f"{split}.bin"
+        tokens = path.stat().st_size // dtype.itemsize
+        splits[split] = {"tokens": tokens, "bytes": size, "sha256": sha256_of(path)}
+    fsync_directory(result)
+    has_file = (result / _TOKENIZER_FILE).exists()
+    made = {
+        "dtype": dtype.str,
+        "tokenizer": tokenizer.to_json() | ({"file": _TOKENIZER_FILE} if has_file else {}),
+        "vocab_size": tokenizer.vocab_size,
+        "splits": splits,
+    }
+    write_json(result / META_FILE, {**meta, **made})
+    print(
+        f"dataset {meta['name']}: vocabulary {tokenizer.vocab_size}, "
+        f"train {splits['train']['tokens']:,} tokens, val {splits['val']['tokens']:,} tokens",
+        flush=True,
+    )

@@ -1,0 +1,174 @@
+"""Which files a data set is made of, in which order, and what each of them holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+from trainer.config import DatasetConfig
+from trainer.launch.exit_codes import FatalError
+
+Format = Literal["text", "jsonl", "parquet", "arrow", "bin"]
+_BY_SUFFIX: dict[str, Format] = {
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".bin": "bin",
+}
+_COMPRESSIONS = (".gz", ".zst")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a data set.
+
+    Args:
+        path: where it is.
+        format: what it holds.
+        is_validation: the publisher's own validation split.
+        sha256: its checksum, where it was computed.
+    """
+
+    path: Path
+    format: Format
+    is_validation: bool = False
+    sha256: str | None = None
+
+
+def format_by_name(name: str) -> Format | None:
+    """What a file of that name holds; None where its ending says nothing."""
+    path = Path(name.lower())
+    return _BY_SUFFIX.get(Path(path.stem).suffix if path.suffix in _COMPRESSIONS else path.suffix)
+
+
+def known_ending(name: str) -> str:
+    """The ending that says what the file holds, such as `.jsonl.zst`; empty where none does."""
+    path = Path(name.lower())
+    if path.suffix in _COMPRESSIONS:
+        return Path(path.stem).suffix * (Path(path.stem).suffix in _BY_SUFFIX) + path.suffix
+    return path.suffix if path.suffix in _BY_SUFFIX else ""
+
+
+def file_name_of(url: str) -> str:
+    """The last part of the address's path."""
+    return Path(urlsplit(url).path).name or "text"
+
+
+def local_sources(dataset: DatasetConfig) -> list[Source]:
+    """The files of `dataset.file`, a file or a folder, training files first.
+
+    Raises:
+        FatalError: there is nothing, or nothing that is understood.
+    """
+    assert dataset.file is not None
+    path = Path(dataset.file)
+    if not path.exists():
+        raise FatalError(f"dataset.file: {dataset.file!r} cannot be read: there is no such file")
+    if not path.is_dir():
+        return [Source(path, _format_of(dataset, path.name))]
+    if dataset.sha256 or dataset.size_bytes:
+        raise FatalError(
+            f"dataset.sha256: it is the checksum of one file, and dataset.file {dataset.file!r} is "
+            "a folder; remove dataset.sha256 and dataset.size_bytes"
+        )
+    if (path / "dataset_dict.json").exists():
+        return _hugging_face_splits(path)
+    if (path / "state.json").exists():
+        return _hugging_face_split(path, is_validation=False)
+    return _folder(dataset, path)
+
+
+def downloaded_sources(dataset: DatasetConfig, files: list[tuple[str, Path, str]]) -> list[Source]:
+    """The same for downloads: address, path and sha256 of each."""
+    return _in_order(
+        [
+            Source(path, _format_of(dataset, file_name_of(url)), sha256=sha256)
+            for url, path, sha256 in files
+        ]
+    )
+
+
+def _format_of(dataset: DatasetConfig, name: str) -> Format:
+    if dataset.format != "auto":
+        return cast(Format, dataset.format)
+    return format_by_name(name) or "text"
+
+
+def _folder(dataset: DatasetConfig, folder: Path) -> list[Source]:
+    found: list[Source] = []
+    for path in sorted(folder.iterdir()):
+        kind = format_by_name(path.name)
+        if dataset.format != "auto" and path.is_file() and not path.name.startswith("."):
+            kind = cast(Format, dataset.format)
+        if kind is not None and path.is_file() and not _is_description(path, kind):
+            found.append(Source(path, kind))
+    formats = sorted({source.format for source in found})
+    if len(formats) > 1:
+        raise FatalError(
+            f"dataset.file: the folder {folder} holds files of several kinds "
+            f"({', '.join(formats)}); leave those of one kind in it, or name one file"
+        )
+    if not found:
+        raise FatalError(
+            f"dataset.file: the folder {folder} holds no text, jsonl, parquet, arrow or bin files "
+            "(sub-folders are not searched); name a folder that does, or set dataset.format"
+        )
+    return _in_order(found)
+
+
+def _is_description(path: Path, kind: Format) -> bool:
+    """Whether a .json or .md file lies beside the data and only describes it."""
+    return path.suffix in (".json", ".md") and kind in ("jsonl", "text")
+
+
+def _in_order(sources: list[Source]) -> list[Source]:
+    """Validation last. Names of nanoGPT and llm.c tell it: val.bin, fineweb_val_000000.bin."""
+    named = [
+        replace(source, is_validation=source.format == "bin" and "val" in source.path.name)
+        for source in sources
+    ]
+    return sorted(named, key=lambda source: source.is_validation)
+
+
+def _hugging_face_splits(folder: Path) -> list[Source]:
+    """A DatasetDict: one folder for each split."""
+    splits = cast(list[str], _json(folder / "dataset_dict.json").get("splits", []))
+    if "train" not in splits:
+        raise FatalError(
+            f"dataset.file: {folder} has the splits {', '.join(splits)}, and none is called train; "
+            "name the folder of one split"
+        )
+    sources = _hugging_face_split(folder / "train", is_validation=False)
+    if "validation" in splits:
+        sources += _hugging_face_split(folder / "validation", is_validation=True)
+    return sources
+
+
+def _hugging_face_split(folder: Path, is_validation: bool) -> list[Source]:
+    """A Dataset: state.json lists its arrow files."""
+    files = cast(list[dict[str, str]], _json(folder / "state.json").get("_data_files", []))
+    sources = [Source(folder / file["filename"], "arrow", is_validation) for file in files]
+    for source in sources:
+        if not source.path.exists():
+            raise FatalError(
+                f"dataset.file: {folder / 'state.json'} names {source.path.name}, which is not "
+                "there; copy the whole folder again"
+            )
+    if not sources:
+        raise FatalError(f"dataset.file: {folder / 'state.json'} names no data files")
+    return sources
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise FatalError(f"dataset.file: {path} cannot be read: {error}") from error

@@ -1,0 +1,152 @@
+"""Cuts the stream of tokens into a training part and, at its end, a validation part."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoint.durable import fsync_directory
+from trainer.config import DatasetConfig
+from trainer.data.batches import open_text, skip_bytes
+from trainer.data.sources import Source
+from trainer.data.stream import ENTRIES, TOKENS, Progress
+from trainer.data.tokenizer import Tokenizer, token_dtype
+from trainer.launch.exit_codes import FatalError
+
+_ENTRY = np.dtype([("tokens", "<i8"), ("bytes", "<i8"), ("characters", "<i8")])
+_COPIED_BYTES = 2**22
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where validation begins.
+
+    Args:
+        train_end: tokens of the stream that are training as they are.
+        val_start: first token of the stream that is validation as it is.
+        between: the text of the passage that lies between them, in which the cut falls; its two
+            parts are tokenised by themselves.
+        train_bytes, val_bytes: bytes of text in each part.
+    """
+
+    train_end: int
+    val_start: int
+    between: tuple[str, str]
+    train_bytes: int
+    val_bytes: int
+
+
+def find_cut(
+    directory: Path, progress: Progress, dataset: DatasetConfig, sources: list[Source]
+) -> Cut:
+    """Where the stream in `directory` is cut.
+
+    A text of one file without documents is cut as nanoGPT does it: at that share of its characters.
+    Otherwise validation begins with the first document that leaves at most the wanted tokens.
+
+    Raises:
+        FatalError: there is only one document.
+    """
+    if not progress.entries:
+        return Cut(0, 0, ("", ""), 0, 0)
+    entries = np.memmap(directory / ENTRIES, _ENTRY, "r", shape=(progress.entries,))
+
+    def before(entry: int, what: str) -> int:
+        return int(entries[entry - 1][what]) if entry else 0
+
+    def first_that_reaches(target: int, what: str) -> int:
+        """The first entry that begins at `target` or after it."""
+        return bisect.bisect_left(range(progress.entries), target, key=lambda e: before(e, what))
+
+    def cut_at(entry: int) -> Cut:
+        tokens, size = before(entry, "tokens"), before(entry, "bytes")
+        return Cut(tokens, tokens, ("", ""), size, progress.bytes - size)
+
+    if progress.own_validation is not None:
+        return cut_at(progress.own_validation)
+    if dataset.val_tokens is not None or not is_one_text(dataset, sources):
+        validation = dataset.val_tokens or progress.tokens * dataset.val_share
+        target = max(0, int(progress.tokens - validation))
+        return cut_at(_inside(first_that_reaches(target, "tokens"), progress))
+    target = int(progress.characters * (1 - dataset.val_share))
+    entry = first_that_reaches(target, "characters")
+    if entry < progress.entries and before(entry, "characters") == target:
+        return cut_at(entry)
+    passage = entry - 1  # the cut falls into it
+    start, end = before(passage, "bytes"), int(entries[passage]["bytes"])
+    with open_text(sources[0].path) as file:
+        skip_bytes(file, start)
+        text = file.read(end - start).decode()
+    left = text[: target - before(passage, "characters")]
+    train_bytes = start + len(left.encode())
+    return Cut(
+        before(passage, "tokens"),
+        int(entries[passage]["tokens"]),
+        (left, text[len(left) :]),
+        train_bytes,
+        progress.bytes - train_bytes,
+    )
+
+
+def is_one_text(dataset: DatasetConfig, sources: list[Source]) -> bool:
+    """Whether the data is a single text without documents in it."""
+    is_text = sources[0].format == "text" and dataset.document_separator is None
+    return is_text and len(sources) == 1
+
+
+def _inside(entry: int, progress: Progress) -> int:
+    """At least one document for validation and, where there are two, one for training."""
+    return max(min(1, progress.entries - 1), min(entry, progress.entries - 1))
+
+
+def write_split(directory: Path, result: Path, cut: Cut, tokenizer: Tokenizer) -> None:
+    """Make `train.bin` and `val.bin` in `result` out of the stream in `directory`.
+
+    A kill leaves nothing from which the same call could not go on: validation is copied first, and
+    what is left of the stream then becomes `train.bin`.
+
+    Raises:
+        FatalError: a part has fewer than two tokens.
+    """
+    dtype = token_dtype(tokenizer.vocab_size)
+    left, right = (_encode(tokenizer, text, dtype) for text in cut.between)
+    stream, train, val = directory / TOKENS, result / "train.bin", result / "val.bin"
+    if train.exists():
+        return
+    if not val.exists():
+        unfinished = result / "val.tmp"
+        with stream.open("rb") as source, unfinished.open("wb") as file:
+            file.write(right)
+            source.seek(cut.val_start * dtype.itemsize)
+            while content := source.read(_COPIED_BYTES):
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        _check_size("train", cut.train_end + len(left) // dtype.itemsize)
+        _check_size("val", unfinished.stat().st_size // dtype.itemsize)
+        unfinished.replace(val)
+        fsync_directory(result)
+    os.truncate(stream, cut.train_end * dtype.itemsize)
+    with stream.open("ab") as file:
+        file.write(left)
+        file.flush()
+        os.fsync(file.fileno())
+    stream.replace(train)
+    fsync_directory(result)
+
+
+def _check_size(split: str, tokens: int) -> None:
+    if tokens < 2:
+        raise FatalError(
+            f"the data is too short: {split} has {tokens} tokens, and 2 are the least; give more "
+            "text, or change dataset.val_share or dataset.val_tokens"
+        )
+
+
+def _encode(tokenizer: Tokenizer, text: str, dtype: np.dtype[Any]) -> bytes:
+    return tokenizer.encode(text).astype(dtype).tobytes() if text else b""

@@ -1,0 +1,135 @@
+"""Text to tokens and back: characters, GPT-2's byte-pair encoding, or any tokenizer.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.uint16] | NDArray[np.uint32]
+END_OF_TEXT = "<|endoftext|>"
+
+
+class Tokenizer(Protocol):
+    """What preparation, training and sampling need."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of different tokens."""
+        ...
+
+    @property
+    def end_of_text(self) -> int | None:
+        """The token that ends a document; None where the vocabulary has none."""
+        ...
+
+    def encode(self, text: str) -> Tokens:
+        """Tokens of `text`, shape (n,). Raises ValueError for text it cannot express."""
+        ...
+
+    def decode(self, tokens: list[int]) -> str:
+        """Text of `tokens`."""
+        ...
+
+    def token_bytes(self) -> NDArray[np.int64]:
+        """Length in bytes of the text of each token, shape (vocab_size,); 0 for special ones."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """What `tokenizer_from_json` needs to build it again."""
+        ...
+
+
+def token_dtype(vocab_size: int) -> np.dtype[Any]:
+    """Type of the tokens in files: the smallest of uint16 and uint32, little-endian, that fits."""
+    return np.dtype("<u2" if vocab_size <= 2**16 else "<u4")
+
+
+@dataclass(frozen=True)
+class CharTokenizer:
+    """One token per character; the vocabulary is the sorted set of a text's characters.
+
+    `has_end_of_text`: one more token after the characters ends each document.
+    """
+
+    characters: str
+    has_end_of_text: bool = False
+
+    def __post_init__(self) -> None:
+        vocabulary = np.frombuffer(self.characters.encode("utf-32-le"), np.uint32)
+        table = np.full(int(vocabulary[-1]) + 1 if len(vocabulary) else 0, -1, np.int32)
+        table[vocabulary] = np.arange(len(vocabulary), dtype=np.int32)
+        object.__setattr__(self, "_table", table)
+
+    @staticmethod
+    def of_text(text: str) -> CharTokenizer:
+        """The tokenizer whose vocabulary is exactly the characters of `text`."""
+        return CharTokenizer("".join(sorted(set(text))))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of different characters, and one for the end of a document."""
+        return len(self.characters) + self.has_end_of_text
+
+    @property
+    def end_of_text(self) -> int | None:
+        """The last token, where there are documents."""
+        return len(self.characters) if self.has_end_of_text else None
+
+    def encode(self, text: str) -> Tokens:
+        """Index of each character. Raises ValueError naming characters outside the vocabulary."""
+        table: NDArray[np.int32] = self.__dict__["_table"]
+        code_points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        is_inside = code_points < len(table)
+        indices = table[np.where(is_inside, code_points, 0)] if len(table) else None
+        if indices is None or not is_inside.all() or (len(indices) and indices.min() < 0):
+            unknown = "".join(sorted(set(text) - set(self.characters)))
+            if unknown:
+                raise ValueError(
+                    f"{unknown!r} cannot be used: the text of the training did not have it. "
+                    f"Use only these characters: {self.characters!r}."
+                )
+            indices = np.zeros(0, np.int32)
+        return indices.astype(token_dtype(self.vocab_size))
+
+    def decode(self, tokens: list[int]) -> str:
+        """The characters at these indices; the end of a document is `<|endoftext|>`."""
+        characters, end = self.characters, self.end_of_text
+        return "".join(END_OF_TEXT if token == end else characters[token] for token in tokens)
+
+    def token_bytes(self) -> NDArray[np.int64]:
+        """Bytes of each character in UTF-8."""
+        lengths = [len(character.encode()) for character in self.characters]
+        return np.array([*lengths, *([0] if self.has_end_of_text else [])], np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Kind and vocabulary."""
+        return {
+            "kind": "char",
+            "characters": self.characters,
+            "has_end_of_text": self.has_end_of_text,
+        }
+
+
+def tokenizer_from_json(saved: Mapping[str, Any], directory: Path | None = None) -> Tokenizer:
+    """The tokenizer that `to_json` described.
+
+    `directory`: the data set's, which holds its tokenizer.json.
+    """
+    if saved["kind"] == "char":
+        return CharTokenizer(saved["characters"], bool(saved.get("has_end_of_text")))
+    if saved["kind"] == "gpt2":
+        from trainer.data.gpt2_tokenizer import Gpt2Tokenizer
+
+        return Gpt2Tokenizer()
+    from trainer.data.json_tokenizer import JsonTokenizer
+
+    assert saved["kind"] == "tokenizer.json"
+    path = Path(saved["file"])
+    return JsonTokenizer.open(
+        directory / path.name if directory else path, saved["end_of_text"], saved["sha256"]
+    )

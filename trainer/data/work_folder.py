@@ -1,0 +1,128 @@
+"""The folder beside a data set in which it is made: one process at a time, kept after a kill."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint.durable import fsync_directory, write_json
+from trainer.data.request import what_differs
+from trainer.data.stream import PROGRESS
+from trainer.launch.exit_codes import FatalError
+
+DOWNLOADS, RESULT = "downloads", "result"
+_REQUEST, _LOCK, _REPLACED = "request.json", "lock", "replaced"
+
+
+@contextmanager
+def work_folder(directory: Path) -> Iterator[Path]:
+    """`.<name>.partial` beside `directory`, for this process alone; waits while another has it.
+
+    After a kill or a full disk all of it stays, for the next start to go on. After a FatalError
+    only downloads stay, because the settings or the files have to change. It is removed where
+    nothing is in it that would save a later attempt some work.
+    """
+    folder = directory.with_name(f".{directory.name}.partial")
+    lock = _lock(folder)
+    try:
+        yield folder
+    except FatalError:
+        _clear(folder)
+        raise
+    finally:
+        kept = (PROGRESS, f"{DOWNLOADS}/*", f"{RESULT}/meta.json")
+        if not any(any(folder.glob(pattern)) for pattern in kept):
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def begin(folder: Path, request: Mapping[str, Any]) -> None:
+    """Keep what an attempt with the same request has left in `folder`, else only downloads."""
+    try:
+        left: object = json.loads((folder / _REQUEST).read_text())
+    except (FileNotFoundError, ValueError):
+        left = None
+    if left == request:
+        if (folder / PROGRESS).exists():
+            print(f"going on with what an earlier start has left in {folder}", flush=True)
+    else:
+        if isinstance(left, dict):
+            reason = what_differs(left, request)  # pyright: ignore[reportUnknownArgumentType]
+            print(f"an earlier start was for something else ({reason}); starting again", flush=True)
+        _clear(folder)
+        write_json(folder / _REQUEST, request)
+    for name in (DOWNLOADS, RESULT):
+        (folder / name).mkdir(exist_ok=True)
+    for unfinished in (folder / RESULT).glob(".*"):  # of a file that was being replaced
+        unfinished.unlink()
+
+
+def put_in_place(folder: Path, directory: Path) -> None:
+    """Give the finished data set its name. One that is there already is replaced."""
+    if directory.exists():
+        directory.rename(folder / _REPLACED)
+    (folder / RESULT).rename(directory)
+    fsync_directory(directory.parent)
+    shutil.rmtree(folder)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove the folder of a start that was killed after the data set was in place."""
+    folder = directory.with_name(f".{directory.name}.partial")
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    except BlockingIOError:
+        pass  # another process works in it, for other settings
+    finally:
+        os.close(descriptor)
+
+
+def _clear(folder: Path) -> None:
+    """Remove all but downloads."""
+    for path in folder.iterdir():
+        if path.is_dir() and path.name != DOWNLOADS:
+            shutil.rmtree(path)
+        elif not path.is_dir() and path.name != _LOCK:
+            path.unlink()
+
+
+def _lock(folder: Path) -> int:
+    """Make the folder and take its lock; returns the descriptor that holds it."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / _LOCK
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:  # the owner before has just finished and removed the folder
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another process prepares this data set in {folder}; waiting for it", flush=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            if _is(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is(path: Path, descriptor: int) -> bool:
+    """Whether `path` still is the file that was opened."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,202 @@
+"""The coordinator: a thread of node 0 that gathers the nodes and starts and stops their ranks.
+
+The entrypoints agree before any rank is started. Node 0 listens at the master port. Every
+entrypoint connects and sends its node rank. When all are connected, node 0 sends them a new port,
+at which the ranks meet, and a round begins. The connections stay open during the round. If one
+breaks, or a node reports that it failed, node 0 tells the others to stop; all end their ranks and
+connect again. With `train.nodes_min` a round may have fewer nodes: gathering.py decides that.
+
+    node -> node 0   Hello                waits for a round
+    node 0 -> node   Wait                 what has to happen before it can start
+                     Start                start the ranks now
+                     Regroup              save and end the ranks: a node has come back
+                     Stop                 end the ranks, the round is lost
+                     Refused              this node does not belong here (yet)
+                     Ping -> Pong         whether a node that another one replaces is still there
+    node -> node 0   Stepped              its ranks train
+                     Failing              one of its ranks has failed
+                     Ended                how its ranks have ended
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.gathering import Gathering, RoundRules, places
+from trainer.launch.messages import (
+    Ended,
+    Failing,
+    Hello,
+    Message,
+    Regroup,
+    Start,
+    Stepped,
+    Stop,
+    Wait,
+)
+from trainer.launch.ports import store_port
+from trainer.launch.reception import PING_SECONDS, Reception
+
+_POLL_SECONDS = 0.5
+
+
+class Coordinator:
+    """Starts the rounds of one run and stops them."""
+
+    def __init__(
+        self,
+        port: int,
+        expected: Hello,
+        key: bytes,
+        say: Callable[[str], None],
+        rules: RoundRules,
+        ping_seconds: float = PING_SECONDS,
+    ):
+        """Listen at `port` on all addresses.
+
+        Args:
+            port: TCP port.
+            expected: node 0's own hello; others must have the same nnodes and digest.
+            key: of the run; see trainer.launch.messages.
+            say: prints a line.
+            rules: which nodes a round needs.
+            ping_seconds: a node that says nothing for so long may be replaced by another.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        self._port, self._expected, self._say = port, expected, say
+        self._gathering = Gathering(rules)
+        self._waiting: dict[int, Wait | None] = {}  # what each was told that it waits for
+        self._running, self._stepped = set[int](), set[int]()
+        self._first_failing: int | None = None
+        self._rounds, self._regroups, self._closing = 0, False, False
+        self.failure: str | None = None
+        """Why the thread has ended by itself; None while it runs."""
+        self._reception = Reception(
+            port, expected, key, say, self._joined, self._heard, self._left, ping_seconds
+        )
+        self._thread = threading.Thread(target=self._serve, name="coordinator", daemon=True)
+        self._thread.start()
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were started."""
+        return self._rounds
+
+    def close(self) -> None:
+        """Stop listening and drop all connections."""
+        self._closing = True
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            while not self._closing:
+                self._reception.serve(_POLL_SECONDS)
+                self._start_or_regroup()
+                self._tell_waiting()
+            self._reception.serve(0)  # what was said before `close`
+        except Exception:
+            self.failure = traceback.format_exc()
+        finally:
+            self._reception.close()
+
+    def _joined(self, node: int) -> None:
+        self._waiting[node] = None
+
+    def _heard(self, node: int, message: Message) -> None:
+        if isinstance(message, Stepped):
+            self._stepped.add(node)
+            if self._running and self._running <= self._stepped:
+                self._gathering.all_stepped(time.monotonic())
+        elif isinstance(message, Failing):
+            # The ranks of the other nodes fail after it, and may all have ended before it has.
+            self._first_failing = node if self._first_failing is None else self._first_failing
+        elif isinstance(message, Ended):
+            self._ended(node, message)
+        else:
+            self._reception.drop(node, "said what a node does not say")
+
+    def _left(self, node: int, reason: str) -> None:
+        self._waiting.pop(node, None)
+        if node in self._running:
+            self._running.remove(node)
+            self._stop_round(node, f"node {node} {reason}", fatal=False)
+
+    def _ended(self, node: int, message: Ended) -> None:
+        if node not in self._running:
+            return
+        self._running.remove(node)
+        has_saved_as_asked = self._regroups and message.code == ExitCode.PREEMPTED
+        if message.code != ExitCode.DONE and not has_saved_as_asked:
+            self._stop_round(node, f"node {node}: {message.reason}", message.code == ExitCode.FATAL)
+
+    def _start_or_regroup(self) -> None:
+        """Start a round, or end one for nodes that have come back, as soon as it is time for it."""
+        now = time.monotonic()
+        if not self._running:
+            if members := self._gathering.next_round(self._waiting, now):
+                self._start_round(members)
+        elif not self._regroups and (back := self._gathering.to_take_back(self._waiting, now)):
+            self._regroups = True
+            for node in self._running:
+                self._reception.send(node, Regroup(f"node(s) {_listed(back)} can join the others"))
+
+    def _start_round(self, members: list[int]) -> None:
+        self._rounds, self._regroups = self._rounds + 1, False
+        self._gathering.started(members)
+        self._running, self._stepped, self._first_failing = set(members), set[int](), None
+        if missing := [node for node in range(self._expected.nnodes) if node not in members]:
+            self._say(f"starting without node(s) {_listed(missing)}")
+        address = self._address_for_other_machines()
+        port = store_port(self._port, self._rounds)
+        hellos = [self._reception.hello_of(node) for node in members]
+        for node, place in zip(members, places(hellos), strict=True):
+            del self._waiting[node]
+            start = Start(
+                self._rounds,
+                port,
+                members,
+                place.first_rank,
+                place.world_size,
+                place.ranks_on_machine,
+                address,
+            )
+            self._reception.send(node, start)
+
+    def _address_for_other_machines(self) -> str:
+        """The address by which nodes of other machines have reached node 0; empty if none has."""
+        addresses = [
+            self._reception.own_address(node)
+            for node in self._running
+            if self._reception.hello_of(node).machine != self._expected.machine
+        ]
+        return next((address for address in addresses if address), "")
+
+    def _stop_round(self, lost: int, reason: str, fatal: bool) -> None:
+        """End the round for the nodes in it; the node `lost` has already left."""
+        if self._running:
+            self._say(f"round {self._rounds} is lost: {reason}; stopping the other nodes")
+        others = len(self._running) + len(self._waiting)
+        fatal = fatal and not self._gathering.is_dispensable(lost, others)
+        failed = lost if self._first_failing is None else self._first_failing
+        if self._gathering.lost(failed, others, time.monotonic()):
+            self._say(f"node {failed} ended the round soon after its start: the next is without it")
+        for node in self._running:
+            self._reception.send(node, Stop(reason, fatal))
+        self._running = set[int]()
+
+    def _tell_waiting(self) -> None:
+        wait = Wait(*self._gathering.describe(self._waiting, is_running=bool(self._running)))
+        for node, told in self._waiting.items():
+            if told != wait:
+                self._waiting[node] = wait
+                self._reception.send(node, wait)
+
+
+def _listed(nodes: Sequence[int]) -> str:
+    return ", ".join(map(str, nodes))

@@ -1,0 +1,277 @@
+"""The program of a training pod: it joins the other nodes, runs the ranks and restarts them.
+
+When the run is finished, it ends, or it holds (keeps waiting) where Kubernetes would restart it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainer.checkpoint.run_identity import read_done_marker
+from trainer.config import RunConfig, dump_config
+from trainer.launch.coordinator import Coordinator
+from trainer.launch.exit_codes import ExitCode, RetryableError
+from trainer.launch.gathering import RoundRules
+from trainer.launch.lifeline import LIFELINE_VARIABLE
+from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.membership import Round, RoundMember, join
+from trainer.launch.messages import RUN_KEY_VARIABLE, Hello
+from trainer.launch.mirror import MirrorProcess
+from trainer.launch.node import Node, interface_of, machine_id, node_from_environment
+from trainer.launch.ports import free_port
+from trainer.launch.status_files import ExitReport, StatusFiles
+from trainer.launch.stop_request import StopRequest
+from trainer.parallel.cores import threads_per_rank
+
+_LONGEST_PAUSE_SECONDS = 30
+_POLL_SECONDS = 0.1
+
+
+def run_entrypoint(config: RunConfig, config_arguments: Sequence[str]) -> ExitCode:
+    """Run this node's part until the run is finished; the ranks get `config_arguments` too."""
+    stop = StopRequest()
+    stop.install()
+    node = node_from_environment(os.environ)
+    return _Entrypoint(config, config_arguments, node, stop).run()
+
+
+class _Entrypoint:
+    def __init__(
+        self, config: RunConfig, config_arguments: Sequence[str], node: Node, stop: StopRequest
+    ):
+        self._config, self._config_arguments = config, config_arguments
+        self._node, self._stop, self._rules = node, stop, RoundRules.of(config.train, node.nnodes)
+        self._status = StatusFiles()
+        self._key = os.environ.get(RUN_KEY_VARIABLE, "").encode()
+        self._hello = Hello(
+            node_rank=node.rank,
+            nnodes=node.nnodes,
+            digest=run_digest(config),
+            instance=uuid.uuid4().hex,
+            machine=machine_id(),
+            local_ranks=node.local_ranks,
+            name=os.environ.get("POD_NAME") or socket.gethostname(),
+        )
+        self._coordinator: Coordinator | None = None
+        self._rounds = 0
+        self._mirror = MirrorProcess(config, config_arguments, node.rank, self._say)
+
+    def run(self) -> ExitCode:
+        """Train until the run is finished, stopped or given up; returns how it ended."""
+        try:
+            return self._run()
+        finally:
+            self._mirror.finish()
+
+    def _run(self) -> ExitCode:
+        failures, newest = 0, self._newest()
+        self._status.clear()
+        if self._node.nnodes > 1 and not self._key:
+            self._say(f"{RUN_KEY_VARIABLE} is not set: any pod that reaches this port may join")
+        while not self._stop.requested:
+            self._mirror.ensure_running()
+            if read_done_marker(self._config) is not None:
+                self._close_coordinator()
+                return self._hold()
+            try:
+                report = self._one_round()
+            except (RetryableError, OSError) as error:
+                return self._fail(ExitReport(ExitCode.RETRYABLE, str(error)))
+            if report is None or self._stop.requested or report.code == ExitCode.DONE:
+                continue
+            if report.code == ExitCode.FATAL:
+                return self._fail(report)
+            before, newest = newest, self._newest()
+            has_progress = newest > before
+            if has_progress and report.code == ExitCode.PREEMPTED:
+                failures = 0  # the ranks have saved, as they were asked to
+                continue
+            failures = 1 if has_progress else failures + 1
+            if failures > self._config.train.max_restarts:
+                return self._fail(
+                    ExitReport(
+                        ExitCode.RETRYABLE,
+                        f"{failures} starts in a row failed without a newer checkpoint "
+                        f"(train.max_restarts is {self._config.train.max_restarts}); "
+                        f"the last one: {report.reason}",
+                    )
+                )
+            pause = 0 if failures == 1 else min(2 ** (failures - 2), _LONGEST_PAUSE_SECONDS)
+            when = f"in {pause} s" if pause else "at once"
+            self._say(f"training stopped: {report.reason}; starting again {when}")
+            self._stop.wait(pause)
+        self._say("stopped by a signal; the run continues from its last checkpoint")
+        return ExitCode.PREEMPTED
+
+    def _one_round(self) -> ExitReport | None:
+        """Join the other nodes and run the ranks once; None if no round began, as after a stop."""
+        config, node = self._config, self._node
+        self._rounds += 1
+        if node.nnodes == 1:
+            return self._run_ranks(Round.alone(self._rounds, free_port(), node.local_ranks), None)
+        if self._coordinator is not None and self._coordinator.failure is not None:
+            self._say(f"the coordinator failed: {self._coordinator.failure}")
+            self._close_coordinator()
+        if self._coordinator is None and node.rank == 0:
+            self._coordinator = Coordinator(
+                node.master_port, self._hello, self._key, self._say, self._rules
+            )
+
+        def give_up() -> bool:
+            failed = self._coordinator is not None and self._coordinator.failure is not None
+            return failed or self._stop.requested or read_done_marker(config) is not None
+
+        member = join(
+            node.master_address,
+            node.master_port,
+            self._hello,
+            self._key,
+            config.train.rendezvous_timeout_seconds,
+            self._say,
+            give_up,
+        )
+        if member is None:
+            return None
+        report = ExitReport(ExitCode.RETRYABLE, "the entrypoint failed")
+        try:
+            report = self._run_ranks(member.round, member)
+        finally:
+            member.leave(report)
+        return report
+
+    def _run_ranks(self, here: Round, member: RoundMember | None) -> ExitReport:
+        """Start the ranks of this node and return how they ended."""
+        node, status = self._node, self._status
+        status.clear()
+        some = f"{len(here.nodes)} of " if len(here.nodes) < node.nnodes else ""
+        self._say(
+            f"round {here.number}: {some}{node.nnodes} node(s) x {node.local_ranks} rank(s), "
+            f"store at {here.master_address}:{here.master_port}"
+        )
+        command = [sys.executable, "-m", "trainer", "train", *self._config_arguments]
+        environments = [self._environment(here, rank) for rank in range(node.local_ranks)]
+        ranks = LocalRanks(command, environments, status, self._say)
+        forwarded, ready, failing, lost = False, False, False, None
+        while ranks.is_running():
+            regroups_for = member.regroups_for if member is not None else ""
+            if (self._stop.requested or regroups_for) and not forwarded:
+                if regroups_for:
+                    self._say(f"{regroups_for}: all save, and start again together")
+                ranks.request_stop()
+                forwarded = True
+            if not ready and status.all_stepped(node.local_ranks):
+                status.mark_ready()
+                ready = True
+                if member is not None:
+                    member.report_stepped()
+            if member is not None:
+                lost = member.poll_lost() or lost
+            if lost is None and not failing and ranks.has_failed():
+                failing = True
+                if member is not None:
+                    member.report_failing()
+            if lost is not None or failing:
+                ranks.end_soon()
+            ranks.wait(_POLL_SECONDS)
+        ranks.close()
+        reports = status.exit_reports(node.local_ranks)
+        report = combine_exit_reports(reports, ranks.exit_codes())
+        status.clear()
+        return lost if lost is not None and report.code != ExitCode.FATAL else report
+
+    def _environment(self, here: Round, local_rank: int) -> dict[str, str]:
+        """The environment of a rank: torch.distributed's variables, and its number of threads."""
+        node = self._node
+        environment = {
+            **os.environ,
+            LIFELINE_VARIABLE: "stdin",
+            "RANK": str(here.first_rank + local_rank),
+            "WORLD_SIZE": str(here.world_size),
+            "LOCAL_RANK": str(local_rank),
+            "LOCAL_WORLD_SIZE": str(node.local_ranks),
+            "MASTER_ADDR": here.master_address,
+            "MASTER_PORT": str(here.master_port),
+        }
+        environment.pop(RUN_KEY_VARIABLE, None)  # the ranks have no use for it
+        threads = threads_per_rank(node.local_ranks, here.ranks_on_machine)
+        environment.setdefault("OMP_NUM_THREADS", str(threads))
+        interface = interface_of(here.own_address) if here.own_address else None
+        if len(here.nodes) == 1:
+            interface = "lo0" if sys.platform == "darwin" else "lo"
+        if interface is not None:
+            environment.setdefault("GLOO_SOCKET_IFNAME", interface)
+        if interface is not None and len(here.nodes) > 1:
+            environment.setdefault("NCCL_SOCKET_IFNAME", interface)
+        return environment
+
+    def _hold(self) -> ExitCode:
+        """End, or keep waiting where a StatefulSet would start the pod of a finished run again."""
+        marker = read_done_marker(self._config)
+        assert marker is not None
+        self._status.mark_ready()
+        loss = f"loss {marker['loss']:.4f}" if marker["loss"] is not None else "no loss"
+        self._say(f"run {self._config.run_name} is finished: step {marker['step']}, {loss}")
+        if self._node.is_restarted_when_done:
+            self._mirror.finish()
+            self._say("holding until SIGTERM; raise train.max_steps to go on")
+            while not self._stop.requested:
+                self._stop.wait(60)
+        return ExitCode.DONE
+
+    def _newest(self) -> str:
+        """The name of the newest checkpoint, which counts its steps; empty where there is none."""
+        names = (path.name for path in self._config.run_dir.glob("checkpoints/step-*"))
+        return max(names, default="")
+
+    def _close_coordinator(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.close()
+            self._coordinator = None
+
+    def _fail(self, report: ExitReport) -> ExitCode:
+        self._close_coordinator()  # first: the others hear of it, and our reason is the last line
+        kind = "fatal" if report.code == ExitCode.FATAL else "giving up for now"
+        sys.stderr.flush()
+        self._say(f"{kind}: {report.reason}")
+        return report.code
+
+    def _say(self, text: str) -> None:
+        print(f"[node {self._node.rank}] {text}", flush=True)
+
+
+def combine_exit_reports(
+    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None]
+) -> ExitReport:
+    """How a node's round ended, from what its ranks reported and their exit codes."""
+    reported = [report for report in reports if report is not None]
+    for code in (ExitCode.FATAL, ExitCode.RETRYABLE, ExitCode.PREEMPTED):
+        if code == ExitCode.PREEMPTED and len(reported) < len(reports):
+            break
+        for report in reported:
+            if report.code == code:
+                return report
+    silent = [
+        f"{rank} (exit code {exit_codes[rank]})"
+        for rank, report in enumerate(reports)
+        if report is None
+    ]
+    if not silent:
+        return ExitReport(ExitCode.DONE, reported[0].reason)
+    return ExitReport(
+        ExitCode.RETRYABLE,
+        f"local rank(s) {', '.join(silent)} exited without a status file (killed?)",
+    )
+
+
+def run_digest(config: RunConfig) -> str:
+    """Identifies configuration and code, so that nodes of two versions never train together."""
+    digest = hashlib.sha256(dump_config(config).encode())
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,95 @@
+"""Starts the training processes of one node together, and ends them together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.status_files import StatusFiles
+
+# So long the others may take to notice by themselves that one has failed, and to say why they end.
+GRACE_SECONDS = 2.0
+# Then they are killed, but for one that is writing a checkpoint: it gets so long to finish it.
+LONGEST_WRITE_SECONDS = 900.0
+
+
+class LocalRanks:
+    """One process for each local rank, and the pipe that ends them with this process."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environments: Sequence[Mapping[str, str]],
+        status: StatusFiles,
+        say: Callable[[str], None],
+    ):
+        """Start `command` once with each of `environments`, by local rank."""
+        self._status, self._say = status, say
+        self._ending_since: float | None = None
+        self._is_waiting_for_write = False
+        read_end, self._lifeline = os.pipe()  # never written to: see trainer/launch/lifeline.py
+        try:
+            self._processes = [
+                subprocess.Popen(
+                    command,
+                    stdin=read_end,
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C reaches the entrypoint, which forwards it
+                )
+                for environment in environments
+            ]
+        finally:
+            os.close(read_end)
+
+    def exit_codes(self) -> list[int | None]:
+        """Exit codes by local rank: None if it runs, negative if a signal has ended it."""
+        return [process.poll() for process in self._processes]
+
+    def is_running(self) -> bool:
+        """Whether any of them runs."""
+        return None in self.exit_codes()
+
+    def has_failed(self) -> bool:
+        """Whether any of them has ended otherwise than by finishing or by a request to stop."""
+        expected = (None, ExitCode.DONE, ExitCode.PREEMPTED)
+        return any(code not in expected for code in self.exit_codes())
+
+    def request_stop(self) -> None:
+        """Ask all ranks to save and end; there is no limit of time."""
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+
+    def end_soon(self) -> None:
+        """End all ranks; call it repeatedly until none runs.
+
+        Only a rank that is writing a checkpoint gets time to finish it.
+        """
+        now = time.monotonic()
+        if self._ending_since is None:
+            self._ending_since = now
+        elapsed = now - self._ending_since
+        if elapsed < GRACE_SECONDS:
+            return
+        for local_rank, process in enumerate(self._processes):
+            is_saving = self._status.is_saving(local_rank)
+            if process.poll() is None and (not is_saving or elapsed > LONGEST_WRITE_SECONDS):
+                process.kill()
+            elif process.poll() is None and not self._is_waiting_for_write:
+                self._is_waiting_for_write = True
+                self._say("a checkpoint is being written: waiting for its end")
+
+    def wait(self, seconds: float) -> None:
+        """Wait at most so long for the end of one that still runs."""
+        running = [process for process in self._processes if process.poll() is None]
+        if running:
+            with suppress(subprocess.TimeoutExpired):
+                running[0].wait(seconds)
+
+    def close(self) -> None:
+        """Close the pipe, at whose end any rank that still runs ends itself."""
+        os.close(self._lifeline)

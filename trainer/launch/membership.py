@@ -1,0 +1,199 @@
+"""The part of each node in the agreement between nodes; node 0's is in coordinator.py."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainer.launch.exit_codes import ExitCode, RetryableError
+from trainer.launch.messages import (
+    RUN_KEY_VARIABLE,
+    Ended,
+    Failing,
+    ForeignPeerError,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Refused,
+    Regroup,
+    SignedLines,
+    Start,
+    Stepped,
+    Stop,
+    Wait,
+)
+from trainer.launch.status_files import ExitReport
+
+_CONNECT_TIMEOUT_SECONDS = 5
+_SAY_EVERY_SECONDS = 10
+_POLL_SECONDS = 0.1
+_REFUSED_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """One common start of the ranks on several nodes.
+
+    Args:
+        number: counts the rounds of node 0's entrypoint.
+        master_address, master_port: where the ranks meet.
+        nodes: the nodes of this round, in order.
+        first_rank: of this node's ranks among all ranks of the round.
+        world_size: ranks of all nodes of the round.
+        ranks_on_machine: ranks of all nodes that share this node's machine.
+        own_address: of this node, as the others reach it; empty where all are on this machine.
+    """
+
+    number: int
+    master_address: str
+    master_port: int
+    nodes: tuple[int, ...]
+    first_rank: int
+    world_size: int
+    ranks_on_machine: int
+    own_address: str
+
+    @staticmethod
+    def alone(number: int, port: int, local_ranks: int) -> Round:
+        """A round of a run with a single node."""
+        return Round(number, "127.0.0.1", port, (0,), 0, local_ranks, local_ranks, "")
+
+
+class RoundMember:
+    """This node in one round."""
+
+    def __init__(self, line: SignedLines, started: Round, early: list[Message]):
+        self.round = started
+        self.regroups_for = ""
+        """Why the ranks are to save and end, for a round with more nodes; empty: they go on."""
+        self._line = line
+        self._early = early
+
+    def poll_lost(self) -> ExitReport | None:
+        """Why this round has to be ended, or None while it goes on. Call it several times a
+        second: it also answers node 0's question whether this node is alive.
+        """
+        try:
+            messages, self._early = self._early + self._line.receive(), []
+        except ConnectionError as error:
+            reason = f"the connection to node 0 was lost ({error})"
+            return ExitReport(ExitCode.RETRYABLE, reason)
+        for message in messages:
+            if isinstance(message, Ping):
+                self._line.send(Pong())
+            elif isinstance(message, Regroup):
+                self.regroups_for = message.reason
+            elif isinstance(message, Stop):
+                code = ExitCode.FATAL if message.fatal else ExitCode.RETRYABLE
+                return ExitReport(code, message.reason)
+        return None
+
+    def report_stepped(self) -> None:
+        """Tell node 0 that all ranks of this node have made their first update."""
+        self._line.send(Stepped())
+
+    def report_failing(self) -> None:
+        """Tell node 0 that a rank of this node has failed, before its other ranks have ended."""
+        self._line.send(Failing())
+
+    def leave(self, report: ExitReport) -> None:
+        """Report how the ranks of this node ended, and close the connection."""
+        self._line.send(Ended(int(report.code), report.reason))
+        self._line.close()
+
+
+def join(
+    host: str,
+    port: int,
+    hello: Hello,
+    key: bytes,
+    timeout_seconds: float,
+    say: Callable[[str], None],
+    give_up: Callable[[], bool],
+) -> RoundMember | None:
+    """Wait for the name, for node 0, and for the other nodes; then return the common round.
+
+    `give_up` is asked about ten times a second; when it says so, the result is None.
+
+    Raises:
+        RetryableError: not enough nodes were there within `timeout_seconds`. The time during which
+            a round is sure to come, or other nodes train without this one, does not count.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    said_at, status, line, next_try, is_sure = float("-inf"), "", None, 0.0, False
+    try:
+        while not give_up():
+            if line is None:
+                if time.monotonic() >= next_try:
+                    line, status = _connect(host, port, key, status)
+                    if line is not None:
+                        line.send(hello)
+            else:
+                messages: list[Message]
+                try:
+                    messages = line.receive()
+                except ForeignPeerError as error:
+                    messages = [Refused(f"node 0 at {host}:{port} was not understood: {error} "
+                                        f"({RUN_KEY_VARIABLE} differs?)")]  # fmt: skip
+                except ConnectionError as error:
+                    messages = [Refused(f"node 0 at {host}:{port} hung up ({error})")]
+                for position, message in enumerate(messages):
+                    if isinstance(message, Start):
+                        joined, line = line, None
+                        started = _round_of(message, joined)
+                        return RoundMember(joined, started, messages[position + 1 :])
+                    if isinstance(message, Ping):
+                        line.send(Pong())
+                    elif isinstance(message, Wait):
+                        status, is_sure = message.reason, message.is_sure
+                    elif isinstance(message, Refused):
+                        status, is_sure = message.reason, False
+                        line.close()
+                        line, next_try = None, time.monotonic() + _REFUSED_PAUSE_SECONDS
+                        break
+            now = time.monotonic()
+            if is_sure:
+                deadline = now + timeout_seconds
+            if now > deadline:
+                raise RetryableError(f"gave up after {timeout_seconds:g} s: {status}")
+            if status and now - said_at > _SAY_EVERY_SECONDS:
+                say(status)
+                said_at = now
+            time.sleep(_POLL_SECONDS)
+        return None
+    finally:
+        if line is not None:
+            line.close()
+
+
+def _round_of(start: Start, line: SignedLines) -> Round:
+    """The round that node 0 has announced; the ranks get the address that just worked."""
+    own = ""
+    if start.address:
+        own = str(line.connection.getsockname()[0]).removeprefix("::ffff:")
+        if own.startswith("127.") or own == "::1":  # node 0 itself: as the others reach it
+            own = start.address
+    return Round(
+        start.round,
+        line.peer(),
+        start.port,
+        tuple(start.nodes),
+        start.first_rank,
+        start.world_size,
+        start.ranks_on_machine,
+        own,
+    )
+
+
+def _connect(host: str, port: int, key: bytes, status: str) -> tuple[SignedLines | None, str]:
+    """A connection, or the reason why there is none. The name is looked up each time."""
+    try:
+        connection = socket.create_connection((host, port), _CONNECT_TIMEOUT_SECONDS)
+    except socket.gaierror as error:
+        return None, f"waiting for the DNS name {host} ({error.strerror})"
+    except OSError as error:
+        return None, f"waiting for node 0 at {host}:{port} ({error.strerror or error})"
+    return SignedLines(connection, key, is_server=False), status

@@ -1,0 +1,267 @@
+"""The messages between the entrypoints: signed JSON lines, which are checked before they are used.
+
+Each side first sends a random number. Every line after that carries an HMAC over its direction, its
+place in the conversation and its text, under a key made of the run's key and both random numbers.
+So a pod that does not hold the run's key can neither join nor end the run, nor repeat what it
+overheard. The run's key is the variable DISTTRAIN_RUN_KEY, which a Secret gives to all pods of a
+run; where it is not set the lines are signed with an empty key, which keeps nobody out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, cast, get_args
+
+RUN_KEY_VARIABLE = "DISTTRAIN_RUN_KEY"
+_LINE_LIMIT_BYTES = 65536
+_NONCE_BYTES = 16
+_T = TypeVar("_T")
+
+
+class ForeignPeerError(ConnectionError):
+    """The peer does not hold the key of this run, or does not speak this protocol."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first message of a node; `digest` identifies the run configuration and the code.
+
+    `instance` is a new one for each start of an entrypoint, `machine` the same for all nodes on
+    one machine, and `name` is for people.
+    """
+
+    node_rank: int
+    nnodes: int
+    digest: str
+    instance: str
+    machine: str
+    local_ranks: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """A round begins: start the ranks now."""
+
+    round: int
+    port: int
+    nodes: list[int]
+    """The nodes of the round, in order."""
+    first_rank: int
+    """Of this node's ranks among all ranks of the round."""
+    world_size: int
+    """Ranks of all nodes of the round."""
+    ranks_on_machine: int
+    """Of all nodes that share this node's machine."""
+    address: str
+    """Of node 0, as other machines reach it; empty where all nodes are on one."""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """All ranks of the node have made their first update of this round."""
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A rank of the node has failed, and its other ranks are being ended."""
+
+
+@dataclass(frozen=True)
+class Regroup:
+    """Save, end the ranks and connect again: the next round has more nodes."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The round is lost: end the ranks."""
+
+    reason: str
+    fatal: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the ranks of a node ended; `code` is one of trainer.launch.exit_codes."""
+
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What the node has to wait for before its next round.
+
+    `is_sure`: it need not give up, because the round comes without anybody else.
+    """
+
+    reason: str
+    is_sure: bool
+
+
+@dataclass(frozen=True)
+class Refused:
+    """This node does not belong here, or not yet."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ping:
+    """Asks whether the peer is alive."""
+
+
+@dataclass(frozen=True)
+class Pong:
+    """The answer to a Ping."""
+
+
+Message = Hello | Wait | Start | Stepped | Failing | Regroup | Stop | Ended | Refused | Ping | Pong
+_KINDS = {kind.__name__.lower(): kind for kind in get_args(Message)}
+_TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool, "list[int]": list}
+
+
+def to_mapping(message: Message) -> dict[str, Any]:
+    """The message as JSON values, with its kind."""
+    return {"kind": type(message).__name__.lower(), **vars(message)}
+
+
+def from_mapping(value: object) -> Message:
+    """The inverse. Raises ValueError for anything that is not exactly one of the messages."""
+    if not isinstance(value, Mapping):
+        raise ValueError("a message is a mapping")
+    given = dict(cast(Mapping[str, Any], value))
+    kind = _KINDS.get(str(given.pop("kind", None)))
+    if kind is None:
+        raise ValueError("unknown kind of message")
+    types = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
+    if given.keys() != types.keys():
+        raise ValueError(f"{kind.__name__} has {sorted(given)}, not {sorted(types)}")
+    for name, wanted in types.items():
+        if type(given[name]) is not wanted:
+            raise ValueError(f"{kind.__name__}.{name} is {given[name]!r}")
+        if wanted is list and any(type(item) is not int for item in cast(list[Any], given[name])):
+            raise ValueError(f"{kind.__name__}.{name} is {given[name]!r}")
+    return kind(**given)
+
+
+class SignedLines:
+    """A connection that carries signed messages, read without blocking."""
+
+    def __init__(self, connection: socket.socket, key: bytes, is_server: bool):
+        """`key`: of the run; `is_server`: whether this is node 0's side."""
+        self.connection, self.closed = connection, False
+        self._key, self._is_server = key, is_server
+        self._buffer, self._at_end = b"", False
+        self._nonce, self._session = secrets.token_hex(_NONCE_BYTES), b""
+        self._sent = self._received = 0
+        self._unsent: list[Message] = []
+        connection.setblocking(False)
+        _notice_a_lost_peer(connection)
+        self._send_line(self._nonce.encode())
+
+    def peer(self) -> str:
+        """The peer's address, for people."""
+        try:
+            return str(self.connection.getpeername()[0]).removeprefix("::ffff:")
+        except OSError:
+            return "an unknown address"
+
+    def send(self, message: Message) -> None:
+        """Send one short message, at the latest when the peer has said its first line.
+
+        A peer that is gone is noticed when reading.
+        """
+        if not self._session:
+            self._unsent.append(message)
+            return
+        text = json.dumps(to_mapping(message)).encode()
+        self._send_line(self._signature(self._is_server, self._sent, text) + b" " + text)
+        self._sent += 1
+
+    def receive(self) -> list[Message]:
+        """The complete messages that have arrived.
+
+        Raises:
+            ForeignPeerError: the peer does not hold the run's key or speaks another protocol.
+            ConnectionError: the peer is gone (and what it said last was returned before).
+        """
+        while not self._at_end:
+            try:
+                data = self.connection.recv(4096)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                raise ConnectionError(str(error)) from error
+            self._at_end = not data
+            self._buffer += data
+            if len(self._buffer) > _LINE_LIMIT_BYTES:
+                raise ForeignPeerError("it does not speak the protocol of this port")
+        *lines, self._buffer = self._buffer.split(b"\n")
+        if self._at_end and not lines:
+            raise ConnectionError("closed by the peer")
+        return [message for line in lines for message in self._message(line)]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.closed = True
+        self.connection.close()
+
+    def _message(self, line: bytes) -> list[Message]:
+        if not self._session:
+            self._begin(line)
+            return []
+        signature, _, text = line.partition(b" ")
+        wanted = self._signature(not self._is_server, self._received, text)
+        if not hmac.compare_digest(signature, wanted):
+            raise ForeignPeerError("it does not hold the key of this run")
+        self._received += 1
+        try:
+            return [from_mapping(json.loads(text))]
+        except (ValueError, RecursionError) as error:
+            raise ForeignPeerError(
+                f"it does not speak the protocol of this port ({error})"
+            ) from None
+
+    def _begin(self, line: bytes) -> None:
+        """The peer's random number: from now on lines can be signed."""
+        if len(line) != 2 * _NONCE_BYTES or not line.isalnum():
+            raise ForeignPeerError("it does not speak the protocol of this port")
+        ours, theirs = self._nonce.encode(), line
+        nonces = ours + theirs if self._is_server else theirs + ours
+        self._session = hmac.digest(self._key, nonces, hashlib.sha256)
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
+            self.send(message)
+
+    def _signature(self, by_server: bool, place: int, text: bytes) -> bytes:
+        header = f"{'server' if by_server else 'node'} {place} ".encode()
+        return hmac.new(self._session, header + text, hashlib.sha256).hexdigest().encode()
+
+    def _send_line(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.sendall(line + b"\n")
+
+
+def _notice_a_lost_peer(connection: socket.socket) -> None:
+    """Let the system close the connection half a minute after the peer's machine is gone."""
+    options = (
+        ("TCP_KEEPIDLE", 10),  # seconds of silence before it asks
+        ("TCP_KEEPINTVL", 5),  # seconds between two questions
+        ("TCP_KEEPCNT", 4),  # questions without an answer
+        ("TCP_USER_TIMEOUT", 30_000),  # milliseconds until what was sent has to be acknowledged
+    )
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in options:
+            if hasattr(socket, option):  # the names differ on macOS, which runs a single node
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

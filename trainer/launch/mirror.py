@@ -1,0 +1,76 @@
+"""Starts the process that copies checkpoints to the mirror, and waits for it at the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.lifeline import LIFELINE_VARIABLE
+from trainer.launch.messages import RUN_KEY_VARIABLE
+from trainer.mirror.status import read_status
+
+
+class MirrorProcess:
+    """`python -m trainer mirror`, where the run has a mirror and this is node 0."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        config_arguments: Sequence[str],
+        node_rank: int,
+        say: Callable[[str], None],
+    ) -> None:
+        """`config_arguments` go to the process unchanged; `say` prints a line of the node."""
+        self._config, self._say = config, say
+        self._command = [sys.executable, "-m", "trainer", "mirror", *config_arguments]
+        self._is_wanted = config.checkpoint.mirror is not None and node_rank == 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+
+    def ensure_running(self) -> None:
+        """Start the process, or start it again where it has ended."""
+        if not self._is_wanted or (self._process is not None and self._process.poll() is None):
+            return
+        if self._process is not None and self._process.returncode == ExitCode.FATAL:
+            return  # it has said why, and would say it again
+        self._close_lifeline()
+        read_end, self._lifeline = os.pipe()  # see trainer/launch/lifeline.py
+        environment = {**os.environ, LIFELINE_VARIABLE: "stdin"}
+        environment.pop(RUN_KEY_VARIABLE, None)
+        try:
+            self._process = subprocess.Popen(
+                self._command, stdin=read_end, env=environment, start_new_session=True
+            )
+        finally:
+            os.close(read_end)
+
+    def finish(self) -> None:
+        """Let it copy what is left, for at most `checkpoint.mirror_wait_seconds`, and end it."""
+        if self._process is None:
+            return
+        self.ensure_running()
+        with suppress(BrokenPipeError):  # it has ended; its exit code says how
+            os.write(self._lifeline, b"f")
+        try:
+            self._process.wait(self._config.checkpoint.mirror_wait_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            problem = read_status(self._config.run_dir).problem or "it takes longer"
+            self._say(
+                f"warning: the newest checkpoint is not in the mirror yet ({problem}); it is on "
+                "the volume, and the next start of the run copies it"
+            )
+        self._close_lifeline()
+        self._process = None
+
+    def _close_lifeline(self) -> None:
+        if self._lifeline >= 0:
+            with suppress(OSError):
+                os.close(self._lifeline)
+            self._lifeline = -1

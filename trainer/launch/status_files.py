@@ -1,0 +1,111 @@
+"""Small files by which the processes of one node tell each other how far they are.
+
+    stepped-<local_rank>   that rank has completed a step of this start
+    saving-<local_rank>    that rank is writing a checkpoint: it must not be killed now
+    exit-<local_rank>      how that rank ended: exit code and reason, as JSON
+    ready                  all local ranks have stepped, or the run is done (readiness probe)
+
+The directory is /tmp/disttrain, or what DISTTRAIN_READY_DIR says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from trainer.checkpoint.durable import write_json
+from trainer.launch.exit_codes import ExitCode, FatalError
+from trainer.launch.lifeline import started_by_entrypoint
+
+READY_DIR_VARIABLE = "DISTTRAIN_READY_DIR"
+READY_FILE = "ready"
+_DEFAULT_DIR = "/tmp/disttrain"
+
+
+@dataclass(frozen=True)
+class ExitReport:
+    """How a process, or all of a node, ended."""
+
+    code: ExitCode
+    reason: str
+
+
+class StatusFiles:
+    """The files of one node."""
+
+    def __init__(self, directory: Path | None = None):
+        self._directory = directory or Path(os.environ.get(READY_DIR_VARIABLE, _DEFAULT_DIR))
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FatalError(
+                f"{READY_DIR_VARIABLE}: {self._directory} cannot be made: {error}"
+            ) from error
+
+    def clear(self) -> None:
+        """Forget everything, before the ranks of this node are started."""
+        for pattern in (READY_FILE, "stepped-*", "saving-*", "exit-*"):
+            for path in self._directory.glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def mark_stepped(self, local_rank: int) -> None:
+        """Called by a rank after its first completed step."""
+        (self._directory / f"stepped-{local_rank}").touch()
+
+    def mark_ready(self) -> None:
+        """Let the readiness probe succeed."""
+        (self._directory / READY_FILE).touch()
+
+    def all_stepped(self, local_ranks: int) -> bool:
+        """Whether every rank of this node has stepped."""
+        return all((self._directory / f"stepped-{r}").exists() for r in range(local_ranks))
+
+    def mark_saving(self, local_rank: int, is_saving: bool) -> None:
+        """Called by a rank around the write of a checkpoint."""
+        path = self._directory / f"saving-{local_rank}"
+        if is_saving:
+            path.touch()
+        else:
+            path.unlink(missing_ok=True)
+
+    def is_saving(self, local_rank: int) -> bool:
+        """Whether that rank is writing a checkpoint."""
+        return (self._directory / f"saving-{local_rank}").exists()
+
+    def report_exit(self, local_rank: int, ending: ExitReport) -> None:
+        """Called by a rank as its last act; a killed one leaves nothing."""
+        value = {"code": int(ending.code), "reason": ending.reason}
+        write_json(self._directory / f"exit-{local_rank}", value)
+
+    def exit_reports(self, local_ranks: int) -> list[ExitReport | None]:
+        """What each local rank reported; None for one that did not get to it."""
+        found: list[ExitReport | None] = []
+        for rank in range(local_ranks):
+            path = self._directory / f"exit-{rank}"
+            value = json.loads(path.read_text()) if path.exists() else None
+            found.append(value and ExitReport(ExitCode(value["code"]), value["reason"]))
+        return found
+
+
+class SavingMark:
+    """Tells the entrypoint, if there is one, that this rank is writing a checkpoint."""
+
+    def __init__(self, local_rank: int):
+        self._local_rank = local_rank
+        self._status = StatusFiles() if started_by_entrypoint() else None
+
+    def __enter__(self) -> None:
+        if self._status is not None:
+            self._status.mark_saving(self._local_rank, True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.mark_saving(self._local_rank, False)

@@ -1,0 +1,111 @@
+"""One training process: from its start by the entrypoint (or by hand) to its exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from typing import NoReturn
+
+import torch
+
+from trainer.checkpoint.second_chance import happened_before
+from trainer.config import ConfigError, RunConfig, TrainConfig
+from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
+from trainer.launch.lifeline import follow_entrypoint, started_by_entrypoint
+from trainer.launch.status_files import ExitReport, StatusFiles
+from trainer.launch.stop_request import StopRequest
+from trainer.model.allocator import keep_freed_memory
+from trainer.parallel.cores import available_cores
+from trainer.parallel.device import Compute, choose_compute
+from trainer.parallel.world import World
+from trainer.train import train
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+def run_worker(config: RunConfig) -> NoReturn:
+    """Train, report how it ended, and leave the process with that exit code.
+
+    Until the loop has something to save, a signal ends the process at once.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if started_by_entrypoint():
+        follow_entrypoint()
+    world, stop = World.from_environment(), StopRequest()
+    status = StatusFiles() if started_by_entrypoint() else None
+    ending = _train(config, world, stop, status)
+    if ending.code not in (ExitCode.DONE, ExitCode.PREEMPTED):
+        print(f"rank {world.rank}: {ending.reason}", file=sys.stderr)
+    if status is not None:
+        status.report_exit(world.local_rank, ending)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not by way of destroy_process_group: with gloo it can wait for ever for a thread of its own
+    # that waits for the interpreter (torch 2.7.1, seen with 3 ranks on a busy machine).
+    os._exit(ending.code)
+
+
+def set_up_torch(train: TrainConfig, world: World) -> Compute:
+    """Choose what this rank computes with, and set torch up for it.
+
+    Raises:
+        FatalError: a setting asks for what this machine does not have.
+    """
+    if train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before cuBLAS starts
+        torch.use_deterministic_algorithms(True)
+    compute = choose_compute(train, world.local_rank)
+    if compute.device.type == "cpu":
+        keep_freed_memory()
+    if "OMP_NUM_THREADS" not in os.environ:  # the entrypoint and torchrun set it
+        torch.set_num_threads(available_cores())
+    if compute.device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32 where float32 is multiplied
+    return compute
+
+
+def _train(
+    config: RunConfig, world: World, stop: StopRequest, status: StatusFiles | None
+) -> ExitReport:
+    def on_first_step() -> None:
+        if status is not None:
+            status.mark_stepped(world.local_rank)
+
+    try:
+        compute = world.connect(set_up_torch(config.train, world), config.train)
+        end = train(config, world, compute, stop, on_first_step)
+    except (FatalError, ConfigError) as error:
+        return ExitReport(ExitCode.FATAL, str(error))
+    except RetryableError as error:
+        return ExitReport(ExitCode.RETRYABLE, str(error))
+    except torch.OutOfMemoryError as error:
+        return _out_of_memory(config, world, str(error))
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            traceback.print_exc()
+            return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
+        return ExitReport(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
+    except Exception as error:
+        if stop.requested:
+            return ExitReport(ExitCode.PREEMPTED, f"stopped while a peer was leaving: {error}")
+        traceback.print_exc()
+        return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
+    if end.finished:
+        return ExitReport(ExitCode.DONE, f"finished at step {end.step}")
+    return ExitReport(ExitCode.PREEMPTED, f"stopped by a signal, saved at step {end.step}")
+
+
+def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
+    """Retryable at first, as the allocator may be fragmented; fatal if nothing came of that."""
+    newest = max((path.name for path in config.run_dir.glob("checkpoints/step-*")), default="start")
+    config.run_dir.mkdir(parents=True, exist_ok=True)
+    again = happened_before(config.run_dir, world.rank, "out of memory", f"after {newest}")
+    advice = "lower train.micro_batch_size, or set train.activation_checkpointing to true"
+    if again:
+        return ExitReport(
+            ExitCode.FATAL, f"{reason} (for the second time after {newest}; {advice})"
+        )
+    return ExitReport(ExitCode.RETRYABLE, f"{reason} (trying once more)")

@@ -1,0 +1,174 @@
+"""Writes what a run measures to the log, metrics.jsonl and TensorBoard; only rank 0 does so."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint.durable import write_text
+from trainer.metrics.console import duration
+from trainer.metrics.speed import Speed
+
+METRICS_FILE = "metrics.jsonl"
+TENSORBOARD_DIR = "tensorboard"
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """One record. Losses in nats per token, mean over the global batch; None: not measured.
+
+    `grad_norm` is None for the updates that float16's gradient scaler skips.
+    """
+
+    step: int
+    loss: float | None
+    """None where it overflowed in float16 and the update was skipped."""
+    val_loss: float | None
+    val_bits_per_byte: float | None
+    lr: float
+    grad_norm: float | None
+    skipped_updates: int
+    """Updates since the start of the process that float16's gradient scaler skipped."""
+    tokens_per_second: float
+    """Of all ranks together, without evaluations and saves."""
+    tokens_per_second_per_rank: float
+    step_seconds: float
+    step_seconds_p50: float
+    step_seconds_p95: float
+    mfu: float | None
+    data_wait_share: float
+    """Share of the step time in which the slowest rank put its batch together."""
+    peak_memory_bytes: int
+    """Of the rank that needs most: on a GPU its tensors, on a CPU the whole process."""
+    checkpoint_seconds: float | None
+    """How long saves since the last record held up training."""
+    eta_seconds: float | None
+    tokens: int
+    world_size: int
+    unix_time: float
+
+    @staticmethod
+    def of(
+        *,
+        loss: float,
+        grad_norm: float,
+        speed: Speed,
+        data_seconds: float,
+        world_size: int,
+        **others: Any,
+    ) -> StepMetrics:
+        """The record of a step that was just made; `others` are taken as they are.
+
+        `data_seconds`: what the slowest rank needed per step to put its batches together.
+        """
+        return StepMetrics(
+            loss=loss if math.isfinite(loss) else None,
+            grad_norm=grad_norm if math.isfinite(grad_norm) else None,
+            tokens_per_second=speed.tokens_per_second,
+            tokens_per_second_per_rank=speed.tokens_per_second / world_size,
+            step_seconds=speed.step_seconds,
+            step_seconds_p50=speed.step_seconds_p50,
+            step_seconds_p95=speed.step_seconds_p95,
+            mfu=speed.mfu,
+            data_wait_share=data_seconds / speed.step_seconds,
+            world_size=world_size,
+            unix_time=time.time(),
+            **others,
+        )
+
+    def line(self, max_steps: int) -> str:
+        """The record for people."""
+        return f"step {self.step}/{max_steps} {self.summary()}"
+
+    def summary(self) -> str:
+        """The same without the step."""
+        loss = "-" if self.loss is None else f"{self.loss:.4f}"
+        val = "-" if self.val_loss is None else f"{self.val_loss:.4f}"
+        grad_norm = "-" if self.grad_norm is None else f"{self.grad_norm:.3f}"
+        mfu = "n/a" if self.mfu is None else f"{self.mfu:.1%}"
+        return (
+            f"loss {loss} val {val} lr {self.lr:.1e} "
+            f"tokens/s {self.tokens_per_second:.0f} grad_norm {grad_norm} mfu {mfu} "
+            f"p50 {self.step_seconds_p50 * 1e3:.1f}ms p95 {self.step_seconds_p95 * 1e3:.1f}ms "
+            f"data {self.data_wait_share:.1%} mem {self.peak_memory_bytes / 2**20:.0f}MiB "
+            f"eta {duration(self.eta_seconds)}"
+        )
+
+
+class MetricsLog:
+    """Appends records; after a resume, what was recorded past the checkpoint is dropped."""
+
+    def __init__(self, run_dir: Path, resumed_step: int, say: Callable[[str], None]):
+        """`say` is told of lines that are damaged; they are left out."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._path = run_dir / METRICS_FILE
+        records, damaged = read_records(self._path)
+        if damaged:
+            say(f"warning: {self._path} has {damaged} damaged line(s), which are left out")
+        self._write_all([record for record in records if record["step"] <= resumed_step])
+        self._file = self._path.open("a")
+        self._tensorboard = SummaryWriter(
+            str(run_dir / TENSORBOARD_DIR), purge_step=resumed_step + 1
+        )
+
+    def _write_all(self, records: Sequence[Mapping[str, Any]]) -> None:
+        lines = [json.dumps(record, allow_nan=False) + "\n" for record in records]
+        write_text(self._path, "".join(lines))
+
+    def record(self, metrics: StepMetrics) -> None:
+        """Append one record."""
+        values = asdict(metrics)
+        self._file.write(json.dumps(values, allow_nan=False) + "\n")
+        self._file.flush()
+        for name, value in values.items():
+            if name not in ("step", "unix_time", "world_size") and value is not None:
+                self._tensorboard.add_scalar(name, value, metrics.step)
+
+    def add_validation(self, step: int, val_loss: float, val_bits_per_byte: float) -> None:
+        """Complete the record of `step`, whose evaluation was cut off."""
+        values = {"val_loss": val_loss, "val_bits_per_byte": val_bits_per_byte}
+        records, _ = read_records(self._path)
+        for record in records:
+            if record["step"] == step:
+                record.update(values)
+        self._file.close()
+        self._write_all(records)
+        self._file = self._path.open("a")
+        for name, value in values.items():
+            self._tensorboard.add_scalar(name, value, step)
+
+    def flush(self) -> None:
+        """Flush the files, so that the metrics of a checkpoint are never older than it."""
+        self._file.flush()
+        self._tensorboard.flush()
+
+    def close(self) -> None:
+        """Write out everything."""
+        self._file.close()
+        self._tensorboard.close()
+
+
+def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The records of a metrics file, and how many lines inside it are damaged.
+
+    A crash may have cut the last line, which counts as not written.
+    """
+    if not path.exists():
+        return [], 0
+    records, damaged = list[dict[str, Any]](), 0
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            record = dict(json.loads(line))
+            int(record["step"])
+            records.append(record)
+        except (ValueError, TypeError, KeyError):
+            damaged += bool(line)
+    return records, damaged

@@ -1,0 +1,77 @@
+"""Draws the loss and the throughput of a run."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trainer.launch.exit_codes import FatalError
+from trainer.metrics.log import METRICS_FILE
+
+PLOT_FILE = "plot.png"
+_TRAIN, _VAL, _SPEED = "#9db8d2", "#c0392b", "#2c7a4b"
+
+
+def plot(run_dir: Path, output: Path | None = None) -> Path:
+    """Draw metrics.jsonl of `run_dir` into `output` (default `<run_dir>/plot.png`).
+
+    Raises:
+        FatalError: there are no metrics, or the picture cannot be written.
+    """
+    records = _read_records(run_dir)
+    target = output or run_dir / PLOT_FILE
+    # Late, and by its object interface: only this command needs it, and it needs no display.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 7), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    loss, speed = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    loss.plot(*_series(records, "loss"), color=_TRAIN, linewidth=1, label="train")
+    steps, values = _series(records, "val_loss")
+    if steps:
+        label = f"validation, lowest {min(values):.4f} at step {steps[values.index(min(values))]}"
+        loss.plot(steps, values, color=_VAL, marker="o", markersize=4, label=label)
+    loss.set_ylabel("loss (nats per token)")
+    loss.set_title(f"{run_dir.resolve().name}: {records[-1]['tokens']:,} tokens")
+    loss.legend(frameon=False)
+    steps, values = _series(records, "tokens_per_second")
+    median = sorted(values)[len(values) // 2]
+    speed.plot(steps, values, color=_SPEED, linewidth=1)
+    speed.axhline(median, color=_SPEED, linestyle=":", label=f"median {median:,.0f}")
+    speed.set_ylim(bottom=0)
+    speed.set_ylabel("tokens per second")
+    speed.set_xlabel("step")
+    speed.legend(frameon=False, loc="lower right")
+    for axes in (loss, speed):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    try:
+        figure.savefig(target, format="png")
+    except OSError as error:
+        raise FatalError(f"--output {target}: cannot be written: {error}") from error
+    return target
+
+
+def _series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """Steps and values of the records in which `name` was measured."""
+    found = [(r["step"], r[name]) for r in records if r.get(name) is not None]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def _read_records(run_dir: Path) -> list[dict[str, Any]]:
+    path = run_dir / METRICS_FILE
+    try:
+        # A run that is being written may end in half a line.
+        lines = [line for line in path.read_text().split("\n")[:-1] if line]
+        records = [json.loads(line) for line in lines]
+    except OSError as error:
+        raise FatalError(f"{run_dir}: no metrics: {path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise FatalError(f"{path}: damaged: {error}") from error
+    if not records:
+        raise FatalError(f"{path}: no record yet; the first comes after step 1")
+    return records

@@ -1,0 +1,155 @@
+"""Measures throughput, step times, the wait for data, and how long a run will still take."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+_STEPS_FOR_PERCENTILES = 200
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Throughput of all ranks together; `mfu` is the share of the GPUs' peak, None if unknown.
+
+    `data_seconds` is what this rank needed per step to put its batches together. The percentiles
+    are of the last 200 steps of this rank, without the first one of the process.
+    """
+
+    tokens_per_second: float
+    step_seconds: float
+    mfu: float | None
+    data_seconds: float
+    step_seconds_p50: float
+    step_seconds_p95: float
+
+
+class Speedometer:
+    """Measures the time of training steps, without what happens between `stop` and `start`."""
+
+    def __init__(
+        self,
+        tokens_per_step: int,
+        flops_per_token: int,
+        peak: float | None,
+        world_size: int,
+        device: torch.device,
+    ):
+        self._tokens_per_step = tokens_per_step
+        self._flops_per_token = flops_per_token
+        self._peak = peak and peak * world_size
+        self._clock = _CudaClock() if device.type == "cuda" else _CpuClock()
+        self._step, self._begin, self._data_seconds = 0, 0.0, 0.0
+        self._recent: deque[float] = deque(maxlen=_STEPS_FOR_PERCENTILES)
+        self._first_end: tuple[int, float] | None = None
+
+    def start(self, step: int) -> None:
+        """Begin to measure, after `step` steps."""
+        self._step, self._begin, self._data_seconds = step, time.perf_counter(), 0.0
+        self._clock.restart()
+
+    @contextmanager
+    def fetching(self) -> Iterator[None]:
+        """Measure the code inside as the wait for a batch."""
+        begin = time.perf_counter()
+        yield
+        self._data_seconds += time.perf_counter() - begin
+
+    def leave_out(self, seconds: float) -> None:
+        """Leave out the time since the last step; the GPU must have ended its work."""
+        self._begin += seconds
+        self._clock.leave_out()
+
+    def step_done(self, step: int) -> None:
+        """Call it after every step."""
+        self._clock.mark()
+        if self._first_end is None:
+            self._first_end = (step, time.perf_counter())
+
+    def stop(self, step: int) -> Speed:
+        """The mean speed since `start`; the GPU must have ended its work."""
+        steps = step - self._step
+        assert steps > 0
+        seconds = (time.perf_counter() - self._begin) / steps
+        laps = self._clock.laps()
+        is_first = self._first_end is not None and self._first_end[0] == self._step + 1
+        self._recent.extend(laps[1:] if is_first and len(laps) > 1 else laps)
+        p50, p95 = (float(value) for value in np.percentile(self._recent, (50, 95)))
+        if is_first and len(laps) == 1:
+            self._recent.clear()
+        tokens_per_second = self._tokens_per_step / seconds
+        mfu = self._peak and tokens_per_second * self._flops_per_token / self._peak
+        return Speed(tokens_per_second, seconds, mfu, self._data_seconds / steps, p50, p95)
+
+    def seconds_left(self, step: int, max_steps: int) -> float | None:
+        """Until `max_steps` at the speed so far, evaluations and saves included."""
+        if self._first_end is None or step == self._first_end[0]:
+            return 0.0 if step == max_steps else None
+        first_step, first_time = self._first_end
+        return (time.perf_counter() - first_time) / (step - first_step) * (max_steps - step)
+
+
+class _CpuClock:
+    """Seconds between marks."""
+
+    def __init__(self) -> None:
+        self._times: list[list[float]] = []  # without what was left out between two lists
+
+    def restart(self) -> None:
+        self._times = [[time.perf_counter()]]
+
+    def leave_out(self) -> None:
+        self._times.append([time.perf_counter()])
+
+    def mark(self) -> None:
+        self._times[-1].append(time.perf_counter())
+
+    def laps(self) -> list[float]:
+        return [after - before for times in self._times for before, after in pairwise(times)]
+
+
+class _CudaClock:
+    """The same on the GPU's time line: the host may be many steps ahead of it."""
+
+    def __init__(self) -> None:
+        self._events: list[list[Any]] = []
+
+    def restart(self) -> None:
+        self._events = []
+        self.leave_out()
+
+    def leave_out(self) -> None:
+        self._events.append([])
+        self.mark()
+
+    def mark(self) -> None:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream())
+        self._events[-1].append(event)
+
+    def laps(self) -> list[float]:
+        self._events[-1][-1].synchronize()
+        return [
+            before.elapsed_time(after) / 1000
+            for events in self._events
+            for before, after in pairwise(events)
+        ]
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory in use so far: of the GPU by tensors, else of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,225 @@
+"""A folder in an object store, or anywhere else that the library fsspec reaches.
+
+For `s3://` the library s3fs does the work. It reads credentials and endpoint from the environment,
+by the names that every S3 client knows: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_ENDPOINT_URL, AWS_REGION.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+from trainer.launch.exit_codes import FatalError
+
+BLOCK_BYTES = 16 * 2**20  # of one read, and of one part of an upload
+_S3_OPTIONS = {
+    # A store that does not answer is noticed within a minute, and tried again by our own loop.
+    "config_kwargs": {
+        "connect_timeout": 10,
+        "read_timeout": 30,
+        "retries": {"mode": "standard", "max_attempts": 2},
+    },
+    "use_listings_cache": False,
+    "default_fill_cache": False,
+}
+
+
+class StoreError(Exception):
+    """The store did not do what it was asked for; it may do so later."""
+
+
+class DamagedError(Exception):
+    """A file of the store is not what was written: the checksum that S3 keeps with it differs."""
+
+
+class Place:
+    """A folder behind a URL; names are relative to it, with `/` between their parts."""
+
+    def __init__(self, url: str, bytes_per_second: int = 0) -> None:
+        """`bytes_per_second` limits each copy; 0 is no limit.
+
+        Raises:
+            FatalError: no installed library reaches such a URL.
+        """
+        import fsspec
+
+        self.url = url.rstrip("/")
+        self._pace = bytes_per_second
+        protocol = url.partition("://")[0]
+        options = _S3_OPTIONS if protocol in ("s3", "s3a") else {}
+        try:
+            filesystem, root = fsspec.core.url_to_fs(
+                self.url, skip_instance_cache=True, **cast(dict[str, Any], options)
+            )
+        except (ImportError, ValueError) as error:
+            raise FatalError(
+                f"checkpoint.mirror: {url!r} cannot be used: {error}. Use s3://bucket/prefix, or "
+                "add the library that fsspec names for this kind of URL to the trainer image"
+            ) from error
+        self._filesystem, self._root = filesystem, str(root).rstrip("/")
+        self._is_s3 = bool(options)
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names of what lies in a folder, sorted; empty where the folder is not there."""
+        with self._store(folder):
+            self._filesystem.invalidate_cache()
+            try:
+                found = self._filesystem.ls(self._path(folder), detail=False)
+            except FileNotFoundError:
+                return []
+        return sorted({str(path).rstrip("/").rsplit("/", 1)[-1] for path in found})
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a small file; None where it is not there. Raises DamagedError."""
+        with self._store(name):
+            try:
+                return cast(bytes, self._filesystem.cat_file(self._path(name)))
+            except FileNotFoundError:
+                return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a small file in one piece."""
+        with self._store(name):
+            self._make_folder_of(name)
+            self._filesystem.pipe_file(self._path(name), content)
+
+    def copy_in(self, source: Path, name: str) -> str:
+        """Copy a file of this machine into the place; returns the sha256 of what was sent.
+
+        Raises:
+            StoreError: the store failed.
+            OSError: the file of this machine cannot be read.
+        """
+        digest = hashlib.sha256()
+        with source.open("rb") as file:
+            with self._store(name):
+                self._make_folder_of(name)
+                target = self._filesystem.open(self._path(name), "wb", block_size=BLOCK_BYTES)
+            try:
+                for block in self._blocks(file):
+                    digest.update(block)
+                    with self._store(name):
+                        target.write(block)
+                with self._store(name):
+                    target.close()
+            except BaseException:
+                # `close` would put a file in place that is cut off.
+                with suppress(Exception):
+                    target.discard()
+                target.closed = True
+                raise
+        return digest.hexdigest()
+
+    def copy_out(self, name: str, target: Path) -> str:
+        """Copy a file of the place to a new, durable file of this machine; returns its sha256.
+
+        Raises:
+            StoreError: the store failed, or does not have the file.
+            DamagedError: the store's own checksum of the file differs.
+            OSError: the file of this machine cannot be written.
+        """
+        digest = hashlib.sha256()
+        with target.open("xb") as file:
+            with self._store(name):
+                source = self._filesystem.open(
+                    self._path(name), "rb", block_size=BLOCK_BYTES, cache_type="readahead"
+                )
+            with source:
+                while True:
+                    started = time.monotonic()
+                    with self._store(name):
+                        block = source.read(BLOCK_BYTES)
+                    if not block:
+                        break
+                    digest.update(block)
+                    file.write(block)
+                    self._wait(len(block), started)
+            file.flush()
+            os.fsync(file.fileno())
+        return digest.hexdigest()
+
+    def remove(self, name: str) -> None:
+        """Remove a file; does nothing where it is not there."""
+        with self._store(name), suppress(FileNotFoundError):
+            self._filesystem.rm_file(self._path(name))
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder with all that is in it; does nothing where it is not there."""
+        with self._store(name), suppress(FileNotFoundError):
+            self._filesystem.invalidate_cache()
+            self._filesystem.rm(self._path(name), recursive=True)
+
+    def abort_unfinished(self) -> int:
+        """Abort uploads below this place that a killed process left; returns how many.
+
+        S3 keeps, and charges for, the parts of an upload that was neither finished nor aborted.
+        """
+        if not self._is_s3:
+            return 0
+        bucket, _, prefix = self._root.partition("/")
+        with self._store(""):
+            answer = self._filesystem.call_s3(
+                "list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/"
+            )
+            left = answer.get("Uploads") or []
+            for upload in left:
+                self._filesystem.call_s3(
+                    "abort_multipart_upload",
+                    Bucket=bucket,
+                    Key=upload["Key"],
+                    UploadId=upload["UploadId"],
+                )
+        return len(left)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _make_folder_of(self, name: str) -> None:
+        """Object stores have no folders, and would make a bucket instead."""
+        if not self._is_s3:
+            self._filesystem.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+
+    def _blocks(self, file: Any) -> Iterator[bytes]:
+        while True:
+            started = time.monotonic()
+            block = file.read(BLOCK_BYTES)
+            if not block:
+                return
+            yield block
+            self._wait(len(block), started)
+
+    def _wait(self, size_bytes: int, started: float) -> None:
+        """Wait until a block that was begun at `started` has taken the time it may take."""
+        if self._pace:
+            time.sleep(max(0.0, size_bytes / self._pace - (time.monotonic() - started)))
+
+    @contextmanager
+    def _store(self, name: str) -> Iterator[None]:
+        """Say of which file and store an error comes.
+
+        The libraries behind fsspec raise errors of their own kinds, which share no base class.
+        """
+        try:
+            yield
+        except Exception as error:
+            if _is_checksum_error(error):
+                raise DamagedError(f"{name} was changed in the store ({error})") from error
+            where = f"{self.url}/{name}" if name else self.url
+            text = str(error) or "no further words"
+            raise StoreError(f"{where}: {type(error).__name__}: {text}") from error
+
+
+def _is_checksum_error(error: Exception) -> bool:
+    try:
+        from botocore.exceptions import FlexibleChecksumError
+    except ImportError:
+        return False
+    return isinstance(error, FlexibleChecksumError)

@@ -1,0 +1,59 @@
+"""The process that keeps the mirror up to date beside the training of node 0.
+
+It is a process of its own, so that neither hashing nor a store that is away costs the training a
+step, and so that it goes on while the ranks are started again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.lifeline import follow_entrypoint, started_by_entrypoint
+from trainer.mirror.place import StoreError
+from trainer.mirror.push import Pusher, mirror_place
+
+_POLL_SECONDS = 2.0
+_PAUSES_SECONDS = (2.0, 5.0, 15.0, 30.0)  # after the first, second ... failure in a row
+
+
+def run_mirror(config: RunConfig) -> ExitCode:
+    """Copy checkpoints until the entrypoint asks to finish; then copy what is left, and end.
+
+    Started by hand it copies what there is, and ends. The entrypoint ends it by force where the
+    store does not let it finish: see trainer/launch/mirror.py.
+    """
+    finish = threading.Event()
+    if started_by_entrypoint():
+        follow_entrypoint(finish.set)
+    else:
+        finish.set()
+    pusher = Pusher(config.checkpoint, config.run_dir, mirror_place(config), _say)
+    failures = 0
+    while True:
+        is_finishing = finish.is_set()
+        try:
+            if pusher.push_next():
+                failures = 0
+                continue
+            if pusher.status.problem:
+                pusher.note_problem("")
+            if is_finishing:
+                return ExitCode.DONE
+            pause = _POLL_SECONDS
+        except (StoreError, OSError) as error:  # the store's, or the volume's
+            if not failures:
+                _say(f"warning: {error}; training goes on, and the copy is tried again")
+            pause = _PAUSES_SECONDS[min(failures, len(_PAUSES_SECONDS) - 1)]
+            failures += 1
+            pusher.note_problem(str(error))
+        if is_finishing:
+            time.sleep(min(pause, _POLL_SECONDS))
+        else:
+            finish.wait(pause)
+
+
+def _say(text: str) -> None:
+    print(f"[mirror] {text}", flush=True)

@@ -1,0 +1,178 @@
+"""Copies checkpoints into the mirror: the files first, the manifest last.
+
+    <mirror>/<run_name>/checkpoints/step-00000100/    the same files as on the volume
+
+A checkpoint without a manifest is not there, for every reader. So a copy that was cut at any point
+leaves nothing that could be taken for a checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.checkpoint import store
+from trainer.config import CheckpointConfig, RunConfig
+from trainer.mirror.place import DamagedError, Place
+from trainer.mirror.plan import next_to_copy, too_many
+from trainer.mirror.status import MirrorStatus, read_status, write_status
+
+_DIRECTORY = re.compile(r"step-(\d{8})")
+
+
+@dataclass(frozen=True)
+class ChangedError(Exception):
+    """A file is not what the checkpoint's manifest says: it was damaged, or has been removed."""
+
+    reason: str
+
+
+def mirror_place(config: RunConfig) -> Place:
+    """The folder of the run's checkpoints in its mirror. Raises FatalError as `Place` does."""
+    assert config.checkpoint.mirror is not None
+    url = f"{config.checkpoint.mirror.rstrip('/')}/{config.run_name}/checkpoints"
+    return Place(url, config.checkpoint.mirror_bytes_per_second)
+
+
+def remote_manifests(place: Place) -> dict[int, bytes]:
+    """The manifests of the checkpoints that are whole in the mirror, by step.
+
+    One that was changed in the store is empty here.
+    """
+    manifests: dict[int, bytes] = {}
+    for name in place.names():
+        if match := _DIRECTORY.fullmatch(name):
+            try:
+                manifest = place.read(f"{name}/{store.MANIFEST_FILE}")
+            except DamagedError:
+                manifest = b""
+            if manifest is not None:
+                manifests[int(match[1])] = manifest
+    return manifests
+
+
+class Pusher:
+    """Keeps the mirror of one run up to date."""
+
+    def __init__(
+        self, config: CheckpointConfig, run_dir: Path, place: Place, say: Callable[[str], None]
+    ) -> None:
+        """`say` is told of each checkpoint that was copied, and of each that was not."""
+        self._config, self._run_dir, self._place, self._say = config, run_dir, place, say
+        self._root = run_dir / "checkpoints"
+        self._remote: dict[int, bytes] | None = None
+        self._refused: dict[int, bytes] = {}
+        self.status = read_status(run_dir)
+        if self.status.url != place.url:
+            self.status = MirrorStatus(url=place.url)
+
+    def push_next(self) -> bool:
+        """Copy one checkpoint, if one is to be copied; returns whether one was.
+
+        Raises:
+            StoreError: the store failed; calling again goes on where it stopped.
+        """
+        if self._remote is None:
+            if left := self._place.abort_unfinished():
+                self._say(f"{left} unfinished upload(s) of an earlier start were removed")
+            self._remote = remote_manifests(self._place)
+        local = self._local_manifests()
+        best = store.best_step(self._root) if self._config.keep_best else None
+        step = next_to_copy(local, self._remote, best)
+        if step is None:
+            self._note(newest_step=max(self._remote, default=None))
+            return False
+        try:
+            self._copy(step, local[step])
+        except ChangedError as changed:
+            self._refused[step] = local[step]
+            self._say(f"step {step} was not copied: {changed.reason}")
+            self.status.copying_step = None
+            return True
+        self._remote[step] = local[step]
+        self._remove_too_many(max(local))
+        self._note(newest_step=max(self._remote))
+        return True
+
+    def _local_manifests(self) -> dict[int, bytes]:
+        manifests: dict[int, bytes] = {}
+        for step in store.complete_steps(self._root):
+            try:
+                path = store.directory_of(self._root, step) / store.MANIFEST_FILE
+                manifest = path.read_bytes()
+            except FileNotFoundError:  # it has just been removed
+                continue
+            if self._refused.get(step) != manifest:
+                manifests[step] = manifest
+        return manifests
+
+    def _copy(self, step: int, manifest: bytes) -> None:
+        directory = store.directory_of(self._root, step)
+        key = hashlib.sha256(manifest).hexdigest()
+        status = self.status
+        if status.copying_step != step or status.copied_manifest_sha256 != key:
+            status.copied_files = []
+            self._place.remove(f"{directory.name}/{store.MANIFEST_FILE}")
+            if self._remote is not None:
+                self._remote.pop(step, None)
+        status.copying_step, status.copied_manifest_sha256 = step, key
+        write_status(self._run_dir, status)
+        started, sent_bytes = time.monotonic(), 0
+        for name, entry in json.loads(manifest)["files"].items():
+            if name in status.copied_files:
+                continue
+            sent_bytes += self._copy_file(directory, name, str(entry["sha256"]))
+            status.copied_files.append(name)
+            write_status(self._run_dir, status)
+        self._place.write(f"{directory.name}/{store.MANIFEST_FILE}", manifest)
+        seconds = time.monotonic() - started
+        self._say(f"step {step}: {sent_bytes:,} bytes copied in {seconds:.1f} s")
+
+    def _copy_file(self, directory: Path, name: str, sha256: str) -> int:
+        path = directory / name
+        try:
+            sent = self._place.copy_in(path, f"{directory.name}/{name}")
+            size = path.stat().st_size
+        except FileNotFoundError as error:
+            raise ChangedError(f"{name} has been removed from the volume meanwhile") from error
+        if sent != sha256:
+            self._place.remove(f"{directory.name}/{name}")
+            raise ChangedError(f"{path} does not have the sha256 of {store.MANIFEST_FILE}")
+        return size
+
+    def _remove_too_many(self, newest_local: int) -> None:
+        assert self._remote is not None
+        losses = {step: self._val_loss(step) for step in self._remote}
+        for step in too_many(losses, newest_local, self._config.keep_last):
+            folder = store.directory_of(Path(), step).name
+            self._place.remove(f"{folder}/{store.MANIFEST_FILE}")  # first: it is whole or not there
+            self._place.remove_folder(folder)
+            del self._remote[step]
+
+    def _val_loss(self, step: int) -> float | None:
+        if not self._config.keep_best:
+            return None
+        folder = store.directory_of(Path(), step).name
+        try:
+            state = self._place.read(f"{folder}/{store.STATE_FILE}")
+        except DamagedError:
+            return None
+        value = json.loads(state).get("val_loss") if state else None
+        return float(value) if isinstance(value, float | int) else None
+
+    def _note(self, newest_step: int | None) -> None:
+        """Write the status, if it is another than before."""
+        status = MirrorStatus(url=self._place.url, newest_step=newest_step)
+        if status != read_status(self._run_dir):
+            write_status(self._run_dir, status)
+        self.status = status
+
+    def note_problem(self, problem: str) -> None:
+        """Write into the status why the mirror cannot go on."""
+        self.status.set_problem(problem)
+        write_status(self._run_dir, self.status)

@@ -1,0 +1,84 @@
+"""Brings the newest good checkpoint of a mirror back to an empty volume."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from trainer.checkpoint import store
+from trainer.checkpoint.durable import fsync_directory
+from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.mirror.place import DamagedError, Place, StoreError
+from trainer.mirror.push import remote_manifests
+
+
+def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
+    """Fetch the newest checkpoint of `place` whose files all match its manifest.
+
+    Only for the process that saves into `root`. Damaged ones are skipped, with the reason.
+
+    Args:
+        root: directory of all checkpoints of the run.
+        place: their folder in the mirror.
+        say: told of what is fetched and of what is skipped.
+
+    Returns:
+        Its step; None where the mirror holds no checkpoint.
+
+    Raises:
+        RetryableError: the mirror did not answer, so nobody knows what it holds.
+        FatalError: the mirror holds checkpoints and all of them are damaged.
+    """
+    try:
+        manifests = remote_manifests(place)
+        skipped: list[str] = []
+        for step in sorted(manifests, reverse=True):
+            say(f"fetching step {step} from the mirror {place.url}")
+            problem = _fetch(root, place, step, manifests[step])
+            if problem is None:
+                return step
+            skipped.append(f"step {step} of the mirror is skipped: {problem}")
+            say(skipped[-1])
+    except StoreError as error:
+        raise RetryableError(
+            f"the volume holds no checkpoint, and the mirror could not be asked: {error}. The run "
+            "does not start at step 0 while the mirror may hold one; unset checkpoint.mirror if "
+            "it should"
+        ) from error
+    if skipped:
+        raise FatalError(
+            f"the mirror holds checkpoints, and none of them can be used: {'; '.join(skipped)}. "
+            "Choose another run_name to start at step 0"
+        )
+    return None
+
+
+def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:
+    """Put one checkpoint in place; returns why that was not possible."""
+    final = store.directory_of(root, step)
+    building = root / f"{store.TEMPORARY_PREFIX}{final.name}-{os.getpid()}"
+    try:
+        files = {str(n): str(e["sha256"]) for n, e in json.loads(manifest)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{store.MANIFEST_FILE} is damaged: {error!r}"
+    try:
+        building.mkdir()
+        for name, sha256 in files.items():
+            if Path(name).name != name:
+                return f"{store.MANIFEST_FILE} lists {name!r}, which is not a plain file name"
+            try:
+                is_whole = place.copy_out(f"{final.name}/{name}", building / name) == sha256
+            except DamagedError as error:
+                return str(error)
+            if not is_whole:
+                return f"{name} does not have the sha256 of {store.MANIFEST_FILE}"
+        (building / store.MANIFEST_FILE).write_bytes(manifest)
+        fsync_directory(building)
+        building.rename(final)
+        fsync_directory(root)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return None

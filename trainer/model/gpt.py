@@ -1,0 +1,222 @@
+"""A GPT-2-class decoder-only transformer.
+
+Shapes: B sequences, T tokens, C = n_embd channels. The groups of weight decay are nanoGPT's. Built
+on the meta device a model has no values: `trainer.model.initial_weights` fills it.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint as recompute
+
+from trainer.config import ModelConfig, TrainConfig
+from trainer.model.initial_weights import initialise
+from trainer.model.linear import linear
+
+
+def padded_vocab_size(vocab_size: int) -> int:
+    """Large vocabularies grow to a multiple of 64, which GPUs multiply faster (50257 -> 50304)."""
+    return -(-vocab_size // 64) * 64 if vocab_size > 1024 else vocab_size
+
+
+class KVCache:
+    """Keys and values of the tokens so far, so that a sample computes each of them once.
+
+    Shape (n_layer, B, n_head, block_size, C / n_head); the first `length` positions are filled.
+    """
+
+    def __init__(self, config: ModelConfig, batch: int, like: torch.Tensor):
+        head_width = config.n_embd // config.n_head
+        shape = (config.n_layer, batch, config.n_head, config.block_size, head_width)
+        self.length = 0
+        self._keys, self._values = like.new_empty(shape), like.new_empty(shape)
+
+    def extend(
+        self, layer: int, k: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add the new positions of one layer; returns its keys and values of all positions."""
+        end = self.length + k.shape[2]
+        self._keys[layer, :, :, self.length : end] = k
+        self._values[layer, :, :, self.length : end] = v
+        return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
+
+
+class Linear(nn.Linear):
+    """A dense layer, by `trainer.linear`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """(..., I) -> (..., O)."""
+        return linear(input, self.weight, self.bias)
+
+
+class LayerNorm(nn.Module):
+    """Layer norm with an optional bias."""
+
+    def __init__(self, width: int, bias: bool):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., C) -> (..., C)."""
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype), bias, 1e-5)
+
+
+class CausalSelfAttention(nn.Module):
+    """Multi-head attention in which a token sees itself and what came before."""
+
+    def __init__(self, config: ModelConfig, layer: int):
+        super().__init__()
+        self.layer = layer
+        self.n_head = config.n_head
+        self.dropout = config.dropout
+        self.c_attn = Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
+        self.c_proj = Linear(config.n_embd, config.n_embd, bias=config.bias)
+
+    def forward(self, x: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C)."""
+        batch, length, width = x.shape
+        heads = (batch, length, self.n_head, width // self.n_head)
+        q, k, v = (part.view(heads).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
+        if cache is not None:
+            k, v = cache.extend(self.layer, k, v)
+        # A single token comes last and sees all keys: nothing to mask.
+        y = F.scaled_dot_product_attention(
+            q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=length > 1
+        )
+        y = self.c_proj(y.transpose(1, 2).reshape(batch, length, width))
+        return F.dropout(y, self.dropout, self.training)
+
+
+class MLP(nn.Module):
+    """The feed-forward half of a block, four times as wide inside."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.dropout = config.dropout
+        self.approximate = "tanh" if config.gelu == "tanh" else "none"
+        self.c_fc = Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
+        self.c_proj = Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C)."""
+        x = self.c_proj(F.gelu(self.c_fc(x), approximate=self.approximate))
+        return F.dropout(x, self.dropout, self.training)
+
+
+class Block(nn.Module):
+    """Attention and MLP, each behind a layer norm and added to the residual stream."""
+
+    def __init__(self, config: ModelConfig, layer: int):
+        super().__init__()
+        self.ln_1 = LayerNorm(config.n_embd, config.bias)
+        self.attn = CausalSelfAttention(config, layer)
+        self.ln_2 = LayerNorm(config.n_embd, config.bias)
+        self.mlp = MLP(config)
+        self.recomputes = False
+        """Whether the backward pass computes this block again instead of keeping its values."""
+
+    def forward(self, x: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C)."""
+        if self.recomputes and cache is None:
+            return cast(torch.Tensor, recompute(self._add_both, x, use_reentrant=False))
+        return self._add_both(x, cache)
+
+    def _add_both(self, x: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
+        x = x + self.attn(self.ln_1(x), cache)
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT(nn.Module):
+    """Token and position embeddings, blocks, and a head that shares the token embedding."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int):
+        super().__init__()
+        self.config = config
+        self.vocab_size = vocab_size
+        self.wte = nn.Embedding(padded_vocab_size(vocab_size), config.n_embd)
+        self.wpe = nn.Embedding(config.block_size, config.n_embd)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layer))
+        self.ln_f = LayerNorm(config.n_embd, config.bias)
+        if not self.wte.weight.is_meta:
+            initialise(self, config, int(torch.randint(2**62, ())))
+
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        targets: torch.Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> torch.Tensor:
+        """Logits of the last position, or the loss where targets are given.
+
+        Args:
+            tokens: (B, T) int64 with T <= block_size.
+            targets: (B, T) int64, the next token at each position.
+            cache: `tokens` continue what it holds (T = 1 unless it is empty); it is extended.
+
+        Returns:
+            Without targets: (B, vocab_size) logits of the token after the last one.
+            With targets: the cross-entropy in nats, summed over the positions with a target (-100
+            is none).
+        """
+        start, length = 0 if cache is None else cache.length, tokens.shape[1]
+        assert start + length <= self.config.block_size
+        assert start == 0 or length == 1
+        x = self.wte(tokens) + self.wpe.weight[start : start + length]
+        # What the blocks add up stays in float32, whatever they multiply in: FSDP2's embedding is
+        # in low precision already, DDP's is not.
+        x = F.dropout(x.float(), self.config.dropout, self.training)
+        for block in self.blocks:
+            x = block(x, cache)
+        if cache is not None:
+            cache.length += length
+        if targets is None:
+            x = x[:, -1:]
+        logits = linear(self.ln_f(x), self.wte.weight)
+        if targets is None:
+            return logits[:, 0, : self.vocab_size]
+        logits = logits.flatten(0, 1).float()
+        # Rows that only pad the vocabulary get no probability. They stay in place: without them the
+        # rows would have an odd length and had to be copied.
+        logits[:, self.vocab_size :] = -math.inf
+        return F.cross_entropy(logits, targets.flatten(), reduction="sum")
+
+    def parameter_count(self) -> int:
+        """Parameters without the position table, nanoGPT's way to count."""
+        return sum(p.numel() for p in self.parameters()) - self.wpe.weight.numel()
+
+    def flops_per_token(self) -> int:
+        """Forward and backward, 6N + 12 L H Q T (PaLM, arXiv:2204.02311, appendix B)."""
+        config = self.config
+        head_width = config.n_embd // config.n_head
+        attention = 12 * config.n_layer * config.n_head * head_width * config.block_size
+        return 6 * self.parameter_count() + attention
+
+
+def compile_blocks(model: GPT) -> None:
+    """Compile each block by itself: all of them share one graph, and hooks stay outside of it.
+
+    `block.compile()` would compile what calls the hooks too. A function that differs from block to
+    block would be compiled for each, and for no more than 8 of them (dynamo's recompile_limit).
+    """
+    for block in model.blocks:
+        block.forward = torch.compile(block.forward)
+
+
+def make_optimizer(model: GPT, train: TrainConfig) -> torch.optim.AdamW:
+    """Fused AdamW; matrices and embeddings decay, biases and layer norms do not."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": train.weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    betas = (train.beta1, train.beta2)
+    return torch.optim.AdamW(groups, lr=train.learning_rate, betas=betas, fused=True)

@@ -1,0 +1,82 @@
+"""The model in the newest checkpoint of a run, without anything of its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.checkpoint import layout, store
+from trainer.checkpoint.layout import Layout
+from trainer.checkpoint.resume import CHECKPOINTS_DIR
+from trainer.checkpoint.tensors import model_tensors
+from trainer.config import RunConfig
+from trainer.data.tokenizer import Tokenizer, tokenizer_from_json
+from trainer.launch.exit_codes import FatalError
+from trainer.model.gpt import GPT
+from trainer.model.gpt2_weights import LARGEST_FILE_BYTES, export_gpt2_weights
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The newest checkpoint of a run: its directory, settings, and where its tensors are."""
+
+    directory: Path
+    config: RunConfig
+    tokenizer: Tokenizer
+    layout: Layout
+
+
+def _newest(run_dir: Path) -> _Saved:
+    root = run_dir / CHECKPOINTS_DIR
+    step = store.latest_verified(root, lambda line: print(line, flush=True), "model")
+    if step is None:
+        raise FatalError(f"--run-dir {run_dir}: no checkpoint in {root} that verifies")
+    directory = store.directory_of(root, step)
+    with store.unreadable_is_no_damage(directory.name):
+        state = store.load_state(root, step)
+        config = RunConfig.from_mapping(state["config"])
+        tokenizer = tokenizer_from_json(state["tokenizer"])
+        return _Saved(directory, config, tokenizer, store.load_layout(root, step))
+
+
+def load_saved_model(run_dir: Path, device: torch.device) -> tuple[GPT, Tokenizer]:
+    """Model and tokenizer of the newest checkpoint that verifies; the optimiser is not read.
+
+    Raises:
+        FatalError: there is none.
+    """
+    saved = _newest(run_dir)
+    with torch.device("meta"):
+        model = GPT(saved.config.model, saved.tokenizer.vocab_size)
+    model.to_empty(device=device)
+    with store.unreadable_is_no_damage(saved.directory.name):
+        layout.read_into(saved.directory, saved.layout, model_tensors(model))
+    return model, saved.tokenizer
+
+
+def export_run(
+    run_dir: Path, directory: Path, largest_file_bytes: int = LARGEST_FILE_BYTES
+) -> None:
+    """Write the newest checkpoint's weights in GPT-2's published format.
+
+    The parts that the ranks have written are put together tensor by tensor: in memory there is
+    what goes into one file, at most `largest_file_bytes` or the largest tensor. Raises FatalError.
+    """
+    saved, prefix = _newest(run_dir), "model."
+    shapes = {
+        name.removeprefix(prefix): tensor.shape
+        for name, tensor in saved.layout.items()
+        if name.startswith(prefix)
+    }
+    with store.unreadable_is_no_damage(saved.directory.name):
+        export_gpt2_weights(
+            saved.config.model,
+            saved.tokenizer.vocab_size,
+            shapes,
+            lambda name: layout.read_whole(saved.directory, saved.layout, prefix + name),
+            directory,
+            largest_file_bytes,
+        )
+    print(f"wrote {directory}", flush=True)

@@ -1,0 +1,159 @@
+"""Published weights: one safetensors file, or several with an index.
+
+    model.safetensors                     all tensors, or
+    model-00001-of-00002.safetensors      some of them each, and
+    model.safetensors.index.json          which tensor is in which file
+
+The names are transformers'. Nothing is read but the tensors that are asked for.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from trainer.checkpoint.durable import fsync_directory, fsync_file, write_json
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+
+class WeightFiles:
+    """The tensors of one or several files, read when they are asked for; a context manager."""
+
+    def __init__(self, source: Path):
+        """`source`: a safetensors file, an index file, or the directory that holds one of them.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: a file is damaged, or the index names what is not there.
+        """
+        with ExitStack() as opened:
+            self._files: dict[str, Any] = {}
+            for path, names in _files_with_names(source).items():
+                try:
+                    file = opened.enter_context(safe_open(path, framework="pt"))
+                except SafetensorError as error:
+                    raise ValueError(f"{path} is damaged: {error}") from error
+                found = list(file.keys())
+                if missing := sorted(set(names or found) - set(found)):
+                    raise ValueError(f"{path} lacks {missing[0]}, which {INDEX_FILE} says it holds")
+                self._files.update(dict.fromkeys(names or found, file))
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> WeightFiles:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._opened.close()
+
+    def shapes(self) -> dict[str, list[int]]:
+        """Of all tensors, by name; reads no values."""
+        return {name: file.get_slice(name).get_shape() for name, file in self._files.items()}
+
+    def rows(self, name: str, begin: int, end: int) -> torch.Tensor:
+        """These entries along the first dimension of a tensor."""
+        return self._files[name].get_slice(name)[begin:end]
+
+    def columns(self, name: str, begin: int, end: int) -> torch.Tensor:
+        """These entries along the second dimension of a matrix."""
+        return self._files[name].get_slice(name)[:, begin:end]
+
+    def whole(self, name: str) -> torch.Tensor:
+        """A whole tensor."""
+        return self._files[name].get_tensor(name)
+
+
+def _files_with_names(source: Path) -> dict[Path, list[str]]:
+    """The files, each with the names of its tensors that count; [] means all."""
+    index = source / INDEX_FILE
+    if source.is_dir() and ((source / WEIGHTS_FILE).exists() or not index.exists()):
+        return {source / WEIGHTS_FILE: []}
+    if not source.is_dir():
+        index = source
+        if source.suffix != ".json":
+            return {source: []}
+    files: dict[Path, list[str]] = {}
+    try:
+        for name, file in json.loads(index.read_text())["weight_map"].items():
+            if not isinstance(file, str) or Path(file).name != file:
+                raise ValueError(f"{file!r} is not the name of a file beside it")
+            files.setdefault(index.with_name(file), []).append(str(name))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} is no index of weights: {error!r}") from error
+    return files
+
+
+def write_weights(
+    directory: Path,
+    sizes_bytes: Mapping[str, int],
+    tensor: Callable[[str], torch.Tensor],
+    largest_file_bytes: int,
+) -> list[str]:
+    """Write tensors to as few files as `largest_file_bytes` allows; returns the files' names.
+
+    Args:
+        directory: what it holds under the names of weights is replaced.
+        sizes_bytes: of each tensor, by name, in the order to write them.
+        tensor: gives one; the tensors of one file are in memory at the same time.
+        largest_file_bytes: a single tensor may be larger.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    groups = _groups(sizes_bytes, largest_file_bytes)
+    names = [WEIGHTS_FILE]
+    if len(groups) > 1:
+        names = [
+            f"model-{number:05d}-of-{len(groups):05d}.safetensors"
+            for number in range(1, len(groups) + 1)
+        ]
+    directory.mkdir(parents=True, exist_ok=True)
+    # Whoever reads the directory meanwhile must not take old weights for these.
+    for old in (WEIGHTS_FILE, INDEX_FILE):
+        (directory / old).unlink(missing_ok=True)
+    for name, group in zip(names, groups, strict=True):
+        _write(directory / name, {key: tensor(key) for key in group})
+    if len(groups) > 1:
+        where = {key: name for name, group in zip(names, groups, strict=True) for key in group}
+        total = {"total_size": sum(sizes_bytes.values())}
+        write_json(directory / INDEX_FILE, {"metadata": total, "weight_map": where})
+        names.append(INDEX_FILE)
+    return names
+
+
+def _groups(sizes_bytes: Mapping[str, int], largest_bytes: int) -> list[list[str]]:
+    groups: list[list[str]] = [[]]
+    room = largest_bytes
+    for name, size in sizes_bytes.items():
+        if size > room and groups[-1]:
+            groups.append([])
+            room = largest_bytes
+        groups[-1].append(name)
+        room -= size
+    return groups
+
+
+def _write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    building = path.with_name(f".tmp-{path.name}")
+    try:
+        contiguous: Sequence[tuple[str, torch.Tensor]] = [
+            (name, tensor.contiguous()) for name, tensor in tensors.items()
+        ]
+        save_file(dict(contiguous), building, {"format": "pt"})
+        fsync_file(building)
+        building.replace(path)
+        fsync_directory(path.parent)
+    except SafetensorError as error:
+        raise OSError(f"{path}: {error}") from error
+    finally:
+        building.unlink(missing_ok=True)

@@ -1,0 +1,28 @@
+"""What a rank has of a parameter that is shared out by rows."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def local_rows(parameter: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """The rows of a parameter that are on this rank, and the number of the first one.
+
+    A tensor that is not shared out is returned whole. Writing to the rows changes the parameter.
+    """
+    to_local: Callable[[], torch.Tensor] | None = getattr(parameter, "to_local", None)
+    if to_local is None:
+        return parameter.detach(), 0
+    from torch.distributed.tensor._utils import (  # there is no public way; torch is pinned
+        compute_local_shape_and_global_offset,
+    )
+
+    shared: Any = parameter
+    _, offset = compute_local_shape_and_global_offset(
+        shared.shape, shared.device_mesh, shared.placements
+    )
+    return to_local().detach(), int(offset[0])

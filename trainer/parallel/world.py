@@ -1,0 +1,185 @@
+"""The ranks of a run, and the few things they must agree on.
+
+Control values go through CPU tensors over gloo, also on GPUs, so that asking never waits for
+the GPU. All waits are bounded: a rank whose peer died gets an error after `train.timeout_seconds`,
+until the first step is done after `train.start_timeout_seconds`.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import (
+    _set_pg_timeout,  # pyright: ignore[reportPrivateUsage]
+)
+
+from trainer.config import TrainConfig
+from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.parallel.agreement import Choice, agree
+from trainer.parallel.device import Compute
+
+_POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all processes of the run; as the entrypoint or torchrun says."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    grouped: bool = False
+    """Whether even a single rank has a process group: for tests on a machine with one GPU."""
+
+    @staticmethod
+    def from_environment() -> World:
+        """Rank and size by torchrun's variables; one process without them."""
+        return World(
+            rank=int(os.environ.get("RANK", "0")),
+            size=int(os.environ.get("WORLD_SIZE", "1")),
+            local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        )
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the rank that logs and writes."""
+        return self.rank == 0
+
+    @property
+    def has_group(self) -> bool:
+        """Whether the ranks are connected by a process group."""
+        return self.grouped or self.size > 1
+
+    def connect(self, compute: Compute, train: TrainConfig) -> Compute:
+        """Join the process group; returns what all ranks agree to compute with.
+
+        Raises:
+            FatalError: the ranks cannot train together, or two would use one GPU by NCCL.
+        """
+        if not self.has_group:
+            return compute
+        backend = "cpu:gloo,cuda:nccl" if compute.backend == "nccl" else "gloo"
+        longest = max(train.start_timeout_seconds, train.timeout_seconds)
+        dist.init_process_group(backend, timeout=timedelta(seconds=longest))
+        texts = self.gather_text(Choice.of(compute).to_text())
+        compute = agree(compute, train.dtype, [Choice.from_text(text) for text in texts])
+        if compute.backend == "nccl":
+            uuid = str(torch.cuda.get_device_properties(compute.device).uuid)
+            if shared := duplicates(self.gather_text(uuid)):
+                raise FatalError(
+                    f"several ranks use the same GPU {', '.join(shared)} (time-slicing, or more "
+                    "processes than GPUs), which NCCL refuses: give each rank its own GPU or MIG "
+                    "slice, or set train.backend to gloo"
+                )
+        return compute
+
+    def bound_waits(self, timeout_seconds: int) -> None:
+        """From now on a collective waits at most so long for the other ranks."""
+        if self.has_group:
+            # Not public, but the one way to it; torch's version is pinned.
+            _set_pg_timeout(timedelta(seconds=timeout_seconds))
+
+    def on_main_while_others_ask(self, work: Callable[[], _T]) -> _T | None:
+        """Run `work` in a thread of rank 0 and return its result there, None on the others.
+
+        The ranks ask each other again and again whether it has ended: it may take longer than
+        `train.timeout_seconds`, a collective may not. All ranks must call it.
+
+        Raises:
+            FatalError, RetryableError: as `work` did, on all ranks.
+        """
+        if not self.has_group:
+            return work()
+        threads = futures.ThreadPoolExecutor(1, "main-work")
+        future = threads.submit(work) if self.is_main else None
+        ended = failed = fatal = 0.0
+        while not ended:
+            error = None
+            if future is not None and not futures.wait([future], _POLL_SECONDS).not_done:
+                ended, error = 1.0, future.exception()
+            ended, failed, fatal = self.sum(
+                [ended, float(error is not None), float(isinstance(error, FatalError))]
+            )
+        threads.shutdown()
+        if future is not None:
+            return future.result()
+        if failed:
+            raise (FatalError if fatal else RetryableError)(
+                "rank 0 could not go on: see its reason"
+            )
+        return None
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Sums over all ranks, in float64."""
+        if not self.has_group:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor)
+        return [float(value) for value in tensor.tolist()]
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set on at least one rank."""
+        return self.sum([float(flag)])[0] > 0
+
+    def broadcast(self, value: float) -> float:
+        """Rank 0's value, on all ranks."""
+        return self.sum([value if self.is_main else 0.0])[0]
+
+    def max(self, values: Sequence[float]) -> list[float]:
+        """The largest value of any rank, for each position."""
+        if not self.has_group:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        return [float(value) for value in tensor.tolist()]
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        self.sum([0.0])
+
+    def together_while_asking(self, work: Callable[[], str]) -> list[str]:
+        """Run `work` in a thread of every rank; returns what it returned on each, up to 1024 bytes.
+
+        It may take longer than a collective, as in `on_main_while_others_ask`. All ranks must call
+        it, and `work` must not raise.
+        """
+        if self.size == 1:
+            return [work()]
+        with futures.ThreadPoolExecutor(1, "together") as threads:
+            future = threads.submit(work)
+            while self.any(bool(futures.wait([future], _POLL_SECONDS).not_done)):
+                pass
+        return self.gather_text(future.result())
+
+    def gather_text(self, text: str, room: int = 1024) -> list[str]:
+        """The text of every rank, cut off after `room` bytes, on all ranks."""
+        if self.size == 1:
+            return [text]
+        mine = torch.tensor(list(text.encode()[:room].ljust(room)), dtype=torch.uint8)
+        everyones = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(everyones, mine)
+        return [bytes(tensor.tolist()).decode(errors="ignore").strip() for tensor in everyones]
+
+    def gather_objects(self, mine: _T) -> list[_T]:
+        """An object of every rank, on all ranks; it goes by pickle, between our own ranks only."""
+        if self.size == 1:
+            return [mine]
+        everyones: list[Any] = [None] * self.size
+        dist.all_gather_object(everyones, mine)
+        return everyones
+
+
+def duplicates(names: Sequence[str]) -> list[str]:
+    """The names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)

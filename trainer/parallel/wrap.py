@@ -1,0 +1,129 @@
+"""Prepares the model for training by one rank, by copies on all ranks (DDP), or by shards (FSDP2).
+
+A checkpoint of one way and one number of ranks continues in any other: see checkpoint/layout.py.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainer.config import TrainConfig
+from trainer.launch.exit_codes import FatalError
+from trainer.model.gpt import GPT, Block, compile_blocks
+from trainer.parallel.device import Compute
+from trainer.parallel.world import World
+
+
+class Parallel:
+    """One rank's part of the model, ready for training passes."""
+
+    def __init__(
+        self,
+        model: GPT,
+        train: TrainConfig,
+        compute: Compute,
+        world: World,
+        fill: Callable[[], None] = lambda: None,
+    ):
+        """Change `model` in place as the settings ask; make the optimiser after this.
+
+        A model on the meta device gets memory here, for this rank's part of it only; then `fill`
+        is called to give the parameters their values.
+
+        Raises:
+            FatalError: the collectives of this machine cannot do it.
+        """
+        self._model = model
+        self._module: nn.Module = model
+        self.evaluated: nn.Module = model
+        """What evaluation runs: compiled where training is, without what reduces gradients."""
+        self._kind = train.parallel if world.has_group else "alone"
+        self._gradient_factor = float(world.size)  # DDP averages over the ranks: undone here
+        self._recomputes = train.activation_checkpointing
+        for block in model.blocks:
+            # Inside the hooks of FSDP2, so that the weights are there for both passes.
+            cast(Block, block).recomputes = self._recomputes
+        if self._kind == "fsdp":
+            if compute.device.type == "cuda" and compute.backend != "nccl":
+                raise FatalError(
+                    "train.parallel: 'fsdp' cannot be used: on GPUs it needs train.backend nccl, "
+                    f"which is {compute.backend!r}. Set train.backend: nccl or train.parallel: ddp."
+                )
+            from trainer.parallel import (
+                sharding,  # half of torch: its import takes as long as torch's own
+            )
+
+            self._sharding = sharding
+            self._gradient_factor = sharding.shard(model, compute, world)
+            _give_memory(model, compute.device)
+            fill()
+            return
+        _give_memory(model, compute.device)
+        fill()
+        if compute.compile and self._recomputes and self._kind == "ddp":
+            # DDP cuts a compiled graph into its buckets, and cannot do that inside a recomputed
+            # block (NotImplementedError at the first step): each block is a graph of its own.
+            compile_blocks(model)
+        elif compute.compile:
+            self._module = cast(nn.Module, torch.compile(model))
+        self.evaluated = self._module
+        if self._kind == "ddp":
+            device_ids = [compute.device] if compute.device.type == "cuda" else None
+            self._module = DistributedDataParallel(
+                self._module, device_ids, gradient_as_bucket_view=True
+            )
+
+    def describe(self) -> str:
+        """One line for the log."""
+        how = {
+            "alone": "one rank: nothing to share",
+            "ddp": "ddp: each rank has the whole model",
+            "fsdp": "fsdp: each rank has a shard of weights, gradients and optimiser",
+        }[self._kind]
+        return f"parallel {how}; activation checkpointing {'on' if self._recomputes else 'off'}"
+
+    def loss(self, tokens: torch.Tensor, targets: torch.Tensor, reduces: bool) -> torch.Tensor:
+        """The loss summed over this micro-batch; `reduces`: its backward adds over the ranks.
+
+        DDP decides in the forward pass whether to reduce, FSDP2 in the backward pass.
+        """
+        if isinstance(self._module, DistributedDataParallel):
+            self._module.require_backward_grad_sync = reduces
+        elif self._kind == "fsdp":
+            self._sharding.set_reduces(self._model, reduces)
+        return self._module(tokens, targets)
+
+    def scale_for_grad_sum(self, loss: torch.Tensor) -> torch.Tensor:
+        """`loss` scaled such that the gradients become sums over the ranks."""
+        return loss * self._gradient_factor
+
+    @property
+    def needs_bucket_warmup(self) -> bool:
+        """Whether the first pass changes the order of additions: DDP then reorders its buckets."""
+        return self._kind == "ddp"
+
+    @property
+    def forward_is_collective(self) -> bool:
+        """Whether every forward pass needs all ranks, in evaluation too."""
+        return self._kind == "fsdp"
+
+    def free_gathered(self) -> None:
+        """Drop whole weights that a pass without a backward pass has left in memory."""
+        if self._kind == "fsdp":
+            self._sharding.free_gathered(self._model)
+
+    def gather_full(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The whole of a tensor that may be sharded; all ranks must call it."""
+        return self._sharding.gather_full(tensor) if self._kind == "fsdp" else tensor
+
+
+def _give_memory(model: GPT, device: torch.device) -> None:
+    if model.wte.weight.is_meta:
+        model.to_empty(device=device)
