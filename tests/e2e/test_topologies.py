@@ -5,6 +5,7 @@ The tests build on each other in file order; each fixture is one `pulumi up`.
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,8 +53,12 @@ def before_switch(lab: Lab, single: Stack) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def multi(lab: Lab, before_switch: dict[str, str]) -> Stack:
-    """`pulumi stack select` and `pulumi up`, with the single-pod stack still up."""
+def multi(lab: Lab, before_switch: dict[str, str]) -> Iterator[Stack]:
+    """`pulumi stack select` and `pulumi up`, with the single-pod stack still up.
+
+    The mirror goes at the end: no `destroy` may delete what it did not make, and a data root with
+    such a folder is refused once a `dataOnDestroy: purge` of a later test has given it back.
+    """
     assert before_switch
     settings = {**run_settings(MULTI_RUN, MAX_STEPS), **MIRROR, "platform": "e2e-single"}
     stack = lab.stack("e2e-multi", "sandbox-multipod", settings)
@@ -61,7 +66,8 @@ def multi(lab: Lab, before_switch: dict[str, str]) -> Stack:
     stack.preview()
     stack.up()
     lab.wait_done(MULTI_RUN)
-    return stack
+    yield stack
+    shutil.rmtree(lab.cluster.data_root / "mirror")
 
 
 def everything(lab: Lab) -> dict[str, str]:
