@@ -5,42 +5,79 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli import doctor, logs, sample
+from cli import completion, doctor, extend, logs, resume, sample, stop
 from cli.report import COULD_NOT_CHECK
 from cli.status import command as status
 
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: its help text, its options, and `run`, which returns the exit status."""
+    """A subcommand: its help text, its options, `run`, which returns the exit status, and the
+    words after `./disttrain` of an example.
+    """
 
     help: str
     run: Callable[[argparse.Namespace], int]
     add_arguments: Callable[[argparse.ArgumentParser], None]
+    example: str
 
 
 COMMANDS: Mapping[str, Command] = {
+    "completion": Command(
+        "print a script with which a shell completes these commands",
+        completion.run,
+        completion.add_arguments,
+        'completion bash >"$HOME/.local/share/bash-completion/completions/disttrain"',
+    ),
     "doctor": Command(
         "find what is wrong with a host and its cluster, and how to mend it",
         doctor.run,
         doctor.add_arguments,
+        "doctor --stack dev",
     ),
-    "logs": Command("follow the logs of all pods of a run", logs.run, logs.add_arguments),
+    "extend": Command(
+        "let a run train for more steps", extend.run, extend.add_arguments, "extend --steps 8000"
+    ),
+    "logs": Command(
+        "follow the logs of all pods of a run", logs.run, logs.add_arguments, "logs --tail 20"
+    ),
+    "resume": Command(
+        "let a stopped run go on", resume.run, resume.add_arguments, "resume --stack multipod"
+    ),
     "sample": Command(
-        "write text with a run's newest checkpoint", sample.run, sample.add_arguments
+        "write text with a run's newest checkpoint",
+        sample.run,
+        sample.add_arguments,
+        'sample -- --prompt "To be" --max-new-tokens 200',
     ),
     "status": Command(
-        "show the platform and how far all runs on it are", status.run, status.add_arguments
+        "show the platform and how far all runs on it are",
+        status.run,
+        status.add_arguments,
+        "status --watch",
+    ),
+    "stop": Command(
+        "let a run save, and give its GPUs back", stop.run, stop.add_arguments, "stop --stack dev"
     ),
 }
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command that `words` name; returns the exit status."""
+def parser_of_all() -> argparse.ArgumentParser:
+    """The parser of all subcommands."""
     parser = argparse.ArgumentParser(prog="./disttrain", description=__doc__)
     choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
-        command.add_arguments(choices.add_parser(name, help=command.help, description=command.help))
+        example = f"example: ./disttrain {command.example}"
+        command.add_arguments(
+            choices.add_parser(name, help=command.help, description=command.help, epilog=example)
+        )
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command that `words` name; returns the exit status."""
+    parser = parser_of_all()
+    parser.set_defaults(parser=parser)
     arguments = parser.parse_args(words)
     try:
         return COMMANDS[arguments.subcommand].run(arguments)

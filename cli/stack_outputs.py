@@ -59,6 +59,17 @@ def cluster_place(stack: str) -> ClusterPlace:
     return ClusterPlace(_access(given), str(given["namespace"]))
 
 
+def run_length(stack: str) -> int:
+    """How many steps the run of a stack has; an empty name means the selected stack.
+
+    Raises:
+        ValueError: there is no pulumi, no such stack, or the stack has no run.
+    """
+    given = _outputs(stack)
+    _require(given, ("maxSteps",), stack, "has no run")
+    return int(given["maxSteps"])
+
+
 def _outputs(stack: str) -> dict[str, Any]:
     """Ask pulumi for the outputs."""
     command = ["pulumi", "stack", "output", "--json", "--show-secrets"]

@@ -9,6 +9,7 @@ from cli.stack_outputs import ClusterPlace, cluster_place
 from cli.status.judge import NEEDS_ATTENTION
 from cli.status.look import Look, look
 from cli.status.screen import as_json, as_text
+from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 
@@ -21,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain status`."""
     add = parser.add_argument
     add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add("--kubeconfig", default="", help="for viewers, who have no stack: the way to the cluster")
+    add("--context", default="", help="of that kubeconfig (default: its current one)")
+    add("--namespace", default="disttrain", help="where to look, with --kubeconfig")
     add("--json", action="store_true", help="for programs")
     add("--watch", action="store_true", help=f"look again every {WATCH_SECONDS:g} s until Ctrl-C")
 
@@ -32,7 +36,16 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: the stack is not up, or the cluster refuses or does not answer.
     """
     end_in_order()
-    place = cluster_place(arguments.stack)
+    if arguments.kubeconfig and arguments.stack:
+        raise ValueError(
+            f"--stack: {arguments.stack!r} cannot be used with --kubeconfig: each of them names a "
+            "cluster. Leave one of them out"
+        )
+    if arguments.kubeconfig:
+        access = Access(kubeconfig_path=arguments.kubeconfig, context=arguments.context)
+        place = ClusterPlace(access, arguments.namespace)
+    else:
+        place = cluster_place(arguments.stack)
     try:
         return _show(place, as_programs_want=arguments.json, again=arguments.watch)
     except BrokenPipeError:

@@ -28,8 +28,8 @@ class RunStatus:
         namespace: where it is.
         workload: kind and name.
         gpus: how many it asks for.
-        state: one word: waiting, starting, training, recovering, stalled, suspended, finished,
-            failing, failed, gone, or unknown.
+        state: one word: waiting, starting, training, recovering, stalled, stopped, suspended,
+            finished, failing, failed, gone, or unknown.
         detail: the reason for that state; empty where there is nothing to say.
         since: when the state began, where that is known.
         progress: what node 0 has printed.
@@ -98,6 +98,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
             return "starting", "its `pulumi up` is under way", record.since
         return "gone", f"{record.workload} is not there: somebody has deleted it", None
+    if is_suspended(item, record.suspend) and record.suspended_by == record.stack:
+        return "stopped", "by ./disttrain stop; ./disttrain resume brings it back", None
     if is_suspended(item, record.suspend):
         by = f"replaced by {record.suspended_by}; " if record.suspended_by else ""
         return "suspended", f"{by}its next `pulumi up` resumes it", None

@@ -144,5 +144,8 @@ def _suspend_patch(job: Job, api: Api) -> Json:
 def _suspended(job: Job, api: Api, workload: Workload) -> str:
     item = api.get(record_path(job.namespace, job.owner))
     by_stack = parse_record(item).suspended_by if item else ""
-    who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
+    if by_stack == job.stack:
+        who = "by ./disttrain stop"
+    else:
+        who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
     return f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"

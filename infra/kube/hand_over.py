@@ -26,6 +26,7 @@ from infra.kube.workload import Workload, is_suspended
 
 WHEN_BUSY = ("replace", "wait", "refuse")
 LOCK_LIMIT_SECONDS = 900
+OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Plan:
     grace_seconds: int
     wait_timeout_seconds: int
     over: tuple[str, ...]
+    other_choice: str
+    """The command by which a user lets this run wait for others or replace them."""
 
     @staticmethod
     def of(job: Job) -> "Plan":
@@ -66,6 +69,7 @@ class Plan:
             grace_seconds=job.number("grace_seconds"),
             wait_timeout_seconds=job.number("wait_timeout_seconds"),
             over=(*job.texts("done"), *job.texts("failed")),
+            other_choice=str(job.fields.get("other_choice") or OTHER_CHOICE),
         )
 
 
@@ -214,7 +218,7 @@ def _refusal(going: list[OtherRun], plan: Plan) -> str:
     return (
         f"whenBusy: refuse, and {need} that this run needs are taken by {which}. Ways out: wait "
         f"until it is finished; end it by `pulumi destroy --stack {stack}`; or let this run wait "
-        "or replace it: pulumi config set whenBusy wait (or replace)"
+        f"or replace it: {plan.other_choice}"
     )
 
 
@@ -235,6 +239,7 @@ def _write_record(job: Job, api: Api, plan: Plan) -> None:
         workload=plan.workload,
         revision=plan.revision,
         gpus=plan.gpus,
+        gpus_total=plan.gpus_total,
         suspend=plan.suspend,
         resume=plan.resume,
         over=plan.over,

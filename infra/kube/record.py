@@ -23,6 +23,8 @@ class Record:
     workload: Workload
     revision: str
     gpus: int
+    gpus_total: int
+    """GPUs of its platform."""
     suspend: dict[str, Any]
     """JSON merge patch that makes the workload's pods save and go."""
     resume: dict[str, Any]
@@ -58,6 +60,7 @@ class Record:
                 "workload": json.dumps(self.workload.to_json()),
                 "revision": self.revision,
                 "gpus": str(self.gpus),
+                "gpusTotal": str(self.gpus_total),
                 "suspend": json.dumps(self.suspend),
                 "resume": json.dumps(self.resume),
                 "over": json.dumps(self.over),
@@ -93,6 +96,7 @@ def parse_record(item: Json) -> Record:
             workload=Workload.from_json(json.loads(data["workload"])),
             revision=data["revision"],
             gpus=int(data["gpus"]),
+            gpus_total=int(data["gpusTotal"]),
             suspend=json.loads(data["suspend"]),
             resume=json.loads(data["resume"]),
             over=tuple(json.loads(data["over"])),

@@ -22,6 +22,7 @@ from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_nam
 from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
+from infra.platform.viewers import Viewers, ViewersArgs
 from infra.settings import PlatformSettings
 from infra.storages import STORAGES
 from infra.storages.kind import Storage, StorageRequest
@@ -163,14 +164,18 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
         ProxyConfigArgs(settings.proxy, settings.namespace, settings.stack, owner.identity),
         inside(cluster, namespace),
     )
+    viewers = Viewers(
+        "viewers",
+        ViewersArgs(settings.namespace, settings.stack, owner.identity),
+        inside(cluster, namespace),
+    )
     pods = TaskPods(
         "task-pods",
         TaskPodsArgs(connection, everyone=True),
         inside(cluster, volume),  # with our own k3s they go, whether it answers or not
     )
-    return MadePlatform(
-        facts, connection, cluster, image, [*ready, image, namespace, volume, proxy, pods]
-    )
+    ready += [image, namespace, volume, proxy, viewers, pods]
+    return MadePlatform(facts, connection, cluster, image, ready)
 
 
 def inside(cluster: Cluster, *after: pulumi.Resource) -> pulumi.ResourceOptions:

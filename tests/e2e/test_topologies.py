@@ -383,6 +383,31 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
     assert set(changes(single.up("--expect-no-changes"))) == {"unchanged"}
 
 
+def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack) -> None:
+    """`stop`, `resume` and `extend`, as people type them while a run trains."""
+    name, steps = "e2e-stopped", 8000
+    single.set_all(run_settings(name, steps))
+    single.up()
+    wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
+    said = people_run(lab, single, f"./disttrain stop --stack {single.name}")
+    saved = max(lab.losses(name))
+    assert saved < steps, "stopped too late to prove anything"
+    assert f"it has saved step {saved}." in said
+    assert training_pods(lab, single) == []
+    assert states(lab, single)["e2e-single"] == "stopped"
+    again = people_run(lab, single, f"./disttrain stop --stack {single.name}")
+    assert again == "Job train-singlepod is stopped already\n"
+    people_run(lab, single, f"./disttrain resume --stack {single.name}")
+    wait_for("further steps", lambda: max(lab.losses(name)) > saved, 120)
+    longer = f"--steps {steps + 1000} --config-file {single.settings_file} --yes"
+    people_run(lab, single, f"./disttrain extend --stack {single.name} {longer}")
+    assert single.output("maxSteps") == str(steps + 1000)
+    before = max(lab.losses(name))
+    wait_for("steps after it", lambda: max(lab.losses(name)) > before, 120)
+    written = [point["step"] for point in train_points(lab.run_dir(name))]
+    assert written == list(range(1, len(written) + 1))  # none lost, none done twice
+
+
 def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, multi: Stack) -> None:
     multi.destroy()
     single.destroy()

@@ -2,18 +2,26 @@
 
 from pathlib import Path
 
+import pulumi
+import pytest
 import yaml
 
 from cli.status.look import look
 from infra.kube.api import Api
+from infra.kube.errors import ApiError
+from infra.platform.viewers import ViewersArgs, viewer_role
 from tests.kube.lab import Lab, Run
 
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
-def viewer(lab: Lab, namespace: str, folder: Path) -> Api:
-    """Somebody who may read this one namespace and nothing else."""
+
+def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -> Api:
+    """Somebody who may do what a ClusterRole says, in one namespace or (`binding`) in all."""
     lab.kubectl("create", "serviceaccount", "viewer", "-n", namespace)
     user = f"--serviceaccount={namespace}:viewer"
-    lab.kubectl("create", "rolebinding", "viewer", "--clusterrole=view", user, "-n", namespace)
+    lab.kubectl(
+        "create", binding, f"viewer-{namespace}", f"--clusterrole={role}", user, "-n", namespace
+    )
     token = lab.kubectl("create", "token", "viewer", "-n", namespace).strip()
     content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
     content["users"][0]["user"] = {"token": token}
@@ -34,8 +42,31 @@ def test_a_viewer_of_one_namespace_sees_its_runs_and_what_is_not_shown(
     assert found[namespace, "dev"] == "starting"  # its pods never print a step
     assert found[elsewhere, "theirs"] == "starting"  # its `up` is under way
     assert look(lab.api, namespace).platform.nodes == 1
-    seen = look(viewer(lab, namespace, tmp_path), namespace)
+    somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
+    seen = look(somebody, namespace)
     assert [(r.stack, r.state) for r in seen.runs] == [("dev", "starting")]
     assert f"runs in other namespaces than {namespace}" in seen.unseen
     assert seen.platform.nodes is None
     assert "forbidden" in seen.platform.unseen
+
+
+def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
+    lab: Lab, tmp_path: Path
+) -> None:
+    namespace = lab.namespace()
+    run = Run(lab, namespace, "dev")
+    run.up()
+    role = viewer_role(ViewersArgs(namespace, "dev", pulumi.Output.from_input("")))
+    name = role["metadata"]["name"]
+    lab.api.create(ROLES, {**role, "metadata": {"name": name}})
+    try:
+        somebody = viewer_of(lab, namespace, tmp_path, name, "clusterrolebinding")
+        seen, all_of_it = look(somebody, namespace), look(lab.api, namespace)
+        assert (seen.platform, seen.unseen) == (all_of_it.platform, "")
+        assert [r.stack for r in seen.runs] == [r.stack for r in all_of_it.runs]
+        for path in (run.path, f"/api/v1/namespaces/{namespace}/secrets"):
+            with pytest.raises(ApiError, match="forbidden"):
+                somebody.patch(path, {}) if path == run.path else somebody.list(path)
+    finally:
+        lab.kubectl("delete", "clusterrolebinding", f"viewer-{namespace}")
+        lab.kubectl("delete", "clusterrole", name)

@@ -40,6 +40,7 @@ COMPONENTS = {
     "disttrain:infra:DataFolder": ("infra.platform.data_folder", "DataFolder"),
     "disttrain:infra:DataVolume": ("infra.platform.data_volume", "DataVolume"),
     "disttrain:infra:ProxyConfig": ("infra.platform.proxy", "ProxyConfig"),
+    "disttrain:infra:Viewers": ("infra.platform.viewers", "Viewers"),
     "disttrain:infra:TaskPods": ("infra.platform.guards", "TaskPods"),
     "disttrain:infra:DestroyGuard": ("infra.platform.guards", "DestroyGuard"),
     "disttrain:infra:DatasetJob": ("infra.run.dataset", "DatasetJob"),
@@ -62,6 +63,7 @@ PLATFORM = COMMON | {
     "kubernetes:core/v1:PersistentVolumeClaim data-claim",
     "kubernetes:core/v1:ConfigMap proxy-config-map",
     "kubernetes:core/v1:Secret proxy-secret",
+    "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole viewers-role",
     "command:local:Command destroy-guard-look",
 }
 RUN = {

@@ -18,6 +18,7 @@ RECORD = Record(
     workload=Workload("batch/v1", "Job", "train-singlepod"),
     revision="abc",
     gpus=3,
+    gpus_total=4,
     suspend={"spec": {"suspend": True}},
     resume={"spec": {"suspend": None}},
     over=("Complete", "Failed"),

@@ -155,7 +155,9 @@ def test_suspended_is_what_its_patch_would_not_change() -> None:
 def record(stack: str, gpus: int, minutes: int = 10) -> Record:
     since = NOW - timedelta(minutes=minutes)
     patch = {"spec": {"suspend": True}}
-    return Record(stack, stack, WORKLOAD, "r1", gpus, patch, {}, ("Complete",), 30, "q", since)
+    return Record(
+        stack, stack, WORKLOAD, "r1", gpus, gpus, patch, {}, ("Complete",), 30, "q", since
+    )
 
 
 def standing(*records: Record) -> list[OtherRun]:

@@ -1,0 +1,54 @@
+"""`disttrain extend`: a run trains for more steps, whether it trains now or is finished."""
+
+import argparse
+import shlex
+import subprocess
+
+from cli.stack_outputs import PROJECT, run_length
+
+SETTING = "run.train.max_steps"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain extend`."""
+    add = parser.add_argument
+    add("--steps", type=int, required=True, help="how many steps the run has in all, from now on")
+    add("--stack", default="", help="whose run (default: the selected stack)")
+    add(
+        "--config-file",
+        default="",
+        help="the stack's settings, if they are not in Pulumi.STACK.yaml",
+    )
+    add("--yes", action="store_true", help="do not ask before the update")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: that of `pulumi up`.
+
+    Raises:
+        ValueError: the stack has no run, or the run is as long already; nothing was changed.
+    """
+    before = run_length(arguments.stack)
+    if arguments.steps <= before:
+        raise ValueError(
+            f"--steps: {arguments.steps} cannot be used: the run has {before} steps. "
+            "Give more, as --steps counts from the run's beginning"
+        )
+    for command in commands(
+        arguments.steps, arguments.stack, arguments.config_file, yes=arguments.yes
+    ):
+        print(f"$ {shlex.join(command)}", flush=True)
+        status = subprocess.run(command, cwd=PROJECT, check=False).returncode
+        if status:
+            return status
+    return 0
+
+
+def commands(steps: int, stack: str, config_file: str, *, yes: bool) -> list[list[str]]:
+    """What a user would type: the new setting, then the update. Pure."""
+    where = ["--stack", stack] if stack else []
+    where += ["--config-file", config_file] if config_file else []
+    return [
+        ["pulumi", "config", "set", "--path", f"disttrain:{SETTING}", str(steps), *where],
+        ["pulumi", "up", *where, *(["--yes"] if yes else [])],
+    ]

@@ -1,0 +1,43 @@
+"""`disttrain resume`: a stopped or replaced run goes on from what it has saved."""
+
+import argparse
+
+from cli.endings import end_in_order
+from cli.stack_outputs import run_place
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.hand_over import WHEN_BUSY
+from infra.kube.steer import find_record, resume
+
+WAIT_SECONDS = 24 * 3600
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain resume`."""
+    add = parser.add_argument
+    add("--stack", default="", help="whose run (default: the selected stack)")
+    add(
+        "--when-busy",
+        choices=WHEN_BUSY,
+        default="refuse",
+        help="where another run has the GPUs: let it save and take its place, wait for its end, "
+        "or refuse (default)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: 0, the pods of the run come back.
+
+    Raises:
+        ValueError: there is no such run, or another one is in the way.
+    """
+    end_in_order()
+    place = run_place(arguments.stack)
+    api = Api(place.access)
+    try:
+        record = find_record(api, place.namespace, place.owner)
+        nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS)
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+    print(nothing_to_do or f"{record.workload} goes on; ./disttrain status shows how it comes up")
+    return 0

@@ -1,0 +1,89 @@
+"""`disttrain stop`: a run saves, and its pods go until it is resumed."""
+
+import argparse
+import threading
+from contextlib import suppress
+
+from cli.endings import end_in_order
+from cli.stack_outputs import run_place
+from cli.status.progress import Progress, read_progress
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.making_place import PODS
+from infra.kube.objects import name_of, part
+from infra.kube.record import Record
+from infra.kube.steer import find_record, stop
+
+LINES = 100  # of the pod's past: the last checkpoint before the stop is among them, as a rule
+LOG_SECONDS = 5  # the log of a pod that has ended is read to its end
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain stop`."""
+    parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: 0, the run is stopped.
+
+    Raises:
+        ValueError: there is no such run, or its pods do not end.
+    """
+    end_in_order()
+    place = run_place(arguments.stack)
+    api = Api(place.access)
+    try:
+        record = find_record(api, place.namespace, place.owner)
+        last = LastLines(api, record)
+        nothing_to_do = stop(api, record)
+        print(nothing_to_do or stopped(record, last.progress()))
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+    return 0
+
+
+def stopped(record: Record, progress: Progress) -> str:
+    """What to tell, from the last lines that were seen. Pure."""
+    saved, step = progress.saved_step, progress.step
+    if saved is None:
+        what = "what it has saved was not seen"
+    elif step is not None and step > saved:
+        what = f"its last checkpoint is of step {saved}, and its steps up to {step} are repeated"
+    else:
+        what = f"it has saved step {saved}"
+    name = record.stack.rpartition("/")[2]
+    return (
+        f"{record.workload} is stopped; {what}. It goes on with: ./disttrain resume --stack {name}"
+    )
+
+
+class LastLines:
+    """Follows the log of the run's first pod, which is deleted once it has ended."""
+
+    def __init__(self, api: Api, record: Record) -> None:
+        selector = names.training_selector(record.owner)
+        pods = sorted(api.list(PODS.format(record.namespace), selector), key=name_of)
+        running = [pod for pod in pods if part(pod, "status").get("phase") == "Running"]
+        self._text = bytearray()
+        self._access = api.access
+        self._path = f"{PODS.format(record.namespace)}/{name_of(running[0])}" if running else ""
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def progress(self) -> Progress:
+        """How far the run was, once the pod has ended."""
+        self._thread.join(LOG_SECONDS)
+        return read_progress(bytes(self._text).decode(errors="replace"))
+
+    def _follow(self) -> None:
+        from urllib3.exceptions import HTTPError  # here, as the import takes its time
+
+        if not self._path:
+            return
+        query = {"follow": "true", "tailLines": str(LINES), "timestamps": "true"}
+        # Without these lines the answer is that nothing was seen, and the run is stopped anyway.
+        with suppress(OSError, HTTPError, ValueError):
+            response = Api(self._access).client.stream(f"{self._path}/log", query)
+            for block in response.stream(4096):
+                self._text.extend(block)

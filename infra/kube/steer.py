@@ -1,0 +1,123 @@
+"""Stops a run until it is resumed, and resumes it, without `pulumi up`.
+
+A stopped run keeps its objects and its data; only its pods go, after they have saved. To others it
+looks like a run that was replaced: it is in nobody's way, and its next `pulumi up` resumes it too.
+"""
+
+import getpass
+import os
+import platform
+
+from infra.kube import hand_over
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.hand_over import LOCK_LIMIT_SECONDS
+from infra.kube.job import Job
+from infra.kube.lock import held
+from infra.kube.making_place import live_pods_of, suspend_run
+from infra.kube.objects import Json
+from infra.kube.record import Record, parse_record, record_path
+from infra.kube.waiting import wait_for
+from infra.kube.workload import is_suspended, true_condition
+
+SLACK_SECONDS = 60  # beside the time that the pods have to save
+
+
+def find_record(api: Api, namespace: str, owner: str) -> Record:
+    """What a stack's run says about itself.
+
+    Raises:
+        TaskError: it has no record, so its `pulumi up` never came to its training.
+        ValueError: somebody has changed the record.
+    """
+    item = api.get(record_path(namespace, owner))
+    if item is None:
+        raise TaskError(f"no run of this stack is in namespace {namespace}; first: pulumi up")
+    return parse_record(item)
+
+
+def find_workload(api: Api, record: Record) -> Json:
+    """The workload of a run.
+
+    Raises:
+        TaskError: somebody has deleted it.
+    """
+    workload = record.workload
+    path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
+    item = api.get(path)
+    if item is None:
+        raise TaskError(
+            f"{workload} is not there: somebody has deleted it. pulumi refresh, then pulumi up, "
+            "make it again"
+        )
+    return item
+
+
+def stop(api: Api, record: Record) -> str:
+    """Let the pods save and go, and wait for that.
+
+    Returns:
+        Why there is nothing to stop; empty where the run was stopped now.
+
+    Raises:
+        TaskError: the workload is gone, or the pods are still there after their time.
+    """
+    with held(api, record.namespace, _holder("stop", record), LOCK_LIMIT_SECONDS) as lock:
+        item = find_workload(api, record)
+        if over := true_condition(item, list(record.over)):
+            return f"{record.workload} has ended already ({over})"
+        already = is_suspended(item, record.suspend)
+        lock.check()
+        if not already:
+            suspend_run(api, record.namespace, record, record.stack)
+        wait_for(
+            f"the pods of {record.workload} to save and end",
+            lambda: live_pods_of(api, record.namespace, record.owner),
+            record.grace_seconds + SLACK_SECONDS,
+        )
+    return f"{record.workload} is stopped already" if already else ""
+
+
+def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
+    """Let the pods come back, as the hand-over of `pulumi up` would.
+
+    Args:
+        api: the cluster.
+        record: of the run.
+        when_busy: replace, wait or refuse: what to do where another run has the GPUs.
+        wait_seconds: the longest wait for others with `wait`.
+
+    Returns:
+        Why there is nothing to resume; empty where the run was resumed now.
+
+    Raises:
+        TaskError: the workload is gone, another run is in the way, or a limit is reached.
+    """
+    item = find_workload(api, record)
+    if over := true_condition(item, list(record.over)):
+        return f"{record.workload} has ended already ({over})"
+    if not is_suspended(item, record.suspend):
+        return f"{record.workload} is not stopped"
+    fields = {
+        "workload": record.workload.to_json(),
+        "revision": record.revision,
+        "gpus": record.gpus,
+        "gpus_total": record.gpus_total,
+        "suspend": record.suspend,
+        "resume": record.resume,
+        "done": list(record.over),
+        "when_busy": when_busy,
+        "request": record.request,
+        "grace_seconds": record.grace_seconds,
+        "wait_timeout_seconds": wait_seconds,
+        "platform_stack": record.stack,
+        "other_choice": "./disttrain resume --when-busy wait (or replace)",
+    }
+    job = Job(api.access, record.namespace, record.owner, record.stack, fields)
+    hand_over.create(job, api)
+    return ""
+
+
+def _holder(command: str, record: Record) -> str:
+    who = f"{getpass.getuser()}@{platform.node()}, process {os.getpid()}"
+    return f"./disttrain {command} of stack {record.stack} ({who})"
