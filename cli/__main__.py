@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cli import completion, doctor, extend, logs, resume, sample, stop
 from cli.report import COULD_NOT_CHECK
 from cli.status import command as status
+from cli.verify import command as verify
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "stop": Command(
         "let a run save, and give its GPUs back", stop.run, stop.add_arguments, "stop --stack dev"
+    ),
+    "verify": Command(
+        "check a run after its launch, each point with its evidence",
+        verify.run,
+        verify.add_arguments,
+        "verify --stack dev --restart",
     ),
 }
 

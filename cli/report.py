@@ -1,4 +1,4 @@
-"""The results of the doctor, as text for people and as JSON."""
+"""The results of the doctor or of `verify`, as text for people and as JSON."""
 
 import json
 from collections import Counter
@@ -21,6 +21,7 @@ class Report:
     results: Sequence[Result]
     seconds: float
     reached: bool = True
+    title: str = "doctor"
 
     def exit_code(self, fail_on: str = "warning") -> int:
         """The exit status: 0 for no findings, 1 for findings, 2 if something could not be checked.
@@ -62,7 +63,8 @@ class Report:
 
     def _summary(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in _counts(self.results).items())
-        return f"doctor: {self.host}: {len(self.results)} checks in {self.seconds:.1f} s: {counts}"
+        checks = f"{len(self.results)} checks in {self.seconds:.1f} s"
+        return f"{self.title}: {self.host}: {checks}: {counts}"
 
 
 def _counts(results: Iterable[Result]) -> Counter[str]:

@@ -65,9 +65,18 @@ def run_length(stack: str) -> int:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
     """
+    return _number("maxSteps", stack)
+
+
+def world_size(stack: str) -> int:
+    """How many ranks the run of a stack has; otherwise as `run_length`."""
+    return _number("worldSize", stack)
+
+
+def _number(output: str, stack: str) -> int:
     given = _outputs(stack)
-    _require(given, ("maxSteps",), stack, "has no run")
-    return int(given["maxSteps"])
+    _require(given, (output,), stack, "has no run")
+    return int(given[output])
 
 
 def _outputs(stack: str) -> dict[str, Any]:

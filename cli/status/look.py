@@ -60,10 +60,15 @@ def look(api: Api, namespace: str) -> Look:
         except ValueError as error:
             unseen = "; ".join(text for text in (unseen, str(error)) if text)
             continue
-        seen = _see(api, record)
-        runs.append(judge_run(seen, api.now()))
+        runs.append(see_run(api, record)[0])
     runs.sort(key=lambda run: (run.stack, run.namespace))
     return Look(platform, tuple(runs), unseen)
+
+
+def see_run(api: Api, record: Record) -> tuple[RunStatus, list[Json]]:
+    """One run, and the pods of its training. Raises as `look` does."""
+    seen = _see(api, record)
+    return judge_run(seen, api.now()), list(seen.pods)
 
 
 def _platform(api: Api) -> PlatformStatus:

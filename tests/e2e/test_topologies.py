@@ -213,6 +213,19 @@ def test_status_shows_the_node_and_how_far_runs_are(lab: Lab, single: Stack, mul
     ]
 
 
+def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
+    screen = people_run(lab, multi, f"./disttrain verify --stack {multi.name}")
+    for words in (
+        "train-multipod-2 on ",
+        "gloo by TCP over eth0",
+        f"finished: step {MAX_STEPS}",
+        f"step {MAX_STEPS}, ",
+        "have their sha256",
+        f"verify: run {MULTI_RUN}: 9 checks in ",
+    ):
+        assert words in screen, screen
+
+
 def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
     assert multi
     checkpoint = Path(MULTI_RUN, "checkpoints", f"step-{MAX_STEPS:08d}")
@@ -385,7 +398,7 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
 
 def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack) -> None:
     """`stop`, `resume` and `extend`, as people type them while a run trains."""
-    name, steps = "e2e-stopped", 8000
+    name, steps = "e2e-stopped", 20_000
     single.set_all(run_settings(name, steps))
     single.up()
     wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
@@ -399,6 +412,10 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
     assert again == "Job train-singlepod is stopped already\n"
     people_run(lab, single, f"./disttrain resume --stack {single.name}")
     wait_for("further steps", lambda: max(lab.losses(name)) > saved, 120)
+    found = json.loads(
+        people_run(lab, single, f"./disttrain verify --restart --json --stack {single.name}")
+    )
+    assert "was deleted at step" in found["checks"][-1]["evidence"]
     longer = f"--steps {steps + 1000} --config-file {single.settings_file} --yes"
     people_run(lab, single, f"./disttrain extend --stack {single.name} {longer}")
     assert single.output("maxSteps") == str(steps + 1000)

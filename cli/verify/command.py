@@ -1,0 +1,48 @@
+"""`disttrain verify`: what people check after a launch, each point with its evidence."""
+
+import argparse
+import time
+
+from cli.check import Result
+from cli.endings import end_in_order
+from cli.report import Report
+from cli.stack_outputs import run_place, world_size
+from cli.verify.judge import judge
+from cli.verify.look import gather
+from cli.verify.restart import restart
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain verify`."""
+    add = parser.add_argument
+    add("--stack", default="", help="whose run (default: the selected stack)")
+    add(
+        "--restart",
+        action="store_true",
+        help="also delete a training pod, and see the run go on from its checkpoint",
+    )
+    add("--json", action="store_true", help="for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: 0 all is well, 1 something is wrong, 2 something could not be checked.
+
+    Raises:
+        ValueError: there is no such run, or the cluster refuses or does not answer.
+    """
+    end_in_order()
+    begin = time.monotonic()
+    place, ranks = run_place(arguments.stack), world_size(arguments.stack)
+    api = Api(place.access)
+    try:
+        results: list[Result] = judge(gather(api, place, ranks))
+        if arguments.restart:
+            results.append(restart(api, place))
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+    name = place.run_path.rpartition("/")[2]
+    report = Report(f"run {name}", results, time.monotonic() - begin, title="verify")
+    print(report.json("warning") if arguments.json else report.text(everything=True))
+    return report.exit_code("warning")

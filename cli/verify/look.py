@@ -1,0 +1,100 @@
+"""Gathers the evidence for `disttrain verify`: reads, and starts one pod that reads the volume."""
+
+import json
+from contextlib import ExitStack, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from cli.stack_outputs import RunPlace
+from cli.status.look import see_run
+from cli.verify import pod_probe, run_probe
+from cli.verify.judge import Evidence, gpus_of
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.exec_stream import execute
+from infra.kube.making_place import PODS
+from infra.kube.objects import Json, name_of, part
+from infra.kube.steer import find_record
+from infra.kube.task_pod import TaskPod, running
+
+LIMIT_SECONDS = 3600  # for the sha256 of a large checkpoint on a slow disk
+FIRST_BYTES = 1 << 20  # of the log: NCCL and the trainer say there what they use
+
+
+def gather(api: Api, place: RunPlace, world_size: int) -> Evidence:
+    """Ask the cluster, each running pod, and the volume.
+
+    Raises:
+        ApiError: the cluster refuses.
+        TaskError: there is no such run.
+        UnreachableError: the cluster does not answer.
+        ValueError: the run's record cannot be read.
+    """
+    record = find_record(api, place.namespace, place.owner)
+    status, pods = see_run(api, record)
+    alive = [pod for pod in pods if part(pod, "status").get("phase") == "Running"]
+    probes, unseen = dict[str, Any](), dict[str, str]()
+    for pod in alive:
+        try:
+            probes[name_of(pod)] = _ask_pod(api, place, pod)
+        except (TaskError, UnreachableError) as reason:
+            unseen[name_of(pod)] = str(reason)
+    volume, problem = _ask_volume(api, place)
+    return Evidence(
+        status=status,
+        world_size=world_size,
+        pods=pods,
+        probes=probes,
+        unseen=unseen,
+        log=_first_lines(api, place, alive[0]) if alive else "",
+        losses=[(int(step), float(loss)) for step, loss in volume.get("losses", [])],
+        checkpoint=volume.get("checkpoint"),
+        volume_problem=problem,
+    )
+
+
+def _ask_pod(api: Api, place: RunPlace, pod: Json) -> dict[str, Any]:
+    path = f"{PODS.format(place.namespace)}/{name_of(pod)}"
+    container = str(pod["spec"]["containers"][0]["name"])
+    command = ["python3", "-c", Path(pod_probe.__file__).read_text(), str(gpus_of(pod))]
+    ended = execute(api, path, container, command)
+    if ended.exit_code:
+        last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
+        raise TaskError(f"the pod could not be examined: {last[0]}")
+    return json.loads(ended.stdout)
+
+
+def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
+    """What run_probe.py says of the run's folder; or nothing, and why."""
+    pod = TaskPod(
+        task="verify",
+        owner=place.owner,
+        namespace=place.namespace,
+        image=place.image,
+        command=("python3", "-c", Path(run_probe.__file__).read_text(), place.run_path),
+        claim=place.claim,
+        deadline_seconds=LIMIT_SECONDS,
+        read_only=True,
+        placement=dict(place.placement),
+    )
+    try:
+        with ExitStack() as stack:
+            with redirect_stdout(StringIO()):  # what it waits for is no result
+                path = stack.enter_context(running(api, pod, quiet=True))
+            response = api.client.stream(f"{path}/log", {"follow": "true"})
+            text = b"".join(response.stream(65536)).decode(errors="replace").strip()
+    except (ApiError, TaskError, UnreachableError) as reason:
+        return {}, f"no pod could read the volume: {reason}"
+    last = text.rpartition("\n")[2]
+    if not last.startswith("{"):
+        return {}, f"the run's folder could not be read: {last[:200] or 'no words'}"
+    return json.loads(last), ""
+
+
+def _first_lines(api: Api, place: RunPlace, pod: Json) -> str:
+    query = {"limitBytes": str(FIRST_BYTES)}
+    try:
+        return api.text(f"{PODS.format(place.namespace)}/{name_of(pod)}/log", query)
+    except (ApiError, UnreachableError):
+        return ""  # the checks that need it say that they have not seen it

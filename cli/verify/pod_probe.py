@@ -1,0 +1,85 @@
+"""Runs inside each training pod: what the pod sees of GPUs, memory and network, as one JSON line.
+
+It is sent as text to `python3 -c`, so it imports nothing of this project. It takes no GPU memory:
+nvidia-smi is asked, and torch is only asked for what it was built for.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+SAMPLES = 5
+QUERY = "index,name,compute_cap,utilization.gpu,memory.used"
+ASK_TORCH = """
+import json, torch
+nccl = torch.cuda.nccl.version() if torch.version.cuda and torch.cuda.is_available() else ()
+print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or "",
+                  "devices": torch.cuda.device_count(), "architectures": torch.cuda.get_arch_list(),
+                  "nccl": ".".join(map(str, nccl))}))
+"""
+
+
+def run(command: Sequence[str], seconds: int) -> tuple[str, str]:
+    """Output of a command, and why there is none."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except FileNotFoundError:
+        return "", f"there is no {command[0]}"
+    except subprocess.TimeoutExpired:
+        return "", f"{command[0]} gave no answer in {seconds} s"
+    words = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no words"]
+    return (done.stdout, "") if done.returncode == 0 else ("", f"{command[0]}: {words[0]}")
+
+
+def gpus() -> tuple[list[dict[str, Any]], str]:
+    """The GPUs, each with its highest utilisation of some samples, and why there are none."""
+    found = dict[str, dict[str, Any]]()
+    ask = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
+    for _ in range(SAMPLES):
+        text, problem = run(ask, 20)
+        if problem:
+            return [], problem
+        for row in text.strip().splitlines():
+            index, name, capability, busy, memory = [cell.strip() for cell in row.split(",")]
+            before = found.get(index, {}).get("busy_percent", 0)
+            found[index] = {
+                "name": name,
+                "capability": capability,
+                "busy_percent": max(before, int(busy) if busy.isdigit() else 0),
+                "memory_mib": int(memory) if memory.isdigit() else 0,
+            }
+        time.sleep(0.5)
+    return list(found.values()), ""
+
+
+def shared_memory_bytes() -> int:
+    """Size of /dev/shm, by which the ranks of a pod talk to each other."""
+    size = os.statvfs("/dev/shm")
+    return size.f_blocks * size.f_frsize
+
+
+def main() -> None:
+    """Print the line."""
+    wants_gpus = sys.argv[1] != "0"
+    seen, problem = gpus() if wants_gpus else ([], "")
+    text, torch_problem = run([sys.executable, "-c", ASK_TORCH], 120) if wants_gpus else ("{}", "")
+    names = ("NCCL_", "GLOO_", "FI_", "PET_")
+    answer = {
+        "gpus": seen,
+        "gpu_problem": problem,
+        "torch": json.loads(text) if text else {},
+        "torch_problem": torch_problem,
+        "shared_memory_bytes": shared_memory_bytes(),
+        "interfaces": sorted(path.name for path in Path("/sys/class/net").iterdir()),
+        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(names)},
+    }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

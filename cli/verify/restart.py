@@ -1,0 +1,53 @@
+"""The last point of `disttrain verify --restart`: a lost pod costs no more than it has to."""
+
+import time
+
+from cli.check import Result
+from cli.stack_outputs import RunPlace
+from cli.status.look import see_run
+from cli.verify.judge import result
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.making_place import PODS
+from infra.kube.objects import name_of, part
+from infra.kube.steer import find_record
+from infra.kube.waiting import wait_for
+
+LIMIT_SECONDS = 900
+
+
+def restart(api: Api, place: RunPlace) -> Result:
+    """Delete the run's first pod and wait for a step of the pods that come after it.
+
+    Raises:
+        ApiError, UnreachableError: the cluster refuses or does not answer.
+        TaskError: there is no such run.
+    """
+    record = find_record(api, place.namespace, place.owner)
+    before, pods = see_run(api, record)
+    if before.state != "training":
+        return result("restart", "not checked", f"the run is {before.state}, not training")
+    first = next(pod for pod in pods if part(pod, "status").get("phase") == "Running")
+    uid = first["metadata"]["uid"]
+    begin = time.monotonic()
+    path = f"{PODS.format(place.namespace)}/{name_of(first)}"
+    api.delete(path, {"preconditions": {"uid": uid}})
+
+    def ask() -> str:
+        now, pods = see_run(api, record)
+        if any(pod["metadata"]["uid"] == uid for pod in pods):
+            return f"pod {name_of(first)} ends"
+        done = now.state in ("training", "finished")
+        return "" if done else f"{now.state}: {now.detail}"
+
+    try:
+        wait_for("the first step after the restart", ask, record.grace_seconds + LIMIT_SECONDS)
+    except TaskError as reason:
+        return result("restart", "error", str(reason), "./disttrain logs")
+    after, _ = see_run(api, record)
+    seconds = time.monotonic() - begin
+    said = (
+        f"pod {name_of(first)} was deleted at step {before.progress.step}; the run is "
+        f"{after.state} at step {after.progress.step} after {seconds:.0f} s"
+    )
+    return result("restart", "ok", said)

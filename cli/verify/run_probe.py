@@ -1,0 +1,81 @@
+"""Runs in a pod on the volume: the losses of a run, and whether its newest checkpoint is whole.
+
+It is sent as text to `python3 -c`, so it imports nothing of this project. It prints one JSON line.
+"""
+
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ATTEMPTS = 5
+
+
+def losses(run: Path) -> list[tuple[int, float]]:
+    """`[step, loss]` of each record; a line that was cut counts as not written."""
+    found = dict[int, float]()
+    path = run / "metrics.jsonl"
+    for line in path.read_bytes().split(b"\n") if path.exists() else []:
+        try:
+            record = json.loads(line)
+            found[int(record["step"])] = float(record["loss"])
+        except (ValueError, TypeError, KeyError):
+            continue
+    return sorted(found.items())
+
+
+def newest_checkpoint(run: Path) -> dict[str, Any] | None:
+    """Step, size and age of the newest one, and why it is not whole; None where there is none.
+
+    One that was removed while it was read, because a newer one is there, is left for that one.
+    """
+    problem, last = "", None
+    for _ in range(ATTEMPTS):
+        last = max(run.glob("checkpoints/step-*"), default=None)
+        if last is None:
+            return None
+        try:
+            return check(last)
+        except FileNotFoundError as error:
+            problem = f"{Path(error.filename).name} is missing"
+            if last.exists():
+                break
+        except (ValueError, KeyError, TypeError) as error:
+            problem = f"manifest.json is damaged: {error!r}"
+            break
+    return last and {"step": step_of(last), "problem": problem}
+
+
+def step_of(folder: Path) -> int:
+    """The number in the folder's name."""
+    return int(folder.name.rpartition("-")[2])
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """Every file against its size and sha256 in the manifest."""
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    problem = ""
+    for name, entry in files.items():
+        with (folder / name).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if (file.tell(), digest) != (entry["bytes"], entry["sha256"]):
+                problem = f"{name} does not have the size and sha256 of the manifest"
+    return {
+        "step": step_of(folder),
+        "bytes": sum(entry["bytes"] for entry in files.values()),
+        "files": len(files),
+        "age_seconds": max(0.0, time.time() - (folder / "manifest.json").stat().st_mtime),
+        "problem": problem,
+    }
+
+
+def main() -> None:
+    """Print the line."""
+    run = Path(sys.argv[1])
+    print(json.dumps({"losses": losses(run), "checkpoint": newest_checkpoint(run)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Each thing that people check after a launch: what is good, what is wrong, what was not seen."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cli.status.judge import RunStatus
+from cli.status.progress import Progress
+from cli.verify.judge import Evidence, has_code_for, judge
+
+TRAINING = RunStatus("dev", "ns", "Job t", 2, "training", progress=Progress(step=40, of=100))
+FINISHED = replace(TRAINING, state="finished")
+STALLED = replace(TRAINING, state="stalled", detail="no step is reported any more")
+GPU = {"name": "H100", "capability": "9.0", "busy_percent": 93, "memory_mib": 9000}
+TORCH = {"devices": 2, "architectures": ["sm_80", "sm_90"], "version": "2.7.1", "nccl": "2.26.2"}
+PROBE: dict[str, Any] = {
+    "gpus": [GPU, GPU],
+    "gpu_problem": "",
+    "torch": TORCH,
+    "torch_problem": "",
+    "shared_memory_bytes": 8 << 30,
+    "interfaces": ["eth0", "lo"],
+    "environment": {},
+}
+NCCL_LOG = """\
+collectives nccl
+pod:12:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA
+pod:12:12 [0] NCCL INFO ncclCommInitRank comm 0x7f rank 0 nranks 2 cudaDev 0 - Init COMPLETE
+"""
+CHECKPOINT = {"step": 40, "bytes": 1000, "files": 4, "age_seconds": 3.2, "problem": ""}
+LOSSES = [(step, 4.0 - step / 100) for step in range(1, 41)]
+
+
+def pod(name: str = "t-0", ready: str = "True", image: str = "sha256:a", gpus: int = 2) -> Any:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return {
+        "metadata": {"name": name, "uid": name},
+        "spec": {"nodeName": "n1", "containers": [{"resources": {"limits": limits}}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": ready}],
+            "containerStatuses": [{"imageID": image}],
+        },
+    }
+
+
+GOOD = Evidence(
+    status=TRAINING,
+    world_size=2,
+    pods=[pod()],
+    probes={"t-0": PROBE},
+    log=NCCL_LOG,
+    losses=LOSSES,
+    checkpoint=CHECKPOINT,
+)
+
+
+def with_probe(**changes: Any) -> Evidence:
+    return replace(GOOD, probes={"t-0": {**PROBE, **changes}})
+
+
+def on_cpu(**changes: Any) -> Evidence:
+    probe = {**PROBE, "gpus": [], "environment": {"GLOO_SOCKET_IFNAME": "eth0"}, **changes}
+    pods = [pod("a", gpus=0), pod("b", gpus=0)]
+    return replace(GOOD, pods=pods, probes={"a": probe, "b": probe}, log="collectives gloo")
+
+
+SOCKET = NCCL_LOG.replace("NET/IB/0/GDRDMA", "NET/Socket/0")
+CASES = {
+    "pods run": (GOOD, "pods-run", "ok", "t-0 on n1"),
+    "a pod is not ready": (
+        replace(GOOD, pods=[pod(ready="False")]),
+        "pods-run",
+        "error",
+        "t-0 Running",
+    ),
+    "no pods": (replace(GOOD, pods=[]), "pods-run", "error", "there are no pods"),
+    "finished": (
+        replace(GOOD, pods=[], status=FINISHED),
+        "pods-run",
+        "not applicable",
+        "there are no pods",
+    ),
+    "one image": (GOOD, "one-image", "ok", "sha256:a"),
+    "two images": (
+        replace(GOOD, pods=[pod(), pod("t-1", image="sha256:b")]),
+        "one-image",
+        "error",
+        "the pods run 2 images",
+    ),
+    "gpus": (GOOD, "gpus-seen", "ok", "2 x H100"),
+    "a gpu is missing": (
+        with_probe(gpus=[GPU]),
+        "gpus-seen",
+        "error",
+        "t-0 asks for 2 GPUs, nvidia-smi sees 1, torch 2",
+    ),
+    "torch sees none": (
+        with_probe(torch={**TORCH, "devices": 0}),
+        "gpus-seen",
+        "error",
+        "nvidia-smi sees 2, torch 0",
+    ),
+    "no nvidia-smi": (
+        with_probe(gpus=[], gpu_problem="there is no nvidia-smi"),
+        "gpus-seen",
+        "error",
+        "there is no nvidia-smi",
+    ),
+    "cut off": (
+        replace(GOOD, probes={}, unseen={"t-0": "the connection was cut"}),
+        "gpus-seen",
+        "not checked",
+        "t-0: the connection was cut",
+    ),
+    "cpu": (on_cpu(), "gpus-seen", "not applicable", "the run asks for no GPUs"),
+    "code": (GOOD, "gpu-code", "ok", "H100 (9.0)"),
+    "no code": (
+        with_probe(torch={**TORCH, "architectures": ["sm_70", "sm_80"]}),
+        "gpu-code",
+        "error",
+        "torch was built for sm_70, sm_80, not for sm_90",
+    ),
+    "busy": (GOOD, "gpus-busy", "ok", "93 %"),
+    "idle": (
+        with_probe(gpus=[GPU, {**GPU, "busy_percent": 3}]),
+        "gpus-busy",
+        "warning",
+        "busy for 3 % to 93 %",
+    ),
+    "idle after the end": (
+        replace(with_probe(gpus=[{**GPU, "busy_percent": 0}]), status=FINISHED),
+        "gpus-busy",
+        "not applicable",
+        "the run is finished",
+    ),
+    "small shared memory": (
+        with_probe(shared_memory_bytes=64 << 20),
+        "shared-memory",
+        "warning",
+        "64 MiB",
+    ),
+    "shared memory": (GOOD, "shared-memory", "ok", "8,192 MiB"),
+    "infiniband": (GOOD, "transport", "ok", "NCCL uses NET/IB/GDRDMA; 2 ranks joined"),
+    "tcp": (replace(GOOD, log=SOCKET), "transport", "ok", "NCCL uses NET/Socket"),
+    "efa": (
+        replace(GOOD, log=NCCL_LOG.replace("NET/IB/0/GDRDMA", "NET/OFI Selected Provider is efa")),
+        "transport",
+        "ok",
+        "NCCL uses NET/OFI",
+    ),
+    "a rank is missing": (
+        replace(GOOD, world_size=3),
+        "transport",
+        "error",
+        "NCCL has joined 2 ranks, and the run has 3",
+    ),
+    "quiet nccl": (
+        replace(GOOD, log="collectives nccl\n"),
+        "transport",
+        "not checked",
+        "NCCL has said nothing about its transport",
+    ),
+    "gloo": (on_cpu(), "transport", "ok", "gloo by TCP over eth0"),
+    "gloo's interface is not there": (
+        on_cpu(interfaces=["lo", "net1"]),
+        "transport",
+        "error",
+        "has no interface eth0: lo, net1",
+    ),
+    "steps": (GOOD, "steps", "ok", "training, step 40 of 100"),
+    "stalled": (replace(GOOD, status=STALLED), "steps", "error", "no step is reported any more"),
+    "the loss falls": (GOOD, "loss-falls", "ok", "mean 3.9550 of the first 8 records, 3.6350"),
+    "the loss rises": (
+        replace(GOOD, losses=[(n, float(n)) for n in range(20)]),
+        "loss-falls",
+        "warning",
+        "mean 1.5000",
+    ),
+    "the loss is no number": (
+        replace(GOOD, losses=[(n, float("nan") if n > 15 else 3.0) for n in range(20)]),
+        "loss-falls",
+        "warning",
+        "nan",
+    ),
+    "too few losses": (replace(GOOD, losses=LOSSES[:4]), "loss-falls", "not checked", "4 losses"),
+    "checkpoint": (GOOD, "checkpoint", "ok", "step 40, 3 s old: 4 files of 1,000 bytes"),
+    "no checkpoint": (replace(GOOD, checkpoint=None), "checkpoint", "not checked", "none yet"),
+    "damaged checkpoint": (
+        replace(GOOD, checkpoint={"step": 40, "problem": "layout.json is missing"}),
+        "checkpoint",
+        "error",
+        "step 40: layout.json is missing",
+    ),
+    "the volume was not read": (
+        replace(GOOD, volume_problem="no room for a pod"),
+        "checkpoint",
+        "not checked",
+        "no room for a pod",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_evidence_has_its_result_and_its_words(case: str) -> None:
+    seen, id, status, words = CASES[case]
+    (found,) = [result for result in judge(seen) if result.id == id]
+    assert found.status == status, found
+    assert words in found.evidence
+    if status in ("error", "warning") and case != "no pods":
+        assert found.fix
+
+
+def test_all_is_well_with_a_good_run() -> None:
+    assert {result.status for result in judge(GOOD)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("capability", "built", "runs"),
+    [
+        (90, ["sm_80", "sm_90"], True),
+        (86, ["sm_80"], True),  # the same major version, and an older minor one
+        (80, ["sm_86"], False),
+        (90, ["sm_80"], False),
+        (120, ["sm_90", "compute_90"], True),  # PTX is compiled for newer GPUs
+        (70, ["sm_80", "compute_80"], False),
+        (90, ["sm_90a"], True),
+        (90, [], False),
+    ],
+)
+def test_torch_needs_code_for_the_gpu(capability: int, built: list[str], runs: bool) -> None:
+    assert has_code_for(capability, built) == runs

@@ -1,0 +1,93 @@
+"""The programs that `verify` sends to pods, run as the pods run them."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.verify import pod_probe, run_probe
+
+SMI = """#!/bin/sh
+echo "0, NVIDIA H100 80GB HBM3, 9.0, 97, 71234"
+echo "1, NVIDIA H100 80GB HBM3, 9.0, [N/A], 71234"
+"""
+
+
+def answer(program: Any, *words: str, **variables: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", Path(program.__file__).read_text(), *words],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return json.loads(done.stdout)
+
+
+def checkpoint(run: Path, step: int) -> Path:
+    folder = run / "checkpoints" / f"step-{step:08d}"
+    folder.mkdir(parents=True)
+    content = os.urandom(1000)
+    (folder / "model-00000.bin").write_bytes(content)
+    entry = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps({"files": {"model-00000.bin": entry}}))
+    return folder
+
+
+def test_pod_probe_shows_gpus_and_their_highest_load(tmp_path: Path) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(SMI)
+    smi.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    seen = answer(pod_probe, "2", PATH=path, NCCL_DEBUG="INFO", OTHER_SECRET="hidden")
+    assert [(gpu["capability"], gpu["busy_percent"]) for gpu in seen["gpus"]] == [
+        ("9.0", 97),
+        ("9.0", 0),
+    ]
+    assert seen["gpu_problem"] == seen["torch_problem"] == ""
+    assert seen["torch"]["version"]
+    assert seen["environment"]["NCCL_DEBUG"] == "INFO"
+    assert "hidden" not in json.dumps(seen)
+    assert "lo" in seen["interfaces"]
+    assert seen["shared_memory_bytes"] > 0
+
+
+def test_pod_probe_says_what_it_could_not_ask(tmp_path: Path) -> None:
+    seen = answer(pod_probe, "1", PATH=str(tmp_path))
+    assert seen["gpu_problem"] == "there is no nvidia-smi"
+    assert answer(pod_probe, "0", PATH=str(tmp_path))["gpu_problem"] == ""
+
+
+def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> None:
+    lines = ['{"step": 1, "loss": 4.0}', '{"step": 2, "loss": 3.5}', '{"step": 2, "loss": 3.4}']
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 3, "lo']))
+    checkpoint(tmp_path, 10)
+    checkpoint(tmp_path, 20)
+    seen = answer(run_probe, str(tmp_path))
+    assert seen["losses"] == [[1, 4.0], [2, 3.4]]
+    found = seen["checkpoint"]
+    assert (found["step"], found["files"], found["bytes"], found["problem"]) == (20, 1, 1000, "")
+
+
+def test_run_probe_finds_nothing_where_nothing_is(tmp_path: Path) -> None:
+    assert answer(run_probe, str(tmp_path)) == {"losses": [], "checkpoint": None}
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "model-00000.bin").write_bytes(b"x" * 1000), "size and sha256"),
+        (lambda folder: (folder / "model-00000.bin").unlink(), "model-00000.bin is missing"),
+        (lambda folder: (folder / "manifest.json").unlink(), "manifest.json is missing"),
+        (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is damaged"),
+    ],
+)
+def test_run_probe_names_the_damage(tmp_path: Path, damage: Any, words: str) -> None:
+    damage(checkpoint(tmp_path, 10))
+    assert words in answer(run_probe, str(tmp_path))["checkpoint"]["problem"]
