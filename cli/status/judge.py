@@ -15,6 +15,8 @@ from infra.kube.record import Record
 from infra.kube.workload import is_suspended, true_condition
 
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
+QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
+QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server may differ
 FAILED = "Failed"  # the condition of a Job that Kubernetes has given up
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 
@@ -28,8 +30,8 @@ class RunStatus:
         namespace: where it is.
         workload: kind and name.
         gpus: how many it asks for.
-        state: one word: waiting, starting, training, recovering, stalled, stopped, suspended,
-            finished, failing, failed, gone, or unknown.
+        state: one word: waiting, starting, training, quiet, recovering, stalled, stopped,
+            suspended, finished, failing, failed, gone, or unknown.
         detail: the reason for that state; empty where there is nothing to say.
         since: when the state began, where that is known.
         progress: what node 0 has printed.
@@ -132,8 +134,12 @@ def _running(
         if not progresses:
             return "unknown", seen.unseen or "the pods have written nothing yet", None
         return "starting", waits_for or "no step yet", _earliest(pods)
-    if progress.stepped_at and (now - progress.stepped_at).total_seconds() > STALLED_SECONDS:
+    silent = (now - progress.stepped_at).total_seconds() if progress.stepped_at else 0.0
+    if silent > STALLED_SECONDS:
         return "stalled", "no step is reported any more", progress.stepped_at
+    usual = progress.seconds_between_reports
+    if usual is not None and silent > max(QUIET_STEPS * usual, QUIET_SECONDS):
+        return "quiet", f"no step is reported; one came every {usual:.1f} s", progress.stepped_at
     return "training", waits_for, None
 
 

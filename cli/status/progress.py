@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
+from statistics import median
 
 _STEP = re.compile(
     r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "
@@ -19,6 +21,7 @@ _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
 _LOST = re.compile(r"training stopped: (?P<why>.*)")
 _WAITING = re.compile(r"waiting for .*")
+MOST_TIMES = 20
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Progress:
         trouble: why the ranks are started again; empty once a step was reported after it.
         finished: how the run has ended.
         failed: why it was given up.
+        stepped_before: when the step lines before the last one were written, MOST_TIMES at most.
     """
 
     step: int | None = None
@@ -49,6 +53,14 @@ class Progress:
     trouble: str = ""
     finished: str = ""
     failed: str = ""
+    stepped_before: tuple[datetime, ...] = ()
+
+    @property
+    def seconds_between_reports(self) -> float | None:
+        """The median time from one reported step to the next; None before there are three."""
+        times = [*self.stepped_before, *([self.stepped_at] if self.stepped_at else [])]
+        gaps = [(after - before).total_seconds() for before, after in pairwise(times)]
+        return median(gaps) if len(gaps) >= 2 else None
 
 
 def read_progress(log: str) -> Progress:
@@ -62,8 +74,10 @@ def read_progress(log: str) -> Progress:
 
 def _after(before: Progress, at: datetime | None, text: str) -> Progress:
     if step := _STEP.match(text):
+        times = (*before.stepped_before, *([before.stepped_at] if before.stepped_at else []))
         return replace(
             before,
+            stepped_before=times[-MOST_TIMES:],
             step=int(step["step"]),
             of=int(step["of"]),
             stepped_at=at,

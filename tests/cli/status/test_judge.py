@@ -58,6 +58,13 @@ NO_IMAGE: dict[str, Any] = {
 }
 CRASHES: dict[str, Any] = {"containerStatuses": [{"restartCount": 3, "state": {"running": {}}}]}
 
+
+def stepped_every(seconds: float, last: float) -> Progress:
+    """Steps that came regularly, the last one so many seconds ago."""
+    times = [NOW - timedelta(seconds=last + seconds * back) for back in range(4)]
+    return Progress(20, 40, times[0], stepped_before=tuple(reversed(times[1:])))
+
+
 CASES: dict[str, tuple[Seen, str, str]] = {
     "its workload is not made yet": (
         Seen(replace(RECORD, since=NOW), None, (), {}),
@@ -123,6 +130,21 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         Seen(RECORD, job(), [pod()], {"a": Progress(step=20, of=40, trouble="node 1 is lost")}),
         "recovering",
         "node 1 is lost",
+    ),
+    "no step has come for a while": (
+        Seen(RECORD, job(), [pod()], {"a": stepped_every(seconds=2, last=11)}),
+        "quiet",
+        "one came every 2.0 s",
+    ),
+    "a step is somewhat late": (
+        Seen(RECORD, job(), [pod()], {"a": stepped_every(seconds=2, last=9)}),
+        "training",
+        "",
+    ),
+    "steps are fast, and clocks differ": (
+        Seen(RECORD, job(), [pod()], {"a": stepped_every(seconds=0.01, last=4)}),
+        "training",
+        "",
     ),
     "no step comes any more": (
         Seen(

@@ -67,3 +67,12 @@ def test_a_time_that_cannot_be_read_is_unknown() -> None:
 def test_last_words_are_of_the_pod_that_has_some() -> None:
     assert last_words([Progress(), Progress(failed="no room")]) == "no room"
     assert last_words([Progress()]) == ""
+
+
+def test_time_between_reports_is_that_of_most_of_them() -> None:
+    """A restart in between, which takes much longer, does not count."""
+    line = STEPS.splitlines()[2]
+    seconds = (10, 12, 14, 50, 52, 54)
+    log = "\n".join(line.replace(":13Z", f":{second}Z") for second in seconds)
+    assert read_progress(log).seconds_between_reports == 2.0
+    assert read_progress(line).seconds_between_reports is None

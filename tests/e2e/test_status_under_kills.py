@@ -1,0 +1,189 @@
+"""`./disttrain status` while pods and ranks are killed at random: it is right at every look.
+
+What it says is compared with what was done, and with the metrics that the run writes on the host.
+"""
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from cli.status.judge import QUIET_SECONDS, QUIET_STEPS, RunStatus
+from cli.status.look import look
+from infra.kube.access import Access
+from infra.kube.api import Api
+from sandbox.stack import Stack
+from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
+
+RUN = "e2e-killed"
+ENDLESS = 1_000_000
+SECONDS = float(os.environ.get("DISTTRAIN_KILL_SECONDS", "60"))
+PODS = 3
+
+
+@dataclass
+class Kill:
+    """One kill, by the clock of this machine, which is that of the node too."""
+
+    what: str
+    at: datetime
+
+
+@dataclass
+class Killer:
+    """Kills a random pod or a random rank, lets the run come back, and again."""
+
+    lab: Lab
+    random: random.Random
+    kills: list[Kill] = field(default_factory=lambda: [])
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            pod = f"train-multipod-{self.random.randrange(PODS)}"
+            way = self.random.choice([self._delete, self._kill_pod, self._kill_rank])
+            self.kills.append(Kill(f"{way.__name__} {pod}", datetime.now(UTC)))
+            way(pod)
+            self.over.wait(self.random.uniform(1, 15))
+
+    def _delete(self, pod: str) -> None:
+        self.lab.kubectl("delete", "pod", pod, "--wait=false")
+
+    def _kill_pod(self, pod: str) -> None:
+        self.lab.kubectl("delete", "pod", pod, "--force", "--grace-period=0", "--wait=false")
+
+    def _kill_rank(self, pod: str) -> None:
+        program = (
+            "import os,signal,pathlib\n"
+            "for p in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
+            "  try: words = p.read_bytes().split(b'\\0')\n"
+            "  except OSError: continue\n"
+            "  if b'train' in words: os.kill(int(p.parent.name), signal.SIGKILL)\n"
+        )
+        try:
+            self.lab.kubectl("exec", pod, "--", "python3", "-c", program)
+        except AssertionError:
+            self.kills.pop()  # that pod is not running now: nothing was killed
+
+
+@pytest.fixture
+def stack(lab: Lab) -> Iterator[Stack]:
+    settings = run_settings(RUN, ENDLESS, topology="multi-pod")
+    settings |= {"run.eval.interval": "1000000", "run.checkpoint.interval": "20"}
+    made = lab.stack("e2e-killed", "sandbox", settings)
+    made.set("pods", str(PODS))
+    made.up()
+    yield made
+    made.destroy()
+
+
+@dataclass
+class Truth:
+    """Every step that the run has written, with its time, also those that a restart takes back."""
+
+    lab: Lab
+    steps: set[tuple[int, float]] = field(default_factory=lambda: set())
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            self.read()
+            self.over.wait(0.2)
+
+    def read(self) -> None:
+        path = self.lab.run_dir(RUN) / "metrics.jsonl"
+        for line in path.read_bytes()[-100_000:].splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:  # it is being written, or its beginning is not read
+                continue
+            self.steps.add((int(record["step"]), float(record["unix_time"])))
+
+    def newest(self) -> int:
+        """The step that was written last."""
+        self.read()
+        return max(self.steps, key=lambda pair: pair[1])[0]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What status said, between two times."""
+
+    begin: datetime
+    end: datetime
+    run: RunStatus
+
+
+def take_look(api: Api) -> Look:
+    begin = datetime.now(UTC)
+    (run,) = look(api, NAMESPACE).runs
+    return Look(begin, datetime.now(UTC), run)
+
+
+def faults_of(seen: Look, steps: set[tuple[int, float]], kills: list[Kill]) -> list[str]:
+    """What is wrong with a look, in words."""
+    run, faults = seen.run, list[str]()
+    if run.state not in ("training", "quiet", "recovering", "starting", "waiting", "unknown"):
+        faults.append(f"it said {run.state}: {run.detail}")
+    if run.state == "unknown" and not run.detail:
+        faults.append("it said unknown without a reason")
+    usual = run.progress.seconds_between_reports or 0.0
+    allowed = max(QUIET_STEPS * usual, QUIET_SECONDS) + (seen.end - seen.begin).total_seconds() + 2
+    end = seen.end.timestamp()
+    silent = seen.begin.timestamp() - max((at for _, at in steps if at <= end), default=0.0)
+    if run.state == "training" and silent > allowed:
+        faults.append(f"it said training, and no step was done for {silent:.1f} s")
+    lately = any(0 <= (seen.end - kill.at).total_seconds() < 120 for kill in kills)
+    if run.state in ("recovering", "starting", "waiting") and not lately:
+        faults.append(f"it said {run.state} ({run.detail}), and nothing had been killed")
+    step = run.progress.step
+    if step is not None and not any(number == step and at <= end for number, at in steps):
+        faults.append(f"it said step {step}, which was never written")
+    return faults
+
+
+def test_status_is_right_at_every_look_while_pods_are_killed(
+    lab: Lab, stack: Stack, record_property: Callable[[str, object], None]
+) -> None:
+    seed = int(os.environ.get("DISTTRAIN_TEST_SEED", "0")) or random.randrange(1 << 30)
+    print(f"seed {seed}")
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    killer, truth = Killer(lab, random.Random(seed)), Truth(lab)
+    watcher, thread = (threading.Thread(target=each.run) for each in (truth, killer))
+    watcher.start()
+    thread.start()
+    looks: list[Look] = []
+    try:
+        while thread.is_alive():
+            looks.append(take_look(api))
+            time.sleep(0.3)
+    finally:
+        killer.over.set()
+        thread.join()
+        truth.over.set()
+        watcher.join()
+    # It comes back: status says training, and it is.
+    wait_for("training", lambda: take_look(api).run.state == "training", 180)
+    before = truth.newest()
+    wait_for("further steps", lambda: truth.newest() > before, 60)
+    states = {seen.run.state for seen in looks}
+    record_property("looks", len(looks))
+    record_property("kills", len(killer.kills))
+    assert len(looks) > SECONDS / 5
+    assert len(killer.kills) > SECONDS / 30
+    assert "training" in states
+    assert states & {"recovering", "starting", "waiting"}
+    faults = {
+        f"look {number} at {seen.end:%H:%M:%S}": found
+        for number, seen in enumerate(looks)
+        if (found := faults_of(seen, truth.steps, killer.kills))
+    }
+    assert not faults, f"seed {seed}; kills: {killer.kills}; states {states}"
+    assert stack
