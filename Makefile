@@ -21,8 +21,9 @@ demo: ## start a one-node Kubernetes, train on it with `pulumi up`, show loss an
 demo-down: ## `pulumi destroy` and stop the cluster; the data stays
 	@$(SANDBOX) demo-down
 
-demo-local: ## the same training on this machine, no root, no cluster
-	@$(SANDBOX) demo-local
+demo-local: ## the same training on this machine, no root, no cluster (PRESET= PROCESSES= DEVICE=cuda STEPS=)
+	@$(SANDBOX) demo-local $(if $(PRESET),--preset $(PRESET)) $(if $(PROCESSES),--processes $(PROCESSES)) \
+		$(if $(DEVICE),--device $(DEVICE)) $(if $(STEPS),--steps $(STEPS))
 
 test: lint ## every test, the end-to-end ones included
 	@$(SANDBOX) setup --for-tests

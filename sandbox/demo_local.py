@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.dataset import training_text
@@ -9,40 +10,100 @@ from sandbox.say import say
 from sandbox.setup import ensure_venv_module
 from sandbox.venvs import PROJECT, ensure_venv
 
-PROCESSES = 2
+PRESETS = PROJECT / "trainer" / "presets"
+DEFAULT_PRESET = "shakespeare-char-cpu"
+SHORT = ("--train.max_steps=300", "--eval.interval=100", "--checkpoint.interval=100")
+DATA_ROOT = PROJECT / "build" / "demo-local"
 
 
-def run() -> None:
-    """Prepare the text, train with two processes, and print a sample.
+@dataclass(frozen=True)
+class Options:
+    """What is trained, and how.
+
+    Args:
+        preset: name of a file in trainer/presets.
+        processes: how many ranks; 0: two on the CPU, one on a GPU.
+        device: auto, cpu or cuda; empty: the preset's.
+        steps: length of the run; 0: 300 for the default preset, else the preset's.
+    """
+
+    preset: str = DEFAULT_PRESET
+    processes: int = 0
+    device: str = ""
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+        if self.preset not in known:
+            raise ValueError(
+                f"PRESET: {self.preset!r} cannot be used: there is no such preset. "
+                f"Set one of {', '.join(known)}."
+            )
+        for name, value in (("PROCESSES", self.processes), ("STEPS", self.steps)):
+            if value < 0:
+                raise ValueError(f"{name}: {value} cannot be used: it is below 0. Set 1 or more.")
+
+    @property
+    def ranks(self) -> int:
+        """How many processes train."""
+        return self.processes or (1 if self.device == "cuda" else 2)
+
+    @property
+    def run_name(self) -> str:
+        """Each preset has a run of its own, so that none continues another's checkpoints."""
+        return "demo-local" if self.preset == DEFAULT_PRESET else f"demo-local-{self.preset}"
+
+
+def trainer_settings(options: Options, text: Path | None, sha256: str) -> list[str]:
+    """The trainer's options. Pure, but for the size of the text.
+
+    Args:
+        options: what is trained.
+        text: a file with Shakespeare's text; None: the preset's own data set is downloaded.
+        sha256: of that file.
+    """
+    settings = [
+        f"--config={options.preset}",
+        f"--run_name={options.run_name}",
+        f"--data_root={DATA_ROOT}",
+    ]
+    if text:
+        settings += [
+            f"--dataset.file={text}",
+            f"--dataset.sha256={sha256}",
+            f"--dataset.size_bytes={text.stat().st_size}",
+        ]
+    if options.device:
+        settings.append(f"--train.device={options.device}")
+    if options.steps:
+        settings.append(f"--train.max_steps={options.steps}")
+    elif options.preset == DEFAULT_PRESET:
+        settings += SHORT
+    return settings
+
+
+def run(options: Options) -> None:
+    """Prepare the text, train, and print a sample.
 
     Raises:
         subprocess.CalledProcessError: a command failed; its output says why.
     """
     ensure_venv_module()
     python = ensure_venv(".venv-trainer") / "bin" / "python"
-    text = training_text()
-    say(f"text: {text.what}")
-    data_root = PROJECT / "build" / "demo-local"
-    run_name = "demo-local"
-    settings = [
-        "--config=shakespeare-char-cpu",
-        f"--run_name={run_name}",
-        f"--data_root={data_root}",
-        f"--dataset.file={text.path}",
-        f"--dataset.sha256={text.sha256}",
-        f"--dataset.size_bytes={text.path.stat().st_size}",
-        "--train.max_steps=300",
-        "--eval.interval=100",
-        "--checkpoint.interval=100",
-    ]
+    path, sha256 = None, ""
+    if options.preset.startswith("shakespeare"):
+        text = training_text()
+        say(f"text: {text.what}")
+        path, sha256 = text.path, text.sha256
+    settings = trainer_settings(options, path, sha256)
     topology = {
         "PET_NNODES": "1",
-        "PET_NPROC_PER_NODE": str(PROCESSES),
-        "DISTTRAIN_READY_DIR": str(data_root / "ready"),
+        "PET_NPROC_PER_NODE": str(options.ranks),
+        "DISTTRAIN_READY_DIR": str(DATA_ROOT / "ready"),
     }
     _trainer(python, ["prepare", *settings], {})
     _trainer(python, ["entrypoint", *settings], topology)
-    run_dir = data_root / "runs" / run_name
+    run_dir = DATA_ROOT / "runs" / options.run_name
     say(f"\ncheckpoints: {run_dir / 'checkpoints'}\nsample:")
     _trainer(python, ["sample", f"--run-dir={run_dir}", "--prompt=ROMEO:"], {})
 

@@ -23,8 +23,18 @@ def _demo_down(_: argparse.Namespace) -> None:
     demo.down()
 
 
-def _demo_local(_: argparse.Namespace) -> None:
-    demo_local.run()
+def _demo_local_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--preset", default=demo_local.DEFAULT_PRESET, help="a file in trainer/presets")
+    add("--processes", type=int, default=0, help="ranks (default: 2, with --device cuda 1)")
+    add("--device", choices=("auto", "cpu", "cuda"), default="", help="default: the preset's")
+    add("--steps", type=int, default=0, help="length of the run (default: the preset's, or 300)")
+
+
+def _demo_local(arguments: argparse.Namespace) -> None:
+    demo_local.run(
+        demo_local.Options(arguments.preset, arguments.processes, arguments.device, arguments.steps)
+    )
 
 
 def _env(_: argparse.Namespace) -> None:
@@ -46,7 +56,9 @@ PROJECT_COMMANDS = {
     "setup": Command("install what is missing", setup.run, setup.add_arguments),
     "demo": Command("cluster, `pulumi up`, training, a sample", _demo, _demo_arguments),
     "demo-down": Command("`pulumi destroy` and stop the cluster; the data stays", _demo_down),
-    "demo-local": Command("the same training without a cluster", _demo_local),
+    "demo-local": Command(
+        "the same training without a cluster", _demo_local, _demo_local_arguments
+    ),
     "env": Command("shell lines that let you run pulumi and kubectl on the demo", _env),
     "clean-cache": Command("empty the cache of tools, virtualenvs and images", _clean_cache),
 }
