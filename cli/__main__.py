@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli import completion, doctor, extend, logs, resume, sample, stop
+from cli import completion, doctor, extend, logs, resume, sample, stop, tensorboard
 from cli.report import COULD_NOT_CHECK
 from cli.status import command as status
 from cli.verify import command as verify
@@ -59,6 +59,12 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "stop": Command(
         "let a run save, and give its GPUs back", stop.run, stop.add_arguments, "stop --stack dev"
+    ),
+    "tensorboard": Command(
+        "show TensorBoard of all runs in a browser of this machine",
+        tensorboard.run,
+        tensorboard.add_arguments,
+        "tensorboard --port 7007",
     ),
     "verify": Command(
         "check a run after its launch, each point with its evidence",

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -19,28 +18,6 @@ from tests.kube.lab import PROJECT, Json, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 
 PODS = "/api/v1/namespaces/{}/pods"
-
-
-@pytest.fixture
-def claim(lab: Lab) -> Run:
-    """A run whose namespace has a claim on a folder of the node."""
-    run = Run(lab, lab.namespace(), "dev")
-    name = f"data-{uuid.uuid4().hex[:8]}"
-    folder = lab.cluster.data_root / name
-    folder.mkdir()
-    os.chown(folder, 1000, 1000)
-    size = {"storage": "1Gi"}
-    access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    volume = {"capacity": size, "hostPath": {"path": str(folder)}, **access}
-    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
-    lab.api.create("/api/v1/persistentvolumes", {**body, "spec": volume})
-    wanted = {"volumeName": name, "resources": {"requests": size}, **access}
-    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
-    lab.api.create(
-        f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims", {**body, "spec": wanted}
-    )
-    run.more.update(claim=name, image=PYTHON_IMAGE, folder=str(folder))
-    return run
 
 
 def job_for(run: Run, source: Path, **more: object) -> Json:

@@ -1,0 +1,99 @@
+"""`disttrain tensorboard`: TensorBoard of all runs on the volume, in a browser of this machine."""
+
+import argparse
+import time
+import urllib.error
+import urllib.request
+
+from cli.endings import end_in_order
+from cli.stack_outputs import RunPlace, run_place
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.objects import part
+from infra.kube.port_forward import HERE, forwarded
+from infra.kube.task_pod import DATA_MOUNT, TaskPod, running
+
+PORT = 6006
+LIMIT_SECONDS = 12 * 3600  # then the pod ends, also where this program was killed
+START_SECONDS = 120
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain tensorboard`."""
+    add = parser.add_argument
+    add("--stack", default="", help="a stack on the volume (default: the selected stack)")
+    add("--port", type=int, default=PORT, help=f"of this machine (default: {PORT}); 0: any")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: only Ctrl-C ends it.
+
+    Raises:
+        ValueError: the stack has no run, the pod cannot be had, or the port is taken.
+    """
+    end_in_order()
+    place = run_place(arguments.stack)
+    try:
+        return serve(Api(place.access), place, arguments.port)
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+    except OSError as reason:
+        raise ValueError(
+            f"--port: {arguments.port} cannot be used: {reason.strerror or reason}. "
+            "Give another one, or 0 for any that is free"
+        ) from None
+
+
+def board_pod(place: RunPlace) -> TaskPod:
+    """The pod that serves TensorBoard; it can change nothing on the volume."""
+    options = ("--logdir", f"{DATA_MOUNT}/runs", "--port", str(PORT), "--host", "0.0.0.0")
+    return TaskPod(
+        task="tensorboard",
+        owner=place.owner,
+        namespace=place.namespace,
+        image=place.image,
+        command=("tensorboard", *options),
+        claim=place.claim,
+        deadline_seconds=LIMIT_SECONDS,
+        read_only=True,
+        environment={"HOME": "/tmp"},
+        placement=dict(place.placement),
+    )
+
+
+def serve(api: Api, place: RunPlace, local_port: int) -> int:
+    """Start the pod, forward the port, and wait until this program is ended."""
+    with (
+        running(api, board_pod(place), quiet=True) as path,
+        forwarded(place.access, path, PORT, local_port) as port,
+    ):
+        address = f"http://{HERE}:{port}/"
+        wait_until_it_answers(api, path, address)
+        print(f"TensorBoard is at {address}; Ctrl-C ends it", flush=True)
+        while is_running(api, path):
+            time.sleep(2)
+    raise TaskError("the pod of TensorBoard has ended")
+
+
+def wait_until_it_answers(api: Api, path: str, address: str) -> None:
+    """Raises TaskError: it has ended, or does not answer in START_SECONDS."""
+    end = time.monotonic() + START_SECONDS
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while True:
+        try:
+            with direct.open(address, timeout=10):
+                return
+        except (urllib.error.URLError, OSError) as reason:
+            if not is_running(api, path):
+                raise TaskError("the pod of TensorBoard has ended") from None
+            if time.monotonic() > end:
+                raise TaskError(
+                    f"waited {START_SECONDS} s for TensorBoard to answer ({reason})"
+                ) from None
+        time.sleep(0.5)
+
+
+def is_running(api: Api, path: str) -> bool:
+    """Whether the pod is there and has not ended."""
+    item = api.get(path)
+    return item is not None and part(item, "status").get("phase") == "Running"
