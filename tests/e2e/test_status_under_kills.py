@@ -25,6 +25,7 @@ RUN = "e2e-killed"
 ENDLESS = 1_000_000
 SECONDS = float(os.environ.get("DISTTRAIN_KILL_SECONDS", "60"))
 PODS = 3
+COMES_BACK_SECONDS = 300  # on a busy machine; the faults below are about what is said, not when
 
 
 @dataclass
@@ -170,7 +171,16 @@ def test_status_is_right_at_every_look_while_pods_are_killed(
         truth.over.set()
         watcher.join()
     # It comes back: status says training, and it is.
-    wait_for("training", lambda: take_look(api).run.state == "training", 180)
+    after: list[RunStatus] = []
+
+    def trains() -> bool:
+        after.append(take_look(api).run)
+        return after[-1].state == "training"
+
+    try:
+        wait_for("training", trains, COMES_BACK_SECONDS)
+    except AssertionError:
+        pytest.fail(f"it does not come back: {after[-1]}; {lab.kubectl('get', 'pods')}")
     before = truth.newest()
     wait_for("further steps", lambda: truth.newest() > before, 60)
     states = {seen.run.state for seen in looks}
