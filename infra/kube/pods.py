@@ -51,7 +51,8 @@ def report_pod(pod: Json) -> PodReport:
             details.append(str(waiting.get("message") or ""))
         if waiting.get("reason") in RARELY_MENDED:
             stuck = f"pod {name}: {_words(waiting)}"
-        problem = problem or _problem(name, container)
+        if not ready:  # one that trains may have been started many times in weeks
+            problem = problem or _problem(name, container)
     text = "; ".join(detail for detail in details if detail)
     if is_ending(pod):
         words = f"{words}, ending"

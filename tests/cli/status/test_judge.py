@@ -59,6 +59,9 @@ NO_IMAGE: dict[str, Any] = {
 CRASHES: dict[str, Any] = {"containerStatuses": [{"restartCount": 3, "state": {"running": {}}}]}
 
 
+READY = [{"type": "Ready", "status": "True"}]
+
+
 def stepped_every(seconds: float, last: float) -> Progress:
     """Steps that came regularly, the last one so many seconds ago."""
     times = [NOW - timedelta(seconds=last + seconds * back) for back in range(4)]
@@ -104,6 +107,11 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         Seen(RECORD, job(), [pod(**CRASHES)], {"a": STEPPED}),
         "failing",
         "was started 4 times",
+    ),
+    "it trains, and was started many times in the weeks before": (
+        Seen(RECORD, job(), [pod(**CRASHES, conditions=READY)], {"a": STEPPED}),
+        "training",
+        "",
     ),
     "the second of two pods crashes again and again": (
         Seen(RECORD, job(), [pod(), pod(name="second", **CRASHES)], {"a": STEPPED}),
