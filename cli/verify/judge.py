@@ -186,7 +186,7 @@ def _gpus_busy(seen: Evidence) -> Result:
 def _shared_memory(seen: Evidence) -> Result:
     sizes = [int(probe["shared_memory_bytes"]) for probe in seen.probes.values()]
     if not sizes:
-        return result("shared-memory", "not checked", _why_not(seen))
+        return _no_pod(seen, "shared-memory")
     said = f"/dev/shm has {min(sizes) // MIB:,} MiB in each pod"
     several = any(gpus_of(pod) > 1 for pod in seen.pods)
     if several and min(sizes) < SMALL_SHARED_MEMORY_BYTES:
@@ -198,6 +198,8 @@ def _transport(seen: Evidence) -> Result:
     """From NCCL's own lines; gloo has no choice of transport but that of the interface."""
     if seen.world_size == 1:
         return result("transport", "not applicable", "the run has one rank")
+    if not seen.log and not seen.probes:
+        return _no_pod(seen, "transport")
     named = _COLLECTIVES.search(seen.log)
     if named and named[1] == "gloo":
         return _gloo(seen)
@@ -226,7 +228,7 @@ def _gloo(seen: Evidence) -> Result:
         fix = "set GLOO_SOCKET_IFNAME in podEnvironment"
         return result("transport", "error", "; ".join(faults), fix)
     if not told:
-        return result("transport", "not checked", _why_not(seen))
+        return _no_pod(seen, "transport")
     where = ", ".join(sorted(told)) if len(seen.pods) > 1 else "the pod's own loopback"
     return result("transport", "ok", f"gloo by TCP over {where}")
 
@@ -274,5 +276,9 @@ def _checkpoint(seen: Evidence) -> Result:
     return result("checkpoint", "ok", said)
 
 
-def _why_not(seen: Evidence) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in seen.unseen.items()) or "no pod runs"
+def _no_pod(seen: Evidence, id: str) -> Result:
+    """For what only a running pod can tell."""
+    if seen.status.state == "finished" and not seen.unseen:
+        return result(id, "not applicable", "the run is finished, and no pod runs")
+    why = "; ".join(f"{name}: {reason}" for name, reason in seen.unseen.items())
+    return result(id, "not checked", why or "no pod runs")

@@ -1,6 +1,8 @@
 """The last point of `disttrain verify --restart`: a lost pod costs no more than it has to."""
 
+import sys
 import time
+from contextlib import redirect_stdout
 
 from cli.check import Result
 from cli.stack_outputs import RunPlace
@@ -41,7 +43,9 @@ def restart(api: Api, place: RunPlace) -> Result:
         return "" if done else f"{now.state}: {now.detail}"
 
     try:
-        wait_for("the first step after the restart", ask, record.grace_seconds + LIMIT_SECONDS)
+        with redirect_stdout(sys.stderr):  # what it waits for is no result
+            limit = record.grace_seconds + LIMIT_SECONDS
+            wait_for("the first step after the restart", ask, limit)
     except TaskError as reason:
         return result("restart", "error", str(reason), "./disttrain logs")
     after, _ = see_run(api, record)

@@ -221,7 +221,7 @@ def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
         f"finished: step {MAX_STEPS}",
         f"step {MAX_STEPS}, ",
         "have their sha256",
-        f"verify: run {MULTI_RUN}: 9 checks in ",
+        f"verify: run {MULTI_RUN}: 10 checks in ",
     ):
         assert words in screen, screen
 

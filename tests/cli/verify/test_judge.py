@@ -169,6 +169,18 @@ CASES = {
         "error",
         "has no interface eth0: lo, net1",
     ),
+    "no pod is left": (
+        replace(GOOD, pods=[], probes={}, log="", status=FINISHED),
+        "transport",
+        "not applicable",
+        "no pod runs",
+    ),
+    "no pod is there": (
+        replace(GOOD, pods=[], probes={}, log=""),
+        "shared-memory",
+        "not checked",
+        "no pod runs",
+    ),
     "steps": (GOOD, "steps", "ok", "training, step 40 of 100"),
     "stalled": (replace(GOOD, status=STALLED), "steps", "error", "no step is reported any more"),
     "the loss falls": (GOOD, "loss-falls", "ok", "mean 3.9550 of the first 8 records, 3.6350"),
