@@ -9,12 +9,15 @@ import hashlib
 import os
 import socket
 import sys
+import traceback
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.checkpoint.run_identity import read_done_marker
 from trainer.config import RunConfig, dump_config
+from trainer.events.event import Name
+from trainer.events.writers import entrypoint_events, pod_started, shortened
 from trainer.launch.coordinator import Coordinator
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.gathering import RoundRules
@@ -24,6 +27,7 @@ from trainer.launch.membership import Round, RoundMember, join
 from trainer.launch.messages import RUN_KEY_VARIABLE, Hello
 from trainer.launch.mirror import MirrorProcess
 from trainer.launch.node import Node, interface_of, machine_id, node_from_environment
+from trainer.launch.node_output import NodeOutput
 from trainer.launch.ports import free_port
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
@@ -60,14 +64,25 @@ class _Entrypoint:
         )
         self._coordinator: Coordinator | None = None
         self._rounds = 0
-        self._mirror = MirrorProcess(config, config_arguments, node.rank, self._say)
+        self._output = NodeOutput.of(node.rank, config.run_dir)
+        self._say = self._output.say
+        self._events = entrypoint_events(config.run_dir, node.rank, self._say)
+        self._mirror = MirrorProcess(config, config_arguments, node.rank, self._output)
 
     def run(self) -> ExitCode:
         """Train until the run is finished, stopped or given up; returns how it ended."""
         try:
-            return self._run()
+            code = self._run()
+            if self._rounds:
+                self._events.write(Name.ENDED, how=code.name.lower())
+            return code
+        except Exception:
+            self._output.note(traceback.format_exc())
+            raise
         finally:
+            self._events.close()
             self._mirror.finish()
+            self._output.close()
 
     def _run(self) -> ExitCode:
         failures, newest = 0, self._newest()
@@ -113,6 +128,8 @@ class _Entrypoint:
         """Join the other nodes and run the ranks once; None if no round began, as after a stop."""
         config, node = self._config, self._node
         self._rounds += 1
+        if self._rounds == 1:
+            pod_started(self._events, node.nnodes * node.local_ranks)
         if node.nnodes == 1:
             return self._run_ranks(Round.alone(self._rounds, free_port(), node.local_ranks), None)
         if self._coordinator is not None and self._coordinator.failure is not None:
@@ -122,6 +139,8 @@ class _Entrypoint:
             self._coordinator = Coordinator(
                 node.master_port, self._hello, self._key, self._say, self._rules
             )
+
+        self._events.write(Name.GATHERING)
 
         def give_up() -> bool:
             failed = self._coordinator is not None and self._coordinator.failure is not None
@@ -156,13 +175,16 @@ class _Entrypoint:
         )
         command = [sys.executable, "-m", "trainer", "train", *self._config_arguments]
         environments = [self._environment(here, rank) for rank in range(node.local_ranks)]
-        ranks = LocalRanks(command, environments, status, self._say)
-        forwarded, ready, failing, lost = False, False, False, None
+        self._events.write(Name.ROUND_BEGUN, round=here.number, ranks=here.world_size)
+        ranks = LocalRanks(command, environments, status, self._output)
+        self._events.write(Name.RANKS_STARTED)
+        forwarded, ready, failing, ending, lost = False, False, False, False, None
         while ranks.is_running():
             regroups_for = member.regroups_for if member is not None else ""
             if (self._stop.requested or regroups_for) and not forwarded:
                 if regroups_for:
                     self._say(f"{regroups_for}: all save, and start again together")
+                self._events.write(Name.STOP_REQUESTED)
                 ranks.request_stop()
                 forwarded = True
             if not ready and status.all_stepped(node.local_ranks):
@@ -174,16 +196,26 @@ class _Entrypoint:
                 lost = member.poll_lost() or lost
             if lost is None and not failing and ranks.has_failed():
                 failing = True
+                ranks.say_who_was_killed()
                 if member is not None:
                     member.report_failing()
-            if lost is not None or failing:
+            if (lost is not None or failing) and not ending:
+                ending = True
+                self._events.write(Name.FAILING)
+            if ending:
                 ranks.end_soon()
             ranks.wait(_POLL_SECONDS)
+        if lost is None and not failing:  # they have ended faster than the loop could look
+            ranks.say_who_was_killed()
         ranks.close()
         reports = status.exit_reports(node.local_ranks)
         report = combine_exit_reports(reports, ranks.exit_codes())
         status.clear()
-        return lost if lost is not None and report.code != ExitCode.FATAL else report
+        report = lost if lost is not None and report.code != ExitCode.FATAL else report
+        self._events.write(
+            Name.ROUND_ENDED, how=report.code.name.lower(), reason=shortened(report.reason)
+        )
+        return report
 
     def _environment(self, here: Round, local_rank: int) -> dict[str, str]:
         """The environment of a rank: torch.distributed's variables, and its number of threads."""
@@ -218,6 +250,7 @@ class _Entrypoint:
         loss = f"loss {marker['loss']:.4f}" if marker["loss"] is not None else "no loss"
         self._say(f"run {self._config.run_name} is finished: step {marker['step']}, {loss}")
         if self._node.is_restarted_when_done:
+            self._events.close()
             self._mirror.finish()
             self._say("holding until SIGTERM; raise train.max_steps to go on")
             while not self._stop.requested:
@@ -237,12 +270,9 @@ class _Entrypoint:
     def _fail(self, report: ExitReport) -> ExitCode:
         self._close_coordinator()  # first: the others hear of it, and our reason is the last line
         kind = "fatal" if report.code == ExitCode.FATAL else "giving up for now"
-        sys.stderr.flush()
+        self._output.settle()
         self._say(f"{kind}: {report.reason}")
         return report.code
-
-    def _say(self, text: str) -> None:
-        print(f"[node {self._node.rank}] {text}", flush=True)
 
 
 def combine_exit_reports(

@@ -6,16 +6,21 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from trainer.launch.exit_codes import ExitCode
+from trainer.launch.node_output import NodeOutput
 from trainer.launch.status_files import StatusFiles
 
 # So long the others may take to notice by themselves that one has failed, and to say why they end.
 GRACE_SECONDS = 2.0
 # Then they are killed, but for one that is writing a checkpoint: it gets so long to finish it.
 LONGEST_WRITE_SECONDS = 900.0
+# So long a process that a rank has left behind may keep the pipe for its output open.
+LEFT_BEHIND_SECONDS = 1.0
+# So long it may take to hand on what is left in a pipe, where standard output is slow.
+LAST_LINES_SECONDS = 10.0
 
 
 class LocalRanks:
@@ -26,10 +31,12 @@ class LocalRanks:
         command: Sequence[str],
         environments: Sequence[Mapping[str, str]],
         status: StatusFiles,
-        say: Callable[[str], None],
+        output: NodeOutput,
     ):
-        """Start `command` once with each of `environments`, by local rank."""
-        self._status, self._say = status, say
+        """Start `command` once with each of `environments`, by local rank; they name its RANK."""
+        self._status, self._say = status, output.say
+        self._ranks = [int(environment["RANK"]) for environment in environments]
+        self._pipes = [output.pipe(rank) for rank in self._ranks]
         self._ending_since: float | None = None
         self._is_waiting_for_write = False
         read_end, self._lifeline = os.pipe()  # never written to: see trainer/launch/lifeline.py
@@ -38,13 +45,18 @@ class LocalRanks:
                 subprocess.Popen(
                     command,
                     stdin=read_end,
+                    stdout=pipe.write_end if pipe is not None else None,
+                    stderr=subprocess.STDOUT if pipe is not None else None,
                     env=environment,
                     start_new_session=True,  # Ctrl-C reaches the entrypoint, which forwards it
                 )
-                for environment in environments
+                for environment, pipe in zip(environments, self._pipes, strict=True)
             ]
         finally:
             os.close(read_end)
+            for pipe in self._pipes:
+                if pipe is not None:
+                    pipe.start()
 
     def exit_codes(self) -> list[int | None]:
         """Exit codes by local rank: None if it runs, negative if a signal has ended it."""
@@ -58,6 +70,15 @@ class LocalRanks:
         """Whether any of them has ended otherwise than by finishing or by a request to stop."""
         expected = (None, ExitCode.DONE, ExitCode.PREEMPTED)
         return any(code not in expected for code in self.exit_codes())
+
+    def say_who_was_killed(self) -> None:
+        """Name the ranks that a signal has ended, which cannot say anything themselves.
+
+        For the moment at which the first rank has failed: the others are killed later, by us.
+        """
+        for rank, code in zip(self._ranks, self.exit_codes(), strict=True):
+            if code is not None and code < 0:
+                self._say(f"rank {rank} {killed_by(-code)}")
 
     def request_stop(self) -> None:
         """Ask all ranks to save and end; there is no limit of time."""
@@ -91,5 +112,27 @@ class LocalRanks:
                 running[0].wait(seconds)
 
     def close(self) -> None:
-        """Close the pipe, at whose end any rank that still runs ends itself."""
+        """Close the pipe, at whose end any rank that still runs ends itself.
+
+        Before it returns, all that the ranks have printed is handed on. A process that a rank has
+        left behind may have its pipe still open: that one is waited for a moment only.
+        """
         os.close(self._lifeline)
+        end = time.monotonic() + LEFT_BEHIND_SECONDS
+        for pipe in self._pipes:
+            if pipe is not None:
+                pipe.wait_for_end(max(0.0, end - time.monotonic()))
+        for pipe in self._pipes:
+            if pipe is not None:
+                pipe.close(LAST_LINES_SECONDS)
+
+
+def killed_by(number: int) -> str:
+    """In words: a signal has ended a process."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if number == signal.SIGKILL:
+        return f"was killed by {name}: by the kernel for lack of memory, or by somebody"
+    return f"was ended by {name}"

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.lifeline import LIFELINE_VARIABLE
+from trainer.launch.line_pipe import LinePipe
 from trainer.launch.messages import RUN_KEY_VARIABLE
+from trainer.launch.node_output import NodeOutput
 from trainer.mirror.status import read_status
+
+_LAST_LINES_SECONDS = 1.0
 
 
 class MirrorProcess:
@@ -23,13 +27,14 @@ class MirrorProcess:
         config: RunConfig,
         config_arguments: Sequence[str],
         node_rank: int,
-        say: Callable[[str], None],
+        output: NodeOutput,
     ) -> None:
-        """`config_arguments` go to the process unchanged; `say` prints a line of the node."""
-        self._config, self._say = config, say
+        """`config_arguments` go to the process unchanged; `output` is that of the node."""
+        self._config, self._output = config, output
         self._command = [sys.executable, "-m", "trainer", "mirror", *config_arguments]
         self._is_wanted = config.checkpoint.mirror is not None and node_rank == 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: LinePipe | None = None
         self._lifeline = -1
 
     def ensure_running(self) -> None:
@@ -38,16 +43,24 @@ class MirrorProcess:
             return
         if self._process is not None and self._process.returncode == ExitCode.FATAL:
             return  # it has said why, and would say it again
-        self._close_lifeline()
+        self._close_pipes()
         read_end, self._lifeline = os.pipe()  # see trainer/launch/lifeline.py
         environment = {**os.environ, LIFELINE_VARIABLE: "stdin"}
         environment.pop(RUN_KEY_VARIABLE, None)
+        self._pipe = self._output.pipe(None)
         try:
             self._process = subprocess.Popen(
-                self._command, stdin=read_end, env=environment, start_new_session=True
+                self._command,
+                stdin=read_end,
+                stdout=self._pipe.write_end if self._pipe is not None else None,
+                stderr=subprocess.STDOUT if self._pipe is not None else None,
+                env=environment,
+                start_new_session=True,
             )
         finally:
             os.close(read_end)
+            if self._pipe is not None:
+                self._pipe.start()
 
     def finish(self) -> None:
         """Let it copy what is left, for at most `checkpoint.mirror_wait_seconds`, and end it."""
@@ -62,14 +75,19 @@ class MirrorProcess:
             self._process.kill()
             self._process.wait()
             problem = read_status(self._config.run_dir).problem or "it takes longer"
-            self._say(
+            self._output.say(
                 f"warning: the newest checkpoint is not in the mirror yet ({problem}); it is on "
                 "the volume, and the next start of the run copies it"
             )
-        self._close_lifeline()
+        self._close_pipes()
         self._process = None
 
-    def _close_lifeline(self) -> None:
+    def _close_pipes(self) -> None:
+        """Of a process that has ended."""
+        if self._pipe is not None:
+            self._pipe.wait_for_end(_LAST_LINES_SECONDS)
+            self._pipe.close(_LAST_LINES_SECONDS)
+            self._pipe = None
         if self._lifeline >= 0:
             with suppress(OSError):
                 os.close(self._lifeline)

@@ -13,6 +13,9 @@ import torch
 
 from trainer.checkpoint.second_chance import happened_before
 from trainer.config import ConfigError, RunConfig, TrainConfig
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+from trainer.events.writers import rank_events, shortened
 from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
 from trainer.launch.lifeline import follow_entrypoint, started_by_entrypoint
 from trainer.launch.status_files import ExitReport, StatusFiles
@@ -36,7 +39,11 @@ def run_worker(config: RunConfig) -> NoReturn:
         follow_entrypoint()
     world, stop = World.from_environment(), StopRequest()
     status = StatusFiles() if started_by_entrypoint() else None
-    ending = _train(config, world, stop, status)
+    events = rank_events(config.run_dir, world.rank, world.size, started_by_entrypoint())
+    ending = _train(config, world, stop, status, events)
+    if status is None:
+        events.write(Name.ENDED, how=ending.code.name.lower(), reason=shortened(ending.reason))
+    events.close()
     if ending.code not in (ExitCode.DONE, ExitCode.PREEMPTED):
         print(f"rank {world.rank}: {ending.reason}", file=sys.stderr)
     if status is not None:
@@ -68,15 +75,22 @@ def set_up_torch(train: TrainConfig, world: World) -> Compute:
 
 
 def _train(
-    config: RunConfig, world: World, stop: StopRequest, status: StatusFiles | None
+    config: RunConfig,
+    world: World,
+    stop: StopRequest,
+    status: StatusFiles | None,
+    events: EventLog | None = None,
 ) -> ExitReport:
+    events = events or EventLog(None, print)
+
     def on_first_step() -> None:
         if status is not None:
             status.mark_stepped(world.local_rank)
 
     try:
         compute = world.connect(set_up_torch(config.train, world), config.train)
-        end = train(config, world, compute, stop, on_first_step)
+        events.write(Name.CONNECTED)
+        end = train(config, world, compute, stop, on_first_step, events)
     except (FatalError, ConfigError) as error:
         return ExitReport(ExitCode.FATAL, str(error))
     except RetryableError as error:

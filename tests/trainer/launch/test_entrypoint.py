@@ -30,6 +30,7 @@ from trainer.config import ConfigError, RunConfig
 from trainer.launch.entrypoint import combine_exit_reports
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.node import Node, node_from_environment
+from trainer.launch.run_log import log_path
 from trainer.launch.status_files import ExitReport
 
 LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
@@ -247,6 +248,10 @@ def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> Non
         wait_for("no readiness after the loss", lambda: not ready.exists(), 20, lab)
     assert node.wait(timeout=20) == ExitCode.RETRYABLE
     assert "2 starts in a row failed without a newer checkpoint" in lab.logs()
+    assert len(re.findall(r"\[node 0\] rank [01] was killed by SIGKILL", lab.logs())) == 2
+    kept = log_path(run.run_dir, 0).read_text().splitlines()
+    assert [line.split(" ", 3)[3] for line in kept] == lab.node_log(0).read_text().splitlines()
+    assert {line.split(" ", 3)[2] for line in kept} >= {"-", "0"}
 
 
 def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> None:

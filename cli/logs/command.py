@@ -1,0 +1,149 @@
+"""`disttrain logs`: the lines of all ranks of a run in one stream, over restarts and lost pods."""
+
+import argparse
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.logs.explain import explain
+from cli.logs.first_error import as_text, first_error
+from cli.logs.labels import colour_is_wanted, label, shown
+from cli.logs.line import Line
+from cli.logs.merged import Merged
+from cli.logs.pod_logs import PodLogs
+from cli.logs.selection import Selection, parse_pattern, parse_ranks
+from cli.logs.since import parse_since
+from cli.logs.volume import NoVolumeError, VolumeReader, reading
+from cli.stack_outputs import RunPlace, run_place
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+
+MOST_LINES_OF_A_CRASH = 200_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain logs`."""
+    add = parser.add_argument
+    add("--stack", default="", help="whose run (default: the selected stack)")
+    add("--rank", default="", metavar="RANKS", help="global ranks alone, such as 0,2 or 0-3")
+    add("--since", default="", metavar="TIME", help="an age such as 10m, or 2026-11-22T09:00")
+    add("--grep", default="", metavar="REGEX", help="lines alone in which this is found")
+    add("--first-error", action="store_true", help="what ended the newest failed start, and where")
+    add("--tail", type=int, default=-1, metavar="LINES", help="begin with the last lines alone")
+    add("--timestamps", action="store_true", help="the time of each line, in the local zone")
+    add("--no-follow", action="store_true", help="end when all that is there has been shown")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: 0 shown, 1 there are no pods and no logs, or no error was found.
+
+    Raises:
+        ValueError: an option is wrong, the stack has no run, or the cluster refuses.
+    """
+    end_in_order()
+    ranks, pattern = parse_ranks(arguments.rank), parse_pattern(arguments.grep)
+    place = run_place(arguments.stack)
+    api = Api(place.access)
+    try:
+        pods = PodLogs(api, place)
+        pods.pods()  # the answer has the time by the cluster's clock
+        since = 0.0
+        if arguments.since:
+            since = parse_since(arguments.since, api.now().astimezone()).timestamp()
+        if arguments.first_error:
+            return show_first_error(api, place, Selection(since=since))
+        selection = Selection(ranks, since, pattern)
+        return show(api, place, selection, arguments)
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
+    except (ApiError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+
+
+def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Namespace) -> int:
+    """Print the lines that are wanted."""
+    tail, follow = int(arguments.tail), not arguments.no_follow
+    screen = Screen(has_time=arguments.timestamps)
+    with volume_or_none(api, place, selection, tail, follow) as volume:
+        if volume is None and selection.ranks:
+            warn("--rank is not applied, because the API server does not know the ranks")
+            selection = Selection(frozenset(), selection.since, selection.grep)
+        merged = Merged(PodLogs(api, place), volume, warn)
+        enough = tail if selection.grep is None else -1
+        lines = merged.history(selection.since, enough)
+        if not follow:
+            lines = chain_rest(lines, merged)
+        wanted = (line for line in lines if selection.has(line))
+        screen.show(wanted if tail < 0 else deque(wanted, maxlen=tail))
+        if follow:
+            for some in merged.follow():
+                screen.show(line for line in some if selection.has(line))
+    if not merged.found_any:
+        warn(f"{place.workload} has no pods, and no logs are on the volume")
+        return 1
+    return 0
+
+
+def show_first_error(api: Api, place: RunPlace, selection: Selection) -> int:
+    """Print what ended the newest failed start."""
+    with volume_or_none(api, place, selection, MOST_LINES_OF_A_CRASH, follow=False) as volume:
+        merged = Merged(PodLogs(api, place), volume, warn)
+        lines = list(chain_rest(merged.history(selection.since), merged))
+    found = first_error(lines)
+    if found is None:
+        warn("no error was found" + ("" if lines else ": there are no lines"))
+        return 1
+    print(as_text(found, colour_is_wanted()), flush=True)
+    return 0
+
+
+def chain_rest(lines: Iterator[Line], merged: Merged) -> Iterator[Line]:
+    """The history with the lines for whose records it has waited in vain."""
+    yield from lines
+    yield from merged.rest()
+
+
+@contextmanager
+def volume_or_none(
+    api: Api, place: RunPlace, selection: Selection, tail: int, follow: bool
+) -> Iterator[VolumeReader | None]:
+    """The logs on the volume; None, with a sentence to the user, where they cannot be read."""
+    with ExitStack() as stack:
+        try:
+            volume = stack.enter_context(reading(api, place, selection, tail, follow))
+        except NoVolumeError as reason:
+            warn(
+                f"the logs on the volume cannot be read ({reason}): these are the lines that the "
+                "API server still has, without ranks"
+            )
+            volume = None
+        yield volume
+
+
+def warn(text: str) -> None:
+    """A sentence for the user, apart from the lines."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Screen:
+    """Prints lines with their labels, and what a line means the first time it comes."""
+
+    def __init__(self, has_time: bool) -> None:
+        self._has_colour, self._has_time = colour_is_wanted(), has_time
+        self._explained: set[tuple[str, str]] = set()
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """Raises BrokenPipeError where nobody reads any more."""
+        for line in lines:
+            self._put(shown(line, self._has_colour, self._has_time))
+            meaning = explain(line.text)
+            if meaning and (label(line), meaning) not in self._explained:
+                self._explained.add((label(line), meaning))
+                self._put(f"{label(line)}  -> {meaning}")
+        sys.stdout.buffer.flush()
+
+    def _put(self, text: str) -> None:
+        sys.stdout.buffer.write(text.encode() + b"\n")

@@ -1,0 +1,114 @@
+"""What a line of NCCL, CUDA or the NVIDIA driver means, in a sentence. Pure.
+
+The meanings of Xids are those of NVIDIA's catalog (docs.nvidia.com/deploy/xid-errors, "Analyzing
+Xid Errors with the Xid Catalog"); those of NCCL's errors are in its guide, "Troubleshooting".
+"""
+
+import re
+
+XID = re.compile(r"NVRM: Xid \((?P<gpu>[^)]*)\): (?P<number>\d+)\b")
+
+XIDS = {
+    13: "a program did something invalid on the GPU, such as an access out of bounds; it is mostly "
+    "the program's fault: start it again, and look for the kernel if it comes back",
+    31: "a program accessed GPU memory that it has not got; it is mostly the program's fault, and "
+    "the GPU works on",
+    43: "the GPU has stopped the work of a program after a fault of that program; other programs "
+    "are not touched",
+    45: "the driver has ended the work of a program: it was ended, or an error before this line "
+    "is the reason",
+    48: "GPU memory has an error that ECC could not correct; the programs on this GPU have to be "
+    "ended and the GPU reset",
+    63: "a faulty row or page of GPU memory was recorded for replacement; reset the GPU when it is "
+    "free, so that this takes effect",
+    64: "a faulty row or page of GPU memory could not be recorded for replacement; reset the GPU, "
+    "and have it checked if it comes back",
+    74: "an NVLink connection between GPUs has an error; reset the GPUs, and have the hardware "
+    "checked if it comes back",
+    79: "the GPU does not answer on the PCIe bus any more (fallen off the bus: power, heat, seat "
+    "or hardware); restart the machine, and have the GPU checked if it comes back",
+    94: "GPU memory has an error that ECC could not correct, and only the program that used it is "
+    "touched; start that program again, and reset the GPU when it is free",
+    95: "GPU memory has an error that ECC could not correct, and every program on this GPU may "
+    "be touched; reset the GPU before it is used again",
+    119: "the GPU's own processor (GSP) did not answer the driver in time; reset the GPU or "
+    "restart the machine",
+}
+
+SENTENCES: tuple[tuple[str, str], ...] = (
+    (
+        r"Duplicate GPU detected",
+        "two ranks use one GPU, which NCCL refuses: give each rank a GPU of its own",
+    ),
+    (
+        r"NCCL WARN.*(?:shared memory segment|/dev/shm).*|No space left on device.*nccl-",
+        "NCCL found no room in /dev/shm: raise the setting shmSize",
+    ),
+    (
+        r"[Nn]o socket interface found|NCCL_SOCKET_IFNAME.*not found",
+        "NCCL found no network interface that it may use: check NCCL_SOCKET_IFNAME",
+    ),
+    (
+        r"Got completion from peer .* (?:with error|with status=) ?12\b",
+        "an InfiniBand or RoCE message was sent again and again without an answer: the other rank "
+        "is gone, or the link is broken",
+    ),
+    (
+        r"remote process exited or there was a network error|ncclRemoteError",
+        "another rank has ended, or the network to it broke: the reason is in that rank's lines",
+    ),
+    (
+        r"NCCL.*(?:Connection closed by remote peer|Connection reset by peer|Broken pipe)"
+        r"|(?:socketProgress|Call to (?:recv|send)).*(?:closed|reset|Broken pipe)",
+        "the connection to another rank broke: look for what ended that rank",
+    ),
+    (
+        r"Watchdog caught collective operation timeout",
+        "this rank has waited in vain for the others in a collective operation: one of them hangs, "
+        "is far behind, or has left",
+    ),
+    (
+        r"unhandled system error|ncclSystemError",
+        "a call to the operating system failed in NCCL, mostly of the network: the lines before it "
+        "with NCCL WARN name the call; NCCL_DEBUG: INFO in podEnvironment shows them",
+    ),
+    (
+        r"unhandled cuda error|ncclUnhandledCudaError",
+        "a call to CUDA failed in NCCL: the lines before it with NCCL WARN name the call",
+    ),
+    (
+        r"ncclInvalidUsage|NCCL.*invalid usage",
+        "NCCL was used wrongly, such as by two ranks on one GPU or by ranks that do not do the "
+        "same: the line Last error names it",
+    ),
+    (
+        r"CUDA error: uncorrectable ECC error",
+        "this GPU's memory has an error that ECC could not correct: reset the GPU, and have it "
+        "checked if it comes back",
+    ),
+    (
+        r"CUDA error: an illegal memory access|CUDA error: unspecified launch failure",
+        "a kernel accessed memory that it has not got; the trace may name a later call, unless "
+        "CUDA_LAUNCH_BLOCKING=1 is set",
+    ),
+    (
+        r"CUDA error: device-side assert triggered",
+        "a kernel found a value that cannot be, often an index out of range, such as a token that "
+        "is not in the vocabulary",
+    ),
+)
+_HINT = re.compile(
+    "Xid|NCCL|nccl|CUDA|GPU|Watchdog|remote process|completion|interface|Call to|socketProgress"
+)
+_SENTENCES = tuple((re.compile(pattern), sentence) for pattern, sentence in SENTENCES)
+
+
+def explain(text: str) -> str:
+    """The sentence for a line; empty where there is none for it."""
+    if not _HINT.search(text):
+        return ""  # nearly all lines, at once
+    if xid := XID.search(text):
+        number = int(xid["number"])
+        meaning = XIDS.get(number, "NVIDIA's catalog of Xids says what it means")
+        return f"Xid {number} of GPU {xid['gpu']}: {meaning}"
+    return next((sentence for pattern, sentence in _SENTENCES if pattern.search(text)), "")

@@ -1,0 +1,132 @@
+"""Which line of a run's log names the cause of its newest failed start. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cli.logs.causes import NODE_LOST, TRACEBACK, Weight, weigh
+from cli.logs.explain import explain
+from cli.logs.labels import label, shown
+from cli.logs.line import Line
+
+BEFORE_LINES = 12
+AFTER_LINES = 4
+LONGEST_TRACEBACK = 60  # lines
+SAME_CRASH_SECONDS = 120.0
+_ROUND = re.compile(r"\[node \d+\] round \d+: ")
+_NODE_ENDED = re.compile(r"\[node \d+\] (?:fatal|giving up for now|stopped by a signal)\b")
+_RANK_IN_TEXT = re.compile(r"\brank (\d+) was (?:killed|ended) by|^\[rank(\d+)\]:|^rank (\d+): ")
+
+
+@dataclass(frozen=True)
+class FirstError:
+    """The cause, and the lines of the same process around it.
+
+    Args:
+        line: the cause; its rank is that of the process at fault, where it is known.
+        written: the same line as it stands in the log; a node may have written it of a rank.
+        weight: how sure it is that this is the cause.
+        before, after: lines of the same process, without consequences of the cause.
+    """
+
+    line: Line
+    written: Line
+    weight: Weight
+    before: tuple[Line, ...]
+    after: tuple[Line, ...]
+
+
+def first_error(lines: Sequence[Line]) -> FirstError | None:
+    """The first line of the newest failed start that names the cause; None where none failed.
+
+    Args:
+        lines: of all ranks, in the order of time.
+    """
+    parts = starts(lines)
+    for number in range(len(parts) - 1, -1, -1):
+        found = _first(parts[number])
+        if found is None:
+            continue
+        weight, at = found
+        # The last words of the victims may come when another node has already begun again.
+        before = parts[number - 1] if number else []
+        if weight == Weight.VICTIM and before and _is_close(before[-1], parts[number][0]):
+            earlier = _first(before)
+            if earlier is not None and earlier[0] < Weight.VICTIM:
+                return _with_context(before, earlier[1], earlier[0])
+        return _with_context(parts[number], at, weight)
+    return None
+
+
+def starts(lines: Sequence[Line]) -> list[list[Line]]:
+    """The lines of each start: a node that begins a round anew, or speaks after its end, begins
+    the next one."""
+    parts: list[list[Line]] = []
+    in_round: set[int] = set()
+    ended: set[int] = set()
+    for line in lines:
+        begins = line.rank is None and _ROUND.match(line.text) is not None
+        is_new = (begins and line.node in in_round) or line.node in ended
+        if is_new or not parts:
+            parts.append([])
+            in_round, ended = set(), set()
+        parts[-1].append(line)
+        if begins:
+            in_round.add(line.node)
+        if line.rank is None and _NODE_ENDED.match(line.text):
+            ended.add(line.node)
+    return parts
+
+
+def as_text(found: FirstError, has_colour: bool) -> str:
+    """For people: the rank, what it means, and the lines around it."""
+    line = found.line
+    who = f"node {line.node}" if line.rank is None else f"rank {line.rank} on node {line.node}"
+    sure = {
+        Weight.CAUSE: f"The cause is on {who}:",
+        Weight.SUSPECT: f"No line names the cause for sure; the first sign is on {who}:",
+        Weight.VICTIM: f"Only consequences of a lost rank are in the logs; the first is on {who}:",
+    }[found.weight]
+    meaning = explain(line.text)
+    rows = [sure, f"  {line.text}", *([f"  -> {meaning}"] if meaning else []), ""]
+    rows += [f"  {shown(each, has_colour)}" for each in found.before]
+    rows.append(f"> {shown(found.written, has_colour)}")
+    rows += [f"  {shown(each, has_colour)}" for each in found.after]
+    return "\n".join(rows)
+
+
+def _first(lines: Sequence[Line]) -> tuple[Weight, int] | None:
+    """The weight and the place of the first line of those that weigh most."""
+    weights = [(weigh(line.text), number) for number, line in enumerate(lines)]
+    weight, number = min(weights, default=(Weight.NOTHING, 0))
+    return None if weight == Weight.NOTHING else (weight, number)
+
+
+def _is_close(line: Line, later: Line) -> bool:
+    return later.at - line.at <= SAME_CRASH_SECONDS
+
+
+def _with_context(lines: Sequence[Line], at: int, weight: Weight) -> FirstError:
+    line, fault = lines[at], _at_fault(lines[at])
+    same = [n for n, each in enumerate(lines) if label(each) in (label(line), label(fault))]
+    here = same.index(at)
+    begin = max(0, here - BEFORE_LINES)
+    for place in range(here - 1, max(-1, here - LONGEST_TRACEBACK), -1):
+        if TRACEBACK.match(lines[same[place]].text):  # shown from its beginning
+            begin = min(begin, place)
+            break
+    near = [lines[n] for n in same[begin : here + 1 + AFTER_LINES]]
+    kept = [each for each in near if each is line or weigh(each.text) != Weight.VICTIM]
+    place = next(n for n, each in enumerate(kept) if each is line)
+    return FirstError(fault, line, weight, tuple(kept[:place]), tuple(kept[place + 1 :]))
+
+
+def _at_fault(line: Line) -> Line:
+    """The line, with the node or rank that it names where a node has written it."""
+    if line.rank is not None:
+        return line
+    if lost := NODE_LOST.match(line.text):
+        return replace(line, node=int(lost["node"]))
+    named = _RANK_IN_TEXT.search(line.text)
+    rank = int(next(group for group in named.groups() if group)) if named else None
+    return replace(line, rank=rank)

@@ -1,0 +1,129 @@
+"""One stream of lines from the volume and from the pods: first what is there, then what comes."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from cli.logs.line import Line
+from cli.logs.pod_logs import PodLogs, started_at
+from cli.logs.pod_logs import node_of as node_of_pod
+from cli.logs.seam import Seam
+from cli.logs.volume import VolumeReader
+from infra.kube.objects import Json
+
+HOLD_SECONDS = 6.0  # a network file system may show a new line some seconds late
+ORDER_SECONDS = 1.0  # where there is no volume: so that lines of several pods can be put in order
+POLL_SECONDS = 2.0
+STEP_SECONDS = 0.2
+MOST_AT_ONCE = 5000  # lines, before the pods are looked at again
+QUIET_SECONDS = 2.0  # after the end of all pods, for the last lines of the volume
+
+
+class Merged:
+    """The lines of a run.
+
+    Args:
+        pods: the pods' logs.
+        volume: what the volume has; None where it cannot be read.
+        warn: says a sentence to the user.
+    """
+
+    def __init__(
+        self, pods: PodLogs, volume: VolumeReader | None, warn: Callable[[str], None]
+    ) -> None:
+        self._pods, self._volume, self._warn = pods, volume, warn
+        self._seam = Seam(HOLD_SECONDS if volume is not None else ORDER_SECONDS)
+        self._newest: dict[int, float] = {}  # of each node, the time of its last record
+        self.found_any = False  # a pod, or a line on the volume
+
+    def history(self, since: float, tail: int = -1) -> Iterator[Line]:
+        """What is there, in the order of time.
+
+        Args:
+            since: from when on, as time.time() has it; 0.0 for all.
+            tail: how many of the last lines of a pod are enough where there is no volume; -1: all.
+        """
+        for mark, line in self._until("B"):
+            if mark == "S" and line is not None:
+                self._seam.seen(line)
+                self._newest[line.node] = max(line.at, self._newest.get(line.node, 0.0))
+        pods = self._pods.pods()
+        self.found_any = bool(pods or self._newest)
+
+        def known(pod: Json) -> float:
+            newest = self._newest.get(node_of_pod(pod), 0.0)
+            return newest if newest >= started_at(pod) else 0.0
+
+        now = time.monotonic()
+        for line in self._pods.there(pods, since, known, -1 if self._volume else tail):
+            self._seam.api(line, now)
+        for problem in self._pods.problems:
+            self._warn(f"not shown: {problem}")
+        for mark, line in self._until("H"):
+            if line is not None and mark == "R":
+                yield from self._seam.record(line, all_nodes=True)
+            elif line is not None:
+                self._seam.seen(line)
+        if self._volume is None:
+            yield from self._seam.rest()
+        else:  # what is older has no record, or it would have come
+            yield from self._seam.before(self._pods.now() - HOLD_SECONDS)
+
+    def rest(self) -> list[Line]:
+        """What `history` still waited for: call it where nothing is followed."""
+        return self._seam.rest()
+
+    def follow(self) -> Iterator[list[Line]]:
+        """What comes, until all pods have ended; empty lists meanwhile, so that others can act."""
+        looked_at, quiet_since, ended = float("-inf"), time.monotonic(), False
+        while True:
+            found = self._from_volume()
+            for line in self._pods.take():
+                self._seam.api(line, time.monotonic())
+            found += self._seam.due(time.monotonic())
+            if found:
+                quiet_since = time.monotonic()
+            yield found
+            if not ended and time.monotonic() - looked_at > POLL_SECONDS:
+                pods, looked_at = self._pods.pods(), time.monotonic()
+                self.found_any = self.found_any or bool(pods)
+                ended = self._pods.follow(pods)
+                quiet_since = time.monotonic()
+            quiet = 0.0 if self._volume is None else QUIET_SECONDS
+            if ended and time.monotonic() - quiet_since >= quiet:
+                for line in self._pods.take():
+                    self._seam.api(line, time.monotonic())
+                yield self._seam.rest()
+                return
+
+    def _from_volume(self) -> list[Line]:
+        if self._volume is None:
+            time.sleep(STEP_SECONDS)
+            return []
+        found: list[Line] = []
+        marked = self._volume.next(STEP_SECONDS)
+        while marked is not None and len(found) < MOST_AT_ONCE:
+            if marked.mark == "!":
+                self._lose_volume(marked.reason)
+                break
+            if marked.line is not None:
+                found += self._seam.record(marked.line)
+            marked = self._volume.next(0)
+        return found
+
+    def _until(self, end: str) -> Iterator[tuple[str, Line | None]]:
+        """What the volume's program sends before that mark."""
+        while self._volume is not None:
+            marked = self._volume.next(STEP_SECONDS)
+            if marked is not None and marked.mark == "!":
+                self._lose_volume(marked.reason)
+            elif marked is not None and marked.mark == end:
+                return
+            elif marked is not None:
+                yield marked.mark, marked.line
+
+    def _lose_volume(self, reason: str) -> None:
+        self._volume = None
+        self._warn(
+            f"the logs on the volume cannot be read any more ({reason or 'its pod has ended'}): "
+            "the lines of living pods follow, without ranks"
+        )

@@ -1,0 +1,124 @@
+"""Joins the lines of the volume with those of the API server, so that each is shown once. Pure.
+
+Each of the two lacks some lines of the other: the volume has those of pods that are gone, and knows
+the ranks; the API server has those that were written before the volume could be, or while it was
+full. So a line of the API server waits until its record has come from the volume, and is shown by
+itself if none comes.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+
+from cli.logs.line import Line
+
+LATE_SECONDS = 10.0  # how much later than in its record a line may be stamped by the node
+EARLY_SECONDS = 1.0  # and how much earlier, where a clock is set back
+KEPT_SECONDS = 120.0  # how long a line can still meet its twin
+
+
+class Seam:
+    """The lines that still wait for their twin.
+
+    Args:
+        hold_seconds: how long a line of the API server waits for its record.
+    """
+
+    def __init__(self, hold_seconds: float) -> None:
+        self._hold_seconds = hold_seconds
+        self._records = _Twins()  # whose line of the API server has not come
+        self._shown = _Twins()  # lines of the API server that were shown without a record
+        self._waiting: list[tuple[float, Line]] = []  # when a line came, and the line
+        self._words: Counter[tuple[int, str]] = Counter()  # of those that wait
+        self._earliest = float("inf")
+
+    def seen(self, record: Line) -> None:
+        """A record that is not to be shown, or was shown before."""
+        self._records.add(record)
+
+    def record(self, record: Line, all_nodes: bool = False) -> list[Line]:
+        """A record of the volume, in the order of time; returns what is to be shown now.
+
+        Args:
+            record: the next one of its node.
+            all_nodes: whether it is the next one of all nodes, as in the history.
+        """
+
+        def has_none(line: Line) -> bool:
+            """Whether the line's record would have come before this one."""
+            same = all_nodes or line.node == record.node
+            return line.at < record.at - (EARLY_SECONDS if same else LATE_SECONDS)
+
+        earlier: list[Line] = []
+        if self._earliest < record.at - EARLY_SECONDS:
+            earlier = self._take(lambda came, line: has_none(line))
+        if self._words[record.node, record.text]:
+            for number, (_, line) in enumerate(self._waiting):
+                if _is_twin(record, line):
+                    del self._waiting[number]
+                    self._words[record.node, record.text] -= 1
+                    return [*earlier, record]
+        if self._shown.meet(record, EARLY_SECONDS, LATE_SECONDS):
+            return earlier  # it has come so late that the API server's line was shown
+        self._records.add(record)
+        return [*earlier, record]
+
+    def api(self, line: Line, now: float) -> None:
+        """A line of the API server; `now` is any steady clock, in seconds."""
+        if not self._records.meet(line, LATE_SECONDS, EARLY_SECONDS):
+            self._waiting.append((now, line))
+            self._words[line.node, line.text] += 1
+            self._earliest = min(self._earliest, line.at)
+
+    def due(self, now: float) -> list[Line]:
+        """The lines whose records have not come in time, in the order of time."""
+        return self._take(lambda came, line: came <= now - self._hold_seconds)
+
+    def before(self, at: float) -> list[Line]:
+        """The lines written before that time."""
+        return self._take(lambda came, line: line.at < at)
+
+    def rest(self) -> list[Line]:
+        """All that still wait, for the end."""
+        return self._take(lambda came, line: True)
+
+    def _take(self, is_due: Callable[[float, Line], bool]) -> list[Line]:
+        due = [line for came, line in self._waiting if is_due(came, line)]
+        self._waiting = [(came, line) for came, line in self._waiting if not is_due(came, line)]
+        self._words = Counter((line.node, line.text) for _, line in self._waiting)
+        self._earliest = min((line.at for _, line in self._waiting), default=float("inf"))
+        for line in due:
+            self._shown.add(line)
+        return sorted(due, key=lambda line: line.at)
+
+
+def _is_twin(record: Line, line: Line) -> bool:
+    same = (record.node, record.text) == (line.node, line.text)
+    return same and record.at - EARLY_SECONDS <= line.at <= record.at + LATE_SECONDS
+
+
+class _Twins:
+    """Lines by their words, and when they were written; old ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[tuple[int, str], list[float]] = OrderedDict()
+        self._newest = 0.0
+
+    def add(self, line: Line) -> None:
+        words = (line.node, line.text)
+        self._times.setdefault(words, []).append(line.at)
+        self._times.move_to_end(words)
+        self._newest = max(self._newest, line.at)
+        while next(iter(self._times.values()))[-1] < self._newest - KEPT_SECONDS:
+            self._times.popitem(last=False)
+
+    def meet(self, line: Line, before_seconds: float, after_seconds: float) -> bool:
+        """Take out a line of the same words, written at most so long before or after this one."""
+        words = (line.node, line.text)
+        times = self._times.get(words, [])
+        for at in times:
+            if line.at - before_seconds <= at <= line.at + after_seconds:
+                times.remove(at)
+                if not times:
+                    del self._times[words]
+                return True
+        return False

@@ -1,0 +1,61 @@
+"""Which lines are wanted: by rank, time and text. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from cli.logs.line import Line
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The options that choose lines.
+
+    Args:
+        ranks: global ranks; empty for all, with the nodes' own lines.
+        since: as time.time() has it; 0.0 for all.
+        grep: a pattern that the text has to contain; None for all.
+    """
+
+    ranks: frozenset[int] = frozenset()
+    since: float = 0.0
+    grep: re.Pattern[str] | None = None
+
+    def has(self, line: Line) -> bool:
+        """Whether the line is wanted."""
+        if line.at < self.since or (self.ranks and line.rank not in self.ranks):
+            return False
+        return self.grep is None or self.grep.search(line.text) is not None
+
+
+def parse_ranks(text: str) -> frozenset[int]:
+    """`0,2` or `0-3,6`; empty for all.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    ranks: set[int] = set()
+    for word in text.split(",") if text else []:
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first or last - first > 100_000:
+            raise ValueError(
+                f"--rank: {text!r} cannot be used: {word!r} is no rank and no range of ranks. "
+                "Give global ranks such as 0,2 or 0-3."
+            )
+        ranks.update(range(first, last + 1))
+    return frozenset(ranks)
+
+
+def parse_pattern(text: str) -> re.Pattern[str] | None:
+    """The pattern of --grep; None where it is empty.
+
+    Raises:
+        ValueError: it is no regular expression.
+    """
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise ValueError(
+            f"--grep: {text!r} cannot be used: it is no regular expression ({error}). "
+            r"Put \ before signs such as ( [ * + that are to be found as they are."
+        ) from None

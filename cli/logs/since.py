@@ -1,0 +1,30 @@
+"""Reads the option --since. Pure."""
+
+import re
+from datetime import datetime, timedelta
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """The time from which lines are wanted.
+
+    Args:
+        text: an age such as 90s, 10m, 2h or 3d; or a time such as 2026-11-22T09:00, in the zone of
+            `now` unless it names its own.
+        now: the time, with a zone.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    try:
+        if age:
+            return now - timedelta(**{UNITS[age[2]]: float(age[1])})
+        at = datetime.fromisoformat(text)
+    except (OverflowError, ValueError):
+        raise ValueError(
+            f"--since: {text!r} cannot be used: it is no age and no time. "
+            "Give an age such as 90s, 10m, 2h or 3d, or a time such as 2026-11-22T09:00."
+        ) from None
+    return at if at.tzinfo else at.replace(tzinfo=now.tzinfo)

@@ -1,0 +1,129 @@
+"""The run's logs on its volume, read by a short-lived pod and brought here while they come."""
+
+import json
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.logs import volume_program
+from cli.logs.line import Line, parse_record, record_time
+from cli.logs.selection import Selection
+from cli.place_pod import place_pod
+from cli.stack_outputs import RunPlace
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.exec_stream import stream
+from infra.kube.say import shorten
+from infra.kube.task_pod import running
+
+TASK = "logs"
+START_SECONDS = 45.0  # the image is on the nodes; a pod that needs longer finds no room
+DEADLINE_SECONDS = 12 * 3600
+MOST_BLOCKS = 256  # that have come and are not read yet
+CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
+
+
+class NoVolumeError(Exception):
+    """The volume cannot be read; the text says why."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A line of the program in the pod: its mark (volume_program.py), and the record if it is one.
+
+    A mark of `!` is the end, for the reason given.
+    """
+
+    mark: str
+    line: Line | None
+    reason: str = ""
+
+
+class VolumeReader:
+    """What the program in the pod sends, a line at a time."""
+
+    def __init__(self, api: Api, path: str, arguments: str) -> None:
+        self._api, self._path, self._arguments = api, path, arguments
+        self._blocks: queue.Queue[bytes | str] = queue.Queue(MOST_BLOCKS)
+        self._lines: deque[Marked] = deque()
+        self._rest = b""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def next(self, seconds: float) -> Marked | None:
+        """The next line; waits at most so long for it, and returns None where none comes."""
+        if not self._lines:
+            try:
+                self._parse(self._blocks.get(timeout=seconds))
+            except queue.Empty:
+                return None
+        return self._lines.popleft() if self._lines else None
+
+    def _parse(self, block: bytes | str) -> None:
+        if isinstance(block, str):
+            self._lines.append(Marked("!", None, block))
+            return
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        for line in lines:
+            record = parse_record(line[1:]) if line[:1] in (b"R", b"S") else None
+            self._lines.append(Marked(line[:1].decode(errors="replace"), record))
+
+    def _put(self, block: memoryview) -> None:
+        self._blocks.put(bytes(block))  # a copy, as the block is valid during this call alone
+
+    def _read(self) -> None:
+        program = Path(volume_program.__file__).read_text()
+        command = ["python3", "-c", program, self._arguments]
+        try:
+            ended = stream(
+                self._api, self._path, TASK, command, self._put, limit_seconds=DEADLINE_SECONDS
+            )
+            reason = ended.stderr.strip().rpartition("\n")[2] if ended.exit_code else ""
+        except (ApiError, OSError, UnreachableError, ValueError) as error:
+            reason = str(error)
+        self._blocks.put(reason)
+
+
+def arguments_of(run_path: str, selection: Selection, tail: int, follow: bool) -> str:
+    """The argument of the program in the pod. Pure."""
+    since = record_time(selection.since) if selection.since else ""
+    ranks = sorted(selection.ranks)
+    return json.dumps(
+        {
+            "folder": f"{run_path}/logs",
+            "since": since,
+            "ranks": ranks,
+            "grep": selection.grep.pattern if selection.grep else "",
+            "tail": tail,
+            "follow": follow,
+        }
+    )
+
+
+@contextmanager
+def reading(
+    api: Api, place: RunPlace, selection: Selection, tail: int, follow: bool
+) -> Iterator[VolumeReader]:
+    """Start the pod; it goes with the end of this context, whatever happens.
+
+    Raises:
+        NoVolumeError: no pod can be had, or the claim is not there.
+    """
+    pod = place_pod(place, TASK, deadline_seconds=DEADLINE_SECONDS)
+    arguments = arguments_of(place.run_path, selection, tail, follow)
+    with ExitStack() as stack:
+        try:
+            # asked first, because a pod would wait for a claim that may never come
+            if api.get(CLAIMS.format(place.namespace, place.claim)) is None:
+                raise NoVolumeError(f"there is no claim {place.claim}")
+            with redirect_stdout(sys.stderr):  # what it waits for is no part of the logs
+                path = stack.enter_context(
+                    running(api, pod, quiet=True, start_seconds=START_SECONDS)
+                )
+        except (ApiError, TaskError, UnreachableError) as reason:
+            raise NoVolumeError(shorten(str(reason))) from None
+        yield VolumeReader(Api(place.access), path, arguments)

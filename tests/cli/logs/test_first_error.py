@@ -1,0 +1,109 @@
+"""The cause of a crash is found among the lines of its victims.
+
+Each file in crashes/ is the log of a crash of several ranks. Its first line says what is to be
+found: how sure, on which node and rank (`-` where the log cannot tell); the second a piece of that
+line; the third where the text is from: recorded from an accident of the real trainer, or composed
+of the texts of PyTorch, NCCL and the driver, where it takes GPUs.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from cli.logs.causes import Weight, weigh
+from cli.logs.first_error import as_text, first_error, starts
+from cli.logs.line import Line, parse_record
+
+CRASHES = sorted((Path(__file__).parent / "crashes").glob("*.txt"))
+
+
+def read(path: Path) -> tuple[list[str], list[Line]]:
+    rows = path.read_text().splitlines()
+    lines = [parse_record(row.encode()) for row in rows[3:]]
+    assert None not in lines
+    return rows[:3], sorted((line for line in lines if line), key=lambda line: line.at)
+
+
+def test_there_are_at_least_twenty_crashes() -> None:
+    assert len(CRASHES) >= 20
+    recorded = [path for path in CRASHES if "# recorded: " in path.read_text()]
+    assert len(recorded) >= 10
+
+
+@pytest.mark.parametrize("path", CRASHES, ids=lambda path: path.stem)
+def test_cause_of_a_recorded_crash_is_found(path: Path) -> None:
+    head, lines = read(path)
+    found = first_error(lines)
+    assert found is not None
+    rank = "-" if found.line.rank is None else str(found.line.rank)
+    where = f"# {found.weight.name.lower()}; node {found.line.node} rank {rank}"
+    assert (where, head[1][2:] in found.line.text) == (head[0], True), found.line
+
+
+@pytest.mark.parametrize("path", CRASHES, ids=lambda path: path.stem)
+def test_a_victim_is_named_only_where_nothing_else_is(path: Path) -> None:
+    found = first_error(read(path)[1])
+    assert found is not None
+    if weigh(found.line.text) == Weight.VICTIM:
+        assert min(weigh(line.text) for line in read(path)[1]) == Weight.VICTIM
+
+
+def test_a_run_that_goes_well_has_no_error() -> None:
+    lines = [
+        Line(1, 0, None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1"),
+        Line(2, 0, 0, "step 1/20 loss 2.9 val - lr 1e-3 tokens/s 4558"),
+        Line(3, 0, 0, "[mirror] warning: the store does not answer"),
+        Line(4, 0, None, "[node 0] stopped by a signal; the run continues from its last"),
+    ]
+    assert first_error(lines) is None
+    assert first_error([]) is None
+
+
+def test_a_node_that_speaks_again_begins_the_next_start() -> None:
+    texts = [
+        (0, "[node 0] round 1: x"),
+        (1, "[node 1] round 1: x"),
+        (0, "[node 0] training stopped: y; starting again at once"),
+        (1, "[node 1] giving up for now: y"),
+        (0, "[node 0] round 2: x"),
+        (1, "[node 1] waiting for node 0 at a:1 (refused)"),
+        (1, "[node 1] round 2: x"),
+    ]
+    lines = [Line(at, node, None, text) for at, (node, text) in enumerate(texts)]
+    assert [len(part) for part in starts(lines)] == [4, 3]
+
+
+def test_the_answer_shows_rank_meaning_and_context() -> None:
+    path = next(path for path in CRASHES if path.stem == "nccl-ecc")
+    found = first_error(read(path)[1])
+    assert found is not None
+    rows = as_text(found, has_colour=False).splitlines()
+    assert rows[0] == "The cause is on rank 5 on node 1:"
+    assert rows[1].endswith("CUDA error: uncorrectable ECC error encountered")
+    assert "reset the GPU" in rows[2]
+    assert "  [node 1 rank 5] Traceback (most recent call last):" in rows
+    marked = [row for row in rows if row.startswith("> ")]
+    assert len(marked) == 1
+    assert "uncorrectable ECC" in marked[0]
+    assert not any("remote process exited" in row for row in rows)
+
+
+def test_a_killed_rank_is_shown_with_its_own_last_lines() -> None:
+    """The node says of which rank it is; lines that are mere consequences are left out."""
+    texts = [
+        (None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1"),
+        (1, "loading the data of rank 1"),
+        (0, "RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:1"),
+        (None, "[node 0] rank 1 was killed by SIGKILL: by the kernel for lack of memory, or ..."),
+        (None, "[node 0] training stopped: RuntimeError: Connection closed by peer; starting"),
+    ]
+    found = first_error([Line(at, 0, rank, text) for at, (rank, text) in enumerate(texts)])
+    assert found is not None
+    assert as_text(found, has_colour=False).splitlines() == [
+        "The cause is on rank 1 on node 0:",
+        f"  {texts[3][1]}",
+        "",
+        f"  {texts[0][1]}",
+        "  [node 0 rank 1] loading the data of rank 1",
+        f"> {texts[3][1]}",
+    ]

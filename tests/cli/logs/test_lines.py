@@ -1,0 +1,154 @@
+"""The pure parts of `disttrain logs`: options, lines, labels and the position in a pod's log."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from cli.logs.explain import XIDS, explain
+from cli.logs.labels import shown
+from cli.logs.line import Line, api_time, parse_api_line, parse_record
+from cli.logs.pod_logs import Position, node_of, order_of, started_at
+from cli.logs.selection import Selection, parse_pattern, parse_ranks
+from cli.logs.since import parse_since
+from trainer.launch.run_log import record_of
+
+NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10m", NOW - timedelta(minutes=10)),
+        ("1.5h", NOW - timedelta(minutes=90)),
+        ("90s", NOW - timedelta(seconds=90)),
+        ("2d", NOW - timedelta(days=2)),
+        ("2026-11-22T09:00", NOW - timedelta(minutes=30)),
+        ("2026-11-22 09:00:00Z", NOW + timedelta(minutes=30)),
+        ("2026-11-22", NOW - timedelta(hours=9, minutes=30)),
+    ],
+)
+def test_since_is_an_age_or_a_time(text: str, expected: datetime) -> None:
+    assert parse_since(text, NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["10", "m", "yesterday", "-5m", "99999999999d", "2026-13-01"])
+def test_a_wrong_since_is_named_with_its_value(text: str) -> None:
+    with pytest.raises(ValueError, match=f"--since: '{text}' cannot be used"):
+        parse_since(text, NOW)
+
+
+def test_ranks_are_a_list_of_numbers_and_ranges() -> None:
+    assert parse_ranks("") == frozenset()
+    assert parse_ranks("0, 2,4-6") == {0, 2, 4, 5, 6}
+    for text in ("a", "1-", "3-1", "-1", "0,,2", "0-99999999"):
+        with pytest.raises(ValueError, match="--rank: "):
+            parse_ranks(text)
+
+
+def test_a_wrong_pattern_is_refused_with_its_reason() -> None:
+    assert parse_pattern("") is None
+    with pytest.raises(ValueError, match=r"--grep: '\(' cannot be used: it is no regular"):
+        parse_pattern("(")
+
+
+def test_a_selection_takes_rank_time_and_words_together() -> None:
+    line = Line(100.0, 1, 4, "loss 2.5")
+    assert Selection().has(line)
+    assert Selection(frozenset({4}), 100.0, re.compile("loss")).has(line)
+    assert not Selection(frozenset({3})).has(line)
+    assert not Selection(since=100.1).has(line)
+    assert not Selection(grep=re.compile("step")).has(line)
+    assert not Selection(frozenset({4})).has(Line(100.0, 1, None, "[node 1] round 1: ..."))
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    at = datetime(2026, 11, 22, 9, 0, 0, 123456, UTC)
+    assert parse_record(record_of(at, 1, 4, b"a b\xff")[:-1]) == Line(
+        at.timestamp(), 1, 4, "a b\N{REPLACEMENT CHARACTER}"
+    )
+    assert parse_record(record_of(at, 0, None, b"")[:-1]) == Line(at.timestamp(), 0, None, "")
+    assert parse_record(b"2026-11-2") is None
+    assert parse_record(b"2026-99-22T09:00:00.000000Z 0 0 x") is None
+
+
+def test_a_line_of_the_api_has_nanoseconds_and_a_zone() -> None:
+    at = datetime(2026, 11, 22, 9, 0, 0, 123456, UTC).timestamp()
+    assert parse_api_line(b"2026-11-22T10:00:00.123456789+01:00 a  b", 2) == Line(
+        at, 2, None, "a  b"
+    )
+    assert parse_api_line(b'{"kind":"Status"}', 0) is None
+    assert parse_api_line(b"", 0) is None
+    assert api_time(at) == "2026-11-22T09:00:00Z"
+
+
+def test_labels_are_always_there_and_colours_only_if_wanted() -> None:
+    line, own = Line(1.0, 1, 4, "loss"), Line(1.0, 1, None, "[node 1] round 1")
+    assert shown(line, has_colour=False) == "[node 1 rank 4] loss"
+    assert shown(own, has_colour=False) == "[node 1] round 1"
+    assert shown(Line(1.0, 1, None, "x"), has_colour=False) == "[node 1] x"
+    assert re.fullmatch(r"\x1b\[\d+m\[node 1 rank 4\]\x1b\[0m loss", shown(line, has_colour=True))
+    assert shown(line, True) != shown(Line(1.0, 1, 5, "loss"), True)
+
+
+def test_a_log_goes_on_where_it_was_left_within_a_second() -> None:
+    """A request can only name a second: what it gives again is left out, whatever its fraction."""
+    stamps = ["00.1Z", "00.12Z", "00.12Z", "00.5Z", "01Z", "01.000000001Z"]
+    position, passed = Position(), list[str]()
+    for end in (3, 4, len(stamps)):
+        position.begin()
+        passed += [
+            stamp
+            for stamp in stamps[:end]
+            if position.passes(f"2026-11-22T09:00:{stamp}".encode(), 1.0)
+        ]
+    assert passed == stamps
+    position.begin()
+    assert not any(position.passes(f"2026-11-22T09:00:{s}".encode(), 1.0) for s in stamps[4:])
+    assert order_of("2026-11-22T09:00:00-05:00") < order_of("2026-11-22T09:00:00.01-05:00")
+
+
+def test_the_rank_of_a_node_is_that_of_its_pod() -> None:
+    def pod(name: str, kind: str = "Job", **labels: str) -> dict[str, object]:
+        owners = [{"kind": kind}]
+        return {"metadata": {"name": name, "labels": labels, "ownerReferences": owners}}
+
+    index = "batch.kubernetes.io/job-completion-index"
+    assert node_of(pod("train-singlepod-2")) == 0
+    assert node_of(pod("train-multipod-2", "StatefulSet")) == 2
+    assert node_of(pod("x", "StatefulSet", **{"apps.kubernetes.io/pod-index": "5"})) == 5
+    assert node_of(pod("train-1-abcde", **{index: "3"})) == 3
+    assert started_at({"status": {}}) == 0.0
+
+
+def test_every_well_known_xid_has_a_sentence() -> None:
+    assert set(XIDS) >= {13, 31, 43, 45, 48, 63, 64, 74, 79, 94, 95, 119}
+    line = "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', GPU has fallen off the bus."
+    assert explain(line).startswith("Xid 79 of GPU PCI:0000:9b:00: the GPU does not answer on the")
+    assert "catalog" in explain("NVRM: Xid (PCI:0000:9b:00): 31999, pid=1")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("x [1] init.cc:943 NCCL WARN Duplicate GPU detected : rank 1", "a GPU of its own"),
+        ("x [1] misc/shmutils.cc:129 NCCL WARN Error while creating shared memory segment /dev/shm"
+         "/n (size 33030528), error: No space left on device (28)", "raise the setting shmSize"),
+        ("x [1] bootstrap.cc:41 NCCL WARN Bootstrap : no socket interface found", "NCCL_SOCKET_IF"),
+        ("ncclRemoteError: A call failed possibly due to a network error", "another rank has end"),
+        ("socketProgressOpt: Call to recv from 10.0.0.1<1> failed : Connection reset by peer",
+         "the connection to another rank broke"),
+        ("[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(", "waited in vain"),
+        ("NET/IB : Got completion from peer 10.0.0.1<1> with status=12 opcode=0", "InfiniBand"),
+        ("NET/IB : Got completion from peer 10.0.0.1<1> with error 12, opcode 0", "InfiniBand"),
+        ("NCCLUtils.hpp:77, unhandled system error (run with NCCL_DEBUG=INFO", "operating system"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "reset the GPU"),
+    ],
+)  # fmt: skip
+def test_a_line_of_nccl_or_cuda_gets_a_sentence(line: str, words: str) -> None:
+    assert words in explain(line)
+
+
+def test_an_ordinary_line_gets_no_sentence() -> None:
+    assert explain("step 1/20 loss 2.9476 val - lr 1.7e+29 tokens/s 4558 mfu n/a") == ""
+    assert explain("x [0] NCCL INFO NET/Socket : Using [0]eth0:10.42.0.7<0>") == ""

@@ -1,0 +1,108 @@
+"""The stream of `disttrain logs`, with stand-ins for the volume's pod and for the API server."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from cli.logs.line import Line
+from cli.logs.merged import Merged
+from cli.logs.pod_logs import PodLogs
+from cli.logs.volume import Marked, VolumeReader
+
+POD = {"metadata": {"name": "train-singlepod-x", "uid": "1"}, "status": {"phase": "Running"}}
+
+
+class Volume:
+    """Sends what it was given, mark by mark, and then nothing."""
+
+    def __init__(self, *marked: Marked) -> None:
+        self._marked = deque(marked)
+
+    def next(self, seconds: float) -> Marked | None:
+        return self._marked.popleft() if self._marked else None
+
+
+class Pods:
+    """One pod with some lines, which has ended when it is followed."""
+
+    def __init__(self, *lines: Line) -> None:
+        self._lines, self.problems = list(lines), list[str]()
+        self.known: list[float] = []
+
+    def pods(self) -> list[dict[str, Any]]:
+        return [POD]
+
+    def there(
+        self, pods: list[Any], since: float, known: Callable[[Any], float], tail: int
+    ) -> list[Line]:
+        self.known = [known(pod) for pod in pods]
+        return self._lines
+
+    def follow(self, pods: list[Any]) -> bool:
+        return True
+
+    def take(self) -> list[Line]:
+        return []
+
+    def now(self) -> float:
+        return 1000.0
+
+
+def rank0(at: float, text: str) -> Line:
+    return Line(at, 0, 0, text)
+
+
+def api(at: float, text: str) -> Line:
+    return Line(at, 0, None, text)
+
+
+def merged(pods: Pods, volume: Volume | None) -> tuple[Merged, list[str]]:
+    said: list[str] = []
+    reader = cast(VolumeReader, volume) if volume else None
+    return Merged(cast(PodLogs, pods), reader, said.append), said
+
+
+def test_lines_of_both_come_once_and_in_order() -> None:
+    volume = Volume(
+        Marked("S", rank0(995, "b")),
+        Marked("S", rank0(999, "c")),
+        Marked("B", None),
+        Marked("R", rank0(900, "a")),
+        Marked("R", rank0(995, "b")),
+        Marked(".", None),
+        Marked("R", rank0(999, "c")),
+        Marked("H", None),
+        Marked("R", rank0(1000, "d")),
+    )
+    pods = Pods(
+        api(890, "before the log"), api(995.1, "b"), api(997, "no room"), api(999.1, "c"),
+        api(1000.1, "d"),
+    )  # fmt: skip
+    stream, said = merged(pods, volume)
+    history = list(stream.history(since=0.0))
+    assert [line.text for line in history] == ["before the log", "a", "b", "no room", "c"]
+    assert pods.known == [999]  # later lines are asked of the API server
+    later = [line for some in stream.follow() for line in some]
+    assert [(line.rank, line.text) for line in later] == [(0, "d")]
+    assert said == []
+
+
+def test_where_the_volume_is_lost_the_pods_lines_go_on() -> None:
+    volume = Volume(
+        Marked("S", rank0(995, "b")),
+        Marked("B", None),
+        Marked("R", rank0(900, "a")),
+        Marked("!", None, "the connection was cut"),
+    )
+    stream, said = merged(Pods(api(995.1, "b"), api(999, "c")), volume)
+    assert [line.text for line in stream.history(since=0.0)] == ["a", "c"]
+    assert [line for some in stream.follow() for line in some] == []
+    assert len(said) == 1
+    assert "cannot be read any more (the connection was cut)" in said[0]
+
+
+def test_without_a_volume_the_pods_lines_are_shown_at_once() -> None:
+    stream, said = merged(Pods(api(1, "a"), api(2, "b")), None)
+    assert [line.text for line in stream.history(since=0.0, tail=5)] == ["a", "b"]
+    assert stream.found_any
+    assert said == []

@@ -1,0 +1,105 @@
+"""The file of a run's log: its size, two writers at once, and a volume without room."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer.launch.rotating_file import RotatingFile
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+WRITER = """
+import sys
+from pathlib import Path
+from trainer.launch.rotating_file import RotatingFile
+name, path, lines = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+file = RotatingFile(path, largest_bytes=20_000, old_files=10_000)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(lines):
+    line = f"{name} {number} {'x' * (number % 50)}\\n".encode()
+    assert file.append(line) == len(line)
+"""
+
+
+def test_old_files_give_way_and_the_newest_lines_stay(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "node-00000.log"
+    file = RotatingFile(path, largest_bytes=100, old_files=2)
+    for number in range(100):
+        file.append(f"line {number:03}\n".encode())
+    files = [*sorted(path.parent.glob("node-00000.log.*")), path]
+    assert len(files) == 3
+    assert all(each.stat().st_size <= 100 for each in files)
+    lines = "".join(each.read_text() for each in files).splitlines()
+    assert lines == [f"line {number:03}" for number in range(100 - len(lines), 100)]
+    assert len(lines) > 22  # two full files, and what is in the newest
+
+
+def test_a_later_start_appends_to_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "node-00000.log"
+    for start in range(3):
+        file = RotatingFile(path)
+        file.append(f"start {start}\n".encode())
+        file.close()
+    assert path.read_text() == "start 0\nstart 1\nstart 2\n"
+
+
+def test_a_file_that_another_writer_has_renamed_is_left(tmp_path: Path) -> None:
+    """Otherwise the lines would go into an old file, and away with it."""
+    path = tmp_path / "node-00000.log"
+    one, other = (RotatingFile(path, largest_bytes=30) for _ in range(2))
+    one.append(b"one\n")
+    other.append(b"other\n")
+    one.append(b"one needs a file of its own\n")
+    other.append(b"x\n")
+    assert [each.read_text() for each in tmp_path.glob("*.log.*")] == ["one\nother\n"]
+    assert path.read_text() == "one needs a file of its own\nx\n"
+
+
+def test_two_processes_write_one_file_and_lose_nothing(tmp_path: Path) -> None:
+    """A pod that is still ending and its successor: both rotate the file under each other."""
+    path, lines = tmp_path / "node-00000.log", 4000
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, name, str(path), str(lines)],
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("old", "new")
+    ]
+    for writer in writers:
+        assert writer.stdout
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.communicate("go\n", timeout=60)
+        assert writer.returncode == 0
+    files = [*sorted(tmp_path.glob("node-00000.log.*")), path]
+    assert len(files) > 5
+    found = [line.split() for each in files for line in each.read_text().splitlines()]
+    assert len(found) == 2 * lines
+    for name in ("old", "new"):
+        numbers = sorted(int(words[1]) for words in found if words[0] == name)
+        assert numbers == list(range(lines))
+        assert all(len(w) == 2 or w[2] == "x" * (int(w[1]) % 50) for w in found if w[0] == name)
+
+
+def test_a_line_that_was_cut_off_is_ended_before_the_next(tmp_path: Path) -> None:
+    """The kernel writes what still fits (here: below a limit of the size), then no more."""
+    path = tmp_path / "node-00000.log"
+    file, limits = RotatingFile(path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (25, limits[1]))
+        assert file.append(b"to be or not\n") == 13
+        assert file.append(b"that is the question\n") == 12
+        with pytest.raises(OSError, match="File too large"):
+            file.append(b"that is the question\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    file.append(b"that is the question\n")
+    assert path.read_text() == "to be or not\nthat is the \nthat is the question\n"

@@ -1,0 +1,114 @@
+"""A file that whole lines are appended to, and that gives way to a new one when it is large.
+
+Two processes may append to one file, such as a pod that is still ending and the one that takes its
+place. So a full file is renamed to a name that nobody else chooses, and each process looks before
+it writes whether the file of that name is still the one that it has open. No lock is needed, which
+a volume may not have. Where both rename at once, one of the old files is short; no line is lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+LARGEST_BYTES = 16 << 20
+OLD_FILES = 4
+
+
+class RotatingFile:
+    """One file, and beside it at most `old_files` former ones, named `<name>.<time>-<random>`.
+
+    Args:
+        path: of the file; its folder is made where it is missing.
+        largest_bytes: a file does not grow beyond this size, unless one write is larger.
+        old_files: how many former files are kept.
+    """
+
+    def __init__(
+        self, path: Path, largest_bytes: int = LARGEST_BYTES, old_files: int = OLD_FILES
+    ) -> None:
+        self._path, self._largest_bytes, self._old_files = path, largest_bytes, old_files
+        self._file: int | None = None
+        self._is_torn = False
+
+    def append(self, lines: bytes) -> int:
+        """Write whole lines at the end.
+
+        Returns how many bytes have been written: all, or less where the volume is full. What was
+        cut off has to be given again from the beginning of its line.
+
+        Raises:
+            OSError: nothing of it is there.
+        """
+        try:
+            file = self._open(len(lines))
+            if self._is_torn:
+                os.write(file, b"\n")  # ends what is left of a line that was cut off
+                self._is_torn = False
+            written = os.write(file, lines)
+        except OSError:
+            self.close()
+            raise
+        self._is_torn = written > 0 and lines[written - 1 : written] != b"\n"
+        return written
+
+    def sync(self) -> None:
+        """Bring what was written to the disk. Raises OSError."""
+        if self._file is not None:
+            try:
+                os.fsync(self._file)
+            except OSError as error:
+                if error.errno == errno.EINVAL:  # this kind of file has no disk
+                    return
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Close the file; the next `append` opens it again."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            with suppress(OSError):  # an error of a write before, which was or will be seen there
+                os.close(file)
+
+    def _open(self, more_bytes: int) -> int:
+        """The file that is to be written now."""
+        if self._file is not None and not self._is_current(self._file):
+            self.close()
+        if self._file is None:
+            self._file = self._open_current()
+        size = os.fstat(self._file).st_size
+        if size and size + more_bytes > self._largest_bytes:
+            self._give_way()
+            self.close()
+            self._file = self._open_current()
+            self._is_torn = False
+        return self._file
+
+    def _open_current(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(self._path, flags, 0o644)
+        except FileNotFoundError:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self._path, flags, 0o644)
+
+    def _is_current(self, file: int) -> bool:
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(file)
+        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def _give_way(self) -> None:
+        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        name = f"{self._path.name}.{now}-{uuid.uuid4().hex[:4]}"
+        with suppress(FileNotFoundError):  # another process was faster
+            self._path.rename(self._path.with_name(name))
+        old = sorted(self._path.parent.glob(f"{self._path.name}.*"), reverse=True)
+        for path in old[self._old_files :]:
+            path.unlink(missing_ok=True)
