@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import yaml
@@ -37,6 +37,47 @@ class ClusterPlace:
 
     access: Access
     namespace: str
+
+
+@dataclass(frozen=True)
+class VolumePlace:
+    """What the commands about the volume need, whether or not the stack has a run.
+
+    Args:
+        runs_path: the folder of all runs, as pods see it.
+        run_name: of the stack's own run; empty where it has none.
+    """
+
+    access: Access
+    namespace: str
+    owner: str
+    image: str
+    claim: str
+    runs_path: str
+    run_name: str = ""
+    placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def volume_place(stack: str) -> VolumePlace:
+    """Where the volume of a stack's platform is.
+
+    Raises:
+        ValueError: there is no pulumi, no such stack, or the stack is not up.
+    """
+    return parse_volume(_outputs(stack), stack)
+
+
+def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
+    """Pure. Raises ValueError: an output is missing, so the stack is not up."""
+    needed = ("namespace", "owner", "image", "claim")
+    _require(given, ("kubeconfig", *needed), stack, "is not up")
+    run_path = str(given.get("runPath") or "")
+    runs = str(PurePosixPath(run_path).parent) if run_path else f"{given.get('dataPath')}/runs"
+    namespace, owner, image, claim = (str(given[name]) for name in needed)
+    name = PurePosixPath(run_path).name
+    return VolumePlace(
+        _access(given), namespace, owner, image, claim, runs, name, _placement(given)
+    )
 
 
 def run_place(stack: str) -> RunPlace:
@@ -101,9 +142,13 @@ def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:
         str(given[name]) for name in cast(tuple[str, ...], NEEDED)
     )
     bpe_file = str(given.get("bpeFile") or "")
-    placement = cast(dict[str, Any], yaml.safe_load(str(given.get("podPlacement") or "{}")))
+    placement = _placement(given)
     access = _access(given)
     return RunPlace(access, namespace, owner, image, run_path, workload, claim, bpe_file, placement)
+
+
+def _placement(given: dict[str, Any]) -> dict[str, Any]:
+    return cast(dict[str, Any], yaml.safe_load(str(given.get("podPlacement") or "{}")))
 
 
 def _require(given: dict[str, Any], wanted: tuple[str, ...], stack: str, problem: str) -> None:

@@ -15,6 +15,9 @@ class Gate:
         self.cut_after_bytes = 0  # how many bytes to the server break a connection; 0: none do
         self.close_when_cut = False
         self.delay_seconds = 0.0  # after each block that goes to the server
+        self.delay_down_seconds = 0.0  # after each block that comes from it
+        self.cuts_down: list[int] = []  # how many bytes from the server, in all, come before a cut
+        self._down_bytes = 0
         self._sockets: list[socket.socket] = []
         self.open()
 
@@ -46,14 +49,21 @@ class Gate:
                 for ends in ((ours, theirs, True), (theirs, ours, False)):
                     threading.Thread(target=self._copy, args=ends, daemon=True).start()
 
+    def _count_down(self, count: int) -> None:
+        self._down_bytes += count
+        if self.cuts_down and self._down_bytes > self.cuts_down[0]:
+            del self.cuts_down[0]
+            self.cut()
+
     def _copy(self, source: socket.socket, target: socket.socket, upwards: bool) -> None:
         passed = 0
         with suppress(OSError):
             while block := source.recv(65536):
                 target.sendall(block)
                 passed += len(block)
-                if upwards and self.delay_seconds:
-                    time.sleep(self.delay_seconds)
+                time.sleep(self.delay_seconds if upwards else self.delay_down_seconds)
+                if not upwards:
+                    self._count_down(len(block))
                 if upwards and self.cut_after_bytes and passed > self.cut_after_bytes:
                     self.cut_after_bytes = 0
                     if self.close_when_cut:

@@ -7,10 +7,13 @@ JSON: the client's typed models cost more time to import than a task takes.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 
 import json
+import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import certifi
 import requests.utils
 import urllib3
 from kubernetes import client as official
@@ -73,25 +76,48 @@ class Client:
             )
         except urllib3.exceptions.HTTPError as error:
             raise OSError(str(error)) from None
-        return Answer(response.status, response.headers.get("Date", ""), response.data.decode())
+        text = response.data.decode(errors="replace")  # a pod's log may hold any bytes
+        return Answer(response.status, response.headers.get("Date", ""), text)
 
-    def stream(self, path: str, query: dict[str, str]) -> urllib3.BaseHTTPResponse:
-        """A GET whose body is read while it comes, however long it takes."""
+    def stream(
+        self,
+        path: str,
+        query: dict[str, str],
+        headers: Mapping[str, str] | None = None,
+        silence_seconds: float | None = None,
+    ) -> urllib3.BaseHTTPResponse:
+        """A GET whose body is read while it comes.
+
+        Args:
+            path: below the server's address.
+            query: of the address.
+            headers: further ones.
+            silence_seconds: without a byte for so long it fails; None: it may take for ever.
+
+        Raises:
+            urllib3.exceptions.HTTPError: no answer; also while the body is read.
+        """
         return self._pool.request(
             "GET",
             self._url(path),
             fields=query,
-            headers=self._authorised({"Accept": "*/*"}),
-            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=None),
+            headers=self._authorised({"Accept": "*/*", **(headers or {})}),
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=silence_seconds),
             retries=False,
             preload_content=False,
         )
 
     def websocket(self, path: str, query: list[tuple[str, str]]) -> WebSocket:
         """An open connection to a subresource such as `exec`."""
+        # The official `create_websocket` does the same without a limit for the server's answer.
         url = ws_client.get_websocket_url(self._url(path), query)
         headers = self._authorised({"sec-websocket-protocol": "v4.channel.k8s.io"})
-        return ws_client.create_websocket(self._configuration, url, headers)
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        options: Any = {"header": lines, "timeout": ANSWER_SECONDS}
+        options = ws_client.websocket_proxycare(options, self._configuration, url, headers)
+        socket = WebSocket(sslopt=_tls_options(self._configuration))
+        socket.connect(url, **options)
+        return socket
 
     @property
     def _pool(self) -> urllib3.PoolManager:
@@ -103,6 +129,22 @@ class Client:
     def _authorised(self, headers: dict[str, str]) -> dict[str, str]:
         self._api.update_params_for_auth(headers, [], ["BearerToken"])
         return headers
+
+
+def _tls_options(configuration: Any) -> dict[str, Any]:
+    """What the official client takes from a kubeconfig for its websockets."""
+    options: dict[str, Any] = {"cert_reqs": ssl.CERT_NONE}
+    if configuration.verify_ssl:
+        authority = configuration.ssl_ca_cert or certifi.where()
+        options = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": authority}
+        if configuration.assert_hostname is not None:
+            options["check_hostname"] = configuration.assert_hostname
+    given = {
+        "certfile": configuration.cert_file,
+        "keyfile": configuration.key_file,
+        "server_hostname": configuration.tls_server_name,
+    }
+    return options | {name: value for name, value in given.items() if value}
 
 
 def _proxy(server: str, config: Json, context: str) -> str | None:

@@ -1,8 +1,9 @@
 """Runs a command in a pod, with bytes to its standard input, over a websocket."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import websocket
@@ -14,6 +15,10 @@ from infra.kube.say import shorten
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3  # channels of v4.channel.k8s.io
 SILENCE_SECONDS = 60.0  # no byte for so long means that the connection is dead
+LIMIT_SECONDS = 6 * 3600.0  # of one command, whatever it does; pods of tasks end then too
+STDERR_BYTES = 64 << 10  # the last of them are kept
+
+Sink = Callable[[memoryview], object]
 
 
 @dataclass(frozen=True)
@@ -40,31 +45,78 @@ def execute(
     Raises:
         UnreachableError: the connection was cut or refused; the command may have done a part.
     """
+    collected = bytearray()
+    ended = stream(api, pod_path, container, command, collected.extend, blocks)
+    return replace(ended, stdout=collected.decode(errors="replace"))
+
+
+def stream(
+    api: Api,
+    pod_path: str,
+    container: str,
+    command: list[str],
+    sink: Sink,
+    blocks: Iterable[bytes] = (),
+    limit_seconds: float = LIMIT_SECONDS,
+) -> Ended:
+    """The same, but standard output is passed on as it comes, so that memory stays constant.
+
+    Args:
+        api, pod_path, container, command, blocks: as for `execute`.
+        sink: takes each block of standard output, which is valid only during the call. What it
+            raises ends the command's connection and is raised here.
+        limit_seconds: after so long the connection is given up.
+
+    Returns:
+        How it ended; `stdout` is empty.
+
+    Raises:
+        UnreachableError: as for `execute`, or the time is over.
+    """
     query = [("container", container), *(("command", word) for word in command)]
     query += [(name, "true") for name in ("stdin", "stdout", "stderr")]
+    end = time.monotonic() + limit_seconds
     try:
-        stream = api.client.websocket(f"{pod_path}/exec", query)
+        socket = api.client.websocket(f"{pod_path}/exec", query)
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(shorten(str(error), 300)) from None
-    received: dict[int, bytearray] = {}
+    stderr = bytearray()
     try:
-        stream.settimeout(SILENCE_SECONDS)
+        socket.settimeout(SILENCE_SECONDS)
         for block in blocks:
-            stream.send_binary(bytes([STDIN]) + block)
-        while ERROR not in received:
-            data = stream.recv()
-            frame = data.encode() if isinstance(data, str) else data
-            if not frame:
-                raise UnreachableError("the connection ended before the command did")
-            received.setdefault(frame[0], bytearray()).extend(frame[1:])
-            if frame[0] == ERROR and not frame[1:]:
-                del received[ERROR]  # an empty first message
+            _send(socket, block)
+        while True:
+            channel, content = _frame(socket)
+            if channel == STDOUT:
+                sink(content)
+            elif channel == STDERR:
+                stderr += content
+                del stderr[:-STDERR_BYTES]
+            elif channel == ERROR and content:  # its first message is empty
+                break
+            if time.monotonic() > end:
+                raise UnreachableError(f"the command took longer than {limit_seconds:.0f} s")
+    finally:
+        socket.close(timeout=1)
+    return Ended(exit_code_of(json.loads(bytes(content))), "", stderr.decode(errors="replace"))
+
+
+def _send(socket: websocket.WebSocket, block: bytes) -> None:
+    try:
+        socket.send_binary(bytes([STDIN]) + block)
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
-    finally:
-        stream.close(timeout=1)
-    text = {channel: bytes(data).decode(errors="replace") for channel, data in received.items()}
-    return Ended(exit_code_of(json.loads(text[ERROR])), text.get(STDOUT, ""), text.get(STDERR, ""))
+
+
+def _frame(socket: websocket.WebSocket) -> tuple[int, memoryview]:
+    try:
+        data = socket.recv()
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
+    frame = data.encode() if isinstance(data, str) else data
+    if not frame:
+        raise UnreachableError("the connection ended before the command did")
+    return frame[0], memoryview(frame)[1:]
 
 
 def exit_code_of(status: dict[str, Any]) -> int:

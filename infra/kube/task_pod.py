@@ -87,8 +87,16 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
 
 
 @contextmanager
-def running(api: Api, pod: TaskPod, quiet: bool = False) -> Iterator[str]:
+def running(
+    api: Api, pod: TaskPod, quiet: bool = False, start_seconds: float = START_SECONDS
+) -> Iterator[str]:
     """Start the pod and yield its path when it runs or has ended; delete it whatever happens.
+
+    Args:
+        api: the cluster.
+        pod: what it is made of.
+        quiet: say nothing where it could not be removed.
+        start_seconds: how long it may take to start.
 
     Raises:
         TaskError: it does not start; with its own words.
@@ -104,7 +112,7 @@ def running(api: Api, pod: TaskPod, quiet: bool = False) -> Iterator[str]:
                 raise
         patience = Patience(STUCK_SECONDS, time.monotonic)
         ask = partial(_not_started, api, path, patience)
-        wait_for(f"pod {name} to start", ask, START_SECONDS)
+        wait_for(f"pod {name} to start", ask, start_seconds)
         yield path
     finally:
         try:

@@ -42,15 +42,16 @@ class SentFile:
 class Pod:
     """Commands of `receiver.py` in the pod."""
 
-    def __init__(self, api: Api, path: str) -> None:
+    def __init__(self, api: Api, path: str, container: str = TASK) -> None:
         self._api = api
         self._path = path
+        self._container = container
         self._program = Path(receiver.__file__).read_text()
 
     def call(self, *words: str, blocks: Iterator[bytes] | None = None) -> dict[str, Any]:
         """Run one command; raises UnreachableError when the connection is cut."""
         command = ["python3", "-c", self._program, *words]
-        ended = execute(self._api, self._path, TASK, command, blocks or iter(()))
+        ended = execute(self._api, self._path, self._container, command, blocks or iter(()))
         if ended.exit_code:
             last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
             raise TaskError(f"the pod cannot write {words[1]}: {last[0]}")
@@ -116,8 +117,17 @@ def check_source(file: SentFile) -> None:
         )
 
 
-def send(file: SentFile, pod: Pod) -> None:
-    """Send one file unless it is there."""
+def send(file: SentFile, pod: Pod, command: str = "pulumi up") -> None:
+    """Send one file unless it is there.
+
+    Args:
+        file: what is sent.
+        pod: on the claim.
+        command: what the user runs again to go on, for messages.
+
+    Raises:
+        TaskError: the connection is cut again and again, or what arrived is not what was sent.
+    """
     cuts, have, told = 0, -1, time.monotonic()
     while True:
         try:
@@ -140,7 +150,7 @@ def send(file: SentFile, pod: Pod) -> None:
             if cuts > MOST_CUTS:
                 raise TaskError(
                     f"the connection was cut {cuts} times at {max(have, 0):,} of {file.size:,} "
-                    f"bytes of {file.source} ({reason}); pulumi up goes on there"
+                    f"bytes of {file.source} ({reason}); {command} goes on there"
                 ) from None
             say(f"{file.target}: {reason}; it goes on with what has arrived")
             time.sleep(min(cuts, 5))
@@ -150,7 +160,7 @@ def send(file: SentFile, pod: Pod) -> None:
             return
         raise TaskError(
             f"{file.target}: what arrived has sha256 {answer['found']}, not {file.sha256}, and "
-            "was removed; run pulumi up again"
+            f"was removed; run {command} again"
         )
 
 

@@ -1,6 +1,5 @@
 import os
 import subprocess
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,8 @@ from sandbox.image_archive import image_archive
 from sandbox.toolchain import go_program
 from tests.gate import Gate
 from tests.kube.lab import PROBE_IMAGE, PROJECT, Lab, Run
-from tests.kube.python_image import PYTHON_IMAGE, python_image
+from tests.kube.python_image import python_image
+from tests.kube.volume import run_with_claim
 
 NAME = "kube-test"
 
@@ -55,20 +55,4 @@ def gate(lab: Lab) -> Iterator[Gate]:
 @pytest.fixture
 def claim(lab: Lab) -> Run:
     """A run whose namespace has a claim on a folder of the node."""
-    run = Run(lab, lab.namespace(), "dev")
-    name = f"data-{uuid.uuid4().hex[:8]}"
-    folder = lab.cluster.data_root / name
-    folder.mkdir()
-    os.chown(folder, 1000, 1000)
-    size = {"storage": "1Gi"}
-    access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    volume = {"capacity": size, "hostPath": {"path": str(folder)}, **access}
-    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
-    lab.api.create("/api/v1/persistentvolumes", {**body, "spec": volume})
-    wanted = {"volumeName": name, "resources": {"requests": size}, **access}
-    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
-    lab.api.create(
-        f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims", {**body, "spec": wanted}
-    )
-    run.more.update(claim=name, image=PYTHON_IMAGE, folder=str(folder))
-    return run
+    return run_with_claim(lab)

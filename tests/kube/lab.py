@@ -115,6 +115,7 @@ class Run:
         self.api_version = {"Job": "batch/v1", "StatefulSet": "apps/v1"}[kind]
         self.name = f"train-{stack}"
         self.more = more
+        self.pod: Json = {}  # more of its pods' spec
 
     @property
     def path(self) -> str:
@@ -180,6 +181,7 @@ class Run:
                     **container,
                 }
             ],
+            **self.pod,
         }
         spec: Json = {"template": {"metadata": {"labels": labels}, "spec": pod}}
         if self.kind == "Job":

@@ -3,8 +3,6 @@
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,8 @@ from infra.kube.look import look
 from infra.kube.record import record_path
 from tests.gate import Gate
 from tests.kube.gate import through
-from tests.kube.lab import PROJECT, Json, Lab, Run, wait_for
-from tests.kube.python_image import PYTHON_IMAGE
-
-PODS = "/api/v1/namespaces/{}/pods"
+from tests.kube.lab import Json, Lab, Run, wait_for
+from tests.kube.volume import PODS, cli, no_pods
 
 
 def job_for(run: Run, source: Path, **more: object) -> Json:
@@ -29,10 +25,6 @@ def job_for(run: Run, source: Path, **more: object) -> Json:
 
 def target_of(run: Run) -> Path:
     return Path(str(run.more["folder"])) / "datasets" / "it's here" / "text"
-
-
-def no_pods(lab: Lab, run: Run) -> bool:
-    return lab.api.list(PODS.format(run.namespace), names.TASK_LABEL) == []
 
 
 def test_file_is_sent_once_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: Path) -> None:
@@ -119,39 +111,6 @@ def test_look_asks_for_a_hand_over_when_the_run_does_not_stand(lab: Lab, tmp_pat
     assert lab.api.get(record_path(namespace, run.owner))
     missing = tmp_path / "kubeconfig"
     assert look(lab.access(missing), namespace, run.owner) == ""
-
-
-PLACEMENT = (
-    "{nodeSelector: {kubernetes.io/os: linux}, tolerations: [{key: team, operator: Exists}]}"
-)
-
-
-def cli(lab: Lab, run: Run, tmp_path: Path, *words: str) -> subprocess.Popen[bytes]:
-    """`./disttrain`; a stand-in for pulumi gives it the stack's outputs, and those alone."""
-    outputs = {
-        "kubeconfig": str(lab.cluster.kubeconfig),
-        "namespace": run.namespace,
-        "owner": run.owner,
-        "image": PYTHON_IMAGE,
-        "runPath": "/data/runs/first",
-        "workload": run.name,
-        "claim": run.more.get("claim", "none"),
-        "podPlacement": PLACEMENT,
-    }
-    pulumi = tmp_path / "bin" / "pulumi"
-    pulumi.parent.mkdir(exist_ok=True)
-    text = str(outputs).replace("'", '"')
-    pulumi.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
-    pulumi.chmod(0o755)
-    environment = lab.cluster.environment()
-    environment["PATH"] = f"{pulumi.parent}:{environment['PATH']}"
-    return subprocess.Popen(
-        [sys.executable, "-m", "cli", *words],
-        cwd=PROJECT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
 
 
 def test_sample_shows_the_text_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: Path) -> None:

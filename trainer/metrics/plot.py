@@ -1,10 +1,13 @@
-"""Draws the loss and the throughput of a run."""
+"""Draws the loss and the throughput of a run, or the losses of several."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 from __future__ import annotations
 
+import io
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from trainer.launch.exit_codes import FatalError
 from trainer.metrics.log import METRICS_FILE
 
 PLOT_FILE = "plot.png"
+STANDARD_OUTPUT = Path("-")
 _TRAIN, _VAL, _SPEED = "#9db8d2", "#c0392b", "#2c7a4b"
 
 
@@ -49,11 +53,56 @@ def plot(run_dir: Path, output: Path | None = None) -> Path:
     for axes in (loss, speed):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, target, "png")
+    return target
+
+
+def plot_losses(run_dirs: Sequence[Path], output: Path) -> Path:
+    """Draw the losses of several runs over each other, as SVG; returns `output`.
+
+    Args:
+        run_dirs: their folders; the name of each is its label.
+        output: where the picture goes; `-` is standard output.
+
+    Raises:
+        FatalError: a run has no metrics, or the picture cannot be written.
+    """
+    series = [(run_dir.resolve().name, _read_records(run_dir)) for run_dir in run_dirs]
+    from matplotlib import rcParams
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    rcParams["svg.fonttype"] = "none"  # letters stay letters, which makes small files
+    rcParams["svg.hashsalt"] = "disttrain"  # the same runs give the same bytes
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.subplots()
+    for number, (name, records) in enumerate(series):
+        colour = f"C{number}"
+        axes.plot(*_series(records, "loss"), color=colour, linewidth=1, alpha=0.5, label=name)
+        steps, values = _series(records, "val_loss")
+        if steps:
+            label = f"{name}, validation, lowest {min(values):.4f}"
+            axes.plot(steps, values, color=colour, marker="o", markersize=4, label=label)
+    axes.set_ylabel("loss (nats per token)")
+    axes.set_xlabel("step")
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, output, "svg")
+    return output
+
+
+def _save(figure: Any, target: Path, kind: str) -> None:
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
     try:
-        figure.savefig(target, format="png")
+        if target == STANDARD_OUTPUT:
+            sys.stdout.buffer.write(content.getvalue())
+        else:
+            target.write_bytes(content.getvalue())
     except OSError as error:
         raise FatalError(f"--output {target}: cannot be written: {error}") from error
-    return target
 
 
 def _series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -53,3 +54,30 @@ def test_a_run_without_usable_metrics_is_named(
         (tmp_path / "metrics.jsonl").write_text(content)
     assert main(["plot", str(tmp_path)]) == 78
     assert words in capsys.readouterr().err
+
+
+def test_losses_of_several_runs_are_one_svg(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """On standard output is the picture alone, since `disttrain runs compare` reads it."""
+    for name, steps in (("first", 30), ("second & last", 20)):
+        (tmp_path / name).mkdir()
+        text = "".join(record(step) for step in range(1, steps + 1))
+        (tmp_path / name / "metrics.jsonl").write_text(text)
+    runs = [str(tmp_path / "first"), str(tmp_path / "second & last")]
+    assert main(["plot", *runs, "--output", str(tmp_path / "two.svg")]) == 0
+    capfdbinary.readouterr()
+    assert main(["plot", *runs, "--output", "-"]) == 0
+    picture = capfdbinary.readouterr().out
+    assert picture == (tmp_path / "two.svg").read_bytes()
+    root = ElementTree.fromstring(picture)
+    words = {str(each.text) for each in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"first", "second & last", "second & last, validation, lowest 0.2050"} <= words
+
+
+def test_picture_of_several_runs_needs_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metrics.jsonl").write_text(record(1))
+    assert main(["plot", str(tmp_path), str(tmp_path)]) == 78
+    assert "--output is missing" in capsys.readouterr().err

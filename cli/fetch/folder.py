@@ -1,0 +1,149 @@
+"""The folder that results go to: what in it is ours, and what is there already.
+
+`.disttrain-fetch.json` in it holds the run's name, and for each file the sha256 of the contents
+that were written by this program. Anything else is somebody's own and is never overwritten.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from cli.fetch.partial import MARK
+from cli.fetch.wanted import MANIFEST, Wanted
+
+RECORD = ".disttrain-fetch.json"
+
+
+class Folder:
+    """One run's folder on this machine.
+
+    Args:
+        root: where it is; it need not be there yet.
+        run: name of the run.
+
+    Raises:
+        ValueError: it is no folder, or holds what was fetched of another run.
+    """
+
+    def __init__(self, root: Path, run: str) -> None:
+        self.root, self._run = root, run
+        if root.exists() and not root.is_dir():
+            raise ValueError(f"--to {root}: it is no folder. Name a folder, which need not exist")
+        self._ours = self._read_record()
+
+    def plan(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Those that are not here yet.
+
+        Raises:
+            ValueError: files of these names are here which this program has not written.
+        """
+        missing: list[Wanted] = []
+        foreign: list[str] = []
+        for each in wanted:
+            target = self.root / each.name
+            if not os.path.lexists(target):
+                missing.append(each)
+                continue
+            found = _sha256(target) if target.is_file() and not target.is_symlink() else ""
+            if found == each.sha256:
+                continue
+            missing.append(each)
+            if not found or found not in self._ours.get(each.name, []):
+                foreign.append(each.name)
+        if foreign:
+            names = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" * (len(foreign) > 3))
+            raise ValueError(
+                f"{self.root} has {names} with other contents, which `disttrain fetch` did not "
+                "write (or which were changed since). Nothing was overwritten. Choose another "
+                "folder by --to, or move them away"
+            )
+        return missing
+
+    def note(self, missing: Sequence[Wanted]) -> None:
+        """Record that these are about to be written; also makes the folder."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            # The contents before, which stay until the new ones are whole, are ours as well.
+            self._ours[each.name] = [*self._ours.get(each.name, [])[-1:], each.sha256]
+        content = json.dumps({"run": self._run, "files": self._ours}, indent=1)
+        write(self.root / RECORD, content)
+
+    def withdraw(self, checkpoint: str) -> None:
+        """Remove the manifest of a checkpoint of ours whose files are about to change."""
+        (self.root / checkpoint / MANIFEST).unlink(missing_ok=True)
+
+    def drop_unfinished(self) -> None:
+        """Remove what has come of checkpoints that were never whole here."""
+        folders = {
+            name.rpartition("/")[0] for name in self._ours if name.startswith("checkpoints/")
+        }
+        for folder in sorted(folders):
+            path = self.root / folder
+            if not path.is_dir() or (path / MANIFEST).exists():
+                continue
+            for file in list(path.iterdir()):
+                begin = file.name.partition(MARK)[0]
+                if f"{folder}/{begin}" in self._ours:
+                    file.unlink()
+            if not any(path.iterdir()):
+                path.rmdir()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Raises ValueError: another fetch is writing into this folder now."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.root, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                os.close(descriptor)
+                raise ValueError(f"{self.root}: another fetch is writing into it now") from None
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _read_record(self) -> dict[str, list[str]]:
+        path = self.root / RECORD
+        try:
+            content = cast(Mapping[str, Any], json.loads(path.read_text()))
+            run, files = str(content["run"]), dict(content["files"])
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                f"{path} cannot be understood. Choose another folder by --to, or remove that file: "
+                "what is in the folder then counts as yours and is not overwritten"
+            ) from None
+        if run != self._run:
+            raise ValueError(
+                f"--to {self.root}: it holds what was fetched of run {run!r}, not of "
+                f"{self._run!r}. Choose another folder"
+            )
+        return {str(name): [str(each) for each in hashes] for name, hashes in files.items()}
+
+
+def write(path: Path, content: str) -> None:
+    """Write a small file such that it is there in full or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", newline="") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

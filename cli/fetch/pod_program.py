@@ -1,0 +1,185 @@
+"""Runs inside the pod of `fetch`: tells what a run has on the volume, and sends its bytes.
+
+It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
+this project. It changes nothing. Commands:
+
+    look RUN_DIR                        one line of JSON: files, checkpoints, or the runs there are
+    verify CHECKPOINT_DIR               one line of JSON: why the checkpoint is damaged, or ""
+    send [FILE OFFSET COUNT]...         those bytes and nothing else; exit status 44: a file is gone
+"""
+
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+import time
+from pathlib import Path
+
+GONE = 44
+CHECKPOINTS = "checkpoints"
+LEFT_OUT = ("run.lock", "mirror.json")  # of the process that trains, of the mirror's
+NEEDED = ("state.json", "layout.json")
+BLOCK_BYTES = 1 << 20
+ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
+
+
+def look(run: Path) -> dict[str, object]:
+    """What the run has; where there is no such run, the names of those that there are."""
+    if not run.is_dir():
+        names = sorted(path.name for path in run.parent.glob("[!.]*") if path.is_dir())
+        return {"found": False, "runs": names}
+    checkpoints = [checkpoint(run / CHECKPOINTS / name) for name in steps(run / CHECKPOINTS)]
+    return {"found": True, "files": files(run), "checkpoints": checkpoints}
+
+
+def steps(root: Path) -> list[str]:
+    """Names of the directories with a checkpoint's name, newest first."""
+    names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
+    return sorted((name for name in names if re.fullmatch(r"step-\d{8}", name)), reverse=True)
+
+
+def checkpoint(directory: Path) -> dict[str, object]:
+    """Its manifest, its validation loss, and why it is not complete; no file's bytes are read."""
+    reason, manifest, val_loss = "", "", None
+    try:
+        reason = problem(directory, read=False)
+        manifest = (directory / "manifest.json").read_text()
+        value = json.loads((directory / "state.json").read_text()).get("val_loss")
+        val_loss = value if isinstance(value, float | int) else None
+    except (ValueError, AttributeError):
+        reason = reason or "state.json is damaged"
+    except OSError as error:
+        reason = reason or f"{Path(error.filename).name} cannot be read: {error.strerror}"
+    return {
+        "step": int(directory.name[5:]),
+        "manifest": manifest,
+        "val_loss": val_loss,
+        "problem": reason,
+    }
+
+
+def problem(directory: Path, read: bool) -> str:
+    """Why this is no complete checkpoint, by the trainer's rules; empty where it is one."""
+    try:
+        manifest = json.loads((directory / "manifest.json").read_text())
+        entries = {str(name): dict(entry) for name, entry in manifest["files"].items()}
+        for name in NEEDED:
+            if name not in entries:
+                return f"manifest.json does not list {name}"
+        for name, entry in entries.items():
+            size = (directory / name).stat().st_size
+            if size != entry["bytes"]:
+                return f"{name} has {size} bytes, manifest.json says {entry['bytes']}"
+        for name, entry in entries.items():
+            if read and digest(directory / name, entry["bytes"]) != entry["sha256"]:
+                return f"{name} does not have the sha256 of manifest.json"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"manifest.json is damaged: {error!r}"
+    return ""
+
+
+def files(run: Path) -> list[dict[str, object]]:
+    """The run's files beside its checkpoints: how many bytes count, and their sha256."""
+    found: list[dict[str, object]] = []
+    for folder, folders, names in os.walk(run):
+        if Path(folder) == run:
+            folders[:] = [name for name in folders if name != CHECKPOINTS]
+            names = [name for name in names if name not in LEFT_OUT]
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(folder) / name
+            if name.startswith(".") or ".partial-" in name:
+                continue
+            try:
+                if stat.S_ISREG(path.lstat().st_mode):
+                    size = whole_bytes(path)
+                    sha256 = digest(path, size)
+                    where = str(path.relative_to(run))
+                    found.append({"name": where, "size": size, "sha256": sha256})
+            except FileNotFoundError:
+                continue  # removed since it was listed
+    return found
+
+
+def whole_bytes(path: Path) -> int:
+    """How many bytes of a file that may be growing are whole lines, or whole records."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if ".tfevents." in path.name:
+            return whole_records(file.fileno(), size)
+        if path.suffix != ".jsonl":
+            return size
+        while size:
+            begin = max(0, size - BLOCK_BYTES)
+            end = os.pread(file.fileno(), size - begin, begin).rfind(b"\n")
+            if end >= 0:
+                return begin + end + 1
+            size = begin
+    return 0
+
+
+def whole_records(file: int, size: int) -> int:
+    """TensorBoard's: length (8 bytes), its checksum (4), content, the content's checksum (4)."""
+    offset = 0
+    while offset + 16 <= size:
+        length = int.from_bytes(os.pread(file, 8, offset), "little")
+        if offset + length + 16 > size:
+            break
+        offset += length + 16
+    return offset
+
+
+def digest(path: Path, size: int) -> str:
+    """The sha256 of the first `size` bytes, in hex digits."""
+    found, left, told = hashlib.sha256(), size, time.monotonic()
+    with path.open("rb") as file:
+        while left:
+            block = file.read(min(left, BLOCK_BYTES))
+            if not block:
+                break
+            found.update(block)
+            left -= len(block)
+            if time.monotonic() - told > ALIVE_SECONDS:
+                told = time.monotonic()
+                print(".", end="", file=sys.stderr, flush=True)
+    return found.hexdigest()
+
+
+def send(words: list[str]) -> int:
+    """Write the bytes to standard output; returns the exit status."""
+    for name, offset, count in zip(words[::3], words[1::3], words[2::3], strict=True):
+        try:
+            file = os.open(name, os.O_RDONLY)
+        except FileNotFoundError:
+            print(f"{name} is gone", file=sys.stderr)
+            return GONE
+        place, left = int(offset), int(count)
+        while left:
+            sent = os.sendfile(1, file, place, min(left, BLOCK_BYTES))
+            if not sent:
+                print(f"{name} ends at byte {place}", file=sys.stderr)
+                return GONE
+            place, left = place + sent, left - sent
+        os.close(file)
+    return 0
+
+
+def main(words: list[str]) -> int:
+    """Run one command; returns the exit status."""
+    if words[0] == "send":
+        return send(words[1:])
+    directory = Path(words[1])
+    if words[0] == "look":
+        answer: object = look(directory)
+    else:
+        answer = {"problem": problem(directory, read=True), "found": directory.is_dir()}
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

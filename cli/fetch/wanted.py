@@ -1,0 +1,164 @@
+"""Which files of a run are to come: what the pod's `look` found, and the choice. Pure."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+LATEST, BEST, NONE = "latest", "best", "none"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file: its name below the run's folder, with `/`, and what it must contain."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint on the volume.
+
+    Args:
+        step: how many updates are done.
+        manifest: the text of its manifest.json.
+        val_loss: its validation loss, None where none was measured at that step.
+        problem: why it is not complete; empty where it is.
+    """
+
+    step: int
+    manifest: str
+    val_loss: float | None
+    problem: str
+
+
+@dataclass(frozen=True)
+class RunOnVolume:
+    """What a run has on the volume: its files, and its checkpoints, the newest first."""
+
+    files: tuple[Wanted, ...]
+    checkpoints: tuple[Checkpoint, ...]
+
+
+def parse_choice(text: str) -> str:
+    """Raises ValueError: it is none of latest, best, none, and no step either."""
+    if text in (LATEST, BEST, NONE) or (text.isascii() and text.isdecimal()):
+        return text
+    raise ValueError(
+        f"--checkpoint: {text!r} cannot be used: it is no checkpoint. Use latest, best, none, or "
+        "the number of a step"
+    )
+
+
+def parse_look(given: Mapping[str, Any], run: str) -> RunOnVolume:
+    """Read the pod's answer. Raises ValueError: there is no such run; it names those there are."""
+    if not given["found"]:
+        names = ", ".join(cast(list[str], given["runs"])) or "none at all"
+        raise ValueError(f"run {run!r} is not on the volume. The runs there: {names}")
+    return RunOnVolume(
+        tuple(Wanted(**each) for each in given["files"]),
+        tuple(_checked(Checkpoint(**each)) for each in given["checkpoints"]),
+    )
+
+
+def choose(
+    checkpoints: Sequence[Checkpoint], choice: str, refused: Mapping[int, str]
+) -> tuple[Checkpoint | None, list[str]]:
+    """The checkpoint that is to come, None for `none`; and what has to be said of others.
+
+    Args:
+        checkpoints: those on the volume.
+        choice: as `parse_choice` gives it.
+        refused: steps that turned out to be damaged, with the reason.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it is damaged; with the reason.
+    """
+    if choice == NONE:
+        return None, []
+    problems = {c.step: refused.get(c.step) or c.problem for c in checkpoints}
+    if choice == BEST:
+        return _best(checkpoints, refused), []
+    if choice != LATEST:
+        return _of_step(int(choice), checkpoints, problems), []
+    said: list[str] = []
+    for checkpoint in sorted(checkpoints, key=lambda c: c.step, reverse=True):
+        if not problems[checkpoint.step]:
+            return checkpoint, said
+        said.append(
+            f"checkpoint step {checkpoint.step} is passed over: {problems[checkpoint.step]}"
+        )
+    reasons = f" ({'; '.join(said)})" if said else ""
+    raise ValueError(
+        f"--checkpoint: latest cannot be had: the volume has no verified checkpoint of this run"
+        f"{reasons}. Use --checkpoint none for its metrics alone"
+    )
+
+
+def checkpoint_folder(step: int) -> str:
+    """Its folder below the run's."""
+    return f"checkpoints/step-{step:08d}"
+
+
+def checkpoint_files(checkpoint: Checkpoint) -> list[Wanted]:
+    """The files of a checkpoint; the manifest is the last one."""
+    folder = checkpoint_folder(checkpoint.step)
+    entries = json.loads(checkpoint.manifest)["files"]
+    found = [
+        Wanted(f"{folder}/{name}", int(entry["bytes"]), str(entry["sha256"]))
+        for name, entry in sorted(entries.items())
+    ]
+    content = checkpoint.manifest.encode()
+    sha256 = hashlib.sha256(content).hexdigest()
+    return [*found, Wanted(f"{folder}/{MANIFEST}", len(content), sha256)]
+
+
+def _of_step(
+    step: int, checkpoints: Sequence[Checkpoint], problems: Mapping[int, str]
+) -> Checkpoint:
+    found = next((c for c in checkpoints if c.step == step), None)
+    if found is None:
+        there = ", ".join(str(c.step) for c in checkpoints) or "none"
+        raise ValueError(
+            f"--checkpoint: step {step} cannot be had: the volume has no checkpoint of it. The "
+            f"steps there: {there}"
+        )
+    if problems[step]:
+        raise ValueError(
+            f"--checkpoint: step {step} cannot be had: {problems[step]}. Use latest, which takes "
+            "the newest one that is not damaged"
+        )
+    return found
+
+
+def _best(checkpoints: Sequence[Checkpoint], refused: Mapping[int, str]) -> Checkpoint:
+    """The one with the lowest validation loss, as the trainer finds it (store.best_step)."""
+    whole = (c for c in checkpoints if not c.problem)
+    measured = [(c.val_loss, c.step, c) for c in whole if c.val_loss is not None]
+    if not measured:
+        raise ValueError(
+            "--checkpoint: best cannot be had: no whole checkpoint on the volume has a validation "
+            "loss. Use latest, or a step"
+        )
+    found = min(measured, key=lambda each: each[:2])[2]
+    if reason := refused.get(found.step):
+        raise ValueError(
+            f"--checkpoint: best cannot be had: it is step {found.step}, and {reason}. Use latest, "
+            "or another step"
+        )
+    return found
+
+
+def _checked(checkpoint: Checkpoint) -> Checkpoint:
+    """One whose manifest names a file outside of its folder is a damaged one."""
+    if checkpoint.problem:
+        return checkpoint
+    for name in json.loads(checkpoint.manifest)["files"]:
+        if "/" in name or name in ("", ".", ".."):
+            reason = f"{MANIFEST} names {name!r}, which is no file of it"
+            return Checkpoint(checkpoint.step, checkpoint.manifest, checkpoint.val_loss, reason)
+    return checkpoint

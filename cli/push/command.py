@@ -1,0 +1,99 @@
+"""`disttrain push`: puts a run's folder of this machine onto the volume."""
+
+import argparse
+from pathlib import Path
+from typing import Any, cast
+
+from cli.endings import end_in_order
+from cli.fetch.command import checked_name
+from cli.push import pod_program
+from cli.push.local_run import LocalFile, key_of, read_run
+from cli.stack_outputs import VolumePlace, volume_place
+from cli.volume_pod import VolumePod, volume_pod
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.upload import Pod, SentFile, send
+
+TASK = "push"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain push`."""
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", help="a run's folder, as `disttrain fetch` leaves it")
+    add("--run", default="", metavar="RUN", help="its name there (default: the folder's name)")
+    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status 0: the run is on the volume and verified.
+
+    Raises:
+        ValueError: the folder is not complete, the name is taken, or the cluster refuses.
+    """
+    end_in_order()
+    folder = Path(arguments.folder)
+    name = checked_name(arguments.run or folder.resolve().name)
+    try:
+        files = read_run(folder)
+    except OSError as error:
+        raise ValueError(f"FOLDER: {folder} cannot be read: {error}") from None
+    place = volume_place(arguments.stack)
+    program = Path(pod_program.__file__).read_text()
+    try:
+        with volume_pod(place, TASK, program, read_only=False) as pod:
+            push(pod, place, name, folder, files)
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+    size = sum(each.size for each in files)
+    print(
+        f"run {name} is on the volume: {len(files)} files, {size:,} bytes, sha256 of all is right"
+    )
+    return 0
+
+
+def push(
+    pod: VolumePod, place: VolumePlace, name: str, folder: Path, files: list[LocalFile]
+) -> None:
+    """Send the files beside the runs, then give them the run's name.
+
+    Raises:
+        ValueError: the name is taken.
+        TaskError: a file could not be sent.
+    """
+    incoming = f".push-{key_of(files)}-{name}"
+    if reason := refusal(pod.ask("look", place.runs_path, name), name, incoming):
+        raise ValueError(reason)
+    sender = Pod(pod.api, pod.path, pod.container)
+    for file in files:
+        target = f"{place.runs_path}/{incoming}/{file.name}"
+        sent = SentFile(folder / file.name, target, file.size, file.sha256)
+        send(sent, sender, "the same command")
+    target = f"{place.runs_path}/{name}"
+    if not pod.ask("publish", f"{place.runs_path}/{incoming}", target)["ok"]:
+        raise ValueError(_taken(name))
+
+
+def refusal(look: dict[str, Any], name: str, incoming: str) -> str:
+    """Why a push cannot begin; empty where it can. Pure.
+
+    Args:
+        look: the pod's answer.
+        name: of the run.
+        incoming: the folder in which these very files arrive.
+    """
+    if look["exists"]:
+        return _taken(name)
+    others = [each for each in cast(list[str], look["unfinished"]) if each != incoming]
+    if others:
+        return (
+            f"an unfinished push of other files under the name {name!r} is on the volume. Finish "
+            f"it, choose another name by --run, or remove it: ./disttrain runs delete {others[0]}"
+        )
+    return ""
+
+
+def _taken(name: str) -> str:
+    return (
+        f"--run: {name!r} cannot be used: the volume has a run of this name. Choose another name, "
+        f"or remove that run: ./disttrain runs delete {name}"
+    )

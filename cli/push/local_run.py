@@ -1,0 +1,103 @@
+"""A run's folder on this machine: which files make it up, and whether it is complete."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.fetch import pod_program
+from cli.fetch.partial import MARK
+
+CONFIG = "run.yaml"
+_CHECKPOINT = re.compile(r"checkpoints/step-\d{8}")
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """One file: its name below the run's folder, with `/`, and what it contains."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+def read_run(folder: Path) -> list[LocalFile]:
+    """All files of the run, verified; a checkpoint's manifest comes after its other files.
+
+    Hidden files, the lock of the process that trains and what a crash left beside the checkpoints
+    are no part of it.
+
+    Raises:
+        ValueError: it is no complete run's folder, with the reason.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"FOLDER: {folder} cannot be pushed: there is no such folder")
+    names = sorted(_names(folder), key=lambda name: (name.endswith("/manifest.json"), name))
+    if CONFIG not in names:
+        raise ValueError(
+            f"FOLDER: {folder} cannot be pushed: it has no {CONFIG}, so it is no run's folder"
+        )
+    checkpoints = sorted({name.rpartition("/")[0] for name in names if _CHECKPOINT.match(name)})
+    if not checkpoints:
+        raise ValueError(
+            f"FOLDER: {folder} cannot be pushed: it has no checkpoint. Fetch the run with one"
+        )
+    known: dict[str, str] = {}
+    for checkpoint in checkpoints:
+        if reason := pod_program.problem(folder / checkpoint, read=True):
+            raise ValueError(f"FOLDER: {folder} cannot be pushed: {checkpoint}: {reason}")
+        entries = json.loads((folder / checkpoint / "manifest.json").read_text())["files"]
+        known |= {f"{checkpoint}/{name}": str(e["sha256"]) for name, e in entries.items()}
+    found = [_local_file(folder, name, known.get(name, "")) for name in names]
+    return [each for each in found if not _CHECKPOINT.match(each.name) or _belongs(each, known)]
+
+
+def key_of(files: list[LocalFile]) -> str:
+    """12 hex digits that stand for all names and contents. Pure."""
+    lines = "".join(f"{each.sha256} {each.size} {each.name}\n" for each in sorted_by_name(files))
+    return hashlib.sha256(lines.encode()).hexdigest()[:12]
+
+
+def sorted_by_name(files: list[LocalFile]) -> list[LocalFile]:
+    """Pure."""
+    return sorted(files, key=lambda each: each.name)
+
+
+def _belongs(file: LocalFile, known: dict[str, str]) -> bool:
+    """Whether a file in a checkpoint's folder is one of its manifest's."""
+    return file.name in known or file.name.endswith("/manifest.json")
+
+
+def _names(folder: Path) -> Iterator[str]:
+    for where, folders, names in os.walk(folder):
+        inside = Path(where).relative_to(folder)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if inside == Path("checkpoints"):
+            folders[:] = [name for name in folders if re.fullmatch(r"step-\d{8}", name)]
+            names = []
+        if inside == Path():
+            names = [name for name in names if name not in pod_program.LEFT_OUT]
+        for name in names:
+            path = Path(where) / name
+            if name.startswith("."):
+                continue
+            if MARK in name:
+                raise ValueError(
+                    f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} shows that a "
+                    "fetch into it has not ended. Run that fetch again first"
+                )
+            if path.is_symlink():
+                raise ValueError(
+                    f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} is a link. Put "
+                    "the file itself there"
+                )
+            yield path.relative_to(folder).as_posix()
+
+
+def _local_file(folder: Path, name: str, sha256: str) -> LocalFile:
+    with (folder / name).open("rb") as file:
+        found = sha256 or hashlib.file_digest(file, "sha256").hexdigest()
+        return LocalFile(name, file.seek(0, os.SEEK_END), found)

@@ -1,0 +1,58 @@
+"""Runs inside the pod of `push`: whether a run's name is free, and the rename at the end.
+
+It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
+this project. Commands, each with one line of JSON as its answer:
+
+    look RUNS_DIR RUN        what is there under this name: a run, unfinished pushes
+    publish INCOMING RUN_DIR     give what has arrived the run's name
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+KEY = "?" * 12
+
+
+def look(runs: Path, run: str) -> dict[str, object]:
+    """Whether the run is there, and the names of the folders of unfinished pushes of it."""
+    unfinished = sorted(path.name for path in runs.glob(f".push-{KEY}-{run}"))
+    return {"exists": os.path.lexists(runs / run), "unfinished": unfinished}
+
+
+def publish(incoming: Path, run: Path) -> dict[str, object]:
+    """Rename, unless somebody has made a run of this name meanwhile."""
+    if run.is_dir() and not incoming.exists():
+        return {"ok": True}  # the answer to the first asking was lost
+    if os.path.lexists(run):
+        return {"ok": False}
+    for folder, _, _ in os.walk(incoming):
+        sync(Path(folder))
+    incoming.rename(run)
+    sync(run.parent)
+    return {"ok": True}
+
+
+def sync(folder: Path) -> None:
+    """Make its names durable, where the file system offers that."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass  # such as FUSE: the bytes of each file are durable already
+    finally:
+        os.close(descriptor)
+
+
+def main(words: list[str]) -> None:
+    """Run one command."""
+    if words[0] == "look":
+        answer = look(Path(words[1]), words[2])
+    else:
+        answer = publish(Path(words[1]), Path(words[2]))
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

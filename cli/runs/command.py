@@ -1,0 +1,184 @@
+"""`disttrain runs`: all runs on the volume; compares them, and deletes them."""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.fetch.folder import write
+from cli.runs import pod_program
+from cli.runs.in_use import Users, refusal, users
+from cli.runs.table import as_json, as_table, compared, parse_runs
+from cli.stack_outputs import VolumePlace, volume_place
+from cli.volume_pod import VolumePod, volume_pod
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.exec_stream import stream
+from infra.kube.record import COLLECTION, SELECTOR
+
+TASK = "runs"
+CONFIGS = f"{names.COMPONENT_LABEL}={names.TRAINING}"
+NAME = re.compile(r"(\.(push|deleted)-[0-9a-f]{12}-)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+MOST_PICTURE_BYTES = 64 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain runs` and of its own commands."""
+    parser.add_argument("--json", action="store_true", help="for programs")
+    _add_stack(parser, "")
+    commands = parser.add_subparsers(dest="action", metavar="delete | compare")
+    delete = commands.add_parser("delete", help="remove runs from the volume, for good")
+    delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("--yes", action="store_true", help="do not ask for each name to be typed")
+    compare = commands.add_parser("compare", help="the last numbers, and a picture of the losses")
+    compare.add_argument("names", nargs="+", metavar="NAME")
+    compare.add_argument("--to", default="", metavar="FILE.svg", help="draw the losses into it")
+    for command in (delete, compare):
+        _add_stack(command, argparse.SUPPRESS)
+
+
+def _add_stack(parser: argparse.ArgumentParser, default: str) -> None:
+    text = "a stack on the platform (default: the selected stack)"
+    parser.add_argument("--stack", default=default, help=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: 0 done, 1 a run was not deleted because its name was not typed.
+
+    Raises:
+        ValueError: a name cannot be used, a run is in use, or the cluster refuses.
+    """
+    end_in_order()
+    _check(arguments)
+    place = volume_place(arguments.stack)
+    try:
+        if arguments.action == "delete":
+            return _delete(place, arguments.names, ask=not arguments.yes)
+        if arguments.action == "compare":
+            return _compare(place, arguments.names, arguments.to)
+        return _list(place, as_programs_want=arguments.json)
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    chosen: list[str] = getattr(arguments, "names", [])
+    for name in chosen:
+        if not NAME.fullmatch(name):
+            raise ValueError(
+                f"NAME: {name!r} cannot be used: a run's name has letters, digits, '.', '_' and "
+                "'-' alone, and no path. `./disttrain runs` lists the runs"
+            )
+    if len(set(chosen)) < len(chosen):
+        raise ValueError("NAME: a run is named twice")
+    if arguments.action == "compare":
+        if len(chosen) < 2:
+            raise ValueError(f"NAME: {chosen[0]!r} alone cannot be compared: name two runs or more")
+        if arguments.to and not arguments.to.endswith(".svg"):
+            raise ValueError(
+                f"--to: {arguments.to!r} cannot be used: the picture is an SVG file. Let the name "
+                "end in .svg"
+            )
+
+
+def _list(place: VolumePlace, *, as_programs_want: bool) -> int:
+    with _pod(place) as pod:
+        found = _users(pod.api, place)
+        runs = parse_runs(pod.ask("list", place.runs_path), found)
+    print(as_json(runs, found) if as_programs_want else as_table(runs))
+    if found.unknown and not as_programs_want:
+        print(f"not seen who uses them: {'; '.join(found.unknown)}", file=sys.stderr)
+    return 0
+
+
+def _delete(place: VolumePlace, chosen: Sequence[str], *, ask: bool) -> int:
+    """First everything is checked, then everything is asked, then all of it is done."""
+    with _pod(place, read_only=False) as pod:
+        _refuse(_users(pod.api, place), chosen)
+        runs = parse_runs(pod.ask("list", place.runs_path, *chosen), Users())
+        _require({run.name for run in runs}, chosen)
+        for run in runs if ask else ():
+            if not _typed(run.name, run.size_bytes):
+                print("that is not its name; nothing was deleted")
+                return 1
+        _refuse(_users(pod.api, place), chosen)  # somebody may have run `pulumi up` meanwhile
+        for run in runs:
+            if pod.ask("delete", place.runs_path, run.name)["state"] == "locked":
+                raise ValueError(
+                    f"run {run.name!r} was not deleted: a training holds its lock now. "
+                    "`./disttrain status` shows which one"
+                )
+            print(f"run {run.name} is deleted", flush=True)
+    return 0
+
+
+def _compare(place: VolumePlace, chosen: Sequence[str], to: str) -> int:
+    with _pod(place) as pod:
+        runs = parse_runs(pod.ask("list", place.runs_path, *chosen), Users())
+        _require({run.name for run in runs}, chosen)
+        picture = _picture(pod, [f"{place.runs_path}/{name}" for name in chosen]) if to else ""
+    if to:
+        write(Path(to), picture)
+    by_name = {run.name: run for run in runs}
+    print(compared([by_name[name] for name in chosen]))
+    if to:
+        print(f"the losses are drawn in {to}")
+    return 0
+
+
+def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
+    """The trainer draws it, which has the library for that in its image.
+
+    Raises:
+        ValueError: a run has no metrics, or the image's trainer cannot draw several runs.
+        UnreachableError: the connection was cut.
+    """
+    collected = bytearray()
+
+    def take(block: memoryview) -> None:
+        if len(collected) > MOST_PICTURE_BYTES:
+            raise ValueError("the picture is larger than 64 MiB; compare fewer runs")
+        collected.extend(block)
+
+    command = ["python", "-m", "trainer", "plot", *folders, "--output", "-"]
+    ended = stream(pod.api, pod.path, pod.container, command, take, limit_seconds=300)
+    if ended.exit_code:
+        words = ended.stderr.strip()[-300:] or "no error text"
+        raise ValueError(f"--to: the trainer could not draw the runs: {words}")
+    return collected.decode()
+
+
+def _pod(place: VolumePlace, *, read_only: bool = True):
+    program = Path(pod_program.__file__).read_text()
+    return volume_pod(place, TASK, program, read_only=read_only)
+
+
+def _users(api: Api, place: VolumePlace) -> Users:
+    collection = COLLECTION.format(place.namespace)
+    return users(api.list(collection, SELECTOR), api.list(collection, CONFIGS), place.run_name)
+
+
+def _refuse(found: Users, chosen: Sequence[str]) -> None:
+    for name in chosen:
+        if reason := refusal(name, found):
+            raise ValueError(reason)
+
+
+def _require(there: set[str], chosen: Sequence[str]) -> None:
+    missing = [name for name in chosen if name not in there]
+    if missing:
+        raise ValueError(
+            f"NAME: {missing[0]!r} is not on the volume. `./disttrain runs` lists the runs"
+        )
+
+
+def _typed(name: str, size_bytes: int) -> bool:
+    print(f"run {name}, {size_bytes:,} bytes, is deleted for good.", end=" ")
+    print("Type its name to go on: ", end="", flush=True)
+    return sys.stdin.readline().strip() == name

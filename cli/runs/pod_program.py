@@ -1,0 +1,152 @@
+"""Runs inside the pod of `runs`: what all runs on the volume have, and the removal of one.
+
+It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
+this project. Commands, each with one line of JSON as its answer:
+
+    list RUNS_DIR [NAME...]     every folder there, or those of these names
+    delete RUNS_DIR NAME        remove a run, unless a training holds its lock
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+
+BLOCK_BYTES = 1 << 20
+ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
+
+
+def runs(root: Path, names: list[str]) -> dict[str, object]:
+    """What is known of each run; `now` is this machine's time, by which ages are reckoned."""
+    there = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    chosen = [name for name in there if not names or name in names]
+    found: list[dict[str, object]] = []
+    for name in chosen:
+        print(".", end="", file=sys.stderr, flush=True)
+        found.append(one_run(root / name))
+    return {"now": time.time(), "runs": found}
+
+
+def one_run(run: Path) -> dict[str, object]:
+    """One run: texts and numbers as they stand in its files; None where there are none."""
+    step, saved_at = newest_checkpoint(run / "checkpoints")
+    try:
+        config = (run / "run.yaml").read_text()
+    except (OSError, ValueError):
+        config = ""
+    return {
+        "name": run.name,
+        "config": config,
+        "bytes": size_of(run),
+        "checkpoint_step": step,
+        "checkpoint_time": saved_at,
+        "is_done": (run / "done.json").exists(),
+        **metrics(run / "metrics.jsonl"),
+    }
+
+
+def newest_checkpoint(root: Path) -> tuple[int | None, float | None]:
+    """Step and time of the newest checkpoint whose files have the sizes of its manifest."""
+    names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
+    for name in sorted((n for n in names if re.fullmatch(r"step-\d{8}", n)), reverse=True):
+        manifest = root / name / "manifest.json"
+        try:
+            entries = json.loads(manifest.read_text())["files"]
+            if all((root / name / n).stat().st_size == e["bytes"] for n, e in entries.items()):
+                return int(name[5:]), manifest.stat().st_mtime
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return None, None
+
+
+def metrics(path: Path) -> dict[str, object]:
+    """The last values of a metrics file, and the lowest validation loss."""
+    last: dict[str, object] = {}
+    lowest: tuple[float, int] | None = None
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    record = dict(json.loads(line))
+                    step, val_loss = int(record["step"]), record.get("val_loss")
+                except (ValueError, TypeError, KeyError):
+                    continue  # a run that is being written may end in half a line
+                if val_loss is not None and (lowest is None or val_loss < lowest[0]):
+                    lowest = val_loss, step
+                last |= {name: value for name, value in record.items() if value is not None}
+    except OSError:
+        pass
+    names = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
+    found: dict[str, object] = {name: last.get(name) for name in names}
+    best, best_step = lowest or (None, None)
+    return found | {"lowest_val_loss": best, "lowest_val_loss_step": best_step}
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of all files below a folder."""
+    size, told = 0, time.monotonic()
+    for where, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(Path(where) / name).st_size
+            except FileNotFoundError:
+                continue
+        told = alive(told)
+    return size
+
+
+def alive(told: float) -> float:
+    """A sign of life if it is time for one; returns when the last one was."""
+    if time.monotonic() - told < ALIVE_SECONDS:
+        return told
+    print(".", end="", file=sys.stderr, flush=True)
+    return time.monotonic()
+
+
+def delete(root: Path, name: str) -> dict[str, object]:
+    """Remove one run. First it loses its name, so that no half of a run is ever seen."""
+    run = root / name
+    for left in root.glob(f".deleted-{'?' * 12}-{name}"):  # of a removal that was cut off
+        shutil.rmtree(left)
+    if not run.is_dir() or run.is_symlink():
+        return {"state": "missing"}
+    if is_locked(run / "run.lock"):
+        return {"state": "locked"}
+    doomed = run
+    if not name.startswith(".deleted-"):  # what a removal has left keeps its name
+        doomed = root / f".deleted-{os.urandom(6).hex()}-{name}"
+        run.rename(doomed)
+    told = time.monotonic()
+    for where, _, names in os.walk(doomed, topdown=False):
+        for file in names:
+            (Path(where) / file).unlink()
+            told = alive(told)
+    shutil.rmtree(doomed)
+    return {"state": "deleted"}
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a training holds its run (trainer/checkpoint/run_lock.py); no where none can."""
+    try:
+        with path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no such file, or a file system without locks
+    return False
+
+
+def main(words: list[str]) -> None:
+    """Run one command."""
+    root = Path(words[1])
+    answer = runs(root, words[2:]) if words[0] == "list" else delete(root, words[2])
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,158 @@
+"""All runs as text for people and as JSON for programs. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import yaml
+
+from cli.runs.in_use import Users
+
+HEAD = ("RUN", "STEP", "LOSS", "VAL LOSS", "CHECKPOINT", "SIZE", "USED BY")
+COMPARED = ("RUN", "STEP", "LOSS", "VAL LOSS", "LOWEST VAL LOSS", "TOKENS", "TOKENS/S", "RANKS")
+NOT_KNOWN = "-"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run on the volume; None, or an empty list, where something is not known.
+
+    Args:
+        name: of its folder.
+        step: of the last record of metrics.jsonl.
+        max_steps: of its run.yaml.
+        loss, val_loss: the last ones that were recorded, in nats per token.
+        lowest_val_loss, lowest_val_loss_step: the lowest one, and when.
+        checkpoint_step: of the newest whole checkpoint.
+        checkpoint_age_seconds: how old that is.
+        size_bytes: of all its files.
+        is_done: whether it has reached its end.
+        used_by: the stacks whose records name it.
+        tokens: that it was trained on.
+        tokens_per_second: of the last record.
+        world_size: ranks of the last record.
+    """
+
+    name: str
+    step: int | None
+    max_steps: int | None
+    loss: float | None
+    val_loss: float | None
+    lowest_val_loss: float | None
+    lowest_val_loss_step: int | None
+    checkpoint_step: int | None
+    checkpoint_age_seconds: float | None
+    size_bytes: int
+    is_done: bool
+    used_by: list[str]
+    tokens: int | None
+    tokens_per_second: float | None
+    world_size: int | None
+
+
+def parse_runs(answer: Mapping[str, Any], users: Users) -> list[Run]:
+    """What the pod has listed."""
+    return [_parse_run(each, float(answer["now"]), users) for each in answer["runs"]]
+
+
+def _parse_run(given: Mapping[str, Any], now: float, users: Users) -> Run:
+    saved = given["checkpoint_time"]
+    return Run(
+        name=given["name"],
+        step=given["step"],
+        max_steps=_max_steps(str(given["config"])),
+        loss=given["loss"],
+        val_loss=given["val_loss"],
+        lowest_val_loss=given["lowest_val_loss"],
+        lowest_val_loss_step=given["lowest_val_loss_step"],
+        checkpoint_step=given["checkpoint_step"],
+        checkpoint_age_seconds=None if saved is None else max(0.0, now - saved),
+        size_bytes=given["bytes"],
+        is_done=given["is_done"],
+        used_by=users.stacks.get(given["name"], []),
+        tokens=given["tokens"],
+        tokens_per_second=given["tokens_per_second"],
+        world_size=given["world_size"],
+    )
+
+
+def _max_steps(config: str) -> int | None:
+    try:
+        content = cast(Mapping[str, Any], yaml.safe_load(config) or {})
+        return int(content["train"]["max_steps"])
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        return None
+
+
+def as_table(runs: Sequence[Run]) -> str:
+    """A line for each run."""
+    return columns([HEAD, *(_row(run) for run in runs)]) if runs else "no run is on the volume"
+
+
+def compared(runs: Sequence[Run]) -> str:
+    """The last numbers of runs, a line for each."""
+    return columns([COMPARED, *(_numbers(run) for run in runs)])
+
+
+def as_json(runs: Sequence[Run], users: Users) -> str:
+    """The same for programs."""
+    return json.dumps({"runs": [asdict(run) for run in runs], "unseen": users.unknown}, indent=2)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of words, each column as wide as its longest word."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def size(count: float) -> str:
+    """`812 B`, `5.3 MB`, `12.0 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def age(seconds: float) -> str:
+    """`12 s`, `7 min`, `3 h`, `2 d`."""
+    whole = round(seconds)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if whole >= 2 * length:
+            return f"{whole // length} {unit}"
+    return f"{whole} s"
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    saved = NOT_KNOWN
+    if run.checkpoint_step is not None:
+        saved = f"step {run.checkpoint_step}, {age(run.checkpoint_age_seconds or 0)} ago"
+    users = ", ".join(run.used_by) or NOT_KNOWN
+    val_loss = _loss(run.val_loss)
+    return run.name, _step(run), _loss(run.loss), val_loss, saved, size(run.size_bytes), users
+
+
+def _numbers(run: Run) -> tuple[str, ...]:
+    lowest = _loss(run.lowest_val_loss)
+    if run.lowest_val_loss_step is not None:
+        lowest += f" (step {run.lowest_val_loss_step})"
+    speed = NOT_KNOWN if run.tokens_per_second is None else f"{run.tokens_per_second:,.0f}"
+    tokens = NOT_KNOWN if run.tokens is None else f"{run.tokens:,}"
+    ranks = NOT_KNOWN if run.world_size is None else str(run.world_size)
+    losses = (_loss(run.loss), _loss(run.val_loss), lowest)
+    return run.name, _step(run), *losses, tokens, speed, ranks
+
+
+def _step(run: Run) -> str:
+    if run.step is None:
+        return NOT_KNOWN
+    return f"{run.step}/{run.max_steps}" if run.max_steps else str(run.step)
+
+
+def _loss(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{value:.4f}"

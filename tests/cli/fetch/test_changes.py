@@ -1,0 +1,114 @@
+"""A run that goes on while it is fetched: what comes home is consistent all the same."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.fetch import pod_program
+from infra.kube.errors import TaskError
+from tests.cli.fetch.local_pod import LocalPod, add_checkpoint, contents, fetch, make_run
+
+
+def test_growing_files_are_cut_at_whole_lines_and_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    metrics, events = run / "metrics.jsonl", run / "tensorboard" / "events.out.tfevents.1"
+    whole = contents(run)
+    with metrics.open("a") as lines, events.open("ab") as records:
+        lines.write('{"step": 1')
+        records.write((500).to_bytes(8, "little") + b"crc.half a record")
+
+    def grow(words: list[str]) -> None:
+        if words[0] == "send":
+            with metrics.open("a") as file:
+                file.write("00}\n")
+
+    fetch(monkeypatch, LocalPod(before=grow), run, tmp_path / "here")
+    assert contents(tmp_path / "here") == whole
+
+
+def test_long_line_without_an_end_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"{}\n" + b"x" * (3 * pod_program.BLOCK_BYTES))
+    assert pod_program.whole_bytes(path) == 3
+    path.write_bytes(b"x" * 10)
+    assert pod_program.whole_bytes(path) == 0
+
+
+def test_metrics_written_anew_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that resumes drops the records after its checkpoint: the file is another one then."""
+    run = make_run(tmp_path / "demo")
+    said: list[str] = []
+
+    def rewrite(words: list[str]) -> None:
+        if words[0] == "send" and len(metrics.read_text()) > 100:
+            metrics.with_name("new").write_text(json.dumps({"step": 1}) + "\n")
+            metrics.with_name("new").replace(metrics)
+
+    metrics = run / "metrics.jsonl"
+    fetch(monkeypatch, LocalPod(before=rewrite), run, tmp_path / "here", say=said.append)
+    assert contents(tmp_path / "here") == contents(run)
+    assert any("looked at again" in line or "written anew" in line for line in said)
+
+
+def prune(run: Path, step: int) -> None:
+    directory = run / "checkpoints" / f"step-{step:08d}"
+    if directory.exists():
+        shutil.rmtree(directory.rename(directory.with_name(".tmp-old")))
+
+
+@pytest.mark.parametrize("cut_first", [False, True])
+def test_pruned_checkpoint_gives_way_to_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_first: bool
+) -> None:
+    """Also where a part of it has arrived: nothing of that stays."""
+    run = make_run(tmp_path / "demo")
+    said: list[str] = []
+
+    def go_on(words: list[str]) -> None:
+        sends = [each for each in pod.commands if each[0] == "send"]
+        if words[0] == "send" and len(sends) == (2 if cut_first else 1):
+            add_checkpoint(run, 200)
+            prune(run, 100)
+
+    pod = LocalPod([30_000] if cut_first else [], before=go_on)
+    brought = fetch(monkeypatch, pod, run, tmp_path / "here", say=said.append)
+    assert brought.checkpoint
+    assert brought.checkpoint.step == 200
+    assert contents(tmp_path / "here") == contents(run)
+    assert any("was removed from the volume while it was read" in line for line in said)
+    assert not (tmp_path / "here/checkpoints/step-00000100").exists()
+
+
+def test_step_that_was_pruned_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+
+    def go_on(words: list[str]) -> None:
+        if words[0] == "send":
+            prune(run, 100)
+
+    with pytest.raises(ValueError, match="step 100 cannot be had"):
+        fetch(monkeypatch, LocalPod(before=go_on), run, tmp_path / "here", "100")
+
+
+def test_run_that_prunes_faster_than_it_comes_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    steps = iter(range(100, 10_000, 100))
+
+    def go_on(words: list[str]) -> None:
+        if words[0] == "send":
+            step = next(steps)
+            prune(run, step)
+            add_checkpoint(run, step + 100)
+
+    with pytest.raises(TaskError, match=r"Raise run\.checkpoint\.keep_last"):
+        fetch(monkeypatch, LocalPod(before=go_on), run, tmp_path / "here")

@@ -1,0 +1,133 @@
+"""Which checkpoint comes home: a verified one or none, by the trainer's own rules."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.fetch import pod_program
+from tests.cli.fetch.local_pod import LocalPod, add_checkpoint, contents, fetch, make_run
+from trainer.checkpoint import store
+
+
+def damage(directory: Path, name: str = "model-00000.bin") -> None:
+    content = bytearray((directory / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (directory / name).write_bytes(content)
+
+
+def steps_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"), [("latest", 300), ("best", 200), ("100", 100), ("none", None)]
+)
+def test_choice_is_taken_from_all_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str, expected: int | None
+) -> None:
+    run = make_run(tmp_path / "demo", steps=())
+    for step, val_loss in ((100, 2.0), (200, 1.5), (300, None)):
+        add_checkpoint(run, step, val_loss=val_loss)
+    assert store.best_step(run / "checkpoints") == 200
+    brought = fetch(monkeypatch, LocalPod(), run, tmp_path / "here", choice)
+    assert (brought.checkpoint and brought.checkpoint.step) == expected
+    here = contents(tmp_path / "here")
+    assert here.items() <= contents(run).items()
+    if expected is None:
+        assert not (tmp_path / "here" / "checkpoints").exists()
+    else:
+        assert steps_in(tmp_path / "here") == [f"step-{expected:08d}"]
+        assert store.problem(tmp_path / "here" / "checkpoints" / f"step-{expected:08d}") is None
+
+
+def test_latest_falls_back_to_one_that_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is too short is passed over at once, one with a wrong byte when it has arrived."""
+    run = make_run(tmp_path / "demo", steps=(100, 200, 300))
+    (run / "checkpoints" / "step-00000300" / "layout.json").unlink()
+    damage(run / "checkpoints" / "step-00000200")
+    said: list[str] = []
+    brought = fetch(monkeypatch, LocalPod(), run, tmp_path / "here", say=said.append)
+    assert brought.checkpoint
+    assert brought.checkpoint.step == 100
+    assert steps_in(tmp_path / "here") == ["step-00000100"]
+    assert any("step 300 is passed over: layout.json is missing" in line for line in said)
+    reason = "model-00000.bin does not have the sha256 of manifest.json"
+    assert f"step-00000200 is damaged on the volume: {reason}" in said
+
+
+@pytest.mark.parametrize("choice", ["best", "200"])
+def test_damaged_one_that_was_asked_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    run = make_run(tmp_path / "demo")
+    damage(add_checkpoint(run, 200, val_loss=1.0), "optimizer-00000.bin")
+    with pytest.raises(ValueError, match=r"step 200.* optimizer-00000.bin does not have the sha"):
+        fetch(monkeypatch, LocalPod(), run, tmp_path / "here", choice)
+    assert not (tmp_path / "here/checkpoints/step-00000200/manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("150", "step 150 cannot be had: the volume has no checkpoint of it. The steps there: 100"),
+        ("best", "no whole checkpoint on the volume has a validation loss"),
+    ],
+)
+def test_one_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str, message: str
+) -> None:
+    run = make_run(tmp_path / "demo")
+    with pytest.raises(ValueError, match=message):
+        fetch(monkeypatch, LocalPod(), run, tmp_path / "here", choice)
+
+
+def test_unknown_run_is_answered_with_those_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path / "demo")
+    with pytest.raises(ValueError, match=r"'other' is not on the volume. The runs there: demo"):
+        fetch(monkeypatch, LocalPod(), tmp_path / "other", tmp_path / "here")
+
+
+def spoil(directory: Path, how: str) -> None:
+    manifest = directory / "manifest.json"
+    if how == "wrong byte":
+        damage(directory)
+    elif how == "too short":
+        (directory / "model-00000.bin").write_bytes(b"")
+    elif how == "no manifest":
+        manifest.unlink()
+    elif how == "no JSON":
+        manifest.write_text("{")
+    elif how == "state not listed":
+        manifest.write_text(manifest.read_text().replace("state.json", "other.json"))
+    elif how == "no sizes":
+        manifest.write_text('{"files": {"state.json": {}, "layout.json": {}}}')
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["", "wrong byte", "too short", "no manifest", "no JSON", "state not listed", "no sizes"],
+)
+def test_pod_judges_a_checkpoint_as_the_trainer_does(tmp_path: Path, how: str) -> None:
+    """The program in the pod imports nothing of the trainer, so the rules are there twice."""
+    directory = add_checkpoint(tmp_path, 100)
+    spoil(directory, how)
+    assert pod_program.problem(directory, read=True) == (store.problem(directory) or "")
+    assert bool(how) == bool(store.problem(directory))
+
+
+def test_manifest_that_leads_elsewhere_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    directory = run / "checkpoints" / "step-00000100"
+    (run / "elsewhere").write_bytes(b"{}")
+    content = json.loads((directory / "manifest.json").read_text())
+    content["files"]["../../elsewhere"] = content["files"]["layout.json"]
+    (directory / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"names '../../elsewhere', which is no file of it"):
+        fetch(monkeypatch, LocalPod(), run, tmp_path / "here", "100")

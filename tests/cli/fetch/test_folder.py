@@ -1,0 +1,90 @@
+"""What is in the folder and is not ours stays as it is."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.fetch.folder import RECORD, Folder
+from tests.cli.fetch.local_pod import LocalPod, contents, fetch, make_run
+
+
+def test_file_of_somebody_else_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "metrics.jsonl").write_text("mine\n")
+    with pytest.raises(ValueError, match=r"metrics.jsonl with other contents.*by --to"):
+        fetch(monkeypatch, LocalPod(), run, here)
+    assert contents(here) == {"metrics.jsonl": b"mine\n"}
+
+
+def test_fetched_file_that_was_edited_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    here = tmp_path / "here"
+    fetch(monkeypatch, LocalPod(), run, here)
+    (here / "run.yaml").write_text("edited: true\n")
+    with pytest.raises(ValueError, match=r"run.yaml with other contents"):
+        fetch(monkeypatch, LocalPod(), run, here)
+    assert (here / "run.yaml").read_text() == "edited: true\n"
+
+
+def test_same_contents_and_other_names_do_not_disturb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "notes.txt").write_text("mine")
+    (here / "run.yaml").write_bytes((run / "run.yaml").read_bytes())
+    fetch(monkeypatch, LocalPod(), run, here)
+    assert contents(here) == {**contents(run), "notes.txt": b"mine"}
+
+
+def test_link_is_never_followed_or_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    here = tmp_path / "here"
+    here.mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (here / "run.yaml").symlink_to(tmp_path / "mine")
+    with pytest.raises(ValueError, match=r"run.yaml with other contents"):
+        fetch(monkeypatch, LocalPod(), run, here)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_folder_of_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    fetch(monkeypatch, LocalPod(), make_run(tmp_path / "demo"), here)
+    with pytest.raises(ValueError, match="it holds what was fetched of run 'demo', not of 'other'"):
+        Folder(here, "other")
+    (here / RECORD).write_text("{")
+    with pytest.raises(ValueError, match="cannot be understood"):
+        Folder(here, "demo")
+    with pytest.raises(ValueError, match="it is no folder"):
+        Folder(here / "run.yaml", "demo")
+
+
+def test_second_fetch_into_one_folder_waits_not(tmp_path: Path) -> None:
+    with (
+        Folder(tmp_path / "here", "demo").alone(),
+        pytest.raises(ValueError, match="another fetch is writing into it now"),
+        Folder(tmp_path / "here", "demo").alone(),
+    ):
+        pass
+
+
+def test_full_disk_is_said_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "demo")
+    usage = type("usage", (), {"free": 1000})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)  # pyright: ignore
+    pod = LocalPod()
+    with pytest.raises(ValueError, match="1,000 are free there"):
+        fetch(monkeypatch, pod, run, tmp_path / "here")
+    assert pod.sent_bytes == 0

@@ -1,0 +1,84 @@
+"""Only a run's folder that is whole is pushed."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.push.command import refusal
+from cli.push.local_run import key_of, read_run
+from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run
+
+
+def test_all_files_are_found_and_the_manifest_is_last(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "demo", steps=(100, 200))
+    (run / ".disttrain-fetch.json").write_text("{}")
+    (run / "checkpoints" / ".tmp-step-00000300-x").mkdir()
+    (run / "checkpoints" / ".tmp-step-00000300-x" / "model-00000.bin").write_bytes(b"half")
+    (run / "checkpoints" / "step-00000100" / "notes").write_bytes(b"not of the manifest")
+    names = [file.name for file in read_run(run)]
+    expected = set(contents(run)) - {"checkpoints/.tmp-step-00000300-x/model-00000.bin"}
+    assert set(names) == expected - {"checkpoints/step-00000100/notes"}
+    assert [name.rpartition("/")[2] for name in names[-2:]] == ["manifest.json"] * 2
+
+
+def test_key_stands_for_names_and_contents(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "demo")
+    before = key_of(read_run(run))
+    assert key_of(list(reversed(read_run(run)))) == before
+    (run / "run.yaml").write_text("other: 1\n")
+    assert key_of(read_run(run)) != before
+
+
+def damage(run: Path) -> None:
+    (run / "checkpoints" / "step-00000100" / "model-00000.bin").write_bytes(os.urandom(100_000))
+
+
+def unfinish(run: Path) -> None:
+    (run / "metrics.jsonl.partial-0123456789ab").write_bytes(b"")
+
+
+def link(run: Path) -> None:
+    (run / "elsewhere").symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (damage, "model-00000.bin does not have the sha256 of manifest.json"),
+        (unfinish, "a fetch into it has not ended"),
+        (link, "elsewhere is a link"),
+        (lambda run: (run / "run.yaml").unlink(), "it has no run.yaml"),
+    ],
+)
+def test_folder_that_is_not_whole_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], None], reason: str
+) -> None:
+    run = make_run(tmp_path / "demo")
+    spoil(run)
+    with pytest.raises(ValueError, match=reason):
+        read_run(run)
+
+
+def test_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="it has no checkpoint"):
+        read_run(make_run(tmp_path / "demo", steps=()))
+    with pytest.raises(ValueError, match="there is no such folder"):
+        read_run(tmp_path / "nowhere")
+
+
+def test_name_is_free_or_an_unfinished_push_of_the_same(tmp_path: Path) -> None:
+    free = {"exists": False, "unfinished": []}
+    assert refusal(free, "demo", ".push-a-demo") == ""
+    assert refusal({**free, "unfinished": [".push-a-demo"]}, "demo", ".push-a-demo") == ""
+    other = refusal({**free, "unfinished": [".push-b-demo"]}, "demo", ".push-a-demo")
+    assert "./disttrain runs delete .push-b-demo" in other
+    assert "the volume has a run of this name" in refusal({**free, "exists": True}, "demo", "x")
+
+
+def test_checkpoint_that_is_added_is_another_push(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "demo")
+    before = key_of(read_run(run))
+    add_checkpoint(run, 200)
+    assert key_of(read_run(run)) != before

@@ -1,0 +1,54 @@
+"""A run that a stack's record is about is in use."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from cli.runs.in_use import OWN, refusal, users
+from infra.kube import names
+from infra.kube.record import Record
+from infra.kube.workload import Workload
+
+
+def record(owner: str, stack: str) -> dict[str, Any]:
+    workload = Workload("batch/v1", "Job", "train")
+    now = datetime.now(UTC)
+    made = Record(owner, stack, workload, "r1", 0, 0, {}, {}, (), 20, "first", now)
+    return made.to_object("ns")
+
+
+def config(owner: str, text: str) -> dict[str, Any]:
+    labels = {names.OWNER_LABEL: owner}
+    return {"metadata": {"name": "run-0123", "labels": labels}, "data": {"run.yaml": text}}
+
+
+def test_run_of_a_record_is_in_use_and_others_are_not() -> None:
+    configs = [config("o1", "run_name: one"), config("o2", "run_name: two")]
+    found = users([record("o1", "organization/disttrain/dev")], configs)
+    assert found.stacks == {"one": ["dev"]}
+    assert "run 'one' is in use: dev" in refusal("one", found)
+    assert refusal("two", found) == ""
+
+
+def test_both_configurations_of_a_change_count() -> None:
+    """While `pulumi up` replaces one configuration by the next, both objects are there."""
+    configs = [config("o1", "run_name: one"), config("o1", "run_name: two")]
+    assert set(users([record("o1", "dev")], configs).stacks) == {"one", "two"}
+
+
+def test_record_that_cannot_be_read_stops_every_removal() -> None:
+    broken = record("o1", "dev")
+    broken["data"] = {}
+    for records, configs in (
+        ([broken], [config("o1", "run_name: one")]),
+        ([record("o1", "dev")], [config("o1", "{")]),
+        ([record("o1", "dev")], []),
+    ):
+        found = users(records, configs)
+        assert "could not be seen whether it is in use" in refusal("other", found)
+
+
+def test_run_of_the_own_outputs_is_in_use_without_a_record() -> None:
+    found = users([], [], "mine")
+    assert found.stacks == {"mine": [OWN]}
+    both = users([record("o1", "dev")], [config("o1", "run_name: mine")], "mine")
+    assert both.stacks == {"mine": ["dev"]}

@@ -1,0 +1,73 @@
+"""What the pod sees of runs, and how it removes one."""
+
+import fcntl
+import json
+from pathlib import Path
+
+from cli.runs import pod_program
+from tests.cli.fetch.local_pod import add_checkpoint, make_run
+
+
+def test_last_values_and_the_lowest_validation_loss_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    records = [
+        {"step": 1, "loss": 4.0, "val_loss": None},
+        {"step": 2, "loss": 3.0, "val_loss": 2.5, "tokens": 200},
+        {"step": 3, "loss": 2.0, "val_loss": 2.75, "tokens": 300},
+        {"step": 4, "loss": None, "val_loss": None, "tokens": 400},
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in records) + '{"step": 5, "lo')
+    found = pod_program.metrics(path)
+    assert (found["step"], found["tokens"]) == (4, 400)
+    assert (found["loss"], found["val_loss"]) == (2.0, 2.75)
+    assert (found["lowest_val_loss"], found["lowest_val_loss_step"]) == (2.5, 2)
+    assert pod_program.metrics(tmp_path / "none")["step"] is None
+
+
+def test_newest_checkpoint_is_one_that_is_whole(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "demo", steps=(100,))
+    (add_checkpoint(run, 200) / "layout.json").unlink()
+    found = pod_program.one_run(run)
+    assert found["checkpoint_step"] == 100
+    assert found["bytes"] == sum(p.stat().st_size for p in run.rglob("*") if p.is_file())
+    assert pod_program.newest_checkpoint(tmp_path / "none") == (None, None)
+
+
+def test_only_the_runs_that_were_named_are_read(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_run(tmp_path / name)
+    answer = pod_program.runs(tmp_path, ["two", "three"])
+    assert [each["name"] for each in answer["runs"]] == ["two"]  # pyright: ignore
+    assert pod_program.runs(tmp_path / "none", [])["runs"] == []
+
+
+def test_deleted_run_is_gone_and_others_stay(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_run(tmp_path / name)
+    (tmp_path / ".deleted-0123456789ab-one").mkdir()  # a removal that was cut off
+    assert pod_program.delete(tmp_path, "one") == {"state": "deleted"}
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
+    assert pod_program.delete(tmp_path, "one") == {"state": "missing"}
+
+
+def test_rest_of_a_removal_can_be_removed_by_its_name(tmp_path: Path) -> None:
+    rest = make_run(tmp_path / ".deleted-0123456789ab-one")
+    assert [each["name"] for each in pod_program.runs(tmp_path, [])["runs"]] == [rest.name]  # pyright: ignore
+    assert pod_program.delete(tmp_path, rest.name) == {"state": "deleted"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_whose_lock_is_held_is_not_deleted(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "demo")
+    with (run / "run.lock").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert pod_program.delete(tmp_path, "demo") == {"state": "locked"}
+        assert (run / "metrics.jsonl").exists()
+    assert pod_program.delete(tmp_path, "demo") == {"state": "deleted"}
+
+
+def test_link_is_no_run_that_could_be_deleted(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "elsewhere" / "demo")
+    (tmp_path / "demo").symlink_to(run)
+    assert pod_program.delete(tmp_path, "demo") == {"state": "missing"}
+    assert (run / "metrics.jsonl").exists()

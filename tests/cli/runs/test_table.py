@@ -1,0 +1,79 @@
+"""The list of runs for people and for programs."""
+
+import json
+from typing import Any
+
+from cli.runs.in_use import Users
+from cli.runs.table import age, as_json, as_table, compared, parse_runs, size
+
+
+def given(name: str, **changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "name": name,
+        "config": "train:\n  max_steps: 2000\n",
+        "bytes": 12_345_678,
+        "checkpoint_step": 1000,
+        "checkpoint_time": 940.0,
+        "is_done": False,
+        "step": 1200,
+        "loss": 1.25,
+        "val_loss": 1.5,
+        "tokens": 1_228_800,
+        "tokens_per_second": 4593.4,
+        "world_size": 3,
+        "lowest_val_loss": 1.4,
+        "lowest_val_loss_step": 800,
+    }
+    return {**values, **changes}
+
+
+NOTHING = dict.fromkeys(
+    [
+        "checkpoint_step",
+        "checkpoint_time",
+        "step",
+        "loss",
+        "val_loss",
+        "tokens",
+        "tokens_per_second",
+        "world_size",
+        "lowest_val_loss",
+        "lowest_val_loss_step",
+    ]
+)
+
+
+def test_table_has_a_line_for_each_run() -> None:
+    answer = {"now": 1300.0, "runs": [given("demo"), given("new", config="{", **NOTHING)]}
+    runs = parse_runs(answer, Users({"demo": ["dev", "multipod"]}))
+    assert as_table(runs).splitlines() == [
+        "RUN   STEP       LOSS    VAL LOSS  CHECKPOINT            SIZE     USED BY",
+        "demo  1200/2000  1.2500  1.5000    step 1000, 6 min ago  12.3 MB  dev, multipod",
+        "new   -          -       -         -                     12.3 MB  -",
+    ]
+    assert as_table([]) == "no run is on the volume"
+
+
+def test_json_has_numbers_and_what_was_not_seen() -> None:
+    answer = {"now": 1300.0, "runs": [given("demo")]}
+    users = Users({}, ["stack dev has no configuration"])
+    found = json.loads(as_json(parse_runs(answer, users), users))
+    assert found["unseen"] == ["stack dev has no configuration"]
+    (run,) = found["runs"]
+    assert (run["max_steps"], run["checkpoint_age_seconds"]) == (2000, 360.0)
+    assert (run["size_bytes"], run["used_by"]) == (12_345_678, [])
+
+
+def test_comparison_shows_the_lowest_validation_loss_and_its_step() -> None:
+    runs = parse_runs({"now": 0.0, "runs": [given("a"), given("b", **NOTHING)]}, Users())
+    head, first, second = compared(runs).splitlines()
+    assert head.split("  ")[0] == "RUN"
+    assert "1.4000 (step 800)  1,228,800  4,593     3" in first
+    assert set(second.split()) == {"b", "-"}
+
+
+def test_sizes_and_ages_are_short() -> None:
+    assert [size(n) for n in (0, 999, 1000, 12_345_678, 5e9, 7e12)] == [
+        *("0 B", "999 B", "1.0 kB", "12.3 MB", "5.0 GB", "7.0 TB")
+    ]
+    assert [age(n) for n in (0, 119, 120, 7200, 172_800)] == ["0 s", "119 s", "2 min", "2 h", "2 d"]

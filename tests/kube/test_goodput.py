@@ -1,0 +1,62 @@
+"""`./disttrain goodput` on a real cluster: a pod reads the events from the claim and goes."""
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from cli.goodput.fetch import TASK, fetch_events
+from cli.stack_outputs import RunPlace
+from infra.kube import names
+from infra.kube.errors import TaskError
+from tests.kube.lab import Lab, wait_for
+from tests.kube.python_image import PYTHON_IMAGE
+from tests.trainer.events.stories import Story
+from trainer.events.account import account_of
+from trainer.events.event import event_file, parse_events
+
+
+@pytest.fixture
+def volume(lab: Lab) -> tuple[RunPlace, Path]:
+    """A run's place on a claim of its own, and the folder of the node that the claim is."""
+    name, namespace = f"data-{uuid.uuid4().hex[:8]}", lab.namespace()
+    folder = lab.cluster.data_root / name
+    folder.mkdir()
+    os.chown(folder, 1000, 1000)
+    size = {"storage": "1Gi"}
+    access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    spec = {"capacity": size, "hostPath": {"path": str(folder)}, **access}
+    head = {"apiVersion": "v1", "metadata": {"name": name}}
+    lab.api.create("/api/v1/persistentvolumes", {**head, "kind": "PersistentVolume", "spec": spec})
+    spec = {"volumeName": name, "resources": {"requests": size}, **access}
+    lab.api.create(
+        f"/api/v1/namespaces/{namespace}/persistentvolumeclaims",
+        {**head, "kind": "PersistentVolumeClaim", "spec": spec},
+    )
+    place = RunPlace(
+        lab.access(), namespace, "o-1", PYTHON_IMAGE, "/data/runs/dev", "train-singlepod", name
+    )
+    return place, folder
+
+
+def test_events_come_from_the_volume_by_a_pod_that_goes(
+    lab: Lab, volume: tuple[RunPlace, Path]
+) -> None:
+    place, folder = volume
+    with pytest.raises(TaskError, match=r"/data/runs/dev/events/node-00000.jsonl does not exist"):
+        fetch_events(lab.api, place)
+    told = Story()
+    told.starts(1000, 100, 100, 100)
+    for _ in range(3000):  # more than one message of the connection
+        told.trains(10, 200)
+    told.saves(100)
+    told.finishes()
+    file = event_file(folder / "runs" / "dev", 0)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(told.content)
+    found = fetch_events(lab.api, place)
+    assert account_of(*parse_events(found)) == account_of(*parse_events(told.content))
+    selector = f"{names.TASK_LABEL}={TASK}"
+    pods = f"/api/v1/namespaces/{place.namespace}/pods"
+    wait_for("the pods to be gone", lambda: lab.api.list(pods, selector) == [])

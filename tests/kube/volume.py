@@ -1,0 +1,90 @@
+"""A claim on a folder of the node, and `./disttrain` as somebody uses it on that volume."""
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+from infra.kube import names
+from tests.kube.lab import PROJECT, Lab, Run, wait_for
+from tests.kube.python_image import PYTHON_IMAGE
+
+PODS = "/api/v1/namespaces/{}/pods"
+PLACEMENT = (
+    "{nodeSelector: {kubernetes.io/os: linux}, tolerations: [{key: team, operator: Exists}]}"
+)
+UID = 1000
+
+
+def run_with_claim(lab: Lab) -> Run:
+    """A run whose namespace has a claim on a folder of the node."""
+    run = Run(lab, lab.namespace(), "dev")
+    name = f"data-{uuid.uuid4().hex[:8]}"
+    folder = lab.cluster.data_root / name
+    folder.mkdir()
+    os.chown(folder, UID, UID)
+    size = {"storage": "1Gi"}
+    access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {"capacity": size, "hostPath": {"path": str(folder)}, **access}
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+    lab.api.create("/api/v1/persistentvolumes", {**body, "spec": volume})
+    wanted = {"volumeName": name, "resources": {"requests": size}, **access}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
+    claims = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims"
+    lab.api.create(claims, {**body, "spec": wanted})
+    # A pod that finds it unbound may wait for minutes until the scheduler looks again.
+    wait_for("the claim to be bound", lambda: _is_bound(lab, f"{claims}/{name}"))
+    run.more.update(claim=name, image=PYTHON_IMAGE, folder=str(folder))
+    return run
+
+
+def _is_bound(lab: Lab, path: str) -> bool:
+    claim = lab.api.get(path)
+    return claim is not None and claim.get("status", {}).get("phase") == "Bound"
+
+
+def runs_folder(run: Run) -> Path:
+    """The folder of all runs, as this machine sees it."""
+    return Path(str(run.more["folder"])) / "runs"
+
+
+def give_to_pods(folder: Path) -> None:
+    """Let the pods' user own what a test has put on the volume."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, UID, UID)
+
+
+def no_pods(lab: Lab, run: Run) -> bool:
+    return lab.api.list(PODS.format(run.namespace), names.TASK_LABEL) == []
+
+
+def cli(
+    lab: Lab, run: Run, tmp_path: Path, *words: str, kubeconfig: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """`./disttrain`; a stand-in for pulumi gives it the stack's outputs, and those alone."""
+    outputs = {
+        "kubeconfig": str(kubeconfig or lab.cluster.kubeconfig),
+        "namespace": run.namespace,
+        "owner": run.owner,
+        "image": PYTHON_IMAGE,
+        "runPath": "/data/runs/first",
+        "workload": run.name,
+        "claim": run.more.get("claim", "none"),
+        "podPlacement": PLACEMENT,
+    }
+    pulumi = tmp_path / "bin" / "pulumi"
+    pulumi.parent.mkdir(exist_ok=True)
+    text = str(outputs).replace("'", '"')
+    pulumi.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+    pulumi.chmod(0o755)
+    environment = lab.cluster.environment()
+    environment["PATH"] = f"{pulumi.parent}:{environment['PATH']}"
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli", *words],
+        cwd=PROJECT,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
