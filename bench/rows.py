@@ -13,6 +13,7 @@ import torch
 
 from bench import nanogpt_like
 from bench.checkpoint_rows import checkpoint_io, checkpoints
+from bench.events import events
 from bench.prepare import kills, speed
 from bench.recovery import recovery
 from bench.row import Row
@@ -229,6 +230,7 @@ ROWS = {
     "evaluation": evaluation,
     "checkpoints": checkpoints,
     "checkpoint-io": checkpoint_io,
+    "events": events,
     "ranks": ranks,
     "quality": quality,
     "recovery": recovery,

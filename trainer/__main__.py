@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.config import ConfigError, load_config, preset_names, preset_path
+from trainer.events.command import add_goodput_options, goodput, read_events
 from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
 
 _WITH_CONFIG = {
     "prepare": "make the dataset of the run",
     "entrypoint": "what a training pod runs: its ranks, with restarts (reads PET_* variables)",
+    "goodput": "where the time of the run went",
     "mirror": "copy the run's checkpoints elsewhere (started by the entrypoint of node 0)",
     "train": "one training process (started by the entrypoint, by torchrun, or alone)",
 }
@@ -31,10 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         source = command.add_mutually_exclusive_group(required=True)
         source.add_argument("--config", help="YAML file or name of a preset")
         source.add_argument("--preset", help=f"one of {', '.join(preset_names())}")
+        if name == "goodput":
+            add_goodput_options(command)
     _add_sample(commands.add_parser("sample", help="text from the newest checkpoint of a run"))
-    command = commands.add_parser("plot", help="draw loss and throughput of a run as PNG")
-    command.add_argument("run_dir", type=Path, help=_RUN_DIR)
-    command.add_argument("--output", type=Path, help="default: <run>/plot.png")
+    text = "draw loss and throughput of a run as PNG, or the losses of several runs as SVG"
+    command = commands.add_parser("plot", help=text, description=text)
+    command.add_argument("run_dirs", type=Path, nargs="+", metavar="run_dir", help=_RUN_DIR)
+    command.add_argument("--output", type=Path, help="default for one run: <run>/plot.png")
     command = commands.add_parser("export", help="weights of a run in GPT-2's published format")
     command.add_argument("--run-dir", type=Path, required=True, help=_RUN_DIR)
     command.add_argument(
@@ -100,10 +105,7 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
         )
         return ExitCode.DONE
     if options.command == "plot":
-        from trainer.metrics.plot import plot
-
-        print(plot(options.run_dir, options.output))
-        return ExitCode.DONE
+        return _plot(options.run_dirs, options.output)
     if options.command == "export":
         from trainer.model.saved_model import export_run
 
@@ -116,6 +118,9 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
 
         prepare(config)
         return ExitCode.DONE
+    if options.command == "goodput":
+        print(goodput(read_events(config.run_dir), options.price_per_gpu_hour, options.json))
+        return ExitCode.DONE
     if options.command == "entrypoint":
         from trainer.launch.entrypoint import run_entrypoint
 
@@ -127,6 +132,19 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
     from trainer.launch.worker import run_worker
 
     return run_worker(config)
+
+
+def _plot(run_dirs: Sequence[Path], output: Path | None) -> int:
+    from trainer.metrics.plot import STANDARD_OUTPUT, plot, plot_losses
+
+    if len(run_dirs) == 1 and output != STANDARD_OUTPUT:
+        print(plot(run_dirs[0], output))
+        return ExitCode.DONE
+    if output is None:
+        raise FatalError("--output is missing: name a file for the picture of several runs, or -")
+    if plot_losses(run_dirs, output) != STANDARD_OUTPUT:
+        print(output)
+    return ExitCode.DONE
 
 
 if __name__ == "__main__":

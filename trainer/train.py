@@ -25,6 +25,9 @@ from trainer.data.gather import Batch, gather, to_device
 from trainer.data.prefetch import Prefetch
 from trainer.data.sample_order import SampleOrder
 from trainer.evaluate import Validation, evaluate
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+from trainer.events.reports import Reports
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.launch.stop_request import StopRequest
 from trainer.metrics.console import Console
@@ -55,11 +58,12 @@ def train(
     compute: Compute,
     stop: StopRequest,
     on_first_step: Callable[[], None],
+    events: EventLog | None = None,
 ) -> TrainingEnd:
     """Train until `train.max_steps`, or until any rank is asked to stop.
 
     Continues from the newest checkpoint that verifies. `stop` is installed once there is
-    something to save.
+    something to save. `events`: where it is noted when what happens.
 
     Raises:
         FatalError: a restart cannot mend it.
@@ -67,7 +71,8 @@ def train(
     """
     lock = RunLock(config.run_dir)
     try:
-        return _train(config, world, compute, stop, on_first_step, lock)
+        events = events or EventLog(None, print)
+        return _train(config, world, compute, stop, on_first_step, lock, events)
     finally:
         lock.release()
 
@@ -79,12 +84,14 @@ def _train(
     stop: StopRequest,
     on_first_step: Callable[[], None],
     lock: RunLock,
+    events: EventLog,
 ) -> TrainingEnd:
-    console = Console(speaks=world.is_main)
+    console, reports = Console(speaks=world.is_main), Reports(events)
     device, max_steps = compute.device, config.train.max_steps
 
     # --- data, model, optimizer -------------------------------------------------------------
     dataset = open_dataset(config.dataset_dir)
+    events.write(Name.DATA_OPENED)
     block_size, global_batch_size = config.model.block_size, config.train.global_batch_size
     order = SampleOrder(len(dataset.train), block_size, global_batch_size, config.seed)
     plan = plan_batch(global_batch_size, config.train.micro_batch_size, world.size, world.rank)
@@ -118,6 +125,7 @@ def _train(
     # --- where the run stands ---------------------------------------------------------------
     state = RunState(config, world, compute, dataset, model, optimizer, scaler, lock, console.say)
     first_step = state.restore(found)
+    events.write(Name.RESTORED, step=first_step, tokens_per_step=tokens_per_update)
     metrics_log = None
     if world.is_main:
         write_text(config.run_dir / "run.yaml", dump_config(config))
@@ -187,19 +195,23 @@ def _train(
         stop.install()
         if step > 0 and is_evaluated(step) and not state.validated:
             console.say(f"step {step}/{max_steps} was not evaluated to the end: that comes first")
+            reports.held_up(Name.EVALUATING)
             validation = validate(step)
             stopping = validation is None
             if validation is not None:
+                reports.held_up(Name.SAVING)
                 if metrics_log is not None:
                     metrics_log.add_validation(step, validation.loss, validation.bits_per_byte)
                     metrics_log.flush()
                 console.say(f"step {step}/{max_steps} val {validation.loss:.4f}")
                 held_up_seconds += state.save(step, state.loss, validation, step >= max_steps)
+        reports.resumed()
         meter.start(step)
         while step < max_steps and not stopping:
             # A write that is still under way may bound how many steps a kill can cost.
             if waited := state.before_update(step):
                 held_up_seconds += waited
+                reports.waited_for_save(waited)
                 meter.leave_out(waited)
 
             # One update: gradients over the global batch, then the optimizer's step.
@@ -212,7 +224,9 @@ def _train(
             grad_norm = parallel.gather_full(
                 torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
             )
-            held_up_seconds += state.before_weights_change()  # a save may still copy them
+            waited = state.before_weights_change()  # a save may still copy them
+            held_up_seconds += waited
+            reports.waited_for_save(waited)
             scaler.step(optimizer)
             scaler.update()
             finite.note(grad_norm)
@@ -221,9 +235,11 @@ def _train(
             if step == first_step + 1:
                 world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
+                reports.first_step(step)
 
             # What the ranks do after it, all alike.
             stopping = state.after_update(stop.requested)
+            reports.saved(state.safe_step)
             is_last = step == max_steps
             evaluates = not stopping and is_evaluated(step)
             saves = stopping or is_last or _due(step, config.checkpoint.steps_between_saves)
@@ -239,13 +255,16 @@ def _train(
                 bad_step = step
             if bad_step is not None:
                 _diverged(config, world, bad_step, loss, float(grad_norm))
-            validation = None
-            if evaluates:
-                validation = validate(step)
-                stopping = validation is None
             data_seconds, peak_memory = world.max(
                 [speed.data_seconds, float(peak_memory_bytes(device))]
             )
+            reports.stepped(step, speed.step_seconds, speed.step_seconds_longest, data_seconds)
+            validation = None
+            if evaluates:
+                reports.held_up(Name.EVALUATING)
+                validation = validate(step)
+                stopping = validation is None
+                (peak_memory,) = world.max([float(peak_memory_bytes(device))])
             if metrics_log is not None and (logs or stopping):
                 metrics = StepMetrics.of(
                     step=step,
@@ -270,11 +289,15 @@ def _train(
                 summary = metrics.summary()
                 console.progress(step, max_steps, summary)
             if saves or stopping or state.is_best(validation):
+                reports.held_up(Name.SAVING)
                 if metrics_log is not None:
                     metrics_log.flush()
                 held_up_seconds += state.save(step, loss, validation, is_last or stopping)
+            reports.resumed()
             meter.start(step)
+        reports.held_up(Name.SAVING)
         state.wait()
+        reports.saved(state.safe_step)
     finally:
         prefetch.close()
         state.drain()
@@ -285,6 +308,9 @@ def _train(
     finished = step >= max_steps and state.validated
     if world.is_main and finished:
         state.finish(step)
+        events.write(Name.FINISHED, step=step)
+    else:
+        events.write(Name.LEFT_LOOP)
     world.barrier()
     return TrainingEnd(step, finished)
 

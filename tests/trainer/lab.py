@@ -251,7 +251,7 @@ class Lab:
                 **self._pod_environment(node, nnodes, local_ranks, port),
                 **(environment or {}),
             },
-            self._node_log(node),
+            self.node_log(node),
             slow_disk_seconds,
         )
         self._processes.append(process := Forked(self._nursery, pid))
@@ -262,7 +262,7 @@ class Lab:
     ) -> subprocess.Popen[str]:
         """The same as a pod does it, each Python from its beginning."""
         environment = self._pod_environment(node, nnodes, local_ranks, port)
-        return self.start("entrypoint", config, self._node_log(node), environment)
+        return self.start("entrypoint", config, self.node_log(node), environment)
 
     def _pod_environment(
         self, node: int, nnodes: int, local_ranks: int, port: int
@@ -276,7 +276,7 @@ class Lab:
             "DISTTRAIN_READY_DIR": str(self.ready_dir(node)),
         }
 
-    def _node_log(self, node: int) -> Path:
+    def node_log(self, node: int) -> Path:
         return self.root / f"node-{node}.log"
 
     def ready_dir(self, node: int) -> Path:

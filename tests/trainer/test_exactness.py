@@ -361,7 +361,7 @@ def test_float16_that_never_gets_going_ends(lab: Lab, monkeypatch: pytest.Monkey
 
 def test_a_loss_that_overflows_once_is_recorded_as_none(tmp_path: Path) -> None:
     """C26 of the review: in float16 the loss of a skipped update may be infinite."""
-    speed = Speed(1.0, 1.0, None, 0.0, 1.0, 1.0)
+    speed = Speed(1.0, 1.0, None, 0.0, 1.0, 1.0, 1.0)
     metrics = StepMetrics.of(
         step=1,
         loss=math.inf,

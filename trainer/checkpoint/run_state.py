@@ -54,6 +54,11 @@ class RunState:
         self.validated = False
         """Whether that checkpoint holds the validation loss of its step."""
 
+    @property
+    def safe_step(self) -> int:
+        """Of the newest checkpoint that is in its place; 0 where there is none."""
+        return self._save.safe_step
+
     def restore(self, found: Found) -> int:
         """Load the checkpoint that was found; returns the number of updates already done.
 

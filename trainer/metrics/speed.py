@@ -33,6 +33,9 @@ class Speed:
     data_seconds: float
     step_seconds_p50: float
     step_seconds_p95: float
+    step_seconds_longest: float
+    """Since `Speedometer.start`, without the first step of the process; or what came after the last
+    step, if that took longer."""
 
 
 class Speedometer:
@@ -81,16 +84,19 @@ class Speedometer:
         """The mean speed since `start`; the GPU must have ended its work."""
         steps = step - self._step
         assert steps > 0
-        seconds = (time.perf_counter() - self._begin) / steps
+        all_seconds = time.perf_counter() - self._begin
+        seconds = all_seconds / steps
         laps = self._clock.laps()
         is_first = self._first_end is not None and self._first_end[0] == self._step + 1
+        longest = max([*laps[is_first:], all_seconds - sum(laps)])
         self._recent.extend(laps[1:] if is_first and len(laps) > 1 else laps)
         p50, p95 = (float(value) for value in np.percentile(self._recent, (50, 95)))
         if is_first and len(laps) == 1:
             self._recent.clear()
         tokens_per_second = self._tokens_per_step / seconds
         mfu = self._peak and tokens_per_second * self._flops_per_token / self._peak
-        return Speed(tokens_per_second, seconds, mfu, self._data_seconds / steps, p50, p95)
+        data_seconds = self._data_seconds / steps
+        return Speed(tokens_per_second, seconds, mfu, data_seconds, p50, p95, longest)
 
     def seconds_left(self, step: int, max_steps: int) -> float | None:
         """Until `max_steps` at the speed so far, evaluations and saves included."""

@@ -1,0 +1,38 @@
+"""`disttrain goodput`: where the time of a run went, and what it cost."""
+
+import argparse
+import sys
+from contextlib import redirect_stdout
+
+from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.goodput.fetch import fetch_events
+from cli.stack_outputs import run_place
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from trainer.events.command import add_goodput_options, goodput
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain goodput`."""
+    parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
+    add_goodput_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: 0.
+
+    Raises:
+        ValueError: the stack has no run, the run has no events yet, or they cannot be had.
+    """
+    end_in_order()
+    place = run_place(arguments.stack)
+    try:
+        with redirect_stdout(sys.stderr):  # what it waits for is no part of the table
+            content = fetch_events(Api(place.access), place)
+        print(goodput(content, arguments.price_per_gpu_hour, arguments.json), flush=True)
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
+    except (ApiError, TaskError, UnreachableError) as reason:
+        raise ValueError(str(reason)) from None
+    return 0

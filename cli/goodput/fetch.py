@@ -1,0 +1,42 @@
+"""Brings the events of a run from the volume, by a pod that lives for that long."""
+
+from pathlib import Path, PurePosixPath
+
+from cli.goodput import reader
+from cli.place_pod import place_pod
+from cli.stack_outputs import RunPlace
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.exec_stream import execute
+from infra.kube.say import shorten
+from infra.kube.task_pod import running
+from trainer.events.event import event_file
+
+TASK = "goodput"
+LIMIT_SECONDS = 300  # after that the pod ends by itself, whatever became of this program
+PROGRAM = Path(reader.__file__).read_text()
+
+
+def fetch_events(api: Api, place: RunPlace) -> bytes:
+    """The event file of the run's node 0, which tells of all its starts.
+
+    Raises:
+        TaskError: the run has no events yet, or they cannot be read.
+        ApiError: the cluster refuses the pod.
+        UnreachableError: it does not answer, or the connection was cut.
+    """
+    pod = place_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
+    file = str(event_file(Path(PurePosixPath(place.run_path)), 0))
+    with running(api, pod, quiet=True) as path:
+        ended = execute(api, path, TASK, ["python3", "-c", PROGRAM, file])
+    if ended.exit_code == reader.NO_FILE:
+        raise TaskError(
+            f"{file} does not exist on the volume: a run writes it from its first start on. "
+            "`./disttrain status` says what the run waits for"
+        )
+    if ended.exit_code:
+        raise TaskError(f"{file} cannot be read: {shorten(ended.stderr.strip(), 300)}")
+    try:
+        return reader.unpacked(ended.stdout)
+    except ValueError as reason:
+        raise TaskError(f"{file} did not arrive whole ({reason}): try again") from None

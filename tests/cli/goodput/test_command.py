@@ -1,0 +1,110 @@
+"""What `./disttrain goodput` prints, from events that are given here."""
+
+import json
+
+import pytest
+
+from cli.__main__ import main
+from cli.goodput import command, fetch
+from cli.stack_outputs import RunPlace
+from infra.kube.access import Access
+from infra.kube.errors import TaskError
+from infra.kube.exec_stream import Ended
+from tests.trainer.events.stories import Story
+from trainer.events.show import WHAT
+from trainer.events.span import Kind
+
+PLACE = RunPlace(Access("", "", ""), "ns", "o-1", "image", "/data/runs/dev", "train", "claim")
+
+
+def killed_run() -> bytes:
+    told = Story(gpus=8)
+    told.starts(4000, 500, 100, 900)
+    told.trains(100, 360)
+    told.saves(2000)
+    told.trains(50, 360)
+    told.lives_on(500)
+    told.is_away(90_000)
+    told.starts(4000, 500, 100, 900)
+    told.trains(99, 360)
+    told.evaluates(3000)
+    told.saves(2000)
+    told.finishes()
+    return told.content
+
+
+@pytest.fixture(autouse=True)
+def events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run_place", lambda stack: PLACE)  # pyright: ignore
+    monkeypatch.setattr(command, "Api", lambda access: None)  # pyright: ignore
+    monkeypatch.setattr(command, "fetch_events", lambda api, place: killed_run())  # pyright: ignore
+
+
+def test_table_has_every_kind_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["goodput"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split("  ")[0]: line for line in lines}
+    assert [kind for kind in Kind if kind.value not in rows] == []
+    assert rows["productive"].split()[1:3] == ["71.6", "35.2%"]
+    assert rows["lost"].split()[1:3] == ["18.5", "9.1%"]
+    assert rows["down"].split()[1:3] == ["90.0", "44.2%"]
+    assert rows["wall clock"].split()[2:4] == ["203.5", "100.0%"]
+    text = "\n".join(lines)
+    assert "step 201, finished; began 2027-01-15 08:00:00 UTC" in text
+    assert "time to first step: 8.2 s = start 2.0 s + import 4.0 s + rendezvous 0.5 s" in text
+    assert "restart 1 after step 101: 98.2 s = detect 90.0 s" in text
+    assert "[killed: it left no word about its end]" in text
+    assert "lost work: 50 steps, 18.5 s" in text
+    assert "GPU-hours: 0.452 (8 rank(s), a GPU each)" in text
+    assert "cost" not in text.lower()
+
+
+def test_price_adds_a_column_and_the_cost_of_lost_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["goodput", "--price-per-gpu-hour", "100"]) == 0
+    text = capsys.readouterr().out
+    assert "KIND        SECONDS   SHARE   COST" in text
+    # 203.54 s x 8 GPUs x 100 / 3600 s, and of that 18.5 s lost; 201 steps of 100 tokens
+    assert "cost at 100 per GPU-hour: 45.23, of which 4.11 for lost work; 2250.3040 per 1 M" in text
+
+
+def test_json_has_the_same_numbers_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["goodput", "--json", "--price-per-gpu-hour", "0.5"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["seconds"]) == set(Kind)
+    assert abs(sum(found["seconds"].values()) - found["wall_seconds"]) < 0.01
+    assert found["finished"] is True
+    assert found["restarts"] == 1
+    assert found["starts"][1]["phases"]["detect"] == 90
+    wall_cost = found["wall_seconds"] / 3600 * 0.5 * 8
+    assert abs(found["cost"]["total"] - wall_cost) < 0.001 * wall_cost
+
+
+@pytest.mark.parametrize("price", ["-1", "nan", "inf", "cheap"])
+def test_price_that_cannot_be_is_refused(price: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["goodput", f"--price-per-gpu-hour={price}"])
+    assert f"'{price}' cannot be a price" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ended", "message"),
+    [
+        (Ended(3, "", ""), "/data/runs/dev/events/node-00000.jsonl does not exist"),
+        (Ended(1, "", "PermissionError: no"), "cannot be read: PermissionError: no"),
+        (Ended(0, "eJw", ""), "did not arrive whole"),
+    ],
+)
+def test_events_that_cannot_be_had_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, ended: Ended, message: str
+) -> None:
+    from contextlib import nullcontext
+
+    monkeypatch.setattr(fetch, "running", lambda *a, **k: nullcontext("/pod"))  # pyright: ignore
+    monkeypatch.setattr(fetch, "execute", lambda *given: ended)  # pyright: ignore
+    with pytest.raises(TaskError, match=r".+") as refusal:
+        fetch.fetch_events(None, PLACE)  # pyright: ignore
+    assert message in str(refusal.value)
+
+
+def test_every_kind_is_explained_in_the_table() -> None:
+    assert list(WHAT) == list(Kind)

@@ -1,0 +1,57 @@
+"""The program that reads the events in a pod: alone, and from what it prints to the account."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.goodput import reader
+from trainer.events.account import account_of
+from trainer.events.event import Event, Name, parse_events, to_line
+
+names = st.sampled_from([Name.ALIVE, Name.ALIVE, Name.FAILING, Name.ENDED, Name.GATHERING])
+
+
+def content_of(given_names: list[Name]) -> bytes:
+    events = [Event(name, 100.0 + at, 50.0 + at, "a") for at, name in enumerate(given_names)]
+    return b"".join(to_line(event) for event in events)
+
+
+@given(st.lists(names, max_size=20))
+def test_account_is_the_same_without_needless_signs_of_life(given_names: list[Name]) -> None:
+    content = content_of([Name.GATHERING, *given_names])
+    arrived = reader.unpacked(reader.packed(content))
+    assert account_of(*parse_events(arrived)) == account_of(*parse_events(content))
+    assert arrived.count(b'"alive"') <= len(given_names) // 2 + 1
+    assert b'"alive"' not in arrived or Name.ALIVE in given_names
+
+
+def run_reader(file: Path) -> subprocess.CompletedProcess[str]:
+    """As in the pod: by its text, without this project and its packages."""
+    command = [sys.executable, "-I", "-S", "-c", Path(reader.__file__).read_text(), str(file)]
+    return subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+
+
+def test_program_needs_the_standard_library_alone(tmp_path: Path) -> None:
+    content = content_of([Name.GATHERING, Name.ALIVE, Name.ALIVE, Name.ENDED])
+    file = tmp_path / "node-00000.jsonl"
+    file.write_bytes(content + b'\n{"event":"torn')
+    done = run_reader(file)
+    assert done.returncode == 0, done.stderr
+    events, damaged = parse_events(reader.unpacked(done.stdout))
+    assert [event.name for event in events] == [Name.GATHERING, Name.ALIVE, Name.ENDED]
+    assert damaged == 1
+
+
+def test_file_that_is_not_there_has_a_status_of_its_own(tmp_path: Path) -> None:
+    assert run_reader(tmp_path / "nothing").returncode == reader.NO_FILE
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30])
+def test_answer_that_is_not_whole_is_refused(cut: int) -> None:
+    text = reader.packed(content_of([Name.GATHERING, Name.ENDED]))
+    with pytest.raises(ValueError, match=r".+"):
+        reader.unpacked(text[:-cut])

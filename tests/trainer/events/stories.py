@@ -1,0 +1,141 @@
+"""Made-up runs whose account is known: what was spent on what is written down beside the events.
+
+All times are whole milliseconds, which the event files hold exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainer.events.event import Event, Name, to_line
+from trainer.events.span import Kind
+
+BEGIN_UNIX_MS = 1_800_000_000_000
+
+
+@dataclass
+class Story:
+    """A run as it goes on; `spent` is the truth, in milliseconds by kind."""
+
+    boot: str = "first"
+    now_ms: int = 0
+    boot_ms: int = -5_000_000  # when the machine was started
+    clock_error_ms: int = 0
+    step: int = 0
+    saved: int = 0
+    gpus: int = 2
+    spent: Counter[Kind] = field(default_factory=Counter[Kind])
+    kept: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Steps and productive milliseconds that no later start has repeated, by their last step."""
+    content: bytes = b""
+
+    def note(self, name: Name, **values: Any) -> None:
+        """Append an event that happens now."""
+        unix = (BEGIN_UNIX_MS + self.now_ms + self.clock_error_ms) / 1000
+        event = Event(name, unix, (self.now_ms - self.boot_ms) / 1000, self.boot, values)
+        self.content += to_line(event)
+
+    def spend(self, kind: Kind, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        self.spent[kind] += milliseconds
+
+    def starts(self, start_ms: int, rendezvous_ms: int, data_ms: int, restore_ms: int) -> None:
+        """A pod, up to the first step of its ranks, from the newest checkpoint."""
+        age = start_ms // 2
+        self.spend(Kind.START, age)
+        self.note(Name.POD_STARTED, age_seconds=age / 1000, gpus=self.gpus)
+        self.round(start_ms, rendezvous_ms, data_ms, restore_ms)
+
+    def round(self, start_ms: int, rendezvous_ms: int, data_ms: int, restore_ms: int) -> None:
+        """Ranks of a pod that runs, up to their first step."""
+        self.note(Name.ROUND_BEGUN, round=1, ranks=self.gpus)
+        self.note(Name.RANKS_STARTED)
+        self.spend(Kind.START, start_ms)
+        self.note(Name.IMPORTS_DONE)
+        self.spend(Kind.RENDEZVOUS, rendezvous_ms)
+        self.note(Name.CONNECTED)
+        self.spend(Kind.DATA, data_ms)
+        self.note(Name.DATA_OPENED)
+        self.spend(Kind.RESTORE if self.saved else Kind.START, restore_ms)
+        self.note(Name.RESTORED, step=self.saved, tokens_per_step=100)
+        self._goes_back_to(self.saved)
+        self.spend(Kind.START, 700)
+        self.step += 1
+        self.kept.append((self.step, 0))
+        self.note(Name.FIRST_STEP, step=self.step)
+
+    def _goes_back_to(self, step: int) -> None:
+        for last, productive_ms in self.kept:
+            if last > step:
+                self.spent[Kind.PRODUCTIVE] -= productive_ms
+                self.spent[Kind.LOST] += productive_ms
+        self.kept = [(last, productive) for last, productive in self.kept if last <= step]
+        self.step = step
+
+    def trains(self, steps: int, step_ms: int, data_ms: int = 0, save_ms: int = 0) -> None:
+        """So many steps, and a report of them."""
+        self.step += steps
+        self.spend(Kind.PRODUCTIVE, steps * step_ms)
+        self.spend(Kind.DATA, data_ms)
+        self.spend(Kind.SAVE, save_ms)
+        self.kept.append((self.step, steps * step_ms))
+        self.note(
+            Name.REPORT,
+            step=self.step,
+            steps=steps,
+            data_seconds=data_ms / 1000,
+            save_seconds=save_ms / 1000,
+            longest_seconds=step_ms / 1000,
+        )
+
+    def evaluates(self, milliseconds: int) -> None:
+        self.note(Name.EVALUATING)
+        self.spend(Kind.EVALUATION, milliseconds)
+        self.note(Name.RESUMED)
+
+    def saves(self, milliseconds: int) -> None:
+        self.note(Name.SAVING)
+        self.spend(Kind.SAVE, milliseconds)
+        self.saved = self.step
+        self.note(Name.SAVED, step=self.step)
+        self.note(Name.RESUMED)
+
+    def lives_on(self, milliseconds: int) -> None:
+        """Steps that no report tells of, as it is killed; only a sign of life."""
+        self.spend(Kind.PRODUCTIVE, milliseconds)
+        self.kept.append((self.step + 1, milliseconds))
+        self.note(Name.ALIVE)
+
+    def rank_dies(self, stop_ms: int, pause_ms: int) -> None:
+        """One rank is killed, and its entrypoint starts all again."""
+        self.note(Name.FAILING)
+        self.spend(Kind.STOP, stop_ms)
+        self.note(Name.ROUND_ENDED, how="retryable", reason="local rank(s) 0 (exit code -9)")
+        self.spend(Kind.START, pause_ms)
+
+    def is_stopped(self, save_ms: int, stop_ms: int) -> None:
+        """On request: it saves and ends."""
+        self.note(Name.STOP_REQUESTED)
+        self.saves(save_ms)
+        self.note(Name.LEFT_LOOP)
+        self.spend(Kind.STOP, stop_ms)
+        self.note(Name.ROUND_ENDED, how="preempted", reason="stopped by a signal")
+        self.note(Name.ENDED, how="preempted")
+
+    def is_away(self, milliseconds: int) -> None:
+        """No pod is there."""
+        self.spend(Kind.DOWN, milliseconds)
+
+    def moves(self, boot: str) -> None:
+        """The next pod runs on another machine."""
+        self.boot, self.boot_ms = boot, self.now_ms - 77_000
+
+    def tears(self, cut: int) -> None:
+        """A line of which only the first bytes were written."""
+        event = Event(Name.REPORT, 1.0, 1.0, self.boot, {"step": 10**9})
+        self.content += to_line(event)[: 1 + cut]
+
+    def finishes(self) -> None:
+        self.note(Name.FINISHED, step=self.step)

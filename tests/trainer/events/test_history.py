@@ -1,0 +1,223 @@
+"""Random histories: the account has no gap and no overlap, and is the truth where it is known."""
+
+from __future__ import annotations
+
+from math import isclose
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trainer.events.stories import Story
+from trainer.events.account import account_of
+from trainer.events.event import NUMBERS, Event, Name, parse_events
+from trainer.events.history import History, read_history
+from trainer.events.span import Kind
+from trainer.events.timeline import MICRO
+
+SHORT_MS = st.integers(0, 900)
+LONG_MS = st.integers(0, 50_000)
+numbers = st.one_of(st.integers(0, 10**6), st.floats(0, 1e6))
+
+
+@st.composite
+def any_event(draw: st.DrawFn) -> Event:
+    """What no trainer would write in this order, with clocks that jump."""
+    name = draw(st.sampled_from([*Name, "of a later version"]))
+    values = {key: draw(numbers) for key in NUMBERS.get(name, ())}
+    unix, monotonic = draw(st.floats(0, 1e9)), draw(st.floats(0, 1e5))
+    return Event(name, unix, monotonic, draw(st.sampled_from("ab")), values)
+
+
+def assert_is_a_partition(history: History) -> None:
+    spans = history.spans
+    assert all(span.length > 0 for span in spans)
+    assert [span.begin for span in spans] == [0, *(span.end for span in spans)][: len(spans)]
+
+
+@given(st.lists(any_event(), max_size=30))
+def test_spans_of_any_events_have_no_gap(events: list[Event]) -> None:
+    history = read_history(events)
+    assert_is_a_partition(history)
+    account = account_of(events)
+    assert isclose(sum(account.seconds.values()), account.wall_seconds)
+    phased = sum(span.length for span in history.spans if span.phase is not None)
+    assert isclose(sum(start.seconds for start in account.starts), phased / MICRO)
+    assert 0 <= account.goodput <= 1
+    assert account.unsaved_seconds >= 0
+
+
+@st.composite
+def story(draw: st.DrawFn) -> Story:
+    """A run with kills at any point, stops, other machines, torn lines and a clock that is set."""
+    told = Story()
+    is_moving = draw(st.booleans())
+    for number in range(draw(st.integers(1, 5))):
+        if number:
+            told.is_away(draw(LONG_MS))
+            if draw(st.booleans()):
+                told.tears(draw(st.integers(0, 60)))
+            if is_moving and draw(st.booleans()):
+                told.moves(f"machine {number}")
+        told.starts(draw(LONG_MS), draw(LONG_MS), draw(LONG_MS), draw(LONG_MS))
+        for _ in range(draw(st.integers(0, 6))):
+            if not is_moving:  # where the clock of day is all there is, it has to be right
+                told.clock_error_ms = draw(st.integers(-100_000, 100_000))
+            told.trains(draw(st.integers(1, 9)), draw(st.integers(50, 900)), draw(SHORT_MS))
+            happens = draw(st.sampled_from(["", "", "save", "evaluate", "rank dies"]))
+            if happens == "save":
+                told.saves(draw(LONG_MS))
+            elif happens == "evaluate":
+                told.evaluates(draw(LONG_MS))
+            elif happens == "rank dies":
+                told.lives_on(draw(SHORT_MS))
+                told.rank_dies(draw(LONG_MS), draw(SHORT_MS))
+                told.round(draw(LONG_MS), draw(LONG_MS), draw(LONG_MS), draw(LONG_MS))
+        if draw(st.booleans()):
+            told.is_stopped(draw(LONG_MS), draw(SHORT_MS))
+        else:
+            told.lives_on(draw(SHORT_MS))
+    return told
+
+
+@given(story())
+def test_account_of_a_known_run_is_the_truth(told: Story) -> None:
+    account = account_of(*parse_events(told.content))
+    found = {kind: round(seconds * 1000) for kind, seconds in account.seconds.items()}
+    assert found == {kind: told.spent[kind] for kind in Kind}
+    assert round(account.wall_seconds * 1000) == sum(told.spent.values())
+    assert account.saved_step == told.saved
+
+
+@given(story(), st.data())
+def test_file_cut_at_any_byte_loses_one_line(told: Story, data: st.DataObject) -> None:
+    """What a kill in the middle of a write leaves: all lines before it, and a right account."""
+    cut = data.draw(st.integers(0, len(told.content)))
+    whole, _ = parse_events(told.content)
+    events, damaged = parse_events(told.content[:cut])
+    complete = told.content[:cut].count(b"}")
+    assert events == whole[: len(events)]
+    assert len(events) == complete
+    assert damaged <= told.content[:cut].count(b"\n") - complete
+    assert_is_a_partition(read_history(events))
+
+
+@given(story(), st.lists(any_event(), max_size=8))
+def test_account_is_frozen_once_the_run_is_finished(told: Story, later: list[Event]) -> None:
+    told.note(Name.EVALUATING)
+    told.finishes()
+    events, _ = parse_events(told.content)
+    later = [event for event in later if event.name != Name.POD_STARTED]
+    assert account_of([*events, *later]) == account_of(events)
+    assert account_of(events).is_finished
+
+
+def test_run_that_goes_on_after_its_end_counts_on() -> None:
+    """`train.max_steps` was raised: the time between was without a pod."""
+    told = Story()
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 100)
+    told.saves(50)
+    told.finishes()
+    told.is_away(60_000)
+    told.starts(1000, 100, 100, 100)
+    told.trains(5, 100)
+    account = account_of(*parse_events(told.content))
+    assert not account.is_finished
+    assert account.seconds[Kind.DOWN] == 60
+    assert account.seconds[Kind.PRODUCTIVE] == 1.5
+    assert len(account.starts) == 2
+
+
+def hanging(*, reports: int, **last: Any) -> Story:
+    told = Story()
+    told.starts(1000, 100, 100, 100)
+    for _ in range(reports):
+        told.trains(10, 200)
+    return told
+
+
+def test_silence_before_a_kill_is_a_hang_after_the_usual_time() -> None:
+    """A report comes every 2 s; of 40 s of silence 2 s may have been steps."""
+    told = hanging(reports=4)
+    told.now_ms += 40_000
+    told.note(Name.FAILING)
+    account = account_of(*parse_events(told.content))
+    assert account.seconds[Kind.HANG] == 38
+    assert account.seconds[Kind.PRODUCTIVE] == 10
+
+
+def test_one_long_step_in_a_report_is_a_hang() -> None:
+    told = hanging(reports=4)
+    told.now_ms += 9 * 200 + 30_000
+    values = {"data_seconds": 0.0, "save_seconds": 0.0, "longest_seconds": 30.0}
+    told.note(Name.REPORT, step=told.step + 10, steps=10, **values)
+    account = account_of(*parse_events(told.content))
+    assert account.seconds[Kind.HANG] == 29.8
+    assert account.seconds[Kind.PRODUCTIVE] == 10
+
+
+def test_long_wait_for_data_is_no_hang() -> None:
+    told = hanging(reports=4)
+    told.now_ms += 10 * 200 + 30_000
+    values = {"data_seconds": 30.0, "save_seconds": 0.0, "longest_seconds": 30.2}
+    told.note(Name.REPORT, step=told.step + 10, steps=10, **values)
+    account = account_of(*parse_events(told.content))
+    assert account.seconds[Kind.HANG] == 0
+    assert account.seconds[Kind.DATA] == 30.1
+    assert account.seconds[Kind.PRODUCTIVE] == 10
+
+
+def test_part_of_a_report_is_lost_where_the_checkpoint_lies_inside_it() -> None:
+    told = Story()
+    told.starts(0, 0, 0, 0)
+    told.trains(9, 100)
+    told.saved = 4  # of steps 2 to 10, 6 are made again
+    told.starts(0, 0, 0, 0)
+    account = account_of(*parse_events(told.content))
+    assert account.seconds[Kind.LOST] == 0.6
+    assert account.lost_steps == 6
+    assert account.starts[1].step == 4
+
+
+def test_why_each_start_was_needed_is_kept() -> None:
+    told = Story()
+    told.starts(10, 10, 10, 10)
+    told.lives_on(10)
+    told.rank_dies(10, 10)
+    told.round(10, 10, 10, 10)
+    told.lives_on(10)
+    told.is_away(10)
+    told.starts(10, 10, 10, 10)
+    told.is_stopped(10, 10)
+    told.is_away(10)
+    told.starts(10, 10, 10, 10)
+    account = account_of(*parse_events(told.content))
+    assert [start.reason for start in account.starts] == [
+        "",
+        "local rank(s) 0 (exit code -9)",
+        "killed: it left no word about its end",
+        "asked to stop",
+    ]
+    assert all(start.has_stepped for start in account.starts)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 64), st.floats(0, 100))
+def test_cost_is_wall_clock_times_price_times_gpus(gpus: int, price: float) -> None:
+    from trainer.events.cost import cost_of
+
+    told = Story(gpus=gpus)
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 200)
+    told.lives_on(100)
+    told.is_away(9000)
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 200)
+    account = account_of(*parse_events(told.content))
+    cost = cost_of(account, price)
+    expected = account.wall_seconds / 3600 * price * gpus
+    assert abs(cost.total - expected) <= 1e-9 * (1 + expected)
+    assert abs(sum(cost.kinds.values()) - expected) <= 1e-9 * (1 + expected)
+    assert cost.per_million_tokens is not None
+    assert abs(cost.per_million_tokens - expected / (11 * 100) * 1e6) <= 1e-6 * (1 + expected)

@@ -1,0 +1,216 @@
+"""Real runs that are killed at random moments; a clock outside of them says what is right."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.trainer.forked import Forked
+from tests.trainer.lab import (
+    Lab,
+    free_port,
+    last_step,
+    processes_below,
+    rank_environment,
+    records,
+    wait_for,
+)
+from trainer.config import RunConfig
+from trainer.events.account import Account, account_of
+from trainer.events.event import Event, Name, event_file, parse_events
+from trainer.events.history import ASKED, KILLED
+from trainer.events.reports import LEAST_SECONDS
+from trainer.events.span import Kind, Phase
+from trainer.launch.exit_codes import ExitCode
+
+ENDLESS = {"train__max_steps": 1_000_000, "train__decay_steps": 200, "checkpoint__interval": 300}
+KILLS = 6
+
+
+def read(run: RunConfig, node: int = 0) -> tuple[list[Event], int]:
+    return parse_events(event_file(run.run_dir, node).read_bytes())
+
+
+def account(run: RunConfig) -> Account:
+    return account_of(*read(run))
+
+
+def count(run: RunConfig, name: Name) -> int:
+    return sum(event.name == name for event in read(run)[0])
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def wait_for_steps(lab: Lab, run: RunConfig, starts: int) -> None:
+    def has_stepped() -> bool:
+        path = event_file(run.run_dir, 0)
+        return path.exists() and count(run, Name.FIRST_STEP) >= starts
+
+    wait_for(f"the first step of start {starts}", has_stepped, 60, lab)
+
+
+def kill(process: Forked, run: RunConfig, whole_pod: bool) -> list[tuple[int, float]]:
+    """Kill a rank or the pod; returns the steps made by then, with their times of day."""
+    pids = processes_below(process.pid)
+    signal_all(pids[1:], signal.SIGSTOP)
+    made = [(int(record["step"]), float(record["unix_time"])) for record in records(run)]
+    signal_all(pids if whole_pod else pids[-1:], signal.SIGKILL)
+    if whole_pod:
+        process.wait(60)
+    else:
+        signal_all(pids[1:-1], signal.SIGCONT)
+    return made
+
+
+def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -> None:
+    lab.train(lab.config(run_name="before", train__max_steps=5), 1)  # what forks has imported torch
+    draw = random.Random("goodput")
+    run, port = lab.config(**ENDLESS), free_port()
+    begin, away_seconds, killed = time.monotonic(), 0.0, list[list[tuple[int, float]]]()
+    pod = lab.start_entrypoint(run, 0, 1, 2, port)
+    for number in range(KILLS):
+        wait_for_steps(lab, run, number + 1)
+        time.sleep(draw.uniform(1, 5))
+        whole_pod = number % 2 == 1
+        killed.append(kill(pod, run, whole_pod))
+        if whole_pod:
+            since = time.monotonic()
+            time.sleep(draw.uniform(0, 2.5))
+            away_seconds += time.monotonic() - since
+            pod = lab.start_entrypoint(run, 0, 1, 2, port)
+    wait_for_steps(lab, run, KILLS + 1)
+    pod.terminate()
+    assert pod.wait(60) == ExitCode.PREEMPTED
+    last = lab.config(**{**ENDLESS, "train__max_steps": last_step(run) + 5})
+    pod = lab.start_entrypoint(last, 0, 1, 2, port)
+    wait_for("the done marker", (run.run_dir / "done.json").exists, 120, lab)
+    wall_seconds = time.monotonic() - begin
+    assert pod.wait(60) == ExitCode.DONE
+
+    found, events = account(run), read(run)[0]
+    assert found.is_finished
+    assert abs(found.wall_seconds - wall_seconds) <= 0.005 * wall_seconds + 1
+    assert abs(sum(found.seconds.values()) - found.wall_seconds) < 1e-6
+    assert found.damaged_lines <= KILLS
+    assert len(found.starts) == KILLS + 2
+    assert all(start.has_stepped for start in found.starts)
+    assert [event.name for event in events].count(Name.POD_STARTED) == 2 + KILLS // 2
+    pods_killed = [start.reason == KILLED for start in found.starts[1:-1]]
+    assert pods_killed == [False, True] * (KILLS // 2)
+    assert found.starts[-1].reason == ASKED
+    lost_steps, lost_seconds = 0, 0.0
+    for made, start, next_start in zip(killed, found.starts, found.starts[1:], strict=False):
+        times = dict(made)
+        # Steps are made again after the checkpoint that the next start continues from. The first
+        # step of each start counts as a part of the start.
+        since = next_start.step if next_start.step > start.step else start.step + 1
+        lost_steps += max(times) - next_start.step
+        lost_seconds += times[max(times)] - times[since]
+    reported = [int(event.values["steps"]) for event in events if event.name == Name.REPORT]
+    assert abs(found.lost_steps - lost_steps) <= KILLS * max(reported)
+    one_report_each = KILLS * LEAST_SECONDS
+    assert abs(found.seconds[Kind.LOST] - lost_seconds) <= one_report_each
+    # A pod that was killed is known to have lived until its last line, a report or a sign of life.
+    assert -0.1 <= found.seconds[Kind.DOWN] - away_seconds <= one_report_each
+    assert found.starts[2].phases[Phase.DETECT] > 0  # nobody was there
+
+
+def test_each_node_has_a_file_and_node_0_waits_for_the_others(lab: Lab) -> None:
+    run, port = lab.config(**ENDLESS), free_port()
+    nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
+    wait_for_steps(lab, run, 1)
+    signal_all(processes_below(nodes[1].pid), signal.SIGKILL)
+    nodes[1].wait(60)
+    since = time.monotonic()
+    wait_for("node 0 to wait", lambda: count(run, Name.GATHERING) >= 2, 60, lab)
+    time.sleep(0.5)
+    waited_seconds = time.monotonic() - since
+    nodes[1] = lab.start_entrypoint(run, 1, 2, 1, port)
+    wait_for_steps(lab, run, 2)
+    for node in nodes:
+        node.terminate()
+    assert [node.wait(60) for node in nodes] == [ExitCode.PREEMPTED] * 2
+    found = account(run)
+    assert len(found.starts) == 3  # the third one has not come yet
+    assert found.gpus == 2
+    phases = found.starts[1].phases
+    assert phases[Phase.RENDEZVOUS] >= 0.5
+    assert waited_seconds <= phases[Phase.DETECT] + phases[Phase.START] + phases[Phase.RENDEZVOUS]
+    others = [event.name for event in read(run, 1)[0] if event.name != Name.ALIVE]
+    assert others.count(Name.POD_STARTED) == 2
+    assert Name.REPORT not in others
+    assert others[-1] == Name.ENDED
+
+
+def test_rank_without_an_entrypoint_tells_the_same(lab: Lab) -> None:
+    """torchrun, or by hand: rank 0 also writes what an entrypoint would."""
+    run = lab.config(train__max_steps=30, checkpoint__interval=10, eval__interval=10)
+    lab.train(run, 2)
+    found = account(run)
+    assert found.is_finished
+    assert found.step == found.saved_step == 30
+    assert found.tokens == 30 * 12 * 16
+    assert found.seconds[Kind.EVALUATION] > 0
+    assert found.gpus == 2
+    names = [event.name for event in read(run)[0]]
+    assert names[:2] == [Name.POD_STARTED, Name.IMPORTS_DONE]
+    assert names[-1] == Name.ENDED
+
+
+def test_run_that_is_finished_writes_nothing_more(lab: Lab) -> None:
+    """Its pod may be started again as often as Kubernetes likes: the account stays the same."""
+    run, port = lab.config(train__max_steps=5), free_port()
+    assert lab.start_entrypoint(run, 0, 1, 1, port).wait(60) == ExitCode.DONE
+    before = event_file(run.run_dir, 0).read_bytes()
+    assert lab.start_entrypoint(run, 0, 1, 1, port).wait(60) == ExitCode.DONE
+    assert event_file(run.run_dir, 0).read_bytes() == before
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_run_trains_on_where_its_events_cannot_be_written(lab: Lab, is_folder: bool) -> None:
+    run = lab.config(train__max_steps=5)
+    run.run_dir.mkdir(parents=True)
+    if is_folder:
+        event_file(run.run_dir, 0).mkdir(parents=True)
+    else:
+        (run.run_dir / "events").write_text("in the way")
+    assert lab.start_entrypoint(run, 0, 1, 1, free_port()).wait(60) == ExitCode.DONE
+    assert lab.logs().count("events cannot be written") == 2  # the entrypoint's and rank 0's
+
+
+def test_account_of_a_rank_started_by_hand_needs_no_pod(lab: Lab) -> None:
+    run = lab.config(**ENDLESS)
+    pid = lab.fork_rank(run, 0, rank_environment(0, 1, free_port()))
+    wait_for_steps(lab, run, 1)
+    os.kill(pid, signal.SIGTERM)
+    assert lab.ended([pid]) == [ExitCode.PREEMPTED]
+    found = account(run)
+    assert not found.is_finished
+    assert found.saved_step == found.step > 0
+    assert found.unsaved_seconds == 0
+
+
+def test_process_that_is_stopped_for_a_while_is_a_hang(lab: Lab) -> None:
+    """Where it is stopped while it puts a batch together, the same time is a wait for data."""
+    run = lab.config(**{**ENDLESS, "checkpoint__interval": 0})
+    pid = lab.fork_rank(run, 0, rank_environment(0, 1, free_port()))
+    wait_for_steps(lab, run, 1)
+    wait_for("reports", lambda: count(run, Name.REPORT) >= 3, 60, lab)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(4)
+    reports = count(run, Name.REPORT)
+    os.kill(pid, signal.SIGCONT)
+    wait_for("the next reports", lambda: count(run, Name.REPORT) >= reports + 2, 60, lab)
+    os.kill(pid, signal.SIGTERM)
+    assert lab.ended([pid]) == [ExitCode.PREEMPTED]
+    seconds = account(run).seconds
+    assert seconds[Kind.HANG] + seconds[Kind.DATA] >= 3.5

@@ -1,0 +1,190 @@
+"""Events are appended whole, whatever happens to the process, and never at training's expense."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from trainer.events import log as log_module
+from trainer.events.clock import process_age_seconds, stamped
+from trainer.events.event import Event, Name, parse_events, to_line
+from trainer.events.log import EventLog
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+WRITER = """
+import sys
+import time
+from pathlib import Path
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+log = EventLog(Path(sys.argv[1]), print)
+step = 0
+while True:
+    step += 1
+    log.write(Name.SAVED, step=step, filler="x" * (step % 700))
+    while log._events.qsize() > 50:
+        time.sleep(0.001)
+"""
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "events" / "node-00000.jsonl"
+    log = EventLog(path, print)
+    log.write(Name.POD_STARTED, age_seconds=0.25, gpus=8)
+    log.write(Name.SAVED, step=3)
+    log.close()
+    log.write(Name.SAVED, step=4)  # too late
+    events, damaged = parse_events(path.read_bytes())
+    assert [(event.name, event.values) for event in events] == [
+        (Name.POD_STARTED, {"age_seconds": 0.25, "gpus": 8}),
+        (Name.SAVED, {"step": 3}),
+    ]
+    assert damaged == 0
+
+
+def test_kill_9_spoils_no_line_but_the_last(tmp_path: Path) -> None:
+    """Two writers at once and ten kills: all lines are whole, but one of each that was killed."""
+    path = tmp_path / "events.jsonl"
+    kills = 10
+    for _ in range(kills // 2):
+        command = [sys.executable, "-c", WRITER, str(path)]
+        writers = [subprocess.Popen(command, cwd=CHECKOUT) for _ in range(2)]
+        before = path.stat().st_size if path.exists() else 0
+        deadline = time.monotonic() + 60
+        while not path.exists() or path.stat().st_size < before + 200_000:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        for writer in writers:
+            os.kill(writer.pid, signal.SIGKILL)
+            writer.wait(60)
+    content = path.read_bytes()
+    events, damaged = parse_events(content)
+    assert damaged <= kills
+    assert len(events) + damaged == sum(1 for line in content.split(b"\n") if line)
+    assert len(events) > 1000
+
+
+def test_volume_that_fails_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "events").write_text("a file where the folder should be")
+    lines = list[str]()
+    log = EventLog(tmp_path / "events" / "node-00000.jsonl", lines.append)
+    for step in range(5):
+        log.write(Name.SAVED, step=step)
+    log.close()
+    assert len(lines) == 1
+    assert "training goes on" in lines[0]
+
+
+def test_full_volume_costs_the_events_it_has_no_room_for(tmp_path: Path) -> None:
+    """A limit of this process' file sizes is as a full disk: a part of a line is written."""
+    path, lines = tmp_path / "events.jsonl", list[str]()
+    log = EventLog(path, lines.append)
+    log.write(Name.SAVED, step=1)
+    log.close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
+        log = EventLog(path, lines.append)
+        for step in range(2, 5):
+            log.write(Name.SAVED, step=step)
+        log.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    log = EventLog(path, lines.append)
+    log.write(Name.SAVED, step=5)
+    log.close()
+    events, damaged = parse_events(path.read_bytes())
+    assert [event.step() for event in events] == [1, 5]
+    assert damaged == 1
+    assert len(lines) == 1
+
+
+def test_volume_that_stands_still_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More events than may wait, and the end of the process, beside a write that never ends."""
+    stands_still = threading.Event()
+
+    def write(descriptor: int, line: bytes) -> int:
+        stands_still.wait(60)
+        return len(line)
+
+    monkeypatch.setattr(log_module, "_MOST_WAITING", 5)
+    monkeypatch.setattr(log_module.os, "write", write)
+    lines = list[str]()
+    log = EventLog(tmp_path / "events.jsonl", lines.append)
+    for step in range(20):
+        log.write(Name.SAVED, step=step)
+    log.close(limit_seconds=0.01)
+    assert "too slow" in lines[0]
+    stands_still.set()
+
+
+def test_process_that_does_nothing_gives_signs_of_life(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path, print, heartbeat_seconds=0.01)
+    log.write(Name.POD_STARTED, age_seconds=0, gpus=1)
+    deadline = time.monotonic() + 60
+    while path.read_bytes().count(b'"alive"') < 3 if path.exists() else True:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    log.close()
+
+
+def test_log_without_a_path_writes_nothing_and_starts_nothing() -> None:
+    before = threading.active_count()
+    log = EventLog(None, print)
+    log.write(Name.SAVED, step=1)
+    log.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[1]",
+        b'{"event":"saved"}',
+        to_line(Event(Name.SAVED, 1.0, 1.0, "a", {})),  # without its step
+        to_line(Event(Name.SAVED, 1.0, 1.0, "a", {"step": -1})),
+        to_line(Event(Name.SAVED, 1.0, 1.0, "a", {"step": "many"})),
+        b'{"event":"alive","time":NaN,"monotonic":1,"boot":"a"}',
+    ],
+)
+def test_line_that_cannot_be_used_is_counted_and_left_out(line: bytes) -> None:
+    good = to_line(Event(Name.ALIVE, 1.0, 1.0, "a"))
+    events, damaged = parse_events(b"\n".join([good, line, good]))
+    assert (len(events), damaged) == (2, 1)
+
+
+def test_age_of_a_process_is_from_its_start() -> None:
+    program = "import time; time.sleep(0.2); from trainer.events.clock import process_age_seconds;"
+    program += "print(process_age_seconds())"
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert 0.15 <= float(done.stdout) <= time.monotonic() - begin + 0.05
+
+
+def test_stamps_of_two_processes_share_one_clock() -> None:
+    program = "from trainer.events.clock import stamped; e = stamped('x', {});"
+    program += "print(e.boot, e.monotonic_seconds)"
+    before = stamped("x", {})
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    boot, monotonic = done.stdout.split()
+    assert boot == before.boot
+    assert before.monotonic_seconds < float(monotonic) < stamped("x", {}).monotonic_seconds
+    assert process_age_seconds() > 0

@@ -1,0 +1,62 @@
+"""`python -m trainer goodput`: the account of a run whose folder is on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from trainer.events.account import account_of
+from trainer.events.cost import cost_of
+from trainer.events.event import event_file, parse_events
+from trainer.events.show import as_json, as_text
+from trainer.launch.exit_codes import FatalError
+
+
+def goodput(content: bytes, price_per_gpu_hour: float | None, for_programs: bool) -> str:
+    """The account as text or JSON.
+
+    Args:
+        content: the event file of node 0.
+        price_per_gpu_hour: None: no cost is shown.
+        for_programs: JSON instead of a table.
+    """
+    account = account_of(*parse_events(content))
+    cost = None if price_per_gpu_hour is None else cost_of(account, price_per_gpu_hour)
+    return (as_json if for_programs else as_text)(account, cost)
+
+
+def read_events(run_dir: Path) -> bytes:
+    """The event file of node 0. Raises FatalError: there is none, or it cannot be read."""
+    path = event_file(run_dir, 0)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FatalError(
+            f"{path} cannot be read ({error.strerror}): a run writes it from its first start on. "
+            "Look at --config, --data_root and --run_name"
+        ) from error
+
+
+def add_goodput_options(command: argparse.ArgumentParser) -> None:
+    """What the commands of the trainer and of `./disttrain` have in common."""
+    command.add_argument("--json", action="store_true", help="for programs")
+    command.add_argument(
+        "--price-per-gpu-hour",
+        type=_price,
+        metavar="PRICE",
+        help="show what the GPUs cost, in the currency of this price",
+    )
+
+
+def _price(text: str) -> float:
+    """Raises ArgumentTypeError where it is not a number from 0 on."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not math.isfinite(value) or value < 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} cannot be a price: set a number from 0 on, such as 2.5"
+        )
+    return value

@@ -1,0 +1,146 @@
+"""What happened in a run and when: one line of an event file.
+
+Every line is one flat JSON object. It begins with a newline and has none at its end: what a killed
+process has written of a line, if that is not all of it, spoils no other line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+EVENTS_DIR = "events"
+
+
+class Name(StrEnum):
+    """What an event says. Those of the entrypoint, then those of rank 0."""
+
+    POD_STARTED = "pod_started"
+    """The entrypoint begins. `age_seconds`: of its process; `gpus`: one for each rank."""
+    GATHERING = "gathering"
+    """It waits for the other nodes of the run."""
+    ROUND_BEGUN = "round_begun"
+    """All nodes are there. `round`: its number; `ranks`: how many take part."""
+    RANKS_STARTED = "ranks_started"
+    STOP_REQUESTED = "stop_requested"
+    FAILING = "failing"
+    """A rank, or another node, has failed: the ranks are being ended."""
+    ROUND_ENDED = "round_ended"
+    """No rank of this node runs any more. `reason`: why."""
+    ENDED = "ended"
+    """The entrypoint ends, or a rank that has none. `how`: done, preempted, retryable or fatal."""
+    ALIVE = "alive"
+    """Every few seconds, so that an end by kill -9 is known to be later than the last one."""
+
+    IMPORTS_DONE = "imports_done"
+    CONNECTED = "connected"
+    """All ranks have found each other."""
+    DATA_OPENED = "data_opened"
+    RESTORED = "restored"
+    """Model and optimizer are there. `step`: updates made so far; `tokens_per_step`."""
+    FIRST_STEP = "first_step"
+    """The first update of this start is made. `step`: updates made so far."""
+    REPORT = "report"
+    """`step`: updates made so far; `steps`, `data_seconds`, `save_seconds`: since the last report;
+    `longest_seconds`: of one of these steps, or of what came between two."""
+    EVALUATING = "evaluating"
+    SAVING = "saving"
+    """A save begins that holds training up."""
+    RESUMED = "resumed"
+    """The evaluation or the save holds training up no longer."""
+    SAVED = "saved"
+    """The checkpoint of `step` is in its place."""
+    LEFT_LOOP = "left_loop"
+    """Rank 0 was asked to stop, has saved, and makes no more steps."""
+    FINISHED = "finished"
+    """The run is finished, with `step` updates."""
+
+
+NUMBERS: Mapping[str, tuple[str, ...]] = {
+    Name.POD_STARTED: ("age_seconds", "gpus"),
+    Name.RESTORED: ("step", "tokens_per_step"),
+    Name.FIRST_STEP: ("step",),
+    Name.REPORT: ("step", "steps", "data_seconds", "save_seconds", "longest_seconds"),
+    Name.SAVED: ("step",),
+    Name.FINISHED: ("step",),
+}
+"""What has to be there and to be a number that is not negative, by the event's name."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event.
+
+    Args:
+        name: one of `Name`, or of a later version of the trainer.
+        unix_seconds: when, by the machine's clock, which may be set at any time.
+        monotonic_seconds: when, by a clock that nobody sets; it begins with the machine.
+        boot: which start of which machine that clock belongs to.
+        values: what else the event says.
+    """
+
+    name: str
+    unix_seconds: float
+    monotonic_seconds: float
+    boot: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def number(self, key: str) -> float:
+        """A value that `NUMBERS` promises."""
+        return float(self.values[key])
+
+    def step(self) -> int:
+        """The number of updates made so far, of an event that has it."""
+        return int(self.values["step"])
+
+
+def event_file(run_dir: Path, node: int) -> Path:
+    """Where the events of a node are; rank 0 writes into the file of node 0."""
+    return run_dir / EVENTS_DIR / f"node-{node:05d}.jsonl"
+
+
+def to_line(event: Event) -> bytes:
+    """The event as it is appended to a file."""
+    content = {
+        "event": str(event.name),
+        "time": round(event.unix_seconds, 3),
+        "monotonic": round(event.monotonic_seconds, 6),
+        "boot": event.boot,
+        **event.values,
+    }
+    return b"\n" + json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def parse_events(content: bytes) -> tuple[list[Event], int]:
+    """The events of a file, in its order, and how many lines are damaged."""
+    events, damaged = list[Event](), 0
+    for line in content.split(b"\n"):
+        if not line.strip():
+            continue
+        event = _parse(line)
+        if event is None:
+            damaged += 1
+        else:
+            events.append(event)
+    return events, damaged
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        given = dict(json.loads(line))
+        name, boot = str(given.pop("event")), str(given.pop("boot"))
+        event = Event(name, float(given.pop("time")), float(given.pop("monotonic")), boot, given)
+        numbers = [event.number(key) for key in NUMBERS.get(name, ())]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    times = (event.unix_seconds, event.monotonic_seconds)
+    return event if _are_fine(times) and _are_fine(numbers) else None
+
+
+def _are_fine(numbers: Sequence[float]) -> bool:
+    return all(math.isfinite(number) and 0 <= number < 1e15 for number in numbers)

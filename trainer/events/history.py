@@ -1,0 +1,208 @@
+"""Cuts the time of a run into spans without gaps, by the events of node 0. Pure.
+
+What a span is depends on the event at its begin (states.py). The time between two reports of steps
+is cut further (training.py). When a start continues from an earlier step, the steps after it count
+as repeated from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainer.events.event import Event, Name
+from trainer.events.span import Kind, Phase, Span
+from trainer.events.states import AFTER, BEFORE_FIRST_STEP, DOWN, TRAINING
+from trainer.events.timeline import MICRO, timeline
+from trainer.events.training import Usual, reported, unreported
+
+KILLED = "killed: it left no word about its end"
+ASKED = "asked to stop"
+
+
+@dataclass(frozen=True)
+class Start:
+    """One time that training was started, or is being started.
+
+    Args:
+        step: updates made before it, as far as the checkpoint goes that it continued from.
+        reason: why the start before it had ended; empty for the first.
+        has_stepped: whether it came to its first step.
+    """
+
+    step: int = 0
+    reason: str = ""
+    has_stepped: bool = False
+
+
+@dataclass(frozen=True)
+class History:
+    """What the events say.
+
+    Args:
+        spans: without gaps, from 0 to the last sign of life or the end of the run.
+        starts: the first one, and one for each time that training was interrupted.
+        begin_unix_seconds: when the run began, by the machine's clock at that time.
+        is_finished: whether the run has come to its last step.
+        step: the newest update that was reported.
+        saved_step: of the newest checkpoint.
+        lost_steps: how many reported updates were made again.
+        tokens_per_step: 0 where it is not known.
+        damaged_lines: which were left out.
+    """
+
+    spans: tuple[Span, ...] = ()
+    starts: tuple[Start, ...] = ()
+    begin_unix_seconds: float = 0.0
+    is_finished: bool = False
+    step: int = 0
+    saved_step: int = 0
+    lost_steps: int = 0
+    tokens_per_step: int = 0
+    damaged_lines: int = 0
+
+
+_SAYS_WHY = (Name.FAILING, Name.ROUND_ENDED, Name.ENDED)
+_REPORTED_BEFORE = (Name.EVALUATING, Name.SAVING, Name.RESUMED, Name.LEFT_LOOP, Name.FINISHED)
+
+
+def read_history(events: Sequence[Event], damaged_lines: int = 0) -> History:
+    """The spans of a run from the events of node 0, in the order of the file.
+
+    After the end of a finished run only the start of a pod that trains further counts.
+    """
+    placed = timeline(events)
+    if not placed:
+        return History(damaged_lines=damaged_lines)
+    first = placed[0][1]
+    age = round(first.number("age_seconds") * MICRO) if first.name == Name.POD_STARTED else 0
+    reader = _Reader(Usual.of(placed))
+    for now, event in placed:
+        reader.take(now + age, event)
+    begin = first.unix_seconds - age / MICRO
+    return reader.history(begin, damaged_lines)
+
+
+class _Reader:
+    """Takes the events one after another."""
+
+    def __init__(self, usual: Usual):
+        self._usual = usual
+        self._spans, self._starts = list[Span](), list[Start]()
+        self._state, self._open, self._seen = DOWN, 0, 0
+        self._gpus = self._step = self._saved_step = self._tokens_per_step = 0
+        self._lost_steps = self._restored_step = 0
+        self._trains, self._has_ended, self._is_finished = True, True, False
+        self._reason = ""
+
+    def take(self, now: int, event: Event) -> None:
+        if self._is_finished and event.name != Name.POD_STARTED:
+            return
+        if event.name == Name.POD_STARTED:
+            self._close(self._seen, None)
+            self._state = DOWN
+            self._close(max(self._seen, now - round(event.number("age_seconds") * MICRO)), None)
+            self._gpus = int(event.number("gpus"))
+            if not self._has_ended and not self._reason:
+                self._reason = KILLED
+        elif event.name in AFTER:
+            self._close(now, event)
+        if event.name in AFTER:
+            self._enter(event)
+        self._remember(event)
+        self._seen = now
+
+    def history(self, begin_unix_seconds: float, damaged_lines: int) -> History:
+        self._close(self._open if self._is_finished else self._seen, None)
+        if self._starts and not self._starts[-1].has_stepped:
+            self._note(reason=self._reason)
+        return History(
+            tuple(self._spans),
+            tuple(self._starts),
+            begin_unix_seconds,
+            self._is_finished,
+            self._step,
+            self._saved_step,
+            self._lost_steps,
+            self._tokens_per_step,
+            damaged_lines,
+        )
+
+    def _enter(self, event: Event) -> None:
+        has_stepped = self._trains and bool(self._starts)
+        states = AFTER if has_stepped else {**AFTER, **BEFORE_FIRST_STEP}
+        self._state = states[event.name]
+        self._is_finished = event.name == Name.FINISHED
+        self._has_ended = event.name in (Name.ENDED, Name.FINISHED)
+
+    def _remember(self, event: Event) -> None:
+        if event.name == Name.RESTORED:
+            self._repeat_after(event.step())
+            self._lost_steps += max(0, self._step - event.step())
+            self._step = self._saved_step = event.step()
+            self._tokens_per_step = int(event.number("tokens_per_step"))
+            self._note(step=event.step())
+            self._restored_step = event.step()
+        elif event.name == Name.FIRST_STEP:
+            self._step, self._trains = event.step(), True
+            self._note(step=self._restored_step, has_stepped=True, reason=self._reason)
+            self._reason = ""
+        elif event.name == Name.SAVED:
+            self._saved_step = event.step()
+        elif event.name == Name.STOP_REQUESTED:
+            self._reason = ASKED
+        elif event.name in _SAYS_WHY and not self._reason:
+            self._reason = str(event.values.get("reason", ""))
+
+    def _note(self, **changes: Any) -> None:
+        """Change what is known of the newest start."""
+        if self._starts:
+            self._starts[-1] = replace(self._starts[-1], **changes)
+
+    def _close(self, end: int, event: Event | None) -> None:
+        """End the span that is open with `event`; None: nothing says why it ended."""
+        state, length = self._state, end - self._open
+        if state == TRAINING:
+            self._close_training(length, event)
+        elif event is not None and event.name == Name.RESTORED and event.step() == 0:
+            self._add(Kind.START, state.phase, length)  # there was nothing to restore
+        elif event is not None and event.name == Name.FIRST_STEP:
+            self._add(state.kind, state.phase, length, max(0, event.step() - 1), event.step())
+        else:
+            self._add(state.kind, state.phase, length)
+        self._open = end
+
+    def _close_training(self, length: int, event: Event | None) -> None:
+        if event is not None and event.name == Name.REPORT:
+            first, self._step = min(self._step, event.step()), event.step()
+            for kind, part in reported(length, event, self._usual):
+                self._add(kind, None, part, first, self._step)
+        elif event is not None and event.name in _REPORTED_BEFORE:
+            self._add(Kind.PRODUCTIVE, None, length, max(0, self._step - 1), self._step)
+        else:
+            for kind, part in unreported(length, self._usual):
+                phase = Phase.DETECT if kind == Kind.HANG else None
+                self._add(kind, phase, part, self._step, self._step + 1)
+
+    def _add(
+        self, kind: Kind, phase: Phase | None, length: int, first: int = 0, last: int = 0
+    ) -> None:
+        if phase is not None and self._trains and length:
+            self._trains = False
+            self._starts.append(Start())
+        if length:
+            begin = self._spans[-1].end if self._spans else 0
+            number = len(self._starts)
+            span = Span(begin, begin + length, kind, phase, number, self._gpus, first, last)
+            self._spans.append(span)
+
+    def _repeat_after(self, step: int) -> None:
+        """Mark what is repeated by a start that continues after `step` updates."""
+        repeated = list[Span]()
+        while self._spans:
+            span = self._spans[-1]
+            if span.last and not span.is_repeated and span.last <= step:
+                break  # so are all updates before it
+            repeated += reversed(self._spans.pop().repeated_after(step))
+        self._spans += reversed(repeated)

@@ -1,0 +1,84 @@
+"""A part of a run's time, and what it was spent on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What time is spent on; docs/goodput.md has the definitions."""
+
+    PRODUCTIVE = "productive"
+    LOST = "lost"
+    DOWN = "down"
+    START = "start"
+    RENDEZVOUS = "rendezvous"
+    DATA = "data"
+    RESTORE = "restore"
+    SAVE = "save"
+    EVALUATION = "evaluation"
+    HANG = "hang"
+    STOP = "stop"
+
+
+class Phase(StrEnum):
+    """The parts of the time from the end of training to the next first step, in their order."""
+
+    DETECT = "detect"
+    START = "start"
+    IMPORT = "import"
+    RENDEZVOUS = "rendezvous"
+    RESTORE = "restore"
+    FIRST_STEP = "first step"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of the run's time.
+
+    Args:
+        begin, end: microseconds since the run's begin.
+        kind: what it was spent on, as if no step were repeated.
+        phase: the part of a start that it belongs to; None while the run trains.
+        start: the number of the start that it belongs to, from 1.
+        gpus: GPUs that the run holds or waits for.
+        first, last: it is spent on the updates after the first one up to the last one; equal where
+            it is not spent on updates.
+        is_repeated: whether a later start has made these updates again.
+    """
+
+    begin: int
+    end: int
+    kind: Kind
+    phase: Phase | None
+    start: int
+    gpus: int
+    first: int = 0
+    last: int = 0
+    is_repeated: bool = False
+
+    @property
+    def counts_as(self) -> Kind:
+        """The kind, where productive time whose updates were made again is lost."""
+        is_lost = self.is_repeated and self.kind == Kind.PRODUCTIVE
+        return Kind.LOST if is_lost else self.kind
+
+    @property
+    def length(self) -> int:
+        """Microseconds."""
+        return self.end - self.begin
+
+    def repeated_after(self, step: int) -> list[Span]:
+        """The span once a start has continued after `step` updates: what it repeats is cut off.
+
+        Where only a part of its updates is repeated, each counts as long as the others.
+        """
+        if self.is_repeated or self.last <= step:
+            return [self]
+        kept = max(0, step - self.first) * self.length // (self.last - self.first)
+        middle = self.begin + kept
+        if middle == self.begin:
+            return [replace(self, is_repeated=True)]
+        before = replace(self, end=middle, last=step)
+        return [before, replace(self, begin=middle, first=step, is_repeated=True)]

@@ -1,0 +1,46 @@
+"""What a run does after each event. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainer.events.event import Name
+from trainer.events.span import Kind, Phase
+
+
+@dataclass(frozen=True)
+class State:
+    """What a span is spent on, and to which phase of a start it belongs; None: the run trains."""
+
+    kind: Kind
+    phase: Phase | None
+
+
+TRAINING = State(Kind.PRODUCTIVE, None)
+DOWN = State(Kind.DOWN, Phase.DETECT)
+AFTER: dict[str, State] = {  # other events neither begin nor end a span
+    Name.POD_STARTED: State(Kind.START, Phase.START),
+    Name.GATHERING: State(Kind.RENDEZVOUS, Phase.RENDEZVOUS),
+    Name.ROUND_BEGUN: State(Kind.START, Phase.START),
+    Name.RANKS_STARTED: State(Kind.START, Phase.IMPORT),
+    Name.IMPORTS_DONE: State(Kind.RENDEZVOUS, Phase.RENDEZVOUS),
+    Name.CONNECTED: State(Kind.DATA, Phase.RESTORE),
+    Name.DATA_OPENED: State(Kind.RESTORE, Phase.RESTORE),
+    Name.RESTORED: State(Kind.START, Phase.FIRST_STEP),
+    Name.FIRST_STEP: TRAINING,
+    Name.REPORT: TRAINING,
+    Name.EVALUATING: State(Kind.EVALUATION, None),
+    Name.SAVING: State(Kind.SAVE, None),
+    Name.RESUMED: TRAINING,
+    Name.LEFT_LOOP: State(Kind.STOP, Phase.DETECT),
+    Name.FAILING: State(Kind.STOP, Phase.DETECT),
+    Name.ROUND_ENDED: State(Kind.START, Phase.START),
+    Name.ENDED: DOWN,
+    Name.FINISHED: DOWN,
+}
+# In the loop, before the first step of a start: what was not evaluated before is evaluated now.
+BEFORE_FIRST_STEP: dict[str, State] = {
+    Name.EVALUATING: State(Kind.EVALUATION, Phase.FIRST_STEP),
+    Name.SAVING: State(Kind.SAVE, Phase.FIRST_STEP),
+    Name.RESUMED: AFTER[Name.RESTORED],
+}

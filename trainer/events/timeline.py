@@ -1,0 +1,40 @@
+"""One clock for the events of all starts of a run, whatever the machines' clocks did. Pure.
+
+Between two events of the same start of a machine the time is what its monotonic clock says, which
+nobody sets. From one machine (or start of it) to the next only the clock of day is known. Time
+never goes backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainer.events.event import Event
+
+MICRO = 1_000_000
+# Two processes may note their events in another order than they append them. A monotonic clock that
+# goes back further than that has begun anew.
+_LARGEST_DISORDER_SECONDS = 60.0
+
+
+def timeline(events: Sequence[Event]) -> list[tuple[int, Event]]:
+    """The events in their order, each with its microseconds since the first one."""
+    placed = list[tuple[int, Event]]()
+    now, anchor, anchor_at = 0, None, 0
+    before: Event | None = None
+    for event in events:
+        if anchor is None or before is None or not _share_a_clock(before, event):
+            passed = 0.0 if before is None else event.unix_seconds - before.unix_seconds
+            now += max(0, round(passed * MICRO))
+            anchor, anchor_at = event, now
+        else:
+            passed = event.monotonic_seconds - anchor.monotonic_seconds
+            now = max(now, anchor_at + round(passed * MICRO))
+        placed.append((now, event))
+        before = event
+    return placed
+
+
+def _share_a_clock(one: Event, next_one: Event) -> bool:
+    disorder = one.monotonic_seconds - next_one.monotonic_seconds
+    return one.boot == next_one.boot and disorder < _LARGEST_DISORDER_SECONDS

@@ -1,0 +1,73 @@
+"""What the time between two reports of steps was spent on. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainer.events.event import Event, Name
+from trainer.events.span import Kind
+from trainer.events.states import AFTER
+from trainer.events.timeline import MICRO
+
+HANG_STEPS = 5
+"""A step that takes longer than so many median steps is a hang,"""
+LEAST_HANG_SECONDS = 1.0
+"""if it takes longer than this too: short steps vary."""
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is usual in this run, in microseconds; None where no steps were reported.
+
+    Args:
+        step: the median over the reports of the time for a step.
+        report: the median of the time between two reports.
+    """
+
+    step: float | None = None
+    report: float | None = None
+
+    @staticmethod
+    def of(placed: Sequence[tuple[int, Event]]) -> Usual:
+        """From all events of a run with their times."""
+        steps, reports = list[float](), list[float]()
+        begin: int | None = None
+        for now, event in placed:
+            if event.name == Name.REPORT and begin is not None and event.values["steps"] > 0:
+                waits = event.number("data_seconds") + event.number("save_seconds")
+                steps.append(max(0.0, now - begin - waits * MICRO) / event.number("steps"))
+                reports.append(now - begin)
+            if event.name in AFTER:
+                begin = now
+        return Usual(statistics.median(steps), statistics.median(reports)) if steps else Usual()
+
+    def is_hang(self, microseconds: float) -> bool:
+        """Whether a step that takes so long is one."""
+        if self.step is None:
+            return False
+        return microseconds > max(HANG_STEPS * self.step, LEAST_HANG_SECONDS * MICRO)
+
+
+def reported(length: int, report: Event, usual: Usual) -> list[tuple[Kind, int]]:
+    """The parts of `length` microseconds whose steps were reported, in microseconds."""
+    data = _most(report.number("data_seconds"), length)
+    save = _most(report.number("save_seconds"), length - data)
+    longest, hang = report.number("longest_seconds") * MICRO, 0
+    if usual.step is not None and usual.is_hang(longest):
+        hang = max(0, min(round(longest - usual.step) - data, length - data - save))
+    rest = length - data - save - hang
+    return [(Kind.DATA, data), (Kind.SAVE, save), (Kind.HANG, hang), (Kind.PRODUCTIVE, rest)]
+
+
+def unreported(length: int, usual: Usual) -> list[tuple[Kind, int]]:
+    """The same where no report came any more: so long as one takes, steps were probably made."""
+    if usual.report is None or not usual.is_hang(length - usual.report):
+        return [(Kind.PRODUCTIVE, length)]
+    productive = round(usual.report)
+    return [(Kind.PRODUCTIVE, productive), (Kind.HANG, length - productive)]
+
+
+def _most(seconds: float, limit: int) -> int:
+    return min(round(seconds * MICRO), limit)

@@ -1,0 +1,45 @@
+"""Who writes events of a run, and where: the entrypoint of each node, and rank 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trainer.events.clock import process_age_seconds
+from trainer.events.event import Name, event_file
+from trainer.events.log import HEARTBEAT_SECONDS, EventLog
+
+_LONGEST_REASON = 200  # an event is a short line
+
+
+def entrypoint_events(run_dir: Path, node: int, say: Callable[[str], None]) -> EventLog:
+    """The entrypoint's way to the file of its node, with a sign of life every few seconds."""
+    return EventLog(event_file(run_dir, node), say, HEARTBEAT_SECONDS)
+
+
+def rank_events(run_dir: Path, rank: int, ranks: int, has_entrypoint: bool) -> EventLog:
+    """The way of a rank that has imported everything; only rank 0 writes.
+
+    Started by torchrun or by hand, it also writes what an entrypoint would.
+    """
+    if rank != 0:
+        return EventLog(None, _say)
+    events = EventLog(event_file(run_dir, 0), _say, None if has_entrypoint else HEARTBEAT_SECONDS)
+    if not has_entrypoint:
+        pod_started(events, ranks)
+    events.write(Name.IMPORTS_DONE)
+    return events
+
+
+def pod_started(events: EventLog, ranks: int) -> None:
+    """Note when this process was started, and how many ranks the run has in all."""
+    events.write(Name.POD_STARTED, age_seconds=process_age_seconds(), gpus=ranks)
+
+
+def shortened(reason: str) -> str:
+    """A reason for an event: one line, of which little more than the first sentence is kept."""
+    return " ".join(reason.split())[:_LONGEST_REASON]
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
