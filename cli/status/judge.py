@@ -126,7 +126,7 @@ def _running(
     pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
     if not pods or pending:
         return "waiting", describe_pods(pending), _earliest(pending)
-    trouble = next((p.trouble for p in progresses if p.trouble), "")
+    trouble = next((p.trouble for p in progresses if _is_in_trouble(p, progress)), "")
     if trouble:
         return "recovering", trouble, None
     waits_for = next((p.waits_for for p in progresses if p.waits_for), "")
@@ -141,6 +141,13 @@ def _running(
     if usual is not None and silent > max(QUIET_STEPS * usual, QUIET_SECONDS):
         return "quiet", f"no step is reported; one came every {usual:.1f} s", progress.stepped_at
     return "training", waits_for, None
+
+
+def _is_in_trouble(one: Progress, leading: Progress) -> bool:
+    """Only node 0 reports steps, so the others' lines do not say when their trouble was over."""
+    if not one.trouble or not one.trouble_at or not leading.stepped_at:
+        return bool(one.trouble)
+    return one.trouble_at > leading.stepped_at
 
 
 def _earliest(pods: list[Json]) -> datetime | None:

@@ -38,6 +38,7 @@ class Progress:
         finished: how the run has ended.
         failed: why it was given up.
         stepped_before: when the step lines before the last one were written, MOST_TIMES at most.
+        trouble_at: when `trouble` was written.
     """
 
     step: int | None = None
@@ -54,6 +55,7 @@ class Progress:
     finished: str = ""
     failed: str = ""
     stepped_before: tuple[datetime, ...] = ()
+    trouble_at: datetime | None = None
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -93,16 +95,16 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
     if saved := _SAVED.match(text):
         return replace(before, saved_step=int(saved["step"]), saved_at=at)
     node = _NODE.match(text)
-    return _after_node(before, node["text"]) if node else before
+    return _after_node(before, at, node["text"]) if node else before
 
 
-def _after_node(before: Progress, text: str) -> Progress:
+def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if finished := _FINISHED.match(text):
         return replace(before, finished=finished["how"], trouble="", waits_for="")
     if failed := _FATAL.match(text):
         return replace(before, failed=failed["why"], trouble="", waits_for="")
     if lost := _LOST.match(text):
-        return replace(before, trouble=lost["why"], waits_for="")
+        return replace(before, trouble=lost["why"], trouble_at=at, waits_for="")
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:

@@ -1,32 +1,15 @@
 """The word for each state that a run can be in, from objects as the API server shows them."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from cli.status.judge import STALLED_SECONDS, Seen, judge_platform, judge_run
 from cli.status.progress import Progress
-from infra.kube.record import Record
-from infra.kube.workload import Workload
+from tests.cli.records import NOW, RECORD
 
-NOW = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
-RECORD = Record(
-    owner="11111111-2222-3333-4444-555555555555",
-    stack="organization/disttrain/dev",
-    workload=Workload("batch/v1", "Job", "train-singlepod"),
-    revision="abc",
-    gpus=3,
-    gpus_total=4,
-    suspend={"spec": {"suspend": True}},
-    resume={"spec": {"suspend": None}},
-    over=("Complete", "Failed"),
-    grace_seconds=600,
-    request="1",
-    since=NOW - timedelta(hours=1),
-    namespace="disttrain",
-)
 JOB: dict[str, Any] = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
 STEPPED = Progress(step=20, of=4000, stepped_at=NOW - timedelta(seconds=2), loss="4.0")
 
@@ -57,6 +40,11 @@ NO_IMAGE: dict[str, Any] = {
     ]
 }
 CRASHES: dict[str, Any] = {"containerStatuses": [{"restartCount": 3, "state": {"running": {}}}]}
+
+
+def lost(seconds_ago: float) -> Progress:
+    """What a node other than the first has written about ranks of its own that were lost."""
+    return Progress(trouble="killed?", trouble_at=NOW - timedelta(seconds=seconds_ago))
 
 
 READY = [{"type": "Ready", "status": "True"}]
@@ -138,6 +126,16 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         Seen(RECORD, job(), [pod()], {"a": Progress(step=20, of=40, trouble="node 1 is lost")}),
         "recovering",
         "node 1 is lost",
+    ),
+    "another node was lost before the last step": (
+        Seen(RECORD, job(), [pod(), pod(name="b")], {"a": STEPPED, "b": lost(seconds_ago=9)}),
+        "training",
+        "",
+    ),
+    "another node was lost after the last step": (
+        Seen(RECORD, job(), [pod(), pod(name="b")], {"a": STEPPED, "b": lost(seconds_ago=1)}),
+        "recovering",
+        "killed?",
     ),
     "no step has come for a while": (
         Seen(RECORD, job(), [pod()], {"a": stepped_every(seconds=2, last=11)}),
