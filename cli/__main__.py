@@ -5,8 +5,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli import completion, doctor, extend, logs, resume, sample, stop, tensorboard
+from cli import completion, doctor, extend, resume, sample, stop, tensorboard
+from cli.fetch import command as fetch
+from cli.goodput import command as goodput
+from cli.logs import command as logs
+from cli.push import command as push
 from cli.report import COULD_NOT_CHECK
+from cli.runs import command as runs
 from cli.status import command as status
 from cli.verify import command as verify
 
@@ -39,11 +44,35 @@ COMMANDS: Mapping[str, Command] = {
     "extend": Command(
         "let a run train for more steps", extend.run, extend.add_arguments, "extend --steps 8000"
     ),
+    "fetch": Command(
+        "bring a run's results and a verified checkpoint to this machine",
+        fetch.run,
+        fetch.add_arguments,
+        "fetch dev --checkpoint best --to ./results",
+    ),
+    "goodput": Command(
+        "show where the time of a run went, and what it cost",
+        goodput.run,
+        goodput.add_arguments,
+        "goodput --price-per-gpu-hour 1.20",
+    ),
     "logs": Command(
         "follow the logs of all pods of a run", logs.run, logs.add_arguments, "logs --tail 20"
     ),
+    "push": Command(
+        "put a run's folder of this machine onto the volume",
+        push.run,
+        push.add_arguments,
+        "push ./runs/dev --run dev-again",
+    ),
     "resume": Command(
         "let a stopped run go on", resume.run, resume.add_arguments, "resume --stack multipod"
+    ),
+    "runs": Command(
+        "list the runs on the volume, compare them, delete them",
+        runs.run,
+        runs.add_arguments,
+        "runs compare dev multipod --to losses.svg",
     ),
     "sample": Command(
         "write text with a run's newest checkpoint",

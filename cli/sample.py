@@ -6,11 +6,12 @@ import time
 from contextlib import ExitStack, redirect_stdout
 
 from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import part, parts
-from infra.kube.task_pod import TaskPod, running
+from infra.kube.task_pod import running
 
 LIMIT_SECONDS = 1800
 STATUS_SECONDS = 30
@@ -50,17 +51,12 @@ def sample(api: Api, place: RunPlace, options: list[str]) -> int:
     """Run the pod, show what it writes, remove it."""
     # GPT-2's BPE merge table from an air-gap bundle, which tiktoken would download otherwise.
     bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
-    pod = TaskPod(
-        task="sample",
-        owner=place.owner,
-        namespace=place.namespace,
-        image=place.image,
-        command=("python", "-m", "trainer", "sample", "--run-dir", place.run_path, *options),
-        claim=place.claim,
+    pod = place_pod(
+        place,
+        "sample",
+        ("python", "-m", "trainer", "sample", "--run-dir", place.run_path, *options),
         deadline_seconds=LIMIT_SECONDS,
-        read_only=True,
         environment={"HOME": "/tmp", **bpe},
-        placement=dict(place.placement),
     )
     with ExitStack() as stack:
         with redirect_stdout(sys.stderr):  # what it waits for is no part of the text

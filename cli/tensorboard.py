@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 
 from cli.endings import end_in_order
+from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -47,17 +48,12 @@ def run(arguments: argparse.Namespace) -> int:
 def board_pod(place: RunPlace) -> TaskPod:
     """The pod that serves TensorBoard; it can change nothing on the volume."""
     options = ("--logdir", f"{DATA_MOUNT}/runs", "--port", str(PORT), "--host", "0.0.0.0")
-    return TaskPod(
-        task="tensorboard",
-        owner=place.owner,
-        namespace=place.namespace,
-        image=place.image,
-        command=("tensorboard", *options),
-        claim=place.claim,
+    return place_pod(
+        place,
+        "tensorboard",
+        ("tensorboard", *options),
         deadline_seconds=LIMIT_SECONDS,
-        read_only=True,
         environment={"HOME": "/tmp"},
-        placement=dict(place.placement),
     )
 
 

@@ -103,6 +103,8 @@ def run(options: Options) -> None:
     }
     _trainer(python, ["prepare", *settings], {})
     _trainer(python, ["entrypoint", *settings], topology)
+    say("\nwhere the time went:")
+    _trainer(python, ["goodput", *settings], {})
     run_dir = DATA_ROOT / "runs" / options.run_name
     say(f"\ncheckpoints: {run_dir / 'checkpoints'}\nsample:")
     _trainer(python, ["sample", f"--run-dir={run_dir}", "--prompt=ROMEO:"], {})

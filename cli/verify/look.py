@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace
 from cli.status.look import see_run
 from cli.verify import pod_probe, run_probe
@@ -16,7 +17,7 @@ from infra.kube.exec_stream import execute
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json, name_of, part
 from infra.kube.steer import find_record
-from infra.kube.task_pod import TaskPod, running
+from infra.kube.task_pod import running
 
 LIMIT_SECONDS = 3600  # for the sha256 of a large checkpoint on a slow disk
 FIRST_BYTES = 1 << 20  # of the log: NCCL and the trainer say there what they use
@@ -67,16 +68,11 @@ def _ask_pod(api: Api, place: RunPlace, pod: Json) -> dict[str, Any]:
 
 def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
     """What run_probe.py says of the run's folder; or nothing, and why."""
-    pod = TaskPod(
-        task="verify",
-        owner=place.owner,
-        namespace=place.namespace,
-        image=place.image,
-        command=("python3", "-c", Path(run_probe.__file__).read_text(), place.run_path),
-        claim=place.claim,
+    pod = place_pod(
+        place,
+        "verify",
+        ("python3", "-c", Path(run_probe.__file__).read_text(), place.run_path),
         deadline_seconds=LIMIT_SECONDS,
-        read_only=True,
-        placement=dict(place.placement),
     )
     try:
         with ExitStack() as stack:

@@ -1,7 +1,6 @@
 """The commands that stop, resume and extend a run, as far as no cluster is needed."""
 
 import subprocess
-from datetime import UTC, datetime
 
 import pytest
 
@@ -10,23 +9,7 @@ from cli.completion import SHELLS, options_of, script
 from cli.extend import commands
 from cli.status.progress import Progress
 from cli.stop import stopped
-from infra.kube.record import Record
-from infra.kube.workload import Workload
-
-RECORD = Record(
-    owner="11111111-2222-3333-4444-555555555555",
-    stack="organization/disttrain/dev",
-    workload=Workload("batch/v1", "Job", "train-singlepod"),
-    revision="abc",
-    gpus=3,
-    gpus_total=4,
-    suspend={"spec": {"suspend": True}},
-    resume={"spec": {"suspend": False}},
-    over=("Complete", "Failed"),
-    grace_seconds=600,
-    request="1",
-    since=datetime(2026, 11, 22, tzinfo=UTC),
-)
+from tests.cli.records import RECORD
 
 
 @pytest.mark.parametrize(

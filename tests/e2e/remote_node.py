@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from infra.node.tunnel import is_open, local_port
+from infra.platform.viewers import viewer_role_name
 from sandbox.components import API_PORT, host_program
 from sandbox.kubeconfig import write_kubeconfig
 from sandbox.pki import Certificate, sign
@@ -101,11 +102,16 @@ class RemoteNode:
 
         With k3s itself an old kubeconfig is refused because of another certificate authority.
         """
+        self.remove_objects()
+        self._new_administrator()
+
+    def remove_objects(self) -> None:
+        """What goes with k3s itself; this cluster was only shown as one."""
         self.lab.kubectl("delete", "namespace", NAMESPACE, OPERATOR, "--ignore-not-found")
         self.lab.kubectl("delete", "pv", "--all")
+        self.lab.kubectl("delete", "clusterrole", viewer_role_name(NAMESPACE), "--ignore-not-found")
         for name in traces(self.lab).get("crd", []):
             self.lab.kubectl("delete", "crd", name)
-        self._new_administrator()
 
     def _new_administrator(self) -> None:
         """The kubeconfig that k3s writes next; one that was given out before is worth nothing."""

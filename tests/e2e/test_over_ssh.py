@@ -102,5 +102,4 @@ def test_destroy_leaves_the_host_as_it_was(lab: Lab, remote: RemoteNode, stack: 
     assert lab.trainer_images() == []
     assert "disttrain" not in lab.kubectl("get", "namespace", "-o", "name")
     assert lab.run_dir(RUN).is_dir()
-    # k3s goes with all that is in it; this cluster was only shown as one
-    lab.kubectl("delete", "pv", "--all")
+    remote.remove_objects()

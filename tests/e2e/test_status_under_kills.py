@@ -78,6 +78,7 @@ class Killer:
 def stack(lab: Lab) -> Iterator[Stack]:
     settings = run_settings(RUN, ENDLESS, topology="multi-pod")
     settings |= {"run.eval.interval": "1000000", "run.checkpoint.interval": "20"}
+    settings |= {"processesPerPod": "1"}
     made = lab.stack("e2e-killed", "sandbox", settings)
     made.set("pods", str(PODS))
     made.up()

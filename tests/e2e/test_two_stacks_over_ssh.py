@@ -15,7 +15,7 @@ from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import Lab, run_settings, wait_for
 from tests.e2e.remote_node import RemoteNode
 from tests.e2e.test_topologies import changes, training_pods
-from tests.operator.cluster import offered, traces
+from tests.operator.cluster import offered
 from tests.operator.stand_in import GPUS, import_operator_image, operator_chart
 
 LONG, SHORT, STEPS = "two-stacks-dev", "two-stacks-multipod", 1500
@@ -131,9 +131,5 @@ def test_run_and_then_platform_go_and_leave_the_data(
         assert json.loads(stack.export())["deployment"].get("resources", []) == []
     assert remote.node.differences() == []
     assert lab.run_dir(LONG).is_dir()
-    # k3s goes with all that is in it; this cluster was only shown as one
     assert "disttrain" not in lab.kubectl("get", "namespace", "-o", "name")
-    lab.kubectl("delete", "pv", "--all")
-    lab.kubectl("delete", "namespace", "gpu-operator", "--ignore-not-found")
-    for name in traces(lab).get("crd", []):
-        lab.kubectl("delete", "crd", name)
+    remote.remove_objects()

@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parents[2]
 # folder -> which of our packages its files may import, besides itself
 ALLOWED = {
     "infra": {"trainer"},
-    "cli": {"infra"},
+    "cli": {"infra", "trainer"},  # of the trainer only `PURE`
     "trainer": set[str](),
     "sandbox": set[str](),
 }
@@ -34,6 +34,26 @@ def test_packages_import_in_one_direction(folder: str) -> None:
     assert files
     found = {str(file): imported(file) - ALLOWED[folder] - {folder} for file in files}
     assert {file: names for file, names in found.items() if names} == {}
+
+
+PURE = "trainer.events"  # computes from the files of a run; needs no torch
+
+
+def test_commands_use_only_the_part_of_the_trainer_that_computes() -> None:
+    """The virtual environment of `./disttrain` has no torch."""
+    found: list[str] = []
+    for file in (PROJECT / "cli").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            found += [m for m in modules if m.split(".")[0] == "trainer" and PURE not in m]
+    assert found == []
+    program = "import sys, cli.__main__; print('torch' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "False"]
 
 
 # Rooms of infra/, from the ground up: a file imports from its own room and from those before it.
