@@ -1,4 +1,4 @@
-"""`./disttrain COMMAND`: commands that look at a host, a cluster or a run."""
+"""`./disttrain COMMAND`: commands that look at a host, a cluster or a run, and that steer a run."""
 
 import argparse
 import sys
