@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cli import completion, doctor, extend, resume, sample, stop, tensorboard
+from cli.endings import BROKEN_PIPE, close_output
 from cli.fetch import command as fetch
 from cli.goodput import command as goodput
 from cli.logs import command as logs
@@ -14,6 +15,7 @@ from cli.report import COULD_NOT_CHECK
 from cli.runs import command as runs
 from cli.status import command as status
 from cli.verify import command as verify
+from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 
 @dataclass(frozen=True)
@@ -117,15 +119,21 @@ def parser_of_all() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command that `words` name; returns the exit status."""
+    """Run the command that `words` name; returns the exit status.
+
+    A command raises ValueError for what its user can mend, and lets the cluster's errors through.
+    """
     parser = parser_of_all()
     parser.set_defaults(parser=parser)
     arguments = parser.parse_args(words)
     try:
         return COMMANDS[arguments.subcommand].run(arguments)
-    except ValueError as reason:
+    except (ValueError, ApiError, TaskError, UnreachableError) as reason:
         print(f"error: {reason}", file=sys.stderr)
         return COULD_NOT_CHECK
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
     except KeyboardInterrupt:
         return 130
 

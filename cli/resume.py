@@ -5,7 +5,6 @@ import argparse
 from cli.endings import end_in_order
 from cli.stack_outputs import run_place
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.hand_over import WHEN_BUSY
 from infra.kube.steer import find_record, resume
 
@@ -29,15 +28,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0, the pods of the run come back.
 
     Raises:
-        ValueError: there is no such run, or another one is in the way.
+        ValueError: the stack has no run.
+        TaskError: its workload is gone, or another run is in the way.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     place = run_place(arguments.stack)
     api = Api(place.access)
-    try:
-        record = find_record(api, place.namespace, place.owner)
-        nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS)
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    record = find_record(api, place.namespace, place.owner)
+    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS)
     print(nothing_to_do or f"{record.workload} goes on; ./disttrain status shows how it comes up")
     return 0

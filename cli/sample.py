@@ -5,11 +5,10 @@ import sys
 import time
 from contextlib import ExitStack, redirect_stdout
 
-from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.endings import end_in_order
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import part, parts
 from infra.kube.task_pod import running
 
@@ -33,18 +32,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: that of the trainer's command.
 
     Raises:
-        ValueError: the stack has no run, or the pod cannot be had.
+        ValueError: the stack has no run.
+        TaskError: the pod does not start.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     place = run_place(arguments.stack)
     options = [word for word in arguments.options if word != "--"]
-    try:
-        return sample(Api(place.access), place, options)
-    except BrokenPipeError:
-        close_output()
-        return BROKEN_PIPE
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    return sample(Api(place.access), place, options)
 
 
 def sample(api: Api, place: RunPlace, options: list[str]) -> int:

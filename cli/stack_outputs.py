@@ -29,6 +29,8 @@ class RunPlace:
     bpe_file: str = ""
     placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the spec of a pod that decide where it may run, as the training pods have them."""
+    world_size: int = 1
+    """How many ranks the run has."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +108,9 @@ def run_length(stack: str) -> int:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
     """
-    return _number("maxSteps", stack)
-
-
-def world_size(stack: str) -> int:
-    """How many ranks the run of a stack has; otherwise as `run_length`."""
-    return _number("worldSize", stack)
-
-
-def _number(output: str, stack: str) -> int:
     given = _outputs(stack)
-    _require(given, (output,), stack, "has no run")
-    return int(given[output])
+    _require(given, ("maxSteps",), stack, "has no run")
+    return int(given["maxSteps"])
 
 
 def _outputs(stack: str) -> dict[str, Any]:
@@ -141,10 +134,18 @@ def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:
     namespace, owner, image, run_path, workload, claim = (
         str(given[name]) for name in cast(tuple[str, ...], NEEDED)
     )
-    bpe_file = str(given.get("bpeFile") or "")
-    placement = _placement(given)
-    access = _access(given)
-    return RunPlace(access, namespace, owner, image, run_path, workload, claim, bpe_file, placement)
+    return RunPlace(
+        access=_access(given),
+        namespace=namespace,
+        owner=owner,
+        image=image,
+        run_path=run_path,
+        workload=workload,
+        claim=claim,
+        bpe_file=str(given.get("bpeFile") or ""),
+        placement=_placement(given),
+        world_size=int(given.get("worldSize") or 1),
+    )
 
 
 def _placement(given: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from cli.stack_outputs import run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.making_place import PODS
 from infra.kube.objects import name_of, part
 from infra.kube.record import Record
@@ -28,18 +27,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0, the run is stopped.
 
     Raises:
-        ValueError: there is no such run, or its pods do not end.
+        ValueError: the stack has no run.
+        TaskError: its workload is gone, or its pods do not end.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     place = run_place(arguments.stack)
     api = Api(place.access)
-    try:
-        record = find_record(api, place.namespace, place.owner)
-        last = LastLines(api, record)
-        nothing_to_do = stop(api, record)
-        print(nothing_to_do or stopped(record, last.progress()))
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    record = find_record(api, place.namespace, place.owner)
+    last = LastLines(api, record)
+    nothing_to_do = stop(api, record)
+    print(nothing_to_do or stopped(record, last.progress()))
     return 0
 
 

@@ -9,7 +9,7 @@ from cli.endings import end_in_order
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.errors import TaskError
 from infra.kube.objects import part
 from infra.kube.port_forward import HERE, forwarded
 from infra.kube.task_pod import DATA_MOUNT, TaskPod, running
@@ -30,14 +30,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: only Ctrl-C ends it.
 
     Raises:
-        ValueError: the stack has no run, the pod cannot be had, or the port is taken.
+        ValueError: the stack has no run, or the port is taken.
+        TaskError: the pod does not start, or has ended.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     place = run_place(arguments.stack)
     try:
         return serve(Api(place.access), place, arguments.port)
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
     except OSError as reason:
         raise ValueError(
             f"--port: {arguments.port} cannot be used: {reason.strerror or reason}. "

@@ -14,7 +14,6 @@ from cli.fetch.progress import duration
 from cli.fetch.wanted import parse_choice
 from cli.stack_outputs import volume_place
 from cli.volume_pod import volume_pod
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 TASK = "fetch"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # as trainer/config/option.py has it
@@ -46,8 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status 0: everything is here and verified.
 
     Raises:
-        ValueError: an option, the run, its checkpoint or the folder cannot be used; or the
-            cluster refuses.
+        ValueError: an option or the folder cannot be used.
+        TaskError: the run or its checkpoint cannot be brought.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     choice = parse_choice(arguments.checkpoint)
@@ -63,8 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
             source = PodSource(pod, arguments.by, say)
             path = f"{place.runs_path}/{name}"
             brought = Bringer(source, path, folder, choice, arguments.streams, say).bring()
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
     except OSError as error:
         raise ValueError(f"--to {folder.root}: it cannot be written: {error}") from None
     print(summary(brought, name, folder.root))

@@ -4,11 +4,10 @@ import argparse
 import sys
 from contextlib import redirect_stdout
 
-from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.endings import end_in_order
 from cli.goodput.fetch import fetch_events
 from cli.stack_outputs import run_place
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 from trainer.events.command import add_goodput_options, goodput
 
 
@@ -22,17 +21,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0.
 
     Raises:
-        ValueError: the stack has no run, the run has no events yet, or they cannot be had.
+        ValueError: the stack has no run.
+        TaskError: the run has no events yet, or they cannot be had.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     place = run_place(arguments.stack)
-    try:
-        with redirect_stdout(sys.stderr):  # what it waits for is no part of the table
-            content = fetch_events(Api(place.access), place)
-        print(goodput(content, arguments.price_per_gpu_hour, arguments.json), flush=True)
-    except BrokenPipeError:
-        close_output()
-        return BROKEN_PIPE
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    with redirect_stdout(sys.stderr):  # what it waits for is no part of the table
+        content = fetch_events(Api(place.access), place)
+    print(goodput(content, arguments.price_per_gpu_hour, arguments.json), flush=True)
     return 0

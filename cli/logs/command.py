@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.endings import end_in_order
 from cli.logs.explain import explain
 from cli.logs.first_error import as_text, first_error
 from cli.logs.labels import colour_is_wanted, label, shown
@@ -18,7 +18,6 @@ from cli.logs.since import parse_since
 from cli.logs.volume import NoVolumeError, VolumeReader, reading
 from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, UnreachableError
 
 MOST_LINES_OF_A_CRASH = 200_000
 
@@ -40,27 +39,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 shown, 1 there are no pods and no logs, or no error was found.
 
     Raises:
-        ValueError: an option is wrong, the stack has no run, or the cluster refuses.
+        ValueError: an option is wrong, or the stack has no run.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     ranks, pattern = parse_ranks(arguments.rank), parse_pattern(arguments.grep)
     place = run_place(arguments.stack)
     api = Api(place.access)
-    try:
-        pods = PodLogs(api, place)
-        pods.pods()  # the answer has the time by the cluster's clock
-        since = 0.0
-        if arguments.since:
-            since = parse_since(arguments.since, api.now().astimezone()).timestamp()
-        if arguments.first_error:
-            return show_first_error(api, place, Selection(since=since))
-        selection = Selection(ranks, since, pattern)
-        return show(api, place, selection, arguments)
-    except BrokenPipeError:
-        close_output()
-        return BROKEN_PIPE
-    except (ApiError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    pods = PodLogs(api, place)
+    pods.pods()  # the answer has the time by the cluster's clock
+    since = 0.0
+    if arguments.since:
+        since = parse_since(arguments.since, api.now().astimezone()).timestamp()
+    if arguments.first_error:
+        return show_first_error(api, place, Selection(since=since))
+    selection = Selection(ranks, since, pattern)
+    return show(api, place, selection, arguments)
 
 
 def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Namespace) -> int:

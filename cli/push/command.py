@@ -10,7 +10,6 @@ from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.upload import Pod, SentFile, send
 
 TASK = "push"
@@ -28,7 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status 0: the run is on the volume and verified.
 
     Raises:
-        ValueError: the folder is not complete, the name is taken, or the cluster refuses.
+        ValueError: the folder is not complete, or the name is taken.
+        TaskError: it cannot be brought there.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     folder = Path(arguments.folder)
@@ -39,11 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"FOLDER: {folder} cannot be read: {error}") from None
     place = volume_place(arguments.stack)
     program = Path(pod_program.__file__).read_text()
-    try:
-        with volume_pod(place, TASK, program, read_only=False) as pod:
-            push(pod, place, name, folder, files)
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    with volume_pod(place, TASK, program, read_only=False) as pod:
+        push(pod, place, name, folder, files)
     size = sum(each.size for each in files)
     print(
         f"run {name} is on the volume: {len(files)} files, {size:,} bytes, sha256 of all is right"

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.endings import end_in_order
 from cli.fetch.folder import write
 from cli.runs import pod_program
 from cli.runs.in_use import Users, refusal, users
@@ -15,7 +15,6 @@ from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
 from infra.kube import names
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.exec_stream import stream
 from infra.kube.record import COLLECTION, SELECTOR
 
@@ -49,22 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 done, 1 a run was not deleted because its name was not typed.
 
     Raises:
-        ValueError: a name cannot be used, a run is in use, or the cluster refuses.
+        ValueError: a name cannot be used, or a run is in use.
+        TaskError: the volume cannot be looked at.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     _check(arguments)
     place = volume_place(arguments.stack)
-    try:
-        if arguments.action == "delete":
-            return _delete(place, arguments.names, ask=not arguments.yes)
-        if arguments.action == "compare":
-            return _compare(place, arguments.names, arguments.to)
-        return _list(place, as_programs_want=arguments.json)
-    except BrokenPipeError:
-        close_output()
-        return BROKEN_PIPE
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    if arguments.action == "delete":
+        return _delete(place, arguments.names, ask=not arguments.yes)
+    if arguments.action == "compare":
+        return _compare(place, arguments.names, arguments.to)
+    return _list(place, as_programs_want=arguments.json)
 
 
 def _check(arguments: argparse.Namespace) -> None:

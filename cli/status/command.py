@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 
-from cli.endings import BROKEN_PIPE, close_output, end_in_order
+from cli.endings import end_in_order
 from cli.stack_outputs import ClusterPlace, cluster_place
 from cli.status.judge import NEEDS_ATTENTION
 from cli.status.look import Look, look
@@ -48,9 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
         place = cluster_place(arguments.stack)
     try:
         return _show(place, as_programs_want=arguments.json, again=arguments.watch)
-    except BrokenPipeError:
-        close_output()
-        return BROKEN_PIPE
     except (ApiError, UnreachableError) as reason:
         raise ValueError(f"the cluster could not be asked: {reason}") from None
 

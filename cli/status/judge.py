@@ -196,6 +196,11 @@ def _gpus_of_pod(pod: Json) -> int:
     phase = part(pod, "status").get("phase")
     if phase in ("Succeeded", "Failed") or not part(pod, "spec").get("nodeName"):
         return 0
+    return gpus_of(pod)
+
+
+def gpus_of(pod: Json) -> int:
+    """How many GPUs the pod's containers ask for."""
     containers = parts(part(pod, "spec"), "containers")
     return sum(_gpus(part(container, "resources", "limits")) for container in containers)
 

@@ -6,12 +6,11 @@ import time
 from cli.check import Result
 from cli.endings import end_in_order
 from cli.report import Report
-from cli.stack_outputs import run_place, world_size
+from cli.stack_outputs import run_place
 from cli.verify.judge import judge
 from cli.verify.look import gather
 from cli.verify.restart import restart
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,18 +29,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 all is well, 1 something is wrong, 2 something could not be checked.
 
     Raises:
-        ValueError: there is no such run, or the cluster refuses or does not answer.
+        ValueError: the stack has no run.
+        TaskError: the run has no record on the cluster.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     begin = time.monotonic()
-    place, ranks = run_place(arguments.stack), world_size(arguments.stack)
+    place = run_place(arguments.stack)
     api = Api(place.access)
-    try:
-        results: list[Result] = judge(gather(api, place, ranks))
-        if arguments.restart:
-            results.append(restart(api, place))
-    except (ApiError, TaskError, UnreachableError) as reason:
-        raise ValueError(str(reason)) from None
+    results: list[Result] = judge(gather(api, place))
+    if arguments.restart:
+        results.append(restart(api, place))
     name = place.run_path.rpartition("/")[2]
     report = Report(f"run {name}", results, time.monotonic() - begin, title="verify")
     print(report.json("warning") if arguments.json else report.text(everything=True))

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from cli.check import Result, Status
-from cli.status.judge import RunStatus
+from cli.status.judge import RunStatus, gpus_of
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
 
@@ -94,12 +94,6 @@ def _one_image(seen: Evidence) -> Result:
         fix = "delete the pods of the older image; they come back with the new one"
         return result("one-image", "error", f"the pods run {len(images)} images: {images}", fix)
     return result("one-image", "ok", f"all pods run {images.pop()}")
-
-
-def gpus_of(pod: Json) -> int:
-    """How many GPUs the pod's containers ask for."""
-    limits = [part(c, "resources", "limits") for c in parts(part(pod, "spec"), "containers")]
-    return sum(int(n) for limit in limits for k, n in limit.items() if k.startswith("nvidia.com/"))
 
 
 def _gpu_results(seen: Evidence) -> Iterator[Result]:

@@ -8,9 +8,10 @@ from typing import Any
 
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace
+from cli.status.judge import gpus_of
 from cli.status.look import see_run
 from cli.verify import pod_probe, run_probe
-from cli.verify.judge import Evidence, gpus_of
+from cli.verify.judge import Evidence
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.exec_stream import execute
@@ -23,7 +24,7 @@ LIMIT_SECONDS = 3600  # for the sha256 of a large checkpoint on a slow disk
 FIRST_BYTES = 1 << 20  # of the log: NCCL and the trainer say there what they use
 
 
-def gather(api: Api, place: RunPlace, world_size: int) -> Evidence:
+def gather(api: Api, place: RunPlace) -> Evidence:
     """Ask the cluster, each running pod, and the volume.
 
     Raises:
@@ -44,7 +45,7 @@ def gather(api: Api, place: RunPlace, world_size: int) -> Evidence:
     volume, problem = _ask_volume(api, place)
     return Evidence(
         status=status,
-        world_size=world_size,
+        world_size=place.world_size,
         pods=pods,
         probes=probes,
         unseen=unseen,

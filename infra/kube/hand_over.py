@@ -4,9 +4,6 @@ What is refused is refused before anything is changed. Everything is decided and
 the namespace's lock, so that two `pulumi up` at the same time cannot both take the same GPUs.
 """
 
-import getpass
-import os
-import platform
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +13,7 @@ from infra.kube.api import Api
 from infra.kube.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
-from infra.kube.lock import Lock, held
+from infra.kube.lock import Lock, held, holder_text
 from infra.kube.making_place import end_workload, live_pods_of, suspend_run
 from infra.kube.objects import Json, annotation, label
 from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
@@ -84,7 +81,7 @@ def create(job: Job, api: Api) -> None:
     if api.get(f"/api/v1/namespaces/{job.namespace}") is None:
         raise TaskError(_namespace_is_gone(job))
     end = time.monotonic() + plan.wait_timeout_seconds
-    holder = f"stack {job.stack} ({getpass.getuser()}@{platform.node()}, process {os.getpid()})"
+    holder = holder_text(f"stack {job.stack}")
     while True:
         with held(api, job.namespace, holder, LOCK_LIMIT_SECONDS) as lock:
             waited_for = _hand_over(job, api, plan, lock)

@@ -5,6 +5,9 @@ has not been renewed for LEASE_SECONDS. Times are the API server's, so that the 
 people's machines do not matter; who writes is decided by the object's resourceVersion.
 """
 
+import getpass
+import os
+import platform
 import threading
 import uuid
 from collections.abc import Iterator
@@ -40,7 +43,7 @@ class Lock:
         """Raises TaskError when somebody else holds the lock by now."""
         if self._lost:
             raise TaskError(
-                f"this `pulumi up` lost the lock of namespace {self._namespace} to {self._lost}, "
+                f"this command lost the lock of namespace {self._namespace} to {self._lost}, "
                 "because it could not renew it in time; run it again"
             )
 
@@ -119,6 +122,11 @@ def is_expired(spec: Json, now: datetime) -> bool:
         return True
     age = now - datetime.fromisoformat(str(spec["renewTime"]))
     return age.total_seconds() > float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
+
+
+def holder_text(what: str) -> str:
+    """Who holds a lock, for those who wait for it: a stack or command, user, machine, process."""
+    return f"{what} ({getpass.getuser()}@{platform.node()}, process {os.getpid()})"
 
 
 @contextmanager

@@ -4,16 +4,12 @@ A stopped run keeps its objects and its data; only its pods go, after they have 
 looks like a run that was replaced: it is in nobody's way, and its next `pulumi up` resumes it too.
 """
 
-import getpass
-import os
-import platform
-
 from infra.kube import hand_over
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.hand_over import LOCK_LIMIT_SECONDS
 from infra.kube.job import Job
-from infra.kube.lock import held
+from infra.kube.lock import held, holder_text
 from infra.kube.making_place import live_pods_of, suspend_run
 from infra.kube.objects import Json
 from infra.kube.record import Record, parse_record, record_path
@@ -62,7 +58,8 @@ def stop(api: Api, record: Record) -> str:
     Raises:
         TaskError: the workload is gone, or the pods are still there after their time.
     """
-    with held(api, record.namespace, _holder("stop", record), LOCK_LIMIT_SECONDS) as lock:
+    holder = holder_text(f"./disttrain stop of stack {record.stack}")
+    with held(api, record.namespace, holder, LOCK_LIMIT_SECONDS) as lock:
         item = find_workload(api, record)
         if over := true_condition(item, list(record.over)):
             return f"{record.workload} has ended already ({over})"
@@ -116,8 +113,3 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
     job = Job(api.access, record.namespace, record.owner, record.stack, fields)
     hand_over.create(job, api)
     return ""
-
-
-def _holder(command: str, record: Record) -> str:
-    who = f"{getpass.getuser()}@{platform.node()}, process {os.getpid()}"
-    return f"./disttrain {command} of stack {record.stack} ({who})"

@@ -1,0 +1,47 @@
+"""What `./disttrain` does, for every command alike, with an error that the command lets through."""
+
+from argparse import ArgumentParser, Namespace
+
+import pytest
+
+from cli import __main__ as program
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+
+
+def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Exit status of a command that ends with this error."""
+
+    def run(_: Namespace) -> int:
+        raise error
+
+    def add_arguments(_: ArgumentParser) -> None:
+        """It has none."""
+
+    command = program.Command("fails", run, add_arguments, "fail")
+    monkeypatch.setattr(program, "COMMANDS", {"fail": command})
+    return program.main(["fail"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("why"), ApiError(403, "why"), TaskError("why"), UnreachableError("why")],
+    ids=lambda error: type(error).__name__,
+)
+def test_error_is_one_sentence_and_no_traceback(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(error, monkeypatch) == 2
+    assert capsys.readouterr().err == "error: why\n"
+
+
+def test_reader_that_goes_away_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "close_output", lambda: None)  # it would close this test's own
+    assert run_with(BrokenPipeError(), monkeypatch) == 141
+    assert capsys.readouterr().err == ""
+
+
+def test_error_of_the_program_itself_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyError):
+        run_with(KeyError("a mistake of ours"), monkeypatch)
