@@ -257,9 +257,10 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
         write(*values)
 
     def wait_and_note(save: BackgroundSave, seconds: float | None = None) -> bool:
-        if seconds and not wait(save, 0):
-            if last_step(run) not in waited:
-                waited.append(last_step(run))
+        # Training asks several times during one wait. Only the first may release the write: a later
+        # one could come after the release was used and would release the next write too early.
+        if seconds and last_step(run) not in waited and not wait(save, 0):
+            waited.append(last_step(run))
             is_waited_for.set()
         return wait(save, seconds)
 
