@@ -48,6 +48,8 @@ class VolumePlace:
     Args:
         runs_path: the folder of all runs, as pods see it.
         run_name: of the stack's own run; empty where it has none.
+        placement: fields of a pod's spec that decide where it may run.
+        runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
     """
 
     access: Access
@@ -58,6 +60,7 @@ class VolumePlace:
     runs_path: str
     run_name: str = ""
     placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    runtime_class: str = ""
 
 
 def volume_place(stack: str) -> VolumePlace:
@@ -78,7 +81,15 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
     namespace, owner, image, claim = (str(given[name]) for name in needed)
     name = PurePosixPath(run_path).name
     return VolumePlace(
-        _access(given), namespace, owner, image, claim, runs, name, _placement(given)
+        access=_access(given),
+        namespace=namespace,
+        owner=owner,
+        image=image,
+        claim=claim,
+        runs_path=runs,
+        run_name=name,
+        placement=_placement(given),
+        runtime_class=str(given.get("runtimeClass") or ""),
     )
 
 

@@ -11,4 +11,5 @@ DATASET = "dataset"
 TRAINER_CONTAINER = "trainer"
 # Every pod of ours bears the taint of nodes that are kept for pods with GPUs: a cluster may have no
 # other nodes, and the volume may be on none of them.
-GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+GPU_RESOURCE = "nvidia.com/gpu"
+GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from infra.labels import labels
 from infra.names import (
     DATA_MOUNT,
+    GPU_RESOURCE,
     MASTER_PORT,
     PROXY_CONFIG,
     READY_FILE,
@@ -177,7 +178,7 @@ def _resources(run: Run) -> Manifest:
     ranks = run.world.ranks_per_pod
     limits = dict(run.network.resources)
     if run.world.gpus_per_pod:
-        limits["nvidia.com/gpu"] = str(run.world.gpus_per_pod)
+        limits[GPU_RESOURCE] = str(run.world.gpus_per_pod)
     requests = {
         "cpu": times(run.resources.cpu_per_rank, ranks),
         "memory": times(run.resources.memory_per_rank, ranks),

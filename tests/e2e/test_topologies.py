@@ -60,7 +60,12 @@ def multi(lab: Lab, before_switch: dict[str, str]) -> Iterator[Stack]:
     such a folder is refused once a `dataOnDestroy: purge` of a later test has given it back.
     """
     assert before_switch
-    settings = {**run_settings(MULTI_RUN, MAX_STEPS), **MIRROR, "platform": "e2e-single"}
+    settings = {
+        **run_settings(MULTI_RUN, MAX_STEPS),
+        **MIRROR,
+        "platform": "e2e-single",
+        "verify": "before",
+    }
     stack = lab.stack("e2e-multi", "sandbox-multipod", settings)
     stack.set("podSecrets.STORE_KEY", STORE_KEY, secret=True)
     stack.preview()
@@ -218,12 +223,21 @@ def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
     for words in (
         "train-multipod-2 on ",
         "gloo by TCP over eth0",
+        "the sums of 3 ranks by gloo were right: 4 KiB in ",
         f"finished: step {MAX_STEPS}",
         f"step {MAX_STEPS}, ",
         "have their sha256",
-        f"verify: run {MULTI_RUN}: 10 checks in ",
+        f"verify: run {MULTI_RUN}: 11 checks in ",
     ):
         assert words in screen, screen
+
+
+def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
+    screen = people_run(lab, multi, f"./disttrain verify --nodes --stack {multi.name}")
+    assert re.search(
+        r"^ok +node \S+ +no GPUs offered; torch 2\S+ computes on the CPU$", screen, re.M
+    )
+    assert f"verify: namespace {NAMESPACE}: 1 checks in " in screen
 
 
 def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
@@ -399,9 +413,14 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
 def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack) -> None:
     """`stop`, `resume` and `extend`, as people type them while a run trains."""
     name, steps = "e2e-stopped", 20_000
-    single.set_all(run_settings(name, steps))
-    single.up()
+    single.set_all({**run_settings(name, steps), "verify": "after"})
+    shown = single.up()
+    assert "every rank has stepped: train-singlepod-" in shown, shown
+    assert f"verify: run {name}: 11 checks in " in shown, shown
     wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
+    beside = "--rank 1 -- sh -c 'echo rank $RANK of $WORLD_SIZE'"
+    said = people_run(lab, single, f"./disttrain shell --stack {single.name} {beside}")
+    assert said == "rank 1 of 2\n"
     said = people_run(lab, single, f"./disttrain stop --stack {single.name}")
     saved = max(lab.losses(name))
     assert saved < steps, "stopped too late to prove anything"
