@@ -341,10 +341,44 @@ def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     assert int(resumed[1]) > 0
 
 
+def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
+    """The sha256 of each file with weights of a checkpoint."""
+    folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    return {name: files[name]["sha256"] for name in files if name.startswith("model")}
+
+
+def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: Stack) -> None:
+    """The run before this one, as a Job: its pods end with it, also when one was killed."""
+    run_name, steps = "e2e-indexed", 500
+    multi.set_all({"topology": "indexed-job", **run_settings(run_name, steps)})
+    multi.up()
+    assert not {"StatefulSet/train-multipod", "Service/train-mp-headless"} & set(everything(lab))
+    checkpoints = lab.run_dir(run_name) / "checkpoints"
+    wait_for("the first checkpoint", lambda: list(checkpoints.glob("step-*")), 120)
+    old = next(pod for pod in training_pods(lab, multi) if "train-indexed-1-" in pod)
+    lab.kubectl("delete", old, "--grace-period=0", "--force", "--wait=false")
+    assert not (lab.run_dir(run_name) / "done.json").exists(), "killed too late to prove anything"
+    lab.wait_done(run_name)
+    assert sorted(lab.losses(run_name)) == list(range(1, steps + 1))
+    assert weights(lab, run_name, steps) == weights(lab, "e2e-killed", steps) != {}
+
+    def is_complete() -> bool:
+        conditions = lab.get("job", "train-indexed")["status"].get("conditions", [])
+        return any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
+
+    wait_for("the Job to be complete", is_complete, 120)
+    assert training_pods(lab, multi) == []  # so nothing holds a GPU
+    assert states(lab, multi)["e2e-multi"] == "finished"
+    assert set(changes(multi.up("--expect-no-changes"))) == {"unchanged"}
+
+
 def test_topology_setting_inside_one_stack_replaces_only_the_training(
     lab: Lab, multi: Stack
 ) -> None:
     before = everything(lab)
+    of_the_old = {"Job/train-indexed", "Service/train-indexed-headless"}
+    assert of_the_old <= set(before)
     multi.set_all({"topology": "single-pod", "processesPerPod": "3"})
     with pytest.raises(PulumiFailedError, match="pulumi config set instance"):
         multi.up()  # the other stack has a Job of that name
@@ -352,7 +386,7 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
     multi.up()
     after = everything(lab)
     assert "Job/train-singlepod-b" in after
-    assert not {"StatefulSet/train-multipod", "Service/train-mp-headless"} & set(after)
+    assert not of_the_old & set(after)
     assert {n: u for n, u in after.items() if n in before} == {
         n: u for n, u in before.items() if n in after
     }
