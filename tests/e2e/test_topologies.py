@@ -131,6 +131,11 @@ def test_sample_command_of_the_outputs_writes_text(lab: Lab, single: Stack) -> N
 def test_sample_command_leaves_no_pod_when_its_output_is_cut(lab: Lab, single: Stack) -> None:
     """After `| head` the pod stayed, and the next sample and `destroy` failed because of it."""
     people_run(lab, single, f"{single.output('sampleCommand')} | head -c 1")
+    wait_for_pods_of_commands_to_go(lab)
+
+
+def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
+    """A command asks for the end of its pod, and does not wait for it."""
     wait_for(
         "the pod to go",
         lambda: "disttrain.dev/task"
@@ -230,6 +235,7 @@ def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
         f"verify: run {MULTI_RUN}: 11 checks in ",
     ):
         assert words in screen, screen
+    wait_for_pods_of_commands_to_go(lab)
 
 
 def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
@@ -238,6 +244,7 @@ def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
         r"^ok +node \S+ +no GPUs offered; torch 2\S+ computes on the CPU$", screen, re.M
     )
     assert f"verify: namespace {NAMESPACE}: 1 checks in " in screen
+    wait_for_pods_of_commands_to_go(lab)
 
 
 def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
