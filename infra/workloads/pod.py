@@ -11,6 +11,7 @@ from infra.labels import labels
 from infra.names import (
     DATA_MOUNT,
     GPU_RESOURCE,
+    HOST_NETWORK_ANNOTATION,
     MASTER_PORT,
     PROXY_CONFIG,
     READY_FILE,
@@ -139,6 +140,8 @@ def training_pod(run: Run) -> Manifest:
     if placement.runtime_class:
         pod["runtimeClassName"] = placement.runtime_class
     annotations = {**network.annotations, **placement.annotations}
+    if network.host_network:
+        annotations[HOST_NETWORK_ANNOTATION] = network.name
     return {
         "metadata": {
             "labels": {**placement.labels, **labels(TRAINING), **run.selector},
