@@ -31,6 +31,8 @@ from trainer.launch.node_output import NodeOutput
 from trainer.launch.ports import free_port
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
+from trainer.monitoring.start import start_endpoint
+from trainer.monitoring.vitals import State, Vitals
 from trainer.parallel.cores import threads_per_rank
 
 _LONGEST_PAUSE_SECONDS = 30
@@ -68,6 +70,8 @@ class _Entrypoint:
         self._say = self._output.say
         self._events = entrypoint_events(config.run_dir, node.rank, self._say)
         self._mirror = MirrorProcess(config, config_arguments, node.rank, self._output)
+        self._vitals = Vitals(config, node)
+        self._metrics = start_endpoint(config, node, self._vitals, self._say)
 
     def run(self) -> ExitCode:
         """Train until the run is finished, stopped or given up; returns how it ended."""
@@ -75,6 +79,9 @@ class _Entrypoint:
             code = self._run()
             if self._rounds:
                 self._events.write(Name.ENDED, how=code.name.lower())
+            if code != ExitCode.PREEMPTED:
+                self._vitals.end(has_failed=code != ExitCode.DONE)
+                self._metrics.await_last_reading(self._stop)
             return code
         except Exception:
             self._output.note(traceback.format_exc())
@@ -82,6 +89,7 @@ class _Entrypoint:
         finally:
             self._events.close()
             self._mirror.finish()
+            self._metrics.close()
             self._output.close()
 
     def _run(self) -> ExitCode:
@@ -178,8 +186,9 @@ class _Entrypoint:
         self._events.write(Name.ROUND_BEGUN, round=here.number, ranks=here.world_size)
         ranks = LocalRanks(command, environments, status, self._output)
         self._events.write(Name.RANKS_STARTED)
+        self._vitals.enter(State.STARTING)
         forwarded, ready, failing, ending, lost = False, False, False, False, None
-        while ranks.is_running():
+        while self._vitals.see_ranks(ranks.exit_codes()):
             regroups_for = member.regroups_for if member is not None else ""
             if (self._stop.requested or regroups_for) and not forwarded:
                 if regroups_for:
@@ -189,6 +198,7 @@ class _Entrypoint:
                 forwarded = True
             if not ready and status.all_stepped(node.local_ranks):
                 status.mark_ready()
+                self._vitals.enter(State.TRAINING)
                 ready = True
                 if member is not None:
                     member.report_stepped()
@@ -212,6 +222,7 @@ class _Entrypoint:
         report = combine_exit_reports(reports, ranks.exit_codes())
         status.clear()
         report = lost if lost is not None and report.code != ExitCode.FATAL else report
+        self._vitals.round_ended(report.reason)
         self._events.write(
             Name.ROUND_ENDED, how=report.code.name.lower(), reason=shortened(report.reason)
         )
@@ -247,6 +258,7 @@ class _Entrypoint:
         marker = read_done_marker(self._config)
         assert marker is not None
         self._status.mark_ready()
+        self._vitals.end(has_failed=False)
         loss = f"loss {marker['loss']:.4f}" if marker["loss"] is not None else "no loss"
         self._say(f"run {self._config.run_name} is finished: step {marker['step']}, {loss}")
         if self._node.is_restarted_when_done:

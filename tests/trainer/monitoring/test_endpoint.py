@@ -1,0 +1,142 @@
+"""The address at which a pod offers its metrics: real questions over real sockets."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.trainer.lab import NoSignals, free_port
+from trainer.config import ConfigError
+from trainer.monitoring import endpoint as module
+from trainer.monitoring.endpoint import Endpoint, metrics_port
+
+
+class Page:
+    """A page whose text changes each time that it is made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.fails = False
+
+    def __call__(self) -> str:
+        self.made += 1
+        if self.fails:
+            raise OSError("the volume is gone")
+        return f"page {self.made}\n"
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page()
+
+
+@pytest.fixture
+def endpoint(page: Page, said: list[str]) -> Iterator[Endpoint]:
+    endpoint = Endpoint(free_port(), page, said.append)
+    yield endpoint
+    endpoint.close()
+
+
+def ask(endpoint: Endpoint, path: str = "/metrics", host: str = "127.0.0.1") -> tuple[int, str]:
+    assert endpoint.port is not None
+    connection = http.client.HTTPConnection(host, endpoint.port, timeout=20)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_metrics_are_served_at_their_path(endpoint: Endpoint) -> None:
+    assert ask(endpoint) == (200, "page 1\n")
+    assert ask(endpoint, "/")[0] == 404
+
+
+def test_many_questions_make_one_page(
+    endpoint: Endpoint, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAGE_SECONDS", 3600)
+    assert {ask(endpoint) for _ in range(20)} == {(200, "page 1\n")}
+    assert page.made == 1
+
+
+def test_page_that_cannot_be_made_is_told_to_the_asker(endpoint: Endpoint, page: Page) -> None:
+    page.fails = True
+    status, text = ask(endpoint)
+    assert status == 500
+    assert "the volume is gone" in text
+    page.fails = False
+    assert ask(endpoint)[0] == 200
+
+
+def test_client_that_says_nothing_is_dropped(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one such client would keep Prometheus away for ever."""
+    monkeypatch.setattr(module._Handler, "timeout", 0.2)  # pyright: ignore[reportPrivateUsage]
+    with socket.create_connection(("127.0.0.1", endpoint.port or 0)):
+        assert ask(endpoint)[0] == 200
+
+
+def test_port_that_is_taken_costs_the_metrics_alone(
+    endpoint: Endpoint, page: Page, said: list[str]
+) -> None:
+    assert endpoint.port is not None
+    second = Endpoint(endpoint.port, page, said.append)
+    assert second.port is None
+    assert said == [
+        f"warning: port {endpoint.port} cannot serve metrics (Address already in use): training "
+        "goes on without them; the setting metricsPort chooses another port"
+    ]
+    second.await_last_reading(NoSignals())
+    second.close()
+
+
+def test_regular_reader_sees_the_end(endpoint: Endpoint, page: Page) -> None:
+    """The program waits for its next reading, which is new and not the page of before."""
+    ask(endpoint)
+    endpoint._readings = [0.0]  # pyright: ignore[reportPrivateUsage]  # long before the next one
+    ask(endpoint)
+    waiting = threading.Thread(target=endpoint.await_last_reading, args=(NoSignals(),))
+    waiting.start()
+    before = page.made
+    while waiting.is_alive():
+        assert ask(endpoint)[0] == 200
+    assert page.made > before
+
+
+def test_nobody_is_waited_for_who_reads_rarely(endpoint: Endpoint) -> None:
+    ask(endpoint)
+    endpoint.await_last_reading(NoSignals())  # after one reading nothing is known
+
+
+def test_asked_to_stop_it_waits_for_nobody(endpoint: Endpoint) -> None:
+    ask(endpoint)
+    endpoint._readings = [0.0]  # pyright: ignore[reportPrivateUsage]
+    ask(endpoint)
+    stop = NoSignals()
+    stop.requested = True
+    endpoint.await_last_reading(stop)
+
+
+def test_no_port_means_no_server(page: Page, said: list[str]) -> None:
+    assert Endpoint(0, page, said.append).port is None
+    assert said == []
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "65536"])
+def test_port_that_is_none_is_refused(text: str) -> None:
+    assert metrics_port({}) == metrics_port({"DISTTRAIN_METRICS_PORT": "0"}) == 0
+    assert metrics_port({"DISTTRAIN_METRICS_PORT": "9464"}) == 9464
+    with pytest.raises(ConfigError, match=f"DISTTRAIN_METRICS_PORT: '{text}' is no TCP port"):
+        metrics_port({"DISTTRAIN_METRICS_PORT": text})

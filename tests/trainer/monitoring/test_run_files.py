@@ -1,0 +1,92 @@
+"""What the files of a run say; files that are missing or damaged say nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.metrics.log import METRICS_FILE
+from trainer.mirror.status import MirrorStatus, write_status
+from trainer.monitoring import run_files
+from trainer.monitoring.run_files import last_records, samples_of_files
+
+
+def config(root: Path, **checkpoint: Any) -> RunConfig:
+    given = {"run_name": "r", "data_root": str(root), "checkpoint": checkpoint}
+    run = RunConfig.from_mapping({**given, "dataset": {"file": "/text"}})
+    run.run_dir.mkdir(parents=True, exist_ok=True)
+    return run
+
+
+def found(run: RunConfig) -> dict[str, float]:
+    return {sample.family.name: sample.value for sample in samples_of_files(run)}
+
+
+def test_the_name_of_the_metrics_file_is_the_writers() -> None:
+    """The entrypoint must not import torch, as the writer does."""
+    assert run_files.METRICS_FILE == METRICS_FILE
+
+
+def test_a_run_without_files_has_only_what_is_known(tmp_path: Path) -> None:
+    run = config(tmp_path, interval=0)
+    assert set(found(run)) == {
+        "disttrain_max_steps",
+        "disttrain_checkpoint_step",
+        "disttrain_volume_free_bytes",
+        "disttrain_volume_size_bytes",
+    }
+    assert found(run)["disttrain_checkpoint_step"] == 0
+
+
+def test_newest_record_and_newest_evaluation_are_offered(tmp_path: Path) -> None:
+    run = config(tmp_path)
+    lines = [
+        {"step": 1, "loss": 3.0, "val_loss": 2.5, "mfu": None},
+        {"step": 2, "loss": None, "val_loss": None, "mfu": 0.25, "unix_time": 17.5},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (run.run_dir / METRICS_FILE).write_text(f'{text}{{"step": "damaged"}}\n{{"step": 3, "lo')
+    values = found(run)
+    assert values["disttrain_step"] == 2
+    assert values["disttrain_last_step_timestamp_seconds"] == 17.5
+    assert values["disttrain_validation_loss"] == 2.5
+    assert values["disttrain_mfu"] == 0.25
+    assert math.isnan(values["disttrain_loss"])
+    assert "disttrain_tokens_per_second" not in values
+
+
+def test_only_the_end_of_a_long_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / METRICS_FILE
+    path.write_text("".join(f'{{"step": {step}}}\n' for step in range(10_000, 20_000)))
+    monkeypatch.setattr(run_files, "_TAIL_BYTES", 100)
+    steps = [record["step"] for record in last_records(path)]
+    assert steps == list(range(20_000 - len(steps), 20_000))
+    assert len(steps) == 100 // len('{"step": 10000}\n')
+
+
+def test_newest_checkpoint_is_offered_and_parts_are_not(tmp_path: Path) -> None:
+    run = config(tmp_path, interval=50)
+    for name, second in (("step-00000100", 5), ("step-00000200", 9), (".tmp-step-00000300", 11)):
+        (folder := run.run_dir / "checkpoints" / name).mkdir(parents=True)
+        os.utime(folder, (second, second))
+    values = found(run)
+    assert values["disttrain_checkpoint_step"] == 200
+    assert values["disttrain_checkpoint_timestamp_seconds"] == 9
+    assert values["disttrain_checkpoint_interval_steps"] == 50
+
+
+def test_mirror_is_offered_where_there_is_one(tmp_path: Path) -> None:
+    assert "disttrain_mirror_step" not in found(config(tmp_path))
+    run = config(tmp_path, mirror="s3://bucket/runs")
+    assert found(run)["disttrain_mirror_step"] == 0
+    write_status(run.run_dir, MirrorStatus("s3://bucket/runs", 400, problem="it is away"))
+    assert found(run)["disttrain_mirror_step"] == 400
+    assert found(run)["disttrain_mirror_problem"] == 1

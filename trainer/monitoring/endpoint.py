@@ -1,0 +1,145 @@
+"""Serves `/metrics` to Prometheus from a thread of a pod's program.
+
+Training never waits for it. Questions are answered one after another, and a page is made at most
+once a second, so however many ask, the effort is small. A port that is taken costs the metrics and
+nothing else. Where the volume hangs, so does this thread alone, and Prometheus sees that
+nobody answers (`up` is 0).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from trainer.config import ConfigError
+from trainer.launch.stop_request import StopRequest
+from trainer.monitoring.text import CONTENT_TYPE
+
+PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"
+PATH = "/metrics"
+_CLIENT_SECONDS = 5.0  # so long a client may take to say what it wants
+_PAGE_SECONDS = 1.0
+_LONGEST_LAST_READING_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+
+def metrics_port(environment: Mapping[str, str]) -> int:
+    """The port to serve at; 0: none. Raises ConfigError: the variable holds no port."""
+    text = environment.get(PORT_VARIABLE, "") or "0"
+    if text.isdecimal() and int(text) < 65536:
+        return int(text)
+    raise ConfigError([f"{PORT_VARIABLE}: {text!r} is no TCP port. Set 1 to 65535, or 0 for none."])
+
+
+class Endpoint:
+    """The server and its thread, or nothing where the port is 0 or taken."""
+
+    def __init__(self, port: int, page: Callable[[], str], say: Callable[[str], None]) -> None:
+        """`page` makes the text; it may raise, which the asker sees as status 500."""
+        self._page, self._text, self._made_at = page, "", -_PAGE_SECONDS
+        self._readings = list[float]()  # when the newest two were, by the monotonic clock
+        self._count, self._is_closed = 0, False
+        self._server: _Server | None = None
+        if not port:
+            return
+        try:
+            self._server = _Server(port, self)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            say(
+                f"warning: port {port} cannot serve metrics ({reason}): training goes on without "
+                "them; the setting metricsPort chooses another port"
+            )
+            return
+        threading.Thread(
+            target=self._serve, args=(self._server,), name="metrics", daemon=True
+        ).start()
+
+    @property
+    def port(self) -> int | None:
+        """Where it serves; None: it does not."""
+        return None if self._server is None else int(self._server.socket.getsockname()[1])
+
+    def answer(self) -> tuple[int, str]:
+        """Status and text for somebody who asks."""
+        now = time.monotonic()
+        if now - self._made_at >= _PAGE_SECONDS:
+            try:
+                self._text = self._page()
+            except Exception:  # the asker is told, and training goes on
+                return 500, traceback.format_exc()
+            self._made_at = now
+        return 200, self._text
+
+    def note_reading(self) -> None:
+        """Somebody has got an answer."""
+        self._readings = [*self._readings[-1:], time.monotonic()]
+        self._count += 1
+
+    def await_last_reading(self, stop: StopRequest) -> None:
+        """Let whoever reads regularly see the end: wait for one more reading, or two intervals.
+
+        Who has read less than twice is not waited for, nor is anybody for more than a minute.
+        """
+        if self._server is None or len(self._readings) < 2:
+            return
+        before, (earlier, newest) = self._count, self._readings
+        limit = min(2 * (newest - earlier), _LONGEST_LAST_READING_SECONDS)
+        self._made_at = -_PAGE_SECONDS  # what they read next has to be new
+        while self._count == before and time.monotonic() < newest + limit and not stop.requested:
+            stop.wait(_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Listen no more, in a moment; a thread that hangs ends with the process."""
+        self._is_closed = True
+
+    def _serve(self, server: _Server) -> None:
+        while not self._is_closed:
+            server.handle_request()
+        server.server_close()
+
+
+class _Server(HTTPServer):
+    """One client at a time; by IPv4 and IPv6 where the machine has both."""
+
+    timeout = 0.5  # so often `handle_request` returns where nobody asks
+
+    def __init__(self, port: int, endpoint: Endpoint) -> None:
+        super().__init__(("", port), _Handler, bind_and_activate=False)
+        self.endpoint = endpoint
+        self.socket.close()
+        if socket.has_dualstack_ipv6():
+            self.socket = socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True
+            )
+        else:
+            self.socket = socket.create_server(("", port))
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away while it is answered is no news to anybody."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _CLIENT_SECONDS
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != PATH:
+            self.send_error(404, f"the metrics are at {PATH}")
+            return
+        assert isinstance(self.server, _Server)
+        status, text = self.server.endpoint.answer()
+        content = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        self.server.endpoint.note_reading()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The log of a run is for the training."""

@@ -1,0 +1,34 @@
+"""The metrics of a pod: what its program knows and what the run's files say, at one address."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from trainer.config import RunConfig
+from trainer.launch.node import Node
+from trainer.monitoring.endpoint import Endpoint, metrics_port
+from trainer.monitoring.run_files import samples_of_files
+from trainer.monitoring.text import as_text
+from trainer.monitoring.vitals import Vitals
+
+
+def start_endpoint(
+    config: RunConfig, node: Node, vitals: Vitals, say: Callable[[str], None]
+) -> Endpoint:
+    """Serve the metrics of this pod where the environment names a port.
+
+    Only node 0 offers what the files say, so that a sum over the pods counts nothing twice.
+
+    Raises:
+        ConfigError: the variable DISTTRAIN_METRICS_PORT holds no port.
+    """
+    common = {"run": config.run_name, "node_rank": str(node.rank)}
+
+    def page() -> str:
+        samples = list(vitals.samples())
+        if node.rank == 0:
+            samples += samples_of_files(config)
+        return as_text(samples, common)
+
+    return Endpoint(metrics_port(os.environ), page, say)
