@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.cache import cache_dir, cached_folder, content_key, remove_tree
@@ -20,17 +20,22 @@ COMMAND_PROVIDER = "1.2.1"
 ETCD = "3.6.5"
 COREDNS = "1.13.1"
 VERSITYGW = "1.8.0"
+PROMETHEUS = "3.13.0"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
 @dataclass(frozen=True)
 class GoBuild:
-    """Packages to build in `sandbox/go/<module>`, with linker variables (symbol, value)."""
+    """Packages to build in `sandbox/go/<module>`, with linker variables (symbol, value).
+
+    `tags` are build tags by which a program leaves parts of itself out.
+    """
 
     module: str
     packages: tuple[str, ...] = (".",)
     variables: tuple[tuple[str, str], ...] = ()
     module_files: tuple[tuple[str, str], ...] = ()  # (module, its file) to copy as a program
+    tags: tuple[str, ...] = field(default=(), repr=False)  # in the key of a tool that has some
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Tool:
     @property
     def key(self) -> str:
         """Name of the cache folder; it changes with the version and with all files of the build."""
-        recipe = repr((self.releases, self.build))
+        recipe = repr((self.releases, self.build)) + ",".join(self.build.tags)
         return f"{self.name}-{self.version}-{content_key(recipe, GO_FOLDER / self.build.module)}"
 
 
@@ -181,6 +186,24 @@ S3_SERVER = Tool(
     GoBuild("versitygw", ("github.com/versity/versitygw/cmd/versitygw",)),
 )
 
+# Without the user interface, which is not in the module, and without the ways to find targets in
+# clouds and clusters: the tests name theirs.
+PROMETHEUS_SERVER = Tool(
+    "prometheus",
+    PROMETHEUS,
+    ("prometheus", "promtool"),
+    (),
+    GoBuild(
+        "prometheus",
+        tuple(
+            f"github.com/prometheus/prometheus/cmd/{program}"
+            for program in ("prometheus", "promtool")
+        ),
+        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        tags=("remove_all_sd",),
+    ),
+)
+
 LANGUAGE_HOST_BUILD = GoBuild(
     "language-python",
     ("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
@@ -261,7 +284,8 @@ def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
     """
     linker = " ".join(["-s -w", *(f"-X {symbol}={value}" for symbol, value in build.variables)])
     output = folder / programs[0] if build.packages == (".",) else folder
-    _go(build.module, "build", "-trimpath", "-ldflags", linker, "-o", f"{output}", *build.packages)
+    options = ["-trimpath", *(["-tags", ",".join(build.tags)] if build.tags else [])]
+    _go(build.module, "build", *options, "-ldflags", linker, "-o", f"{output}", *build.packages)
     for module, file in build.module_files:
         source = Path(_go(build.module, "list", "-m", "-f", "{{.Dir}}", module).strip()) / file
         shutil.copyfile(source, folder / source.name)
