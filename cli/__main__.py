@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli import completion, doctor, extend, resume, sample, stop, tensorboard
+from cli import completion, doctor, extend, monitoring, resume, sample, stop, tensorboard
 from cli.endings import BROKEN_PIPE, close_output
 from cli.fetch import command as fetch
 from cli.goodput import command as goodput
@@ -61,6 +61,12 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "logs": Command(
         "follow the logs of all pods of a run", logs.run, logs.add_arguments, "logs --tail 20"
+    ),
+    "monitoring": Command(
+        "print the dashboard for Grafana or the alert rules for Prometheus",
+        monitoring.run,
+        monitoring.add_arguments,
+        "monitoring dashboard >disttrain.json",
     ),
     "push": Command(
         "put a run's folder of this machine onto the volume",

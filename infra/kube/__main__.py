@@ -23,6 +23,7 @@ TASKS = {
     "hand-over": "hand_over",
     "leftovers": "leftovers",
     "same-machine": "same_machine",
+    "served": "served",
     "upload": "upload",
 }
 ACTIONS = ("create", "delete")

@@ -16,6 +16,7 @@ from infra.platform.guards import TaskPods, TaskPodsArgs
 from infra.platform.host import prepare_host
 from infra.platform.k3s import start_look
 from infra.platform.kubectl import make_kubectl
+from infra.platform.monitoring import Monitoring, MonitoringArgs
 from infra.platform.namespace import Namespace, NamespaceArgs
 from infra.platform.owner import Owner
 from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
@@ -181,6 +182,9 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
             settings.namespace, settings.stack, owner.identity, settings.pod_policy
         )
         ready.append(PodPolicy("pod-policy", policy, inside(cluster, namespace)))
+    if settings.monitoring == "existing":
+        monitoring = MonitoringArgs(connection, settings.stack)
+        ready.append(Monitoring("monitoring", monitoring, inside(cluster, namespace)))
     return MadePlatform(facts, connection, cluster, image, ready)
 
 

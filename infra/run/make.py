@@ -77,6 +77,7 @@ def make_run_value(
         key_secret=run_key_name(settings.stack),
         pod_secrets=pod_secrets_name(settings.stack, pods.secrets),
         grace_seconds=settings.limits.termination_grace_seconds,
+        metrics_port=settings.metrics_port,
         platform_identity=facts.identity,
         stack=settings.stack,
         owner=owner,

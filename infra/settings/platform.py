@@ -17,6 +17,7 @@ from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, sho
 from infra.settings.image import ImageSettings, read_image
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
+from infra.settings.monitoring import Monitoring, read_monitoring
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.reader import Reader
@@ -42,6 +43,7 @@ class PlatformSettings:
     doctor: str
     bundle: BundleSettings | None
     pod_policy: PodPolicyChoice
+    monitoring: Monitoring
 
 
 def read_platform(
@@ -60,6 +62,7 @@ def read_platform(
     _refuse_shown_password(reader, gpu_operator, proxy)
     namespace, doctor = read_namespace(reader), read_doctor(reader)
     pod_policy = read_pod_policy(reader)
+    monitoring = read_monitoring(reader)
     if image is None:
         return None
     shared = gpu_operator is not None and gpu_operator.sharing.shares
@@ -79,6 +82,7 @@ def read_platform(
         doctor=doctor,
         bundle=bundle,
         pod_policy=pod_policy,
+        monitoring=monitoring,
     )
 
 

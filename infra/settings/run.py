@@ -12,6 +12,7 @@ from infra.settings.devices import Devices
 from infra.settings.file_checksum import file_checksum
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
+from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
@@ -67,7 +68,8 @@ class RunSettings:
     config: RunConfig
     dataset_file: DatasetFile | None
     bpe_file: DatasetFile | None
-    tokenizer_file: DatasetFile | None = None
+    tokenizer_file: DatasetFile | None
+    metrics_port: int
 
 
 def read_run(
@@ -101,7 +103,7 @@ def read_run(
         example="second",
     )
     network = read_kind(reader, "network", "networkOptions", kinds.networks)
-    pods = read_pods(reader, devices.accelerator)
+    pods, metrics_port = read_pods(reader, devices.accelerator), read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     if config is None:
         return None
@@ -121,6 +123,7 @@ def read_run(
         dataset_file=dataset_file,
         bpe_file=_bundled(bundle, TOKENIZER, GPT2) if bundle and needs_bpe else None,
         tokenizer_file=tokenizer_file,
+        metrics_port=metrics_port,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from infra.labels import labels
+from infra.monitoring.objects import scrape_annotations
 from infra.names import (
     DATA_MOUNT,
     GPU_RESOURCE,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from infra.workloads.run import Run
 
 TRAINER_UID = 1000  # of the user in the trainer image
+METRICS_PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"  # trainer/monitoring/endpoint.py reads it
 KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/messages.py reads it
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 # Of containers whose work is short. Without requests a pod is in the class BestEffort, which is
@@ -139,7 +141,8 @@ def training_pod(run: Run) -> Manifest:
     pod |= placement.nodes
     if placement.runtime_class:
         pod["runtimeClassName"] = placement.runtime_class
-    annotations = {**network.annotations, **placement.annotations}
+    scraped = scrape_annotations(run.metrics_port)
+    annotations = {**scraped, **network.annotations, **placement.annotations}
     if network.host_network:
         annotations[HOST_NETWORK_ANNOTATION] = network.name
     return {
@@ -169,6 +172,7 @@ def _variables(run: Run) -> dict[str, str]:
         "PET_NNODES": str(run.world.pods),
         "PET_NPROC_PER_NODE": str(run.world.ranks_per_pod),
         "PET_MASTER_PORT": str(MASTER_PORT),
+        METRICS_PORT_VARIABLE: str(run.metrics_port),
         **run.kind.rendezvous(run),
         **run.network.environment,
         **several,

@@ -75,6 +75,7 @@ class Run:
         key_secret: name of the Secret whose field `key` the pods recognise each other by.
         pod_secrets: name of the Secret whose fields become variables; empty: there is none.
         grace_seconds: time that a pod has to save when it is ended.
+        metrics_port: where each pod offers its metrics; 0: nowhere.
         platform_identity: what of the platform makes other pods when it changes: the volume, and
             the proxies without their passwords.
         stack: name of the stack, for people who look at the objects.
@@ -95,6 +96,7 @@ class Run:
     key_secret: str
     pod_secrets: str
     grace_seconds: int
+    metrics_port: int
     platform_identity: Mapping[str, Any]
     stack: str
     owner: Any

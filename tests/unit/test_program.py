@@ -40,6 +40,7 @@ COMPONENTS = {
     "disttrain:infra:DataFolder": ("infra.platform.data_folder", "DataFolder"),
     "disttrain:infra:DataVolume": ("infra.platform.data_volume", "DataVolume"),
     "disttrain:infra:ProxyConfig": ("infra.platform.proxy", "ProxyConfig"),
+    "disttrain:infra:Monitoring": ("infra.platform.monitoring", "Monitoring"),
     "disttrain:infra:Viewers": ("infra.platform.viewers", "Viewers"),
     "disttrain:infra:TaskPods": ("infra.platform.guards", "TaskPods"),
     "disttrain:infra:DestroyGuard": ("infra.platform.guards", "DestroyGuard"),
@@ -597,8 +598,48 @@ def test_settings_of_pods_reach_the_pod(tmp_path: Path) -> None:
     assert spec["nodeSelector"] == {"gpu": "a10"}
     assert {t["key"] for t in spec["tolerations"]} == {"nvidia.com/gpu", "team"}
     assert spec["priorityClassName"] == "high"
-    assert metadata["annotations"] == {"example.org/a": "1"}
+    assert metadata["annotations"]["example.org/a"] == "1"
     assert metadata["labels"]["team"] == "ml"
+
+
+def test_training_pods_offer_their_metrics_at_the_port(tmp_path: Path) -> None:
+    """Without a declared port, which on a pod in its node's network would keep it from others."""
+    template = training_template(deploy("dev", tmp_path, {"metricsPort": 9500}))
+    assert variables(template)["DISTTRAIN_METRICS_PORT"] == "9500"
+    assert template["metadata"]["annotations"] == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "9500",
+        "prometheus.io/path": "/metrics",
+    }
+    assert "ports" not in template["spec"]["containers"][0]
+    changes = {"metricsPort": 9500, "podAnnotations": {"prometheus.io/scrape": "false"}}
+    template = training_template(deploy("dev", tmp_path, changes))
+    assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "false"
+    template = training_template(deploy("dev", tmp_path, {"metricsPort": 0}))
+    assert variables(template)["DISTTRAIN_METRICS_PORT"] == "0"
+    assert "annotations" not in template["metadata"]
+
+
+def test_monitoring_of_the_cluster_is_told_of_the_runs(tmp_path: Path) -> None:
+    """After a look whether the cluster knows these kinds."""
+    result = deploy("dev", tmp_path, {"monitoring": "existing"})
+    kinds = {
+        "monitoring-pods": "PodMonitor",
+        "monitoring-rules": "PrometheusRule",
+        "monitoring-dashboard": "ConfigMap",
+    }
+    look = result.one("monitoring-look")
+    for name, kind in kinds.items():
+        made = result.one(name)
+        assert made.type.endswith(f":{kind}")
+        assert made.inputs["metadata"]["namespace"] == "disttrain"
+        assert look.urn in made.request.dependencies
+    selector = result.one("monitoring-pods").inputs["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= training_template(result)["metadata"]["labels"].items()
+    assert result.one("monitoring-dashboard").inputs["metadata"]["labels"]["grafana_dashboard"]
+    job = json.loads(look.inputs["stdin"])
+    assert job["group_version"] == "monitoring.coreos.com/v1"
+    assert "pulumi config set monitoring none" in job["otherwise"]
 
 
 def test_secret_variables_reach_the_pod_by_a_secret(tmp_path: Path) -> None:

@@ -49,6 +49,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"podCidr": "10.43.1.0/24"}, "it overlaps with serviceCidr 10.43.0.0/16"),
     ({"k3sVersion": "1.34.2"}, "it is not a release of k3s. Write it like v1.34.2+k3s1."),
     ({"k3sSha256": "abc"}, "k3sSha256: 'abc' cannot be used: it is not a sha256 checksum"),
+    # monitoring
+    ({"monitoring": "install"}, "monitoring: 'install' cannot be used: monitoring has no such"),
+    ({"metricsPort": 80}, "metricsPort: 80 cannot be used: the pods do not run as root"),
+    ({"metricsPort": 29516}, "metricsPort: 29516 cannot be used: the pods meet at the ports 29500"),
     # world size
     ({"gpusPerPod": 4}, "gpusPerPod: 4 cannot be used: the platform has 3 GPUs (gpus)"),
     ({"topology": "multi-pod", "gpusPerPod": 2}, "Lower pods * gpusPerPod to at most 3"),

@@ -1,0 +1,84 @@
+"""The objects by which a monitoring stack of the cluster finds the runs of a platform. Pure.
+
+PodMonitor and PrometheusRule are for the Prometheus operator; the ConfigMap is for the program
+beside Grafana that loads dashboards, as kube-prometheus-stack has it.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from infra.labels import COMPONENT_LABEL
+from infra.monitoring.dashboard import dashboard
+from infra.monitoring.rules import rule_file
+from infra.names import TRAINER_CONTAINER, TRAINING
+from infra.objects import Manifest
+
+GROUP_VERSION = "monitoring.coreos.com/v1"
+MONITORING = "monitoring"  # the component label of these objects
+SCRAPE, PORT, PATH = "prometheus.io/scrape", "prometheus.io/port", "prometheus.io/path"
+_META = "__meta_kubernetes_pod"
+
+
+def scrape_annotations(port: int) -> dict[str, str]:
+    """Of a training pod: the habit by which Prometheus finds pods without an operator."""
+    return {SCRAPE: "true", PORT: str(port), PATH: "/metrics"} if port else {}
+
+
+def pod_monitor(metadata: Mapping[str, Any]) -> Manifest:
+    """All training pods of the namespace, at the port that their annotation names.
+
+    The pods declare no port: on a pod in its node's network that would keep the port of the node
+    for one pod alone, and two runs could not share a node.
+    """
+    port = f"{_META}_annotation_prometheus_io_port"
+    to_port = {
+        "sourceLabels": [f"{_META}_ip", port],
+        "separator": ";",
+        "targetLabel": "__address__",
+    }
+    relabelings = [
+        {"sourceLabels": [port], "action": "keep", "regex": r"\d+"},
+        {
+            "sourceLabels": [f"{_META}_container_name"],
+            "action": "keep",
+            "regex": TRAINER_CONTAINER,
+        },
+        {**to_port, "regex": r"([0-9.]+);(\d+)", "replacement": "$1:$2"},
+        {**to_port, "regex": r"([0-9a-fA-F:]+);(\d+)", "replacement": "[$1]:$2"},
+    ]
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": "PodMonitor",
+        "metadata": dict(metadata),
+        "spec": {
+            "selector": {
+                "matchLabels": {
+                    "app.kubernetes.io/name": "disttrain",
+                    COMPONENT_LABEL: TRAINING,
+                }
+            },
+            "podMetricsEndpoints": [{"path": "/metrics", "relabelings": relabelings}],
+        },
+    }
+
+
+def prometheus_rule(metadata: Mapping[str, Any]) -> Manifest:
+    """The alert rules."""
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": "PrometheusRule",
+        "metadata": dict(metadata),
+        "spec": rule_file(),
+    }
+
+
+def dashboard_config_map(metadata: Mapping[str, Any]) -> Manifest:
+    """The dashboard, with the label by which it is found."""
+    labels = {**dict(metadata.get("labels", {})), "grafana_dashboard": "1"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {**metadata, "labels": labels},
+        "data": {"disttrain.json": json.dumps(dashboard(), indent=1)},
+    }

@@ -1,0 +1,176 @@
+"""The panels of the dashboard: what each shows and asks. Pure.
+
+A test asks each question of a real Prometheus that has scraped a real training, and expects an
+answer, so no panel can wait for a metric that nobody offers.
+"""
+
+from dataclasses import dataclass
+
+RUN = '{namespace=~"$namespace", run=~"$run"}'
+MFU = f"disttrain_mfu{RUN}"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture.
+
+    Args:
+        title: what is seen, in a few words.
+        unit: Grafana's name of the unit of the numbers.
+        queries: (expression, name of each line).
+        is_number: one number instead of lines over time.
+        needs_gpu: whether only a run on GPUs has these metrics.
+        about: what a reader has to know; empty: the title says it.
+    """
+
+    title: str
+    unit: str
+    queries: tuple[tuple[str, str], ...]
+    is_number: bool = False
+    needs_gpu: bool = False
+    about: str = ""
+
+
+def of_gpus(metric: str) -> str:
+    """A metric of DCGM's exporter for the GPUs of the run's pods, with run and node rank.
+
+    The exporter's labels `pod` and `namespace` are called `exported_pod` and `exported_namespace`
+    where Prometheus keeps its own, as with the GPU Operator; both are understood.
+    """
+    named = metric
+    for label in ("namespace", "pod"):
+        named = f'label_replace({named}, "{label}", "$1", "exported_{label}", "(.+)")'
+    return f"{named} * on (namespace, pod) group_left (run, node_rank) disttrain_info{RUN}"
+
+
+_GPU = "{{run}} node {{node_rank}} GPU {{gpu}}"
+
+ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    (
+        "Run",
+        (
+            Panel("Step", "none", ((f"disttrain_step{RUN}", "{{run}}"),), is_number=True),
+            Panel(
+                "Done",
+                "percentunit",
+                ((f"disttrain_step{RUN} / disttrain_max_steps{RUN}", "{{run}}"),),
+                is_number=True,
+            ),
+            Panel(
+                "Since the last step",
+                "s",
+                ((f"time() - disttrain_last_step_timestamp_seconds{RUN}", "{{run}}"),),
+                is_number=True,
+            ),
+            Panel(
+                "Ranks alive",
+                "none",
+                (
+                    (f"sum by (namespace, run) (disttrain_ranks_alive{RUN})", "{{run}}"),
+                    (
+                        f"max by (namespace, run) (disttrain_ranks_configured{RUN})",
+                        "{{run}} wanted",
+                    ),
+                ),
+                is_number=True,
+            ),
+        ),
+    ),
+    (
+        "Training",
+        (
+            Panel(
+                "Loss",
+                "none",
+                (
+                    (f"disttrain_loss{RUN}", "{{run}}"),
+                    (f"disttrain_validation_loss{RUN}", "{{run}} validation"),
+                ),
+                about="In nats per token.",
+            ),
+            Panel("Tokens per second", "none", ((f"disttrain_tokens_per_second{RUN}", "{{run}}"),)),
+            Panel(
+                "Share of the GPUs' peak (MFU)",
+                "percentunit",
+                ((MFU, "{{run}}"),),
+                needs_gpu=True,
+                about="Absent where the peak of the GPU is not known.",
+            ),
+            Panel("Gradient norm", "none", ((f"disttrain_gradient_norm{RUN}", "{{run}}"),)),
+            Panel("Learning rate", "none", ((f"disttrain_learning_rate{RUN}", "{{run}}"),)),
+            Panel(
+                "Time of a step", "s", ((f"disttrain_step_seconds{RUN}", "{{run}} {{quantile}}"),)
+            ),
+            Panel(
+                "Wait for data", "percentunit", ((f"disttrain_data_wait_ratio{RUN}", "{{run}}"),)
+            ),
+            Panel("Memory of a rank", "bytes", ((f"disttrain_peak_memory_bytes{RUN}", "{{run}}"),)),
+        ),
+    ),
+    (
+        "Safety",
+        (
+            Panel(
+                "Age of the newest checkpoint",
+                "s",
+                ((f"time() - disttrain_checkpoint_timestamp_seconds{RUN}", "{{run}}"),),
+            ),
+            Panel(
+                "Steps after the newest checkpoint",
+                "none",
+                ((f"disttrain_step{RUN} - disttrain_checkpoint_step{RUN}", "{{run}}"),),
+                about="What a kill would cost now.",
+            ),
+            Panel(
+                "Starts of the ranks",
+                "none",
+                ((f"sum by (namespace, run) (disttrain_starts_total{RUN})", "{{run}}"),),
+            ),
+            Panel(
+                "What the ranks' time was for",
+                "percentunit",
+                (
+                    (
+                        "sum by (run, state) "
+                        f"(rate(disttrain_rank_seconds_total{RUN}[$__rate_interval])) "
+                        "/ on (run) group_left sum by (run) "
+                        f"(rate(disttrain_rank_seconds_total{RUN}[$__rate_interval]))",
+                        "{{run}} {{state}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Room on the volume",
+                "bytes",
+                ((f"disttrain_volume_free_bytes{RUN}", "{{run}}"),),
+            ),
+        ),
+    ),
+    (
+        "GPUs",
+        (
+            Panel("Busy", "percent", ((of_gpus("DCGM_FI_DEV_GPU_UTIL"), _GPU),), needs_gpu=True),
+            Panel(
+                "Memory used",
+                "decmbytes",
+                ((of_gpus("DCGM_FI_DEV_FB_USED"), _GPU),),
+                needs_gpu=True,
+            ),
+            Panel("Power", "watt", ((of_gpus("DCGM_FI_DEV_POWER_USAGE"), _GPU),), needs_gpu=True),
+            Panel(
+                "Temperature",
+                "celsius",
+                ((of_gpus("DCGM_FI_DEV_GPU_TEMP"), _GPU),),
+                needs_gpu=True,
+            ),
+            Panel(
+                "Last Xid error",
+                "none",
+                ((of_gpus("DCGM_FI_DEV_XID_ERRORS"), _GPU),),
+                needs_gpu=True,
+                about="0: none..",
+            ),
+        ),
+    ),
+)
+PANELS = tuple(panel for _, row in ROWS for panel in row)

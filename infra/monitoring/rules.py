@@ -1,0 +1,133 @@
+"""The alert rules: what is wrong with a run, said in Prometheus' language. Pure.
+
+Each rule has a section in docs/monitoring.md that says what to look at and what to do; tests hold
+that it exists, that the rule fires for its fault, and that none fires in an hour without one.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+RUNBOOK = "docs/monitoring.md"
+BY_RUN = "by (namespace, run)"
+# A finished run makes no steps and needs no ranks.
+UNLESS_FINISHED = f"unless on (namespace, run) max {BY_RUN} (disttrain_finished) == 1"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One alert.
+
+    Args:
+        name: of the alert; the runbook's section has the same headline.
+        expression: has a result while something is wrong; its labels `namespace` and `run` say
+            where.
+        minutes: so long it has to be wrong before the alert fires.
+        severity: critical: the run stands still or loses work now; warning: it soon may.
+        summary: one sentence for people, with `{{ $labels.run }}` for the run's name.
+    """
+
+    name: str
+    expression: str
+    minutes: int
+    severity: Literal["critical", "warning"]
+    summary: str
+
+    @property
+    def runbook(self) -> str:
+        """Where the documentation says what to do."""
+        return f"{RUNBOOK}#{self.name.lower()}"
+
+
+RULES = (
+    Rule(
+        "DisttrainRankLost",
+        f"sum {BY_RUN} (disttrain_ranks_alive) < max {BY_RUN} (disttrain_ranks_configured) "
+        f"{UNLESS_FINISHED}",
+        5,
+        "critical",
+        "Run {{ $labels.run }} has trained without all of its ranks for 5 minutes.",
+    ),
+    Rule(
+        "DisttrainNoStep",
+        f"time() - max {BY_RUN} "
+        '({__name__=~"disttrain_last_step_timestamp_seconds|disttrain_start_timestamp_seconds"}) '
+        f"> 900 {UNLESS_FINISHED}",
+        1,
+        "critical",
+        "Run {{ $labels.run }} has logged no step for 15 minutes.",
+    ),
+    Rule(
+        "DisttrainSilent",
+        "max by (namespace, run, instance, job) (last_over_time(disttrain_info[1h])) "
+        "and on (instance, job) (up == 0)",
+        3,
+        "critical",
+        "A pod of run {{ $labels.run }} runs and has not answered Prometheus for 3 minutes.",
+    ),
+    Rule(
+        "DisttrainDiverged",
+        f"max {BY_RUN} (increase(disttrain_divergences_total[15m])) > 0",
+        0,
+        "critical",
+        "The loss or the gradients of run {{ $labels.run }} were not finite.",
+    ),
+    Rule(
+        "DisttrainLossNotANumber",
+        "disttrain_loss != disttrain_loss",
+        10,
+        "warning",
+        "The logged loss of run {{ $labels.run }} has been no number for 10 minutes.",
+    ),
+    Rule(
+        "DisttrainRunFailed",
+        f"max {BY_RUN} (max_over_time(disttrain_failed[10m])) == 1",
+        0,
+        "critical",
+        "Run {{ $labels.run }} was given up.",
+    ),
+    Rule(
+        "DisttrainCheckpointOld",
+        "disttrain_step - disttrain_checkpoint_step > 2 * disttrain_checkpoint_interval_steps",
+        5,
+        "warning",
+        "Run {{ $labels.run }} is two checkpoint intervals or more after its newest checkpoint.",
+    ),
+    Rule(
+        "DisttrainMirrorBehind",
+        "disttrain_mirror_problem == 1 or on (namespace, run) "
+        "disttrain_checkpoint_step - disttrain_mirror_step "
+        "> 2 * disttrain_checkpoint_interval_steps",
+        10,
+        "warning",
+        "The newest checkpoints of run {{ $labels.run }} are not in its mirror.",
+    ),
+    Rule(
+        "DisttrainVolumeFull",
+        "disttrain_volume_free_bytes / disttrain_volume_size_bytes < 0.1",
+        5,
+        "warning",
+        "The volume of run {{ $labels.run }} has less than a tenth of its room left.",
+    ),
+    Rule(
+        "DisttrainPodPending",
+        'max by (namespace, pod) (kube_pod_status_phase{phase="Pending", pod=~"train-.+"}) == 1',
+        15,
+        "warning",
+        "Training pod {{ $labels.pod }} has waited for a place for 15 minutes.",
+    ),
+)
+
+
+def rule_file() -> dict[str, Any]:
+    """The content of a rule file of Prometheus, and the spec of a PrometheusRule."""
+    rules = [
+        {
+            "alert": rule.name,
+            "expr": rule.expression,
+            **({"for": f"{rule.minutes}m"} if rule.minutes else {}),
+            "labels": {"severity": rule.severity},
+            "annotations": {"summary": rule.summary, "runbook_url": rule.runbook},
+        }
+        for rule in RULES
+    ]
+    return {"groups": [{"name": "disttrain", "rules": rules}]}
