@@ -1,0 +1,122 @@
+"""Time series with and without faults, for `promtool test rules`; one value for each minute."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.monitoring.rules import rule_file
+from sandbox.toolchain import PROMETHEUS_SERVER, tool_folder
+
+LABELS = {"namespace": "disttrain", "run": "dev", "job": "disttrain/pods"}
+HOUR = 60  # minutes
+
+
+def series(name: str, node: int = 0, **labels: str) -> str:
+    """A series of the run `dev`, as Prometheus writes it."""
+    own = {"node_rank": str(node), "instance": f"10.0.0.{node}:9464"}
+    pairs = [f'{key}="{value}"' for key, value in {**LABELS, **own, **labels}.items()]
+    return f"{name}{{{','.join(pairs)}}}"
+
+
+def clean_hour() -> dict[str, str]:
+    """A run of two pods that trains: 100 steps a minute, a checkpoint and its copy every 500.
+
+    Steps and checkpoints are as of each minute; promtool's clock begins at 0.
+    """
+    saved = [minute * 100 // 500 * 500 for minute in range(HOUR + 1)]
+    mirrored = [0, *saved[:-1]]  # a minute later
+    pending = 'kube_pod_status_phase{namespace="disttrain",pod="train-multipod-0",phase="Pending"}'
+    found = {
+        series("disttrain_step"): f"0+100x{HOUR}",
+        series("disttrain_last_step_timestamp_seconds"): f"0+60x{HOUR}",
+        series("disttrain_loss"): f"10-0.1x{HOUR}",
+        series("disttrain_checkpoint_step"): " ".join(map(str, saved)),
+        series("disttrain_checkpoint_interval_steps"): f"500x{HOUR}",
+        series("disttrain_mirror_step"): " ".join(map(str, mirrored)),
+        series("disttrain_mirror_problem"): f"0 1 0x{HOUR - 2}",  # one try that failed
+        series("disttrain_volume_free_bytes"): f"50-0.1x{HOUR}",
+        series("disttrain_volume_size_bytes"): f"100x{HOUR}",
+        pending: f"1 1 1 0x{HOUR - 3}",
+    }
+    for node in (0, 1):
+        found |= {
+            series("disttrain_info", node): f"1x{HOUR}",
+            series("disttrain_start_timestamp_seconds", node): f"0x{HOUR}",
+            series("disttrain_ranks_configured", node): f"2x{HOUR}",
+            series("disttrain_ranks_alive", node): f"0 0 1x{HOUR - 2}",
+            series("disttrain_divergences_total", node): f"0x{HOUR}",
+            series("disttrain_finished", node): f"0x{HOUR}",
+            series("disttrain_failed", node): f"0x{HOUR}",
+            f'up{{job="disttrain/pods",instance="10.0.0.{node}:9464"}}': f"1 0 1x{HOUR - 2}",
+        }
+    return found
+
+
+def fault(name: str, values: str, node: int = 0, **labels: str) -> dict[str, str]:
+    """One series that is otherwise than in a clean hour."""
+    return {series(name, node, **labels): values}
+
+
+PENDING_POD = 'kube_pod_status_phase{namespace="disttrain",pod="train-multipod-1",phase="Pending"}'
+# The alert, and what is otherwise than in a clean hour. Nothing but that alert may fire.
+FAULTS: Mapping[str, Mapping[str, str]] = {
+    "DisttrainRankLost": fault("disttrain_ranks_alive", f"1x30 0x{HOUR - 31}", 1),
+    "DisttrainNoStep": fault("disttrain_last_step_timestamp_seconds", f"0+60x30 1800x{HOUR - 31}"),
+    "DisttrainSilent": {'up{job="disttrain/pods",instance="10.0.0.1:9464"}': f"1x30 0x{HOUR - 31}"},
+    "DisttrainDiverged": fault("disttrain_divergences_total", f"0x50 1x{HOUR - 51}"),
+    "DisttrainLossNotANumber": fault("disttrain_loss", " ".join(["3"] * 30 + ["NaN"] * 31)),
+    "DisttrainRunFailed": fault("disttrain_failed", "0x55 1 _x4", 1),  # and its pod is gone
+    "DisttrainCheckpointOld": {
+        **fault("disttrain_checkpoint_step", f"500x{HOUR}"),
+        **fault("disttrain_mirror_step", f"500x{HOUR}"),
+    },
+    "DisttrainMirrorBehind": fault("disttrain_mirror_problem", f"0x30 1x{HOUR - 31}"),
+    "DisttrainVolumeFull": fault("disttrain_volume_free_bytes", f"50-1x{HOUR}"),
+    "DisttrainPodPending": {PENDING_POD: f"1x{HOUR}"},
+}
+
+
+def run_promtool(folder: Path, hour: Mapping[str, str], firing: Mapping[str, int]) -> str:
+    """Ask promtool whether, after the hour, exactly `firing` alerts (by name) fire.
+
+    Returns what promtool found otherwise; empty: it agrees.
+    """
+    (folder / "rules.json").write_text(json.dumps(rule_file()))  # JSON is YAML
+    expected = [
+        {"labels": f'{{alertname="{name}"}}', "value": count} for name, count in firing.items()
+    ]
+    test: dict[str, Any] = {
+        "interval": "1m",
+        "input_series": [{"series": key, "values": value} for key, value in hour.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": f"{HOUR}m",
+                "exp_samples": expected,
+            }
+        ],
+    }
+    if not firing:  # nor at any time before
+        test["promql_expr_test"].append(
+            {
+                "expr": f'count_over_time(ALERTS{{alertstate="firing"}}[{HOUR}m])',
+                "eval_time": f"{HOUR}m",
+                "exp_samples": [],
+            }
+        )
+    content = {"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": [test]}
+    (folder / "test.json").write_text(json.dumps(content))
+    return promtool(folder, "test", "rules", "test.json")
+
+
+def promtool(folder: Path, *words: str) -> str:
+    """What promtool complains about; empty: nothing."""
+    program = str(tool_folder(PROMETHEUS_SERVER) / "promtool")
+    done = subprocess.run(
+        [program, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr if done.returncode else ""

@@ -1,0 +1,105 @@
+"""A real Prometheus on the loopback that reads each second."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infra.monitoring.rules import rule_file
+from sandbox.toolchain import PROMETHEUS_SERVER, tool_folder
+from tests.trainer.lab import free_port
+
+
+class Prometheus:
+    """The server with our rules; its targets may come and go."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder, self._port = folder, free_port()
+        self._targets: list[dict[str, Any]] = []
+        self._write_targets()
+        (folder / "rules.json").write_text(json.dumps(rule_file()))
+        configuration = {
+            "global": {
+                "scrape_interval": "1s",
+                "scrape_timeout": "1s",
+                "evaluation_interval": "1s",
+            },
+            "rule_files": ["rules.json"],
+            "scrape_configs": [
+                {
+                    "job_name": "pods",
+                    "file_sd_configs": [{"files": ["targets.json"], "refresh_interval": "1s"}],
+                }
+            ],
+        }
+        (folder / "prometheus.json").write_text(json.dumps(configuration))
+        self._log = folder / "prometheus.log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(tool_folder(PROMETHEUS_SERVER) / "prometheus"),
+                    *("--config.file", "prometheus.json", "--storage.tsdb.path", "data"),
+                    *("--web.listen-address", f"127.0.0.1:{self._port}"),
+                ],
+                cwd=folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._wait_until_ready()
+
+    def add_target(self, port: int, labels: Mapping[str, str]) -> None:
+        """Read that port of the loopback; `labels` are those that discovery would have given."""
+        self._targets.append({"targets": [f"127.0.0.1:{port}"], "labels": dict(labels)})
+        self._write_targets()
+
+    def ask(self, expression: str) -> list[dict[str, Any]]:
+        """The result of a query now; an instant vector."""
+        return self.get("query", query=expression)["result"]
+
+    def get(self, path: str, **words: str) -> Any:
+        """The data of an answer of its API."""
+        query = urllib.parse.urlencode(words)
+        address = f"http://127.0.0.1:{self._port}/api/v1/{path}?{query}"
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            return json.loads(answer.read())["data"]
+
+    def wait_for(self, expression: str, seconds: float = 90) -> list[dict[str, Any]]:
+        """The first result of a query that is not empty; empty if none comes in that time."""
+        deadline = time.monotonic() + seconds
+        while not (found := self.ask(expression)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return found
+
+    def alerts(self) -> Sequence[str]:
+        """The names of the alerts that fire."""
+        return [
+            alert["labels"]["alertname"]
+            for alert in self.get("alerts")["alerts"]
+            if alert["state"] == "firing"
+        ]
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+    def _write_targets(self) -> None:
+        (new := self._folder / "targets.new").write_text(json.dumps(self._targets))
+        new.rename(self._folder / "targets.json")
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=5):
+                    return
+            except OSError:
+                assert self._process.poll() is None, self._log.read_text()
+                assert time.monotonic() < deadline, self._log.read_text()
+                time.sleep(0.05)

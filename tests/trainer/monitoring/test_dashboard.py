@@ -1,0 +1,169 @@
+"""Every panel and rule, asked of a real Prometheus that reads a real training of three pods.
+
+What only GPUs have comes from two stand-ins: the text of DCGM's exporter in dcgm.txt, with the
+names of its default counters, and our own endpoint over a record that has an MFU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.monitoring.dashboard import dashboard
+from infra.monitoring.panels import PANELS, Panel
+from tests.trainer.forked import Forked
+from tests.trainer.lab import Lab, free_port, last_step, processes_below, wait_for
+from tests.trainer.monitoring.prometheus import Prometheus
+from trainer.config import RunConfig
+from trainer.monitoring.endpoint import PORT_VARIABLE, Endpoint
+from trainer.monitoring.families import FAMILIES, MFU, MIRROR_PROBLEM, MIRROR_STEP
+from trainer.monitoring.run_files import samples_of_files
+from trainer.monitoring.text import as_text
+
+NODES = 3
+NAMESPACE = {"namespace": "disttrain"}
+
+
+@pytest.fixture(scope="module")
+def prometheus(module_lab: Lab) -> Iterator[Prometheus]:
+    server = Prometheus(module_lab.root / "prometheus")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def scraped(module_lab: Lab, prometheus: Prometheus) -> Iterator[Prometheus]:
+    """Prometheus, while a run of three pods trains."""
+    config = module_lab.config(
+        train__max_steps=1_000_000, eval__interval=20, checkpoint__interval=20
+    )
+    port = free_port()
+    for node in range(NODES):
+        start_pod(module_lab, prometheus, config, node, NODES, port)
+    pages = [(Path(__file__).parent / "dcgm.txt").read_text(), page_of_gpu_run(module_lab)]
+    stand_ins = [Endpoint(free_port(), lambda text=page: text, print) for page in pages]
+    for number, stand_in in enumerate(stand_ins):
+        labels = {"namespace": "gpu-operator", "pod": f"nvidia-dcgm-exporter-{number}"}
+        assert stand_in.port is not None
+        prometheus.add_target(stand_in.port, labels if number == 0 else NAMESPACE)
+    wait_for("checkpoints", lambda: last_step(config) > 60, 120, module_lab)
+    yield prometheus
+    for stand_in in stand_ins:
+        stand_in.close()
+
+
+def start_pod(
+    lab: Lab,
+    prometheus: Prometheus,
+    config: RunConfig,
+    node: int,
+    nnodes: int,
+    port: int,
+    slow_disk_seconds: float = 0.0,
+) -> Forked:
+    """The program of a pod, and a target with the labels that a pod's discovery gives."""
+    serves = free_port()
+    prometheus.add_target(serves, {**NAMESPACE, "pod": f"train-multipod-{node}"})
+    environment = {PORT_VARIABLE: str(serves)}
+    return lab.start_entrypoint(config, node, nnodes, 1, port, slow_disk_seconds, environment)
+
+
+def page_of_gpu_run(lab: Lab) -> str:
+    config = lab.config(run_name="on-gpus")
+    config.run_dir.mkdir(parents=True)
+    (config.run_dir / "metrics.jsonl").write_text('{"step": 10, "loss": 3.1, "mfu": 0.41}\n')
+    return as_text(samples_of_files(config), {"run": "on-gpus", "node_rank": "0"})
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=[panel.title for panel in PANELS])
+def test_each_panel_has_something_to_show(panel: Panel, scraped: Prometheus) -> None:
+    for expression, _ in panel.queries:
+        filled = expression.replace("$namespace", ".*").replace("$run", ".*")
+        filled = filled.replace("$__rate_interval", "1m")
+        assert scraped.wait_for(filled), expression
+
+
+def test_panel_of_an_unknown_metric_would_be_seen(scraped: Prometheus) -> None:
+    assert scraped.wait_for("disttrain_step")
+    assert scraped.wait_for('disttrain_steps{run=~".*"}', seconds=3) == []
+
+
+def test_a_real_run_offers_every_metric_that_it_can(scraped: Prometheus) -> None:
+    """The run has no mirror and no GPU; all else that is documented is there."""
+    assert scraped.wait_for('disttrain_validation_loss{run="tiny"}')
+    assert scraped.wait_for("disttrain_checkpoint_timestamp_seconds")
+    found = {
+        result["metric"]["__name__"]
+        for result in scraped.ask('{__name__=~"disttrain_.+", run="tiny"}')
+    }
+    without = {MFU.name, MIRROR_STEP.name, MIRROR_PROBLEM.name}
+    assert found == {family.name for family in FAMILIES} - without
+
+
+def test_names_types_and_help_are_as_prometheus_wants_them(scraped: Prometheus) -> None:
+    assert scraped.wait_for("disttrain_step")
+    known = scraped.get("metadata")
+    for family in FAMILIES:
+        if family.name in known:
+            (metadata,) = known[family.name]
+            assert metadata == {"type": family.kind.value, "help": family.help, "unit": ""}
+
+
+def test_rules_are_evaluated_without_errors_and_none_fires(scraped: Prometheus) -> None:
+    assert scraped.wait_for("disttrain_step")
+    (group,) = scraped.get("rules")["groups"]
+    wait = scraped.wait_for("sum(prometheus_rule_evaluations_total) > 20 or vector(1)")
+    assert wait
+    assert {rule["name"]: rule.get("lastError") for rule in group["rules"]} == {
+        rule["name"]: None for rule in group["rules"]
+    }
+    assert scraped.alerts() == []
+
+
+def test_finished_pod_waits_until_prometheus_has_seen_it(
+    module_lab: Lab, prometheus: Prometheus
+) -> None:
+    """A Job's pod ends with its training, between two readings. Its last checkpoint takes so long
+    that two readings have told it before that somebody reads regularly.
+    """
+    config = module_lab.config(run_name="short", train__max_steps=20)
+    pod = start_pod(module_lab, prometheus, config, 0, 1, free_port(), slow_disk_seconds=2)
+    assert prometheus.wait_for('count_over_time(disttrain_info{run="short"}[5m]) >= 2')
+    assert pod.wait(120) == 0
+    assert prometheus.wait_for('max_over_time(disttrain_finished{run="short"}[5m]) == 1')
+
+
+def test_killed_rank_of_a_run_without_restarts_raises_the_alert(
+    module_lab: Lab, prometheus: Prometheus
+) -> None:
+    config = module_lab.config(run_name="killed", train__max_steps=1_000_000, train__max_restarts=0)
+    pod = start_pod(module_lab, prometheus, config, 0, 1, free_port())
+    wait_for("steps", lambda: last_step(config) > 5, 60, module_lab)
+    assert prometheus.wait_for('count_over_time(disttrain_info{run="killed"}[5m]) >= 2')
+    _, rank, *_ = processes_below(pod.pid)
+    os.kill(rank, signal.SIGKILL)
+    assert pod.wait(120) != 0
+    firing = 'ALERTS{alertname="DisttrainRunFailed", alertstate="firing", run="killed"}'
+    assert prometheus.wait_for(firing)
+
+
+def test_dashboard_holds_each_panel_once_and_none_overlap() -> None:
+    panels = [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+    assert [panel["title"] for panel in panels] == [panel.title for panel in PANELS]
+    taken = set[tuple[int, int]]()
+    for panel in dashboard()["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (place["x"] + dx, place["y"] + dy)
+            for dx in range(place["w"])
+            for dy in range(place["h"])
+        }
+        assert not cells & taken
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+    assert json.loads(json.dumps(dashboard())) == dashboard()
