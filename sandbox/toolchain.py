@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,7 @@ ETCD = "3.6.5"
 COREDNS = "1.13.1"
 VERSITYGW = "1.8.0"
 PROMETHEUS = "3.13.0"
+ALERTMANAGER = "0.34.2"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
@@ -28,14 +30,16 @@ LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contain
 class GoBuild:
     """Packages to build in `sandbox/go/<module>`, with linker variables (symbol, value).
 
-    `tags` are build tags by which a program leaves parts of itself out.
+    `tags` are build tags by which a program leaves parts of itself out. `additions` (module, path
+    in it, text) are files that a published module lacks, such as built pages that it embeds.
     """
 
     module: str
     packages: tuple[str, ...] = (".",)
     variables: tuple[tuple[str, str], ...] = ()
     module_files: tuple[tuple[str, str], ...] = ()  # (module, its file) to copy as a program
-    tags: tuple[str, ...] = field(default=(), repr=False)  # in the key of a tool that has some
+    tags: tuple[str, ...] = field(default=(), repr=False)
+    additions: tuple[tuple[str, str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Tool:
     @property
     def key(self) -> str:
         """Name of the cache folder; it changes with the version and with all files of the build."""
-        recipe = repr((self.releases, self.build)) + ",".join(self.build.tags)
+        more = ",".join([*self.build.tags, *map(repr, self.build.additions)])
+        recipe = repr((self.releases, self.build)) + more
         return f"{self.name}-{self.version}-{content_key(recipe, GO_FOLDER / self.build.module)}"
 
 
@@ -204,6 +209,25 @@ PROMETHEUS_SERVER = Tool(
     ),
 )
 
+ALERTMANAGER_SERVER = Tool(
+    "alertmanager",
+    ALERTMANAGER,
+    ("alertmanager",),
+    (),
+    GoBuild(
+        "alertmanager",
+        ("github.com/prometheus/alertmanager/cmd/alertmanager",),
+        (("github.com/prometheus/common/version.Version", ALERTMANAGER),),
+        additions=(
+            (
+                "github.com/prometheus/alertmanager",
+                "ui/app/dist/index.html",
+                "built without its user interface\n",
+            ),
+        ),
+    ),
+)
+
 LANGUAGE_HOST_BUILD = GoBuild(
     "language-python",
     ("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
@@ -285,14 +309,37 @@ def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
     linker = " ".join(["-s -w", *(f"-X {symbol}={value}" for symbol, value in build.variables)])
     output = folder / programs[0] if build.packages == (".",) else folder
     options = ["-trimpath", *(["-tags", ",".join(build.tags)] if build.tags else [])]
-    _go(build.module, "build", *options, "-ldflags", linker, "-o", f"{output}", *build.packages)
+    place = GO_FOLDER / build.module
+    with tempfile.TemporaryDirectory() as scratch:
+        if build.additions:
+            place = _with_additions(build, Path(scratch))
+        _go(place, "build", *options, "-ldflags", linker, "-o", f"{output}", *build.packages)
     for module, file in build.module_files:
-        source = Path(_go(build.module, "list", "-m", "-f", "{{.Dir}}", module).strip()) / file
+        source = _module_folder(place, module) / file
         shutil.copyfile(source, folder / source.name)
         (folder / source.name).chmod(0o755)
 
 
-def _go(module: str, *arguments: str) -> str:
+def _with_additions(build: GoBuild, scratch: Path) -> Path:
+    """A copy of the build's folder that uses copies of modules with the files that they lack."""
+    place = scratch / "build"
+    shutil.copytree(GO_FOLDER / build.module, place)
+    for number, (module, file, text) in enumerate(build.additions):
+        source = scratch / f"module-{number}"
+        shutil.copytree(_module_folder(place, module), source)
+        (source / file).parent.mkdir(parents=True, exist_ok=True)
+        (source / file).write_text(text)
+        _go(place, "mod", "edit", f"-replace={module}={source}")
+    return place
+
+
+def _module_folder(place: Path, module: str) -> Path:
+    """Where the module lies, which is downloaded if it is missing."""
+    _go(place, "mod", "download", module)
+    return Path(_go(place, "list", "-m", "-f", "{{.Dir}}", module).strip())
+
+
+def _go(place: Path, *arguments: str) -> str:
     cache = cache_dir() / "go"
     environment = {
         **{name: value for name, value in os.environ.items() if name != "GOBIN"},
@@ -305,7 +352,7 @@ def _go(module: str, *arguments: str) -> str:
     }
     done = subprocess.run(
         [go_program(), *arguments],
-        cwd=GO_FOLDER / module,
+        cwd=place,
         env=environment,
         capture_output=True,
         text=True,
@@ -313,7 +360,7 @@ def _go(module: str, *arguments: str) -> str:
     )
     if done.returncode:
         tail = "\n".join(done.stderr.splitlines()[-20:])
-        raise RuntimeError(f"go {arguments[0]} failed in sandbox/go/{module}:\n{tail}")
+        raise RuntimeError(f"go {arguments[0]} failed in sandbox/go/{place.name}:\n{tail}")
     return done.stdout
 
 

@@ -59,7 +59,10 @@ RULES = (
     Rule(
         "DisttrainSilent",
         "max by (namespace, run, instance, job) (last_over_time(disttrain_info[1h])) "
-        "and on (instance, job) (up == 0)",
+        "and on (instance, job) (up == 0) "
+        # The pod of a run that has ended may be found by Prometheus for a while.
+        f"unless on (namespace, run) max {BY_RUN} "
+        '(last_over_time({__name__=~"disttrain_finished|disttrain_failed"}[1h])) == 1',
         3,
         "critical",
         "A pod of run {{ $labels.run }} runs and has not answered Prometheus for 3 minutes.",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.monitoring.rules import RULES, rule_file
-from tests.monitoring.rule_lab import FAULTS, clean_hour, promtool, run_promtool
+from tests.monitoring.rule_lab import FAULTS, clean_hour, promtool, run_promtool, series
 
 PROJECT = Path(__file__).parents[2]
 
@@ -36,6 +36,19 @@ def test_finished_run_raises_no_alert(tmp_path: Path) -> None:
     hour = {**clean_hour(), **FAULTS["DisttrainRankLost"], **FAULTS["DisttrainNoStep"]}
     finished = {key: "0x20 1x39" for key in hour if key.startswith("disttrain_finished{")}
     assert run_promtool(tmp_path, {**hour, **finished}, {}) == ""
+
+
+@pytest.mark.parametrize(("finished", "alerts"), [("1", {}), ("0", {"DisttrainSilent": 1})])
+def test_pod_of_a_finished_run_may_be_silent(
+    finished: str, alerts: dict[str, int], tmp_path: Path
+) -> None:
+    """A Job's pod ends with its run, and a discovery by annotations goes on to find it."""
+    hour = {
+        series("disttrain_info"): "1x20 _x39",
+        series("disttrain_finished"): f"0x19 {finished} _x39",
+        'up{job="disttrain/pods",instance="10.0.0.0:9464"}': "1x20 0x39",
+    }
+    assert run_promtool(tmp_path, hour, alerts) == ""
 
 
 def test_each_rule_has_a_runbook_section() -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sandbox.stack import PulumiFailedError, Stack
+from tests.crds import definition
 from tests.node.lab import (
     DATA_ROOT,
     VERSION,
@@ -160,6 +161,39 @@ def test_own_k3s_cannot_be_adopted(platform: Platform) -> None:
     stack.settings_file.write_text(settings)
     output = stack.up()
     assert counts(output)["updated"] == 1, output  # the doctor alone
+
+
+def test_monitoring_needs_the_operator_and_goes_with_its_setting(platform: Platform) -> None:
+    """The operator's kinds are definitions that take anything; its own are not to be had here."""
+    lab, stack = platform.lab, platform.stack
+    settings, before = stack.settings_file.read_text(), lab.resources(stack)
+    stack.set("monitoring", "existing")
+    output = re.sub(r"\s+", " ", failure(stack))
+    assert "monitoring: 'existing' cannot be used: the cluster serves no monitoring" in output
+    assert "pulumi config set monitoring none" in output
+    kinds = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
+    group = "monitoring.coreos.com"
+    made = [definition(f"{plural}.{group}", kind) for plural, kind in kinds.items()]
+    for item in made:
+        item["spec"]["scope"] = "Namespaced"
+        lab.kubectl("apply", "-f", "-", stdin=json.dumps(item))
+    stack.up()
+    namespace = stack.output("namespace")
+
+    def named(what: str) -> list[str]:
+        return lab.kubectl("get", what, "--namespace", namespace, "-o", "name").split()
+
+    assert named(f"podmonitors.{group}") == [f"podmonitor.{group}/disttrain"]
+    assert named(f"prometheusrules.{group}") == [f"prometheusrule.{group}/disttrain"]
+    assert "configmap/disttrain-dashboard" in named("configmaps")
+    assert counts(stack.up()).keys() == {"unchanged"}
+    stack.settings_file.write_text(settings)
+    stack.up()
+    assert named(f"podmonitors.{group}") == named(f"prometheusrules.{group}") == []
+    assert "configmap/disttrain-dashboard" not in named("configmaps")
+    assert lab.resources(stack) == before
+    for plural in kinds:
+        lab.kubectl("delete", "crd", f"{plural}.{group}")
 
 
 def test_each_output_takes_one_line_of_the_screen(platform: Platform) -> None:

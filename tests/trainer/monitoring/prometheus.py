@@ -19,13 +19,13 @@ from tests.trainer.lab import free_port
 class Prometheus:
     """The server with our rules; its targets may come and go."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, alertmanager_port: int | None = None) -> None:
         folder.mkdir()
         self._folder, self._port = folder, free_port()
         self._targets: list[dict[str, Any]] = []
         self._write_targets()
         (folder / "rules.json").write_text(json.dumps(rule_file()))
-        configuration = {
+        configuration: dict[str, Any] = {
             "global": {
                 "scrape_interval": "1s",
                 "scrape_timeout": "1s",
@@ -39,6 +39,9 @@ class Prometheus:
                 }
             ],
         }
+        if alertmanager_port is not None:
+            targets = [{"targets": [f"127.0.0.1:{alertmanager_port}"]}]
+            configuration["alerting"] = {"alertmanagers": [{"static_configs": targets}]}
         (folder / "prometheus.json").write_text(json.dumps(configuration))
         self._log = folder / "prometheus.log"
         with self._log.open("w") as log:

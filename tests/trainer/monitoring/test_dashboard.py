@@ -7,8 +7,6 @@ names of its default counters, and our own endpoint over a record that has an MF
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,17 +14,15 @@ import pytest
 
 from infra.monitoring.dashboard import dashboard
 from infra.monitoring.panels import PANELS, Panel
-from tests.trainer.forked import Forked
-from tests.trainer.lab import Lab, free_port, last_step, processes_below, wait_for
+from tests.trainer.lab import Lab, free_port, last_step, wait_for
+from tests.trainer.monitoring.pod import NAMESPACE, start_pod
 from tests.trainer.monitoring.prometheus import Prometheus
-from trainer.config import RunConfig
-from trainer.monitoring.endpoint import PORT_VARIABLE, Endpoint
+from trainer.monitoring.endpoint import Endpoint
 from trainer.monitoring.families import FAMILIES, MFU, MIRROR_PROBLEM, MIRROR_STEP
 from trainer.monitoring.run_files import samples_of_files
 from trainer.monitoring.text import as_text
 
 NODES = 3
-NAMESPACE = {"namespace": "disttrain"}
 
 
 @pytest.fixture(scope="module")
@@ -55,22 +51,6 @@ def scraped(module_lab: Lab, prometheus: Prometheus) -> Iterator[Prometheus]:
     yield prometheus
     for stand_in in stand_ins:
         stand_in.close()
-
-
-def start_pod(
-    lab: Lab,
-    prometheus: Prometheus,
-    config: RunConfig,
-    node: int,
-    nnodes: int,
-    port: int,
-    slow_disk_seconds: float = 0.0,
-) -> Forked:
-    """The program of a pod, and a target with the labels that a pod's discovery gives."""
-    serves = free_port()
-    prometheus.add_target(serves, {**NAMESPACE, "pod": f"train-multipod-{node}"})
-    environment = {PORT_VARIABLE: str(serves)}
-    return lab.start_entrypoint(config, node, nnodes, 1, port, slow_disk_seconds, environment)
 
 
 def page_of_gpu_run(lab: Lab) -> str:
@@ -136,20 +116,6 @@ def test_finished_pod_waits_until_prometheus_has_seen_it(
     assert prometheus.wait_for('count_over_time(disttrain_info{run="short"}[5m]) >= 2')
     assert pod.wait(120) == 0
     assert prometheus.wait_for('max_over_time(disttrain_finished{run="short"}[5m]) == 1')
-
-
-def test_killed_rank_of_a_run_without_restarts_raises_the_alert(
-    module_lab: Lab, prometheus: Prometheus
-) -> None:
-    config = module_lab.config(run_name="killed", train__max_steps=1_000_000, train__max_restarts=0)
-    pod = start_pod(module_lab, prometheus, config, 0, 1, free_port())
-    wait_for("steps", lambda: last_step(config) > 5, 60, module_lab)
-    assert prometheus.wait_for('count_over_time(disttrain_info{run="killed"}[5m]) >= 2')
-    _, rank, *_ = processes_below(pod.pid)
-    os.kill(rank, signal.SIGKILL)
-    assert pod.wait(120) != 0
-    firing = 'ALERTS{alertname="DisttrainRunFailed", alertstate="firing", run="killed"}'
-    assert prometheus.wait_for(firing)
 
 
 def test_dashboard_holds_each_panel_once_and_none_overlap() -> None:

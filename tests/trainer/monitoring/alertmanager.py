@@ -1,0 +1,75 @@
+"""A real Alertmanager on the loopback, and a webhook that keeps what it is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from sandbox.toolchain import ALERTMANAGER_SERVER, tool_folder
+from tests.trainer.lab import free_port
+
+
+class Webhook:
+    """Keeps the alerts that it is told of, in their order."""
+
+    def __init__(self) -> None:
+        alerts: list[dict[str, Any]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                alerts.extend(json.loads(self.rfile.read(length))["alerts"])
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.alerts = alerts
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join(60)
+        self._server.server_close()
+
+
+class Alertmanager:
+    """The server; it tells a webhook at once."""
+
+    def __init__(self, folder: Path, webhook: Webhook) -> None:
+        folder.mkdir()
+        self.port = free_port()
+        configuration = {
+            "route": {"receiver": "test", "group_wait": "0s", "group_interval": "1s"},
+            "receivers": [
+                {
+                    "name": "test",
+                    "webhook_configs": [{"url": f"http://127.0.0.1:{webhook.port}/"}],
+                }
+            ],
+        }
+        (folder / "alertmanager.json").write_text(json.dumps(configuration))
+        with (folder / "alertmanager.log").open("w") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(tool_folder(ALERTMANAGER_SERVER) / "alertmanager"),
+                    *("--config.file", "alertmanager.json", "--storage.path", "data"),
+                    *("--web.listen-address", f"127.0.0.1:{self.port}"),
+                    "--cluster.listen-address=",
+                ],
+                cwd=folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
