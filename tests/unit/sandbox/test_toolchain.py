@@ -1,6 +1,7 @@
 import io
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,9 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         ("kubernetes-provider", f"sdk/v4 v{toolchain.KUBERNETES_PROVIDER}"),
         ("etcd", f"etcd/server/v3 v{toolchain.ETCD}"),
         ("coredns", f"coredns/coredns v{toolchain.COREDNS}"),
+        # Go's rules want a number below 2 there: 3.13.0 is 0.313.0.
+        ("prometheus", f"prometheus/prometheus v0.{toolchain.PROMETHEUS.replace('.', '', 1)}"),
+        ("alertmanager", f"prometheus/alertmanager v{toolchain.ALERTMANAGER}"),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:
@@ -41,6 +45,13 @@ def test_python_packages_have_the_versions_of_the_plugins() -> None:
     assert f"pulumi=={toolchain.PULUMI}\n" in pins
     assert f"pulumi-kubernetes=={toolchain.KUBERNETES_PROVIDER}\n" in pins
     assert f"pulumi-command=={toolchain.COMMAND_PROVIDER}\n" in pins
+
+
+def test_key_of_a_tool_changes_with_how_it_is_built() -> None:
+    tool = toolchain.PROMETHEUS_SERVER
+    builds = [replace(tool.build, tags=()), replace(tool.build, additions=(("m", "file", "text"),))]
+    keys = {tool.key, *(replace(tool, build=build).key for build in builds)}
+    assert len(keys) == 3
 
 
 def test_key_of_a_tool_changes_with_its_source(
