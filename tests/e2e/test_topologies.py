@@ -247,6 +247,20 @@ def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
     wait_for_pods_of_commands_to_go(lab)
 
 
+def test_pods_offer_metrics_at_the_annotated_port(lab: Lab, multi: Stack) -> None:
+    """Through the API server, to pods that hold because their run is finished."""
+    assert multi
+    for rank in range(3):
+        name = f"train-multipod-{rank}"
+        marks = lab.get("pod", name)["metadata"]["annotations"]
+        place = f"{name}:{marks['prometheus.io/port']}/proxy{marks['prometheus.io/path']}"
+        text = lab.kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{place}")
+        about = f'run="{MULTI_RUN}",node_rank="{rank}"'
+        assert f"disttrain_finished{{{about}}} 1\n" in text
+        assert f"disttrain_ranks_configured{{{about}}} 3\n" in text
+        assert (f"disttrain_step{{{about}}} {MAX_STEPS}\n" in text) == (rank == 0)
+
+
 def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
     assert multi
     checkpoint = Path(MULTI_RUN, "checkpoints", f"step-{MAX_STEPS:08d}")

@@ -12,7 +12,6 @@ import os
 import socket
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -43,7 +42,7 @@ class Endpoint:
         """`page` makes the text; it may raise, which the asker sees as status 500."""
         self._page, self._text, self._made_at = page, "", -_PAGE_SECONDS
         self._readings = list[float]()  # when the newest two were, by the monotonic clock
-        self._count, self._is_closed = 0, False
+        self._is_ending = self._end_was_read = self._is_closed = False
         self._server: _Server | None = None
         if not port:
             return
@@ -65,21 +64,21 @@ class Endpoint:
         """Where it serves; None: it does not."""
         return None if self._server is None else int(self._server.socket.getsockname()[1])
 
-    def answer(self) -> tuple[int, str]:
-        """Status and text for somebody who asks."""
-        now = time.monotonic()
-        if now - self._made_at >= _PAGE_SECONDS:
+    def answer(self) -> tuple[int, str, bool]:
+        """Status and text for somebody who asks, and whether the text shows the end."""
+        now, shows_end = time.monotonic(), self._is_ending
+        if shows_end or now - self._made_at >= _PAGE_SECONDS:
             try:
                 self._text = self._page()
-            except Exception:  # the asker is told, and training goes on
-                return 500, traceback.format_exc()
+            except Exception as error:  # the asker is told, and training goes on
+                return 500, f"{type(error).__name__}: {error}\n", shows_end
             self._made_at = now
-        return 200, self._text
+        return 200, self._text, shows_end
 
-    def note_reading(self) -> None:
+    def note_reading(self, shows_end: bool) -> None:
         """Somebody has got an answer."""
         self._readings = [*self._readings[-1:], time.monotonic()]
-        self._count += 1
+        self._end_was_read = self._end_was_read or shows_end
 
     def await_last_reading(self, stop: StopRequest) -> None:
         """Let whoever reads regularly see the end: wait for one more reading, or two intervals.
@@ -88,10 +87,10 @@ class Endpoint:
         """
         if self._server is None or len(self._readings) < 2:
             return
-        before, (earlier, newest) = self._count, self._readings
-        limit = min(2 * (newest - earlier), _LONGEST_LAST_READING_SECONDS)
-        self._made_at = -_PAGE_SECONDS  # what they read next has to be new
-        while self._count == before and time.monotonic() < newest + limit and not stop.requested:
+        earlier, newest = self._readings
+        end = newest + min(2 * (newest - earlier), _LONGEST_LAST_READING_SECONDS)
+        self._is_ending = True  # an answer that is under way may still show the time before
+        while not self._end_was_read and time.monotonic() < end and not stop.requested:
             stop.wait(_POLL_SECONDS)
 
     def close(self) -> None:
@@ -132,14 +131,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404, f"the metrics are at {PATH}")
             return
         assert isinstance(self.server, _Server)
-        status, text = self.server.endpoint.answer()
+        status, text, shows_end = self.server.endpoint.answer()
         content = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-        self.server.endpoint.note_reading()
+        self.server.endpoint.note_reading(shows_end)
 
     def log_message(self, format: str, *args: object) -> None:
         """The log of a run is for the training."""

@@ -109,10 +109,11 @@ def test_regular_reader_sees_the_end(endpoint: Endpoint, page: Page) -> None:
     ask(endpoint)
     waiting = threading.Thread(target=endpoint.await_last_reading, args=(NoSignals(),))
     waiting.start()
-    before = page.made
+    shown = ""
     while waiting.is_alive():
-        assert ask(endpoint)[0] == 200
-    assert page.made > before
+        status, shown = ask(endpoint)
+        assert status == 200
+    assert shown == f"page {page.made}\n"
 
 
 def test_nobody_is_waited_for_who_reads_rarely(endpoint: Endpoint) -> None:
