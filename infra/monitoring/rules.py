@@ -82,6 +82,13 @@ RULES = (
         "The logged loss of run {{ $labels.run }} has been no number for 10 minutes.",
     ),
     Rule(
+        "DisttrainLossSpike",
+        "disttrain_loss > 1.5 * avg_over_time(disttrain_loss[30m])",
+        5,
+        "warning",
+        "The loss of run {{ $labels.run }} is half as high again as in the last 30 minutes.",
+    ),
+    Rule(
         "DisttrainRunFailed",
         f"max {BY_RUN} (max_over_time(disttrain_failed[10m])) == 1",
         0,

@@ -69,6 +69,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     "DisttrainSilent": {'up{job="disttrain/pods",instance="10.0.0.1:9464"}': f"1x30 0x{HOUR - 31}"},
     "DisttrainDiverged": fault("disttrain_divergences_total", f"0x50 1x{HOUR - 51}"),
     "DisttrainLossNotANumber": fault("disttrain_loss", " ".join(["3"] * 30 + ["NaN"] * 31)),
+    "DisttrainLossSpike": fault("disttrain_loss", f"3x50 9x{HOUR - 51}"),
     "DisttrainRunFailed": fault("disttrain_failed", "0x55 1 _x4", 1),  # and its pod is gone
     "DisttrainCheckpointOld": {
         **fault("disttrain_checkpoint_step", f"500x{HOUR}"),
