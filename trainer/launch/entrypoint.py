@@ -188,7 +188,8 @@ class _Entrypoint:
         self._events.write(Name.RANKS_STARTED)
         self._vitals.enter(State.STARTING)
         forwarded, ready, failing, ending, lost = False, False, False, False, None
-        while self._vitals.see_ranks(ranks.exit_codes()):
+        while ranks.is_running():
+            self._vitals.see_ranks(ranks.exit_codes())
             regroups_for = member.regroups_for if member is not None else ""
             if (self._stop.requested or regroups_for) and not forwarded:
                 if regroups_for:

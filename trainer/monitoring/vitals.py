@@ -52,10 +52,9 @@ class Vitals:
             self._state, self._since = state, now
             self._starts += state == State.STARTING
 
-    def see_ranks(self, exit_codes: Sequence[int | None]) -> bool:
-        """Note how many ranks run, None for each that does; returns whether any does."""
+    def see_ranks(self, exit_codes: Sequence[int | None]) -> None:
+        """Note how many ranks run: None is in the place of each that does."""
         self._ranks_alive = exit_codes.count(None)
-        return self._ranks_alive > 0
 
     def round_ended(self, reason: str) -> None:
         """No rank runs any more; `reason` is what the ranks reported."""
