@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,6 +58,11 @@ def ask(endpoint: Endpoint, path: str = "/metrics", host: str = "127.0.0.1") -> 
         connection.close()
 
 
+def was_read_twice(endpoint: Endpoint) -> None:
+    """Long ago and now, so that whoever reads is waited for as long as for anybody."""
+    endpoint._readings = [0.0, time.monotonic()]  # pyright: ignore[reportPrivateUsage]
+
+
 def test_metrics_are_served_at_their_path(endpoint: Endpoint) -> None:
     assert ask(endpoint) == (200, "page 1\n")
     assert ask(endpoint, "/")[0] == 404
@@ -104,9 +110,7 @@ def test_port_that_is_taken_costs_the_metrics_alone(
 
 def test_regular_reader_sees_the_end(endpoint: Endpoint, page: Page) -> None:
     """The program waits for its next reading, which is new and not the page of before."""
-    ask(endpoint)
-    endpoint._readings = [0.0]  # pyright: ignore[reportPrivateUsage]  # long before the next one
-    ask(endpoint)
+    was_read_twice(endpoint)
     waiting = threading.Thread(target=endpoint.await_last_reading, args=(NoSignals(),))
     waiting.start()
     shown = ""
@@ -122,9 +126,7 @@ def test_nobody_is_waited_for_who_reads_rarely(endpoint: Endpoint) -> None:
 
 
 def test_asked_to_stop_it_waits_for_nobody(endpoint: Endpoint) -> None:
-    ask(endpoint)
-    endpoint._readings = [0.0]  # pyright: ignore[reportPrivateUsage]
-    ask(endpoint)
+    was_read_twice(endpoint)
     stop = NoSignals()
     stop.requested = True
     endpoint.await_last_reading(stop)
