@@ -58,6 +58,7 @@ class VolumePlace:
     runs_path: str
     run_name: str = ""
     placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    bpe_file: str = ""
 
 
 def volume_place(stack: str) -> VolumePlace:
@@ -77,8 +78,9 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
     runs = str(PurePosixPath(run_path).parent) if run_path else f"{given.get('dataPath')}/runs"
     namespace, owner, image, claim = (str(given[name]) for name in needed)
     name = PurePosixPath(run_path).name
+    bpe_file = str(given.get("bpeFile") or "")
     return VolumePlace(
-        _access(given), namespace, owner, image, claim, runs, name, _placement(given)
+        _access(given), namespace, owner, image, claim, runs, name, _placement(given), bpe_file
     )
 
 
