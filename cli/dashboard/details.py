@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from cli.logs.explain import explain
+from cli.logs.labels import label
 from cli.logs.line import Line
 from cli.logs.pod_logs import node_of
 from infra.kube.objects import Json, name_of, part, parts
@@ -85,7 +86,7 @@ def log_of(lines: Sequence[Line], notes: Sequence[str]) -> dict[str, Any]:
             "at": line.at,
             "node": line.node,
             "rank": line.rank,
-            "text": line.text,
+            "text": line.text.removeprefix(f"{label(line)} "),  # the node's own begin with it
         }
         shown.append({**row, "meaning": meaning} if meaning else row)
     return {"lines": shown, "notes": list(notes)}

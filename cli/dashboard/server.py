@@ -82,9 +82,8 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one connection; it knows GET and HEAD alone."""
+    """Answers one request and closes the connection; it knows GET and HEAD alone."""
 
-    protocol_version = "HTTP/1.1"
     timeout = SILENCE_SECONDS
 
     def do_GET(self) -> None:

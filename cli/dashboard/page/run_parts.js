@@ -59,7 +59,7 @@ export function goodput(content) {
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Kind"), h("th", { scope: "col", class: "number" }, "Time"),
         h("th", { scope: "col", class: "number" }, "Share"), h("th", { scope: "col", "aria-hidden": "true" }, ""))),
       h("tbody", {}, content.kinds.map((kind) => h("tr", { class: kind.seconds ? "" : "none" },
-        h("th", { scope: "row" }, kind.kind, h("small", {}, kind.what)),
+        h("th", { scope: "row" }, kind.kind, " ", h("small", {}, kind.what)),
         h("td", { class: "number" }, seconds(kind.seconds)),
         h("td", { class: "number" }, share(part(kind))),
         h("td", { class: "meter", "aria-hidden": "true" }, bar(part(kind))))))),
