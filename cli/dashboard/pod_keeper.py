@@ -29,14 +29,16 @@ class PodKeeper:
     Args:
         open_pod: starts one; the end of its context removes it.
         idle_seconds: after so long without a look it goes.
+        sleep: waits; the main thread is nearly always in there when a signal comes.
     """
 
     def __init__(
         self,
         open_pod: Callable[[], AbstractContextManager[VolumePod]],
         idle_seconds: float = IDLE_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._open_pod, self._idle_seconds = open_pod, idle_seconds
+        self._open_pod, self._idle_seconds, self._sleep = open_pod, idle_seconds, sleep
         self._changed = threading.Condition()
         self._pod: VolumePod | None = None
         self._users, self._waiting = 0, 0
@@ -79,7 +81,7 @@ class PodKeeper:
         """Start the pod whenever a look waits for it; for the main thread. Ended by a signal."""
         while True:
             if not self._waiting:
-                time.sleep(STEP_SECONDS)
+                self._sleep(STEP_SECONDS)
                 continue
             try:
                 with self._open_pod() as pod:
@@ -87,7 +89,7 @@ class PodKeeper:
                     self._until_it_may_go(pod)
             except (ApiError, TaskError, UnreachableError) as reason:
                 self._fail(str(reason))
-                time.sleep(RETRY_SECONDS)
+                self._sleep(RETRY_SECONDS)
             finally:
                 self._offer(None)
 
@@ -106,7 +108,7 @@ class PodKeeper:
         """Until nobody has used it for long, it has ended, or it is old."""
         begun = checked = time.monotonic()
         while True:
-            time.sleep(STEP_SECONDS)
+            self._sleep(STEP_SECONDS)
             now = time.monotonic()
             if now - checked > CHECK_SECONDS:
                 checked = now

@@ -96,7 +96,7 @@ def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         return
 
 
-def curves(path: Path, most: int) -> dict[str, object]:
+def curves(path: Path, most: int) -> dict[str, list[tuple[int, float]]]:
     """(step, value) pairs of what was measured, by its name, in the order of the steps.
 
     The steps are cut into at most `most` stretches, and each gives its lowest and its highest
@@ -189,7 +189,7 @@ def main(words: list[str]) -> None:
     if words[0] == "list":
         answer = runs(root, words[2:])
     elif words[0] == "curves":
-        answer = curves(root / words[2] / "metrics.jsonl", int(words[3]))
+        answer: object = curves(root / words[2] / "metrics.jsonl", int(words[3]))
     else:
         answer = delete(root, words[2])
     print(json.dumps(answer))
