@@ -152,6 +152,10 @@ def test_names_and_lines_with_markup_are_shown_as_text(
         assert HOSTILE in window.text(place), place
     assert window.run("return document.querySelectorAll('img, script').length") == 1  # our own
     assert "<img" in window.run("return document.title")
+    for width in (1280, 390):
+        window.set_size(width, 844)
+        window.wait("room", lambda w=width: window.run("return innerWidth") == w)
+        assert window.run("return document.documentElement.scrollWidth") == width
     assert window.complaints() == []
 
 
