@@ -9,6 +9,7 @@ from typing import Any
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 EXPECTED = (ApiError, OSError, TaskError, UnreachableError, ValueError)
+RETRY_SECONDS = 15.0  # after a look that failed, if not sooner
 REST = 5  # after a look that took long, so many times as long passes before the next one
 
 
@@ -91,4 +92,5 @@ class Kept:
                 if not problem:
                     self._content, self._seen_at = content, now
                 self._problem, self._is_looking = problem, False
-                self._next_at = now + max(self._least_seconds, REST * (now - begin))
+                least = min(self._least_seconds, RETRY_SECONDS) if problem else self._least_seconds
+                self._next_at = now + max(least, REST * (now - begin))

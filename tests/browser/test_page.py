@@ -214,6 +214,24 @@ def test_lines_are_chosen_by_rank_and_words(window: Browser, server: Server) -> 
     assert "None of the last 52 lines is like that." in window.text("#logs")
 
 
+def test_sample_is_asked_for_once_by_a_click(
+    window: Browser, server: Server, recorded: Recorded
+) -> None:
+    opened(window, server)
+    assert "sample" not in recorded.asked
+    recorded.parts["sample"] = {**NOT_SEEN, "content": None}
+    window.click("#write")
+    window.wait("the wait", lambda: "The trainer is writing" in window.text("#sample-age"))
+    assert not window.driver.find_element("css selector", "#write").is_enabled()
+    recorded.parts["sample"] = {**SEEN, "content": {"text": "To be", "tokens": 2}}
+    window.wait("the text", lambda: "To be" in window.text("#sample"))
+    window.wait("its age", lambda: "seen" in window.text("#sample-age"))
+    asked, rounds = (recorded.asked.count(part) for part in ("sample", "overview"))
+    window.wait("two rounds", lambda: recorded.asked.count("overview") > rounds + 2)
+    assert recorded.asked.count("sample") == asked
+    assert window.driver.find_element("css selector", "#write").is_enabled()
+
+
 def test_command_that_has_ended_is_said_and_forgotten(window: Browser, recorded: Recorded) -> None:
     with serving(0, recorded) as first:
         opened(window, first)

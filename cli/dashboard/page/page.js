@@ -66,7 +66,8 @@ async function askRun(run) {
   const other = known.overview.runs.find((each) => each.id === wishes.compare && each !== run);
   const curves = other && (await ask("curves", other.id));
   if (known.run !== run.id) return; // another one was chosen meanwhile
-  wanted.forEach((part, n) => { known.of[part] = answers[n]; });
+  wanted.forEach((part, n) => { known.of[part] = { ...answers[n], at: Date.now() }; });
+  if (known.of.sample && !known.of.sample.is_looking) wishes.sampleOf = ""; // the next one needs a click
   known.other = other ? { name: other.name, content: curves.content } : null;
 }
 
@@ -79,7 +80,7 @@ function away() {
 
 function age(view) {
   if (!view) return ["Looking.", false];
-  const old = view.age_seconds == null ? null : view.age_seconds + (Date.now() - known.at) / 1000;
+  const old = view.age_seconds == null ? null : view.age_seconds + (Date.now() - (view.at ?? known.at)) / 1000;
   if (view.problem && old == null) return [sentence(`not seen: ${view.problem}`), true];
   if (view.problem) return [`${sentence(`the last look failed: ${view.problem}`)} This was seen ${span(old)} ago.`, true];
   if (old == null) return ["Looking.", false];
@@ -99,12 +100,8 @@ function showAges() {
   showAge("cluster-age", overview.cluster);
   showAge("volume-age", overview.volume);
   for (const part of PARTS) showAge(`${part}-age`, of[part]);
-  if (wishes.sampleOf === known.run && known.run) {
-    showAge("sample-age", of.sample);
-    if (of.sample?.is_looking) byId("sample-age").textContent = "The trainer is writing; this takes a minute or so.";
-  } else {
-    byId("sample-age").textContent = "";
-  }
+  if (of.sample && !of.sample.is_looking) showAge("sample-age", of.sample);
+  else byId("sample-age").textContent = wishes.sampleOf ? "The trainer is writing; this takes a minute or so." : "";
 }
 
 function render() {

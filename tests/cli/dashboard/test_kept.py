@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.dashboard.kept import REST, Kept, View
+from cli.dashboard.kept import REST, RETRY_SECONDS, Kept, View
 from infra.kube.errors import UnreachableError
 
 
@@ -81,6 +81,17 @@ def test_failed_look_keeps_what_was_seen_and_says_why() -> None:
     kept.see()
     world.do()
     assert kept.see() == View("second", 0.0)
+
+
+def test_failed_look_that_is_rare_is_tried_again_soon() -> None:
+    world = World(found=UnreachableError("cut"))
+    kept = world.kept(least_seconds=600)
+    kept.see()
+    world.do()
+    world.now += RETRY_SECONDS - 1
+    assert not kept.see().is_looking
+    world.now += 1
+    assert kept.see().is_looking
 
 
 def test_mistake_of_ours_is_not_hidden_and_looks_go_on() -> None:
