@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ PATIENCE_SECONDS = 10.0  # somebody looks at the page
 LINES = 400  # of a run's log
 STRETCHES = 300  # of a curve; each has at most two points
 NEW_TOKENS = 200
+SAMPLE_TRIES = 3
 MOST_SAMPLE_BYTES = 1 << 20
 RUNS_PROGRAM = Path(pod_program.__file__).read_text()
 SAMPLE_PROGRAM = Path(sample_program.__file__).read_text()
@@ -120,20 +122,23 @@ class Looks:
         return VolumeReader(Api(self._place.access), pod.path, arguments, pod.container)
 
     def sample(self, run_name: str) -> dict[str, Any]:
-        """Text that the trainer writes with the newest checkpoint of a run."""
-        collected = bytearray()
+        """Text that the trainer writes with the newest checkpoint of a run.
 
-        def take(block: memoryview) -> None:
-            collected.extend(block[: max(0, MOST_SAMPLE_BYTES - len(collected))])
-
+        A run that saves often may remove that checkpoint while it is read: then it is tried again.
+        """
         words = ["--run-dir", self._path(run_name), "--max-new-tokens", str(NEW_TOKENS)]
         command = ["python3", "-c", SAMPLE_PROGRAM, "python", "-m", "trainer", "sample", *words]
+        said = ""
         with self._keeper.using() as pod:
-            ended = stream(Api(self._place.access), pod.path, pod.container, command, take)
-        if ended.exit_code:
-            said = ended.stderr.strip(" .\n").splitlines()[-1:] or ["no error text"]
-            raise TaskError(f"the trainer could not write text: {shorten(said[0], 300)}")
-        return {"text": collected.decode(errors="replace").strip("\n"), "tokens": NEW_TOKENS}
+            for _ in range(SAMPLE_TRIES):
+                collected = bytearray()
+                take = partial(_take, collected)
+                ended = stream(Api(self._place.access), pod.path, pod.container, command, take)
+                if not ended.exit_code:
+                    text = collected.decode(errors="replace").strip("\n")
+                    return {"text": text, "tokens": NEW_TOKENS}
+                said = (ended.stderr.strip(" .\n").splitlines() or ["no error text"])[-1]
+        raise TaskError(f"the trainer could not write text: {shorten(said, 300)}")
 
     def _api(self) -> Api:
         """Connections of its own for each look, as looks run beside each other."""
@@ -152,3 +157,7 @@ class Looks:
             row.workload,
             self._place.claim,
         )
+
+
+def _take(collected: bytearray, block: memoryview) -> None:
+    collected.extend(block[: max(0, MOST_SAMPLE_BYTES - len(collected))])

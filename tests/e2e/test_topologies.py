@@ -431,9 +431,12 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
     lab: Lab, single: Stack, tmp_path: Path
 ) -> None:
     """The page as a browser shows it: it goes on by itself, and all parts come from the cluster."""
-    name = "e2e-dashboard"
+    name = "shakespeare"
+    rare = {
+        "run.checkpoint.interval": "400"
+    }  # a sample is not cut off by the removal of an old one
     often = {"run.eval.interval": "100", "run.eval.max_tokens": "4096"}
-    single.set_all({**run_settings(name, 1_000_000), **often})
+    single.set_all({**run_settings(name, 1_000_000), **often, **rare})
     single.up()
     wait_for("a checkpoint", lambda: list((lab.run_dir(name) / "checkpoints").glob("step-*")), 120)
     with Dashboard(single, tmp_path) as page, browser() as seen:

@@ -72,7 +72,7 @@ export function chart({ id, title, lines, format, width, fromZero = false }) {
     s("line", { x1: left, x2: right, y1: up(value), y2: up(value), class: "grid" }),
     s("text", { x: left - 8, y: up(value) + 4, class: "tick end" }, axisText(value)),
   ]);
-  const steps = ticks(x[0], x[1], width < 500 ? 3 : 5).filter(Number.isInteger).map((step) =>
+  const steps = ticks(x[0], x[1], width < 420 ? 4 : 6).filter(Number.isInteger).map((step) =>
     s("text", { x: at(step), y: HEIGHT - 6, class: "tick middle" }, axisText(step)));
   const paths = drawn.map((line) => [
     s("path", { d: path(line.points), class: `line ${line.look}` }),

@@ -6,6 +6,15 @@ import { NOT_KNOWN, clock, day, loss, seconds, share, span, whole } from "./form
 
 const empty = (text) => h("p", { class: "empty" }, text);
 
+/** Of each point and its neighbours the median, so that a line shows where noisy values lie. */
+export function medians(points, beside = 12) {
+  if (points.length < 4 * beside) return [];
+  return points.map(([step], n) => {
+    const near = points.slice(Math.max(0, n - beside), n + beside + 1).map(([, value]) => value);
+    return [step, near.sort((a, b) => a - b)[near.length >> 1]];
+  });
+}
+
 /** `other`: the curves and the name of a run to compare with, or null. */
 export function curves(content, other, width) {
   if (!content.loss.length && !content.val_loss.length) {
@@ -24,9 +33,11 @@ export function curves(content, other, width) {
     lines: [...lines("loss", "training", "thin", false), ...lines("val_loss", "validation", "main", true)],
   })];
   if (content.tokens_per_second.length) {
+    const speed = lines("tokens_per_second", "all ranks", "thin", false);
+    const middle = medians(content.tokens_per_second);
     made.push(chart({
       id: "speed-chart", title: "Tokens per second", format: whole, width: room(0.4), fromZero: true,
-      lines: lines("tokens_per_second", "all ranks", "main", false),
+      lines: [...speed, { name: "median around it", look: "main", points: middle }],
     }));
   }
   return made;
@@ -79,7 +90,7 @@ export function ranks(rows, heard) {
     h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" },
       h("th", { role: "rowheader", scope: "row", class: "number" }, h("span", { class: "only-small" }, "Rank "), whole(row.rank)),
       h("td", { role: "cell", "data-name": "Pod" }, row.pod),
-      h("td", { role: "cell", "data-name": "State" },
+      h("td", { role: "cell", class: row.problem ? "" : "state", "data-name": "State" },
         h("span", { "aria-hidden": "true" }, row.problem ? "▲ " : row.is_ready ? "● " : "◌ "), row.state,
         row.problem && h("small", {}, row.problem)),
       h("td", { role: "cell", "data-name": "Machine" }, row.machine || NOT_KNOWN),
