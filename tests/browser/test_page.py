@@ -118,6 +118,7 @@ def test_all_parts_of_a_run_show_their_numbers(window: Browser, server: Server) 
     assert rows[2].split()[:8] == ["2", "train-multipod-1", "●", "Ready", "gpu-1", "1", "3", "h"]
     assert "a faulty row or page of GPU memory" in window.text("#lines")
     assert window.text("#curves output").startswith("Step 2,860: training 1.67")
+    assert "median around it 48," in window.label("#speed-chart")
 
 
 def test_page_goes_on_by_itself_and_says_how_old_it_is(
@@ -335,3 +336,15 @@ def test_address_of_a_run_opens_that_run(window: Browser, server: Server) -> Non
     window.wait("that run", lambda: "not-begun\n○ kept" in window.text("#run .title"))
     window.wait("its curves", lambda: "has measured nothing yet" in window.text("#curves"))
     assert "No stack has it now; its folder is on the volume." in window.text("#run-detail")
+
+
+def test_address_of_a_run_that_is_not_there_says_so(
+    window: Browser, server: Server, recorded: Recorded
+) -> None:
+    recorded.volume = NOT_SEEN
+    window.open(f"{server.address}#run=volume.gone")
+    window.wait("the runs", lambda: "wide" in window.text("#runs"))
+    assert window.text("#run") == ""  # it may be there when the volume was seen
+    recorded.volume = SEEN
+    window.wait("the sentence", lambda: "(volume.gone) is not there." in window.text("#unseen"))
+    window.wait("another run", lambda: "dev" in window.text("#run-title"))

@@ -15,8 +15,9 @@ let timer = 0;
 async function ask(part, run) {
   const response = await fetch(`api/${part}?run=${encodeURIComponent(run)}`,
     { headers: { "X-Disttrain-Page": "1" }, signal: AbortSignal.timeout(15000) });
-  if (!response.ok) throw new Error(await response.text());
-  return response.json();
+  if (response.ok) return response.json();
+  if (response.status !== 404) throw new Error(await response.text());
+  return { content: null, age_seconds: null, is_looking: false, problem: await response.text() };
 }
 
 function fromAddress() {
@@ -32,8 +33,13 @@ function fromAddress() {
 function choose(runs) {
   const wanted = fromAddress() || known.run;
   const found = runs.find((run) => run.id === wanted);
+  if (!found && fromAddress() && !isSeen(known.overview.volume)) return undefined; // it may come yet
   return found ?? runs.find((run) => run.needs_attention)
     ?? runs.find((run) => run.state === "training") ?? runs[0];
+}
+
+function isSeen(view) {
+  return view.age_seconds != null || Boolean(view.problem);
 }
 
 async function poll() {
@@ -107,8 +113,13 @@ function showAges() {
 function render() {
   const { overview } = known;
   byId("platform").textContent = overview.platform;
-  byId("unseen").hidden = !overview.unseen;
-  byId("unseen").textContent = overview.unseen && sentence(`not seen: ${overview.unseen}`);
+  const wanted = fromAddress();
+  const isLost = wanted && isSeen(overview.volume) && !overview.runs.some((each) => each.id === wanted);
+  byId("unseen").textContent = [
+    overview.unseen && sentence(`not seen: ${overview.unseen}`),
+    isLost && `The run of this address (${wanted}) is not there.`,
+  ].filter(Boolean).join(" ");
+  byId("unseen").hidden = !byId("unseen").textContent;
   const run = overview.runs.find((each) => each.id === known.run);
   show("runs", [overview.runs, known.run, noRuns()], () =>
     overview.runs.length ? runTable(overview.runs, known.run) : h("p", { class: "empty" }, noRuns()));
