@@ -7,6 +7,7 @@ off. Each browser has a profile of its own, which goes with it.
 import base64
 import json
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 T = TypeVar("T")
-CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
+CHROMIUM, DRIVER = "chromium", "chromedriver"  # programs on PATH (sandbox/packages.py)
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -131,12 +132,14 @@ class Browser:
 def browser() -> Iterator[Browser]:
     """Start a browser; nothing of it is left at the end."""
     with tempfile.TemporaryDirectory(prefix="disttrain-browser-") as profile:
+        chromium, driver_program = shutil.which(CHROMIUM), shutil.which(DRIVER)
+        assert chromium and driver_program, "python3 -m sandbox setup --for-tests installs both"
         options = Options()
-        options.binary_location = CHROMIUM
+        options.binary_location = chromium
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        driver = webdriver.Chrome(options=options, service=Service(executable_path=DRIVER))
+        driver = webdriver.Chrome(options=options, service=Service(executable_path=driver_program))
         try:
             yield Browser(driver)
         finally:
