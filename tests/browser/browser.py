@@ -128,18 +128,23 @@ class Browser:
         return base64.b64decode(made["data"])
 
 
+def found(program: str) -> str:
+    """Where a program is."""
+    path = shutil.which(program)
+    assert path, f"there is no {program}: python3 -m sandbox setup --for-tests installs it"
+    return path
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """Start a browser; nothing of it is left at the end."""
     with tempfile.TemporaryDirectory(prefix="disttrain-browser-") as profile:
-        chromium, driver_program = shutil.which(CHROMIUM), shutil.which(DRIVER)
-        assert chromium and driver_program, "python3 -m sandbox setup --for-tests installs both"
         options = Options()
-        options.binary_location = chromium
+        options.binary_location = found(CHROMIUM)
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        driver = webdriver.Chrome(options=options, service=Service(executable_path=driver_program))
+        driver = webdriver.Chrome(options=options, service=Service(executable_path=found(DRIVER)))
         try:
             yield Browser(driver)
         finally:
