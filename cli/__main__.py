@@ -14,6 +14,7 @@ from cli.logs import command as logs
 from cli.push import command as push
 from cli.report import COULD_NOT_CHECK
 from cli.runs import command as runs
+from cli.shell import command as shell
 from cli.status import command as status
 from cli.verify import command as verify
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -88,6 +89,12 @@ COMMANDS: Mapping[str, Command] = {
         sample.run,
         sample.add_arguments,
         'sample -- --prompt "To be" --max-new-tokens 200',
+    ),
+    "shell": Command(
+        "open a shell, or run a command, beside a rank of a run",
+        shell.run,
+        shell.add_arguments,
+        "shell --rank 5 -- cat /proc/meminfo",
     ),
     "status": Command(
         "show the platform and how far all runs on it are",

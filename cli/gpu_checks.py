@@ -2,9 +2,10 @@
 
 import re
 
-from cli.check import Check, Fault, error, skip_unless, version_tuple
+from cli.check import Check, Fault, error, skip_unless, version_tuple, warning
 from cli.facts import Facts, NotSeenError
 from cli.host_checks import FAMILIES
+from cli.xids import OF_THE_GPU, meaning_of
 from infra.node.expectations import Expectations
 
 # The oldest driver for each major version of CUDA. A build for a later minor version runs on it
@@ -119,6 +120,42 @@ def nvidia_smi(facts: Facts, expect: Expectations) -> Fault | str:
     return "; ".join(sorted({gpu.split(",")[0] for gpu in gpus})) + f" x {len(gpus)}"
 
 
+def gpu_errors(facts: Facts, expect: Expectations) -> Fault | str:
+    """No GPU has reported an error since the boot that programs cannot cause."""
+    _with_driver(facts, expect)
+    xids = [(gpu, int(number), count) for gpu, number, count in facts.rows("xid", 3)]
+    for gpu, number, count in xids:
+        if number in OF_THE_GPU:
+            return error(
+                f"GPU {gpu} has reported Xid {number} {count} times: {meaning_of(number)}",
+                "end what runs on it; nvidia-smi --gpu-reset, or restart the machine",
+            )
+    for row in facts.all("gpu_rows"):
+        gpu, pending, failure = [*(cell.strip() for cell in row.split(",")), "", ""][:3]
+        if failure in ("1", "Yes"):
+            return error(
+                f"GPU {gpu} has faulty rows of memory and no spare ones left for them",
+                "have the GPU replaced",
+            )
+        if pending in ("1", "Yes"):
+            return warning(
+                f"GPU {gpu} will replace a faulty row of its memory at its next reset",
+                "nvidia-smi --gpu-reset when no program runs on it",
+            )
+    for row in facts.all("gpu_ecc"):
+        gpu, _, errors = row.partition(",")
+        if errors.strip().isdigit() and int(errors):
+            return warning(
+                f"GPU {gpu.strip()} has had {errors.strip()} errors of its memory that ECC could "
+                "not correct",
+                "nvidia-smi --gpu-reset when no program runs on it",
+            )
+    if not xids:
+        return "none"
+    told = ", ".join(f"Xid {number} of GPU {gpu} x {count}" for gpu, number, count in xids)
+    return f"{told}: mostly the programs' own faults"
+
+
 def gpu_mig(facts: Facts, expect: Expectations) -> Fault | str:
     """No GPU is in MIG mode unless a MIG profile is set; it would offer slices only."""
     _with_driver(facts, expect)
@@ -191,6 +228,7 @@ GPU_CHECKS = (
     Check("gpu-generation", gpu_generation),
     Check("nouveau", nouveau),
     Check("nvidia-smi", nvidia_smi),
+    Check("gpu-errors", gpu_errors),
     Check("gpu-mig", gpu_mig),
     Check("container-toolkit", container_toolkit),
     Check("operator-system", operator_system),

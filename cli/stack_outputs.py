@@ -48,6 +48,9 @@ class VolumePlace:
     Args:
         runs_path: the folder of all runs, as pods see it.
         run_name: of the stack's own run; empty where it has none.
+        placement: fields of a pod's spec that decide where it may run.
+        runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
+        bpe_file: GPT-2's merge table, as pods see it; empty: it is loaded when it is needed.
     """
 
     access: Access
@@ -58,6 +61,7 @@ class VolumePlace:
     runs_path: str
     run_name: str = ""
     placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    runtime_class: str = ""
     bpe_file: str = ""
 
 
@@ -80,7 +84,16 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
     name = PurePosixPath(run_path).name
     bpe_file = str(given.get("bpeFile") or "")
     return VolumePlace(
-        _access(given), namespace, owner, image, claim, runs, name, _placement(given), bpe_file
+        access=_access(given),
+        namespace=namespace,
+        owner=owner,
+        image=image,
+        claim=claim,
+        runs_path=runs,
+        run_name=name,
+        placement=_placement(given),
+        runtime_class=str(given.get("runtimeClass") or ""),
+        bpe_file=bpe_file,
     )
 
 

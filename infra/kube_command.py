@@ -57,6 +57,7 @@ def kube_command(
     opts: pulumi.ResourceOptions,
     *,
     limit_seconds: int = 300,
+    program: str = "infra.kube",
 ) -> local.Command:
     """Register a command that runs `python -m infra.kube <task> create`, and later `delete`.
 
@@ -67,6 +68,7 @@ def kube_command(
         job: further fields for the program; a change of any of them runs `create` again.
         opts: parent and dependencies.
         limit_seconds: the program ends by itself before; the engine gives up a minute later.
+        program: another Python module that takes the same two words.
     """
     ours = pulumi.ResourceOptions(
         delete_before_replace=True,
@@ -79,7 +81,7 @@ def kube_command(
             delete=f"{limit_seconds + 60}s",
         ),
     )
-    words = f"{PYTHON} -m infra.kube {task}"
+    words = f"{PYTHON} -m {program} {task}"
     return local.Command(
         name,
         create=f"{words} create",

@@ -8,7 +8,9 @@ RUN_CONFIG_PATH = "/etc/disttrain/run.yaml"
 READY_FILE = "/tmp/disttrain/ready"  # the entrypoint keeps it (trainer/launch/status_files.py)
 TRAINING = "training"  # the component label of everything that trains
 DATASET = "dataset"
+HOST_NETWORK_ANNOTATION = "disttrain.dev/host-network"  # names the profile that needs it
 TRAINER_CONTAINER = "trainer"
 # Every pod of ours bears the taint of nodes that are kept for pods with GPUs: a cluster may have no
 # other nodes, and the volume may be on none of them.
-GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+GPU_RESOURCE = "nvidia.com/gpu"
+GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}

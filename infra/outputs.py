@@ -45,6 +45,8 @@ class ClusterOutputs:
     """The claim that every pod mounts."""
     data_path: str
     """The volume as pods see it."""
+    runtime_class: str
+    """RuntimeClass of pods with GPUs; empty: the cluster's default one."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def cluster_outputs(
         image=facts.image.reference,
         claim=CLAIM,
         data_path=DATA_MOUNT,
+        runtime_class=facts.runtime_class,
     )
 
 

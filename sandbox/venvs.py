@@ -12,8 +12,14 @@ PROJECT = Path(__file__).parent.parent
 REQUIREMENTS = {
     # Pulumi's virtualenv is small, because each preview reads all of it. `make lock` writes this.
     ".venv": ("requirements.lock",),
-    ".venv-dev": ("tests/requirements.txt", "requirements.txt", "trainer/requirements.txt"),
+    ".venv-dev": (
+        "tests/requirements.txt",
+        "requirements.txt",
+        "trainer/requirements.txt",
+        "policy/requirements.txt",
+    ),
     ".venv-trainer": ("trainer/requirements.txt",),
+    "policy/.venv": ("policy/requirements.txt",),
 }
 
 
@@ -36,9 +42,10 @@ def ensure_venv(link_name: str) -> Path:
                 env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
             )
 
-    key = f"{link_name[1:]}-py{sys.version_info[0]}.{sys.version_info[1]}-{content_key(*files)}"
+    name = link_name.lstrip(".").replace("/.", "-")
+    key = f"{name}-py{sys.version_info[0]}.{sys.version_info[1]}-{content_key(*files)}"
     venv = cached_folder("venvs", key, make)
-    fresh = link.with_name(f"{link_name}.{os.getpid()}")
+    fresh = link.with_name(f"{link.name}.{os.getpid()}")
     fresh.symlink_to(venv)
     fresh.replace(link)
     return venv

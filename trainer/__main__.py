@@ -16,6 +16,7 @@ _WITH_CONFIG = {
     "entrypoint": "what a training pod runs: its ranks, with restarts (reads PET_* variables)",
     "goodput": "where the time of the run went",
     "mirror": "copy the run's checkpoints elsewhere (started by the entrypoint of node 0)",
+    "restore": "bring the newest good checkpoint of the run's mirror to this machine",
     "train": "one training process (started by the entrypoint, by torchrun, or alone)",
 }
 
@@ -129,6 +130,11 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
         from trainer.mirror.process import run_mirror
 
         return run_mirror(config)
+    if options.command == "restore":
+        from trainer.mirror.bring_home import bring_home
+
+        print(bring_home(config))
+        return ExitCode.DONE
     from trainer.launch.worker import run_worker
 
     return run_worker(config)

@@ -160,8 +160,23 @@ nvidia_smi() {
   fact nvidia_smi "$status"
   if [ "$status" = 0 ]; then
     printf '%s\n' "$output" | while read -r line; do fact gpu "$line"; done
+    # Older drivers and smaller GPUs know neither of these; what they print then is no number.
+    limited nvidia-smi --query-gpu=index,ecc.errors.uncorrected.volatile.total \
+      --format=csv,noheader | while read -r line; do fact gpu_ecc "$line"; done
+    limited nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure \
+      --format=csv,noheader | while read -r line; do fact gpu_rows "$line"; done
   else
     fact nvidia_smi_says "$(printf '%s' "$output" | one_line)"
+  fi
+}
+
+# xid=address on the bus|number|how often since the boot
+kernel_log() {
+  if log=$(limited dmesg); then
+    printf '%s\n' "$log" | sed -n 's/.*NVRM: Xid (\([^) ]*\)): \([0-9][0-9]*\).*/\1|\2/p' |
+      sort | uniq -c | head -n 50 | awk '{ print "xid=" $2 "|" $1 }'
+  else
+    unseen xid "dmesg cannot read the kernel's log"
   fi
 }
 
@@ -276,6 +291,7 @@ image_builder() {
 main() {
   DATA_ROOT=${DATA_ROOT:-/var/lib/disttrain}
   nvidia_smi &
+  kernel_log &
   clock &
   for name in ${DNS_NAMES:-}; do resolve "$name" & done
   [ -z "${HTTP_PROXY_URL:-}" ] || fetch http "$HTTP_PROXY_URL" "$HTTP_PROBE" &

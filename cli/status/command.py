@@ -15,7 +15,6 @@ from infra.kube.errors import ApiError, UnreachableError
 
 WATCH_SECONDS = 3.0
 PATIENCE_SECONDS = 10.0  # somebody looks at the screen
-CLEAR = "\x1b[H\x1b[2J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,12 +59,19 @@ def exit_status(seen: Look) -> int:
 
 def _show(place: ClusterPlace, *, as_programs_want: bool, again: bool) -> int:
     api = Api(place.access, PATIENCE_SECONDS)
-    on_a_screen = again and sys.stdout.isatty() and not as_programs_want
+    if again and not as_programs_want and sys.stdout.isatty():
+        # Imported here: a single look does not pay for it.
+        from rich.console import Console
+
+        from cli.status.live import is_possible, watch
+
+        console = Console()
+        if is_possible(console):
+            watch(lambda: (look(api, place.namespace), api.now()), console, WATCH_SECONDS)
     while True:
         seen = look(api, place.namespace)
         write = as_json if as_programs_want else as_text
-        text = write(seen.platform, seen.runs, seen.unseen, api.now())
-        print(f"{CLEAR if on_a_screen else ''}{text}", flush=True)
+        print(write(seen.platform, seen.runs, seen.unseen, api.now()), flush=True)
         if not again:
             return exit_status(seen)
         time.sleep(WATCH_SECONDS)

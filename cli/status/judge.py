@@ -180,18 +180,19 @@ def judge_platform(
     """The nodes and their GPUs; None stands for what may not be read."""
     if nodes is None:
         return PlatformStatus(None, unseen=unseen)
-    not_ready = tuple(name_of(node) for node in nodes if not _is_ready(node))
+    not_ready = tuple(name_of(node) for node in nodes if not is_ready(node))
     offered = sum(_gpus(part(node, "status", "allocatable")) for node in nodes)
-    used = None if pods is None else sum(_gpus_of_pod(pod) for pod in pods)
+    used = None if pods is None else sum(gpus_held(pod) for pod in pods)
     return PlatformStatus(len(nodes), not_ready, offered, used, unseen)
 
 
-def _is_ready(node: Json) -> bool:
+def is_ready(node: Json) -> bool:
+    """Whether the node's kubelet says that pods can run there."""
     conditions = parts(part(node, "status"), "conditions")
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def _gpus_of_pod(pod: Json) -> int:
+def gpus_held(pod: Json) -> int:
     """What a pod holds on a node; one that has ended, or is on no node yet, holds nothing."""
     phase = part(pod, "status").get("phase")
     if phase in ("Succeeded", "Failed") or not part(pod, "spec").get("nodeName"):

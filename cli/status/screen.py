@@ -23,12 +23,12 @@ def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, no
     lines = [platform_line(platform)]
     if not runs:
         lines.append("no run is on this platform")
-    rows = [HEAD, *(_row(run, now) for run in runs)] if runs else []
+    rows = [HEAD, *(row_of(run, now) for run in runs)] if runs else []
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))] if rows else []
     for number, row in enumerate(rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         lines.append("  ".join(cells).rstrip())
-        if number and (reason := _reason(runs[number - 1], now)):
+        if number and (reason := reason_of(runs[number - 1], now)):
             lines.append(f"  {reason}")
     if unseen:
         lines.append(f"not seen: {unseen}")
@@ -65,15 +65,21 @@ def as_json(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, no
 
 
 def span(then: datetime, now: datetime) -> str:
+    """The time between the two, as `span_of_seconds` has it."""
+    return span_of_seconds((now - then).total_seconds())
+
+
+def span_of_seconds(exact: float) -> str:
     """`12 s`, `7 min`, `3 h`, `2 d`."""
-    seconds = max(0, round((now - then).total_seconds()))
+    seconds = max(0, round(exact))
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length} {unit}"
     return f"{seconds} s"
 
 
-def _row(run: RunStatus, now: datetime) -> tuple[str, ...]:
+def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
+    """A cell for each word of HEAD."""
     progress = run.progress
     step = NOT_KNOWN if progress.step is None else f"{progress.step}/{progress.of}"
     saved = NOT_KNOWN
@@ -93,6 +99,7 @@ def _row(run: RunStatus, now: datetime) -> tuple[str, ...]:
     )
 
 
-def _reason(run: RunStatus, now: datetime) -> str:
+def reason_of(run: RunStatus, now: datetime) -> str:
+    """Why the run is in its state and since when; empty where there is nothing to say."""
     since = f" (for {span(run.since, now)})" if run.since else ""
     return f"{run.detail}{since}" if run.detail else ""

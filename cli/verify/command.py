@@ -3,12 +3,12 @@
 import argparse
 import time
 
-from cli.check import Result
 from cli.endings import end_in_order
 from cli.report import Report
-from cli.stack_outputs import run_place
+from cli.stack_outputs import run_place, volume_place
 from cli.verify.judge import judge
 from cli.verify.look import gather
+from cli.verify.nodes import check_nodes
 from cli.verify.restart import restart
 from infra.kube.api import Api
 
@@ -21,6 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--restart",
         action="store_true",
         help="also delete a training pod, and see the run go on from its checkpoint",
+    )
+    add(
+        "--nodes",
+        action="store_true",
+        help="instead of a run: a smoke test with the free GPUs of each node",
     )
     add("--json", action="store_true", help="for programs")
 
@@ -35,12 +40,17 @@ def run(arguments: argparse.Namespace) -> int:
     """
     end_in_order()
     begin = time.monotonic()
-    place = run_place(arguments.stack)
-    api = Api(place.access)
-    results: list[Result] = judge(gather(api, place))
-    if arguments.restart:
-        results.append(restart(api, place))
-    name = place.run_path.rpartition("/")[2]
-    report = Report(f"run {name}", results, time.monotonic() - begin, title="verify")
+    if arguments.nodes:
+        if arguments.restart:
+            raise ValueError("--restart: it cannot be used with --nodes, which looks at no run")
+        volume = volume_place(arguments.stack)
+        about, results = f"namespace {volume.namespace}", check_nodes(Api(volume.access), volume)
+    else:
+        place = run_place(arguments.stack)
+        about, api = f"run {place.run_path.rpartition('/')[2]}", Api(place.access)
+        results = judge(gather(api, place))
+        if arguments.restart:
+            results.append(restart(api, place))
+    report = Report(about, results, time.monotonic() - begin, title="verify")
     print(report.json("warning") if arguments.json else report.text(everything=True))
     return report.exit_code("warning")

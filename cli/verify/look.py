@@ -11,7 +11,7 @@ from cli.stack_outputs import RunPlace
 from cli.status.judge import gpus_of
 from cli.status.look import see_run
 from cli.verify import pod_probe, run_probe
-from cli.verify.judge import Evidence
+from cli.verify.evidence import Evidence
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.exec_stream import execute
@@ -52,6 +52,7 @@ def gather(api: Api, place: RunPlace) -> Evidence:
         log=_first_lines(api, place, alive[0]) if alive else "",
         losses=[(int(step), float(loss)) for step, loss in volume.get("losses", [])],
         checkpoint=volume.get("checkpoint"),
+        smoke_test=volume.get("smoke_test"),
         volume_problem=problem,
     )
 

@@ -1,7 +1,8 @@
-"""Runs inside each training pod: what the pod sees of GPUs, memory and network, as one JSON line.
+"""Runs inside a pod: what it sees of GPUs, memory and network, as one JSON line.
 
-It is sent as text to `python3 -c`, so it imports nothing of this project. It takes no GPU memory:
-nvidia-smi is asked, and torch is only asked for what it was built for.
+It is sent as text to `python3 -c`, so it imports nothing of this project. Its words are the number
+of GPUs that the pod asked for, and `compute` where torch is to compute on them. Without that word
+it takes no GPU memory: nvidia-smi is asked, and torch is only asked for what it was built for.
 """
 
 import json
@@ -21,6 +22,17 @@ nccl = torch.cuda.nccl.version() if torch.version.cuda and torch.cuda.is_availab
 print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or "",
                   "devices": torch.cuda.device_count(), "architectures": torch.cuda.get_arch_list(),
                   "nccl": ".".join(map(str, nccl))}))
+"""
+# Products of matrices of ones are exact, so a wrong one is the device's fault.
+COMPUTE = """
+import torch
+names = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+for name in names:
+    ones = torch.ones(256, 256, device=name)
+    wrong = int((ones @ ones != 256).sum())
+    if wrong:
+        raise SystemExit(f"{name}: {wrong} of 65536 products of ones are wrong")
+print(torch.__version__)
 """
 
 
@@ -68,12 +80,18 @@ def main() -> None:
     wants_gpus = sys.argv[1] != "0"
     seen, problem = gpus() if wants_gpus else ([], "")
     text, torch_problem = run([sys.executable, "-c", ASK_TORCH], 120) if wants_gpus else ("{}", "")
+    if "compute" in sys.argv[2:]:
+        computed, compute_problem = run([sys.executable, "-c", COMPUTE], 300)
+    else:
+        computed, compute_problem = "", ""
     names = ("NCCL_", "GLOO_", "FI_", "PET_")
     answer = {
         "gpus": seen,
         "gpu_problem": problem,
         "torch": json.loads(text) if text else {},
         "torch_problem": torch_problem,
+        "computed": computed.strip(),
+        "compute_problem": compute_problem,
         "shared_memory_bytes": shared_memory_bytes(),
         "interfaces": sorted(path.name for path in Path("/sys/class/net").iterdir()),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(names)},

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from cli.check import Result
 from cli.stack_outputs import RunPlace
 from cli.status.look import see_run
-from cli.verify.judge import result
+from cli.verify.evidence import result
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.making_place import PODS

@@ -1,4 +1,4 @@
-"""Runs in a pod on the volume: the losses of a run, and whether its newest checkpoint is whole.
+"""Runs in a pod on the volume: losses, smoke test and newest checkpoint of a run.
 
 It is sent as text to `python3 -c`, so it imports nothing of this project. It prints one JSON line.
 """
@@ -24,6 +24,12 @@ def losses(run: Path) -> list[tuple[int, float]]:
         except (ValueError, TypeError, KeyError):
             continue
     return sorted(found.items())
+
+
+def smoke_test(run: Path) -> dict[str, Any] | None:
+    """What was measured before the first step (trainer/parallel/smoke_test.py); None: nothing."""
+    path = run / "smoke-test.json"
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def newest_checkpoint(run: Path) -> dict[str, Any] | None:
@@ -74,7 +80,12 @@ def check(folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Print the line."""
     run = Path(sys.argv[1])
-    print(json.dumps({"losses": losses(run), "checkpoint": newest_checkpoint(run)}))
+    seen = {
+        "losses": losses(run),
+        "checkpoint": newest_checkpoint(run),
+        "smoke_test": smoke_test(run),
+    }
+    print(json.dumps(seen))
 
 
 if __name__ == "__main__":

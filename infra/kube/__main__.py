@@ -7,7 +7,13 @@ clean-up done. Exit status: 0 done, 1 the task failed (the reason is printed), 2
 import importlib
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infra.kube.api import Api
+    from infra.kube.job import Job
 
 TASKS = {
     "await": "await_ready",
@@ -28,6 +34,16 @@ def main(words: list[str]) -> int:
     if len(words) != 2 or words[0] not in TASKS or words[1] not in ACTIONS:
         print(USE, file=sys.stderr)
         return 2
+
+    def task(job: "Job", api: "Api") -> None:
+        module = importlib.import_module(f"infra.kube.{TASKS[words[0]]}")
+        getattr(module, words[1])(job, api)
+
+    return run_task(task)
+
+
+def run_task(task: "Callable[[Job, Api], None]") -> int:
+    """Run one task with the job from standard input; returns the exit status."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
     # imported here, so that a wrong use is answered at once
@@ -36,10 +52,9 @@ def main(words: list[str]) -> int:
     from infra.kube.job import parse_job
     from infra.kube.say import say
 
-    task = importlib.import_module(f"infra.kube.{TASKS[words[0]]}")
     try:
         job = parse_job(sys.stdin.read())
-        getattr(task, words[1])(job, Api(job.access))
+        task(job, Api(job.access))
     except (TaskError, ValueError) as reason:
         say(f"error: {reason}")
         return 1

@@ -16,7 +16,7 @@ from infra.kube.objects import Json, part
 from infra.kube.pods import report_pod
 from infra.kube.say import say
 from infra.kube.waiting import STUCK_SECONDS, Patience, wait_for
-from infra.names import GPU_TOLERATION
+from infra.names import GPU_RESOURCE, GPU_TOLERATION
 
 DATA_MOUNT = "/data"
 START_SECONDS = 600  # an image may have to be pulled first
@@ -38,6 +38,8 @@ class TaskPod:
     environment: dict[str, str] = field(default_factory=lambda: {})
     placement: dict[str, Any] = field(default_factory=lambda: {})
     """More of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets."""
+    gpus: int = 0
+    """How many whole GPUs it asks for."""
 
 
 def pod_manifest(pod: TaskPod, name: str) -> Json:
@@ -52,7 +54,10 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
-        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "64Mi"},
+            **({"limits": {GPU_RESOURCE: str(pod.gpus)}} if pod.gpus else {}),
+        },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "data", "mountPath": DATA_MOUNT, "readOnly": pod.read_only}],
     }

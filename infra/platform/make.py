@@ -18,6 +18,7 @@ from infra.platform.k3s import start_look
 from infra.platform.kubectl import make_kubectl
 from infra.platform.namespace import Namespace, NamespaceArgs
 from infra.platform.owner import Owner
+from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
 from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
@@ -175,6 +176,11 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
         inside(cluster, volume),  # with our own k3s they go, whether it answers or not
     )
     ready += [image, namespace, volume, proxy, viewers, pods]
+    if settings.pod_policy != "none":
+        policy = PodPolicyArgs(
+            settings.namespace, settings.stack, owner.identity, settings.pod_policy
+        )
+        ready.append(PodPolicy("pod-policy", policy, inside(cluster, namespace)))
     return MadePlatform(facts, connection, cluster, image, ready)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.labels import REVISION_LABEL, content_hash, labels, metadata
+from infra.labels import OWNER_LABEL, REVISION_LABEL, content_hash, labels, metadata
 from infra.names import DATASET
 from infra.objects import Manifest
 from infra.workloads.pod import PodParts, pod_spec
@@ -63,7 +63,13 @@ def dataset_job(args: DatasetJobArgs) -> Manifest:
             "backoffLimit": 0,
             "activeDeadlineSeconds": args.timeout_seconds,
             "template": {
-                "metadata": {"labels": {**labels(DATASET), REVISION_LABEL: revision}},
+                "metadata": {
+                    "labels": {
+                        **labels(DATASET),
+                        REVISION_LABEL: revision,
+                        OWNER_LABEL: args.owner,
+                    }
+                },
                 "spec": pod,
             },
         },

@@ -16,6 +16,7 @@ from infra.run.dataset import DatasetArgs, DatasetJob, Upload
 from infra.run.dataset_job import DatasetJobArgs
 from infra.run.pod_secrets import PodSecrets, PodSecretsArgs, pod_secrets_name
 from infra.run.run_key import RunKey, RunKeyArgs, run_key_name
+from infra.run.verification import Verification, VerificationArgs
 from infra.run.workload import Workload, WorkloadArgs
 from infra.settings import DatasetFile, RunSettings
 from infra.settings.run_settings import dataset_only
@@ -195,7 +196,11 @@ def make_run(
         ),
         inside(*needed),
     )
-    return MadeRun(run, workload, [*needed, workload])
+    made: list[pulumi.Resource] = [*needed, workload]
+    if settings.verify == "after":
+        verified = VerificationArgs(run, str(settings.config.run_dir), connection, workload.uid)
+        made.append(Verification("verification", verified, inside(workload)))
+    return MadeRun(run, workload, made)
 
 
 def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:

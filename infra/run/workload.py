@@ -48,6 +48,8 @@ class Workload(pulumi.ComponentResource):
 
     workload_name: pulumi.Output[str]
     """Name of the Job, StatefulSet or other object."""
+    uid: pulumi.Output[str]
+    """Identifies that object."""
 
     def __init__(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None
@@ -74,8 +76,9 @@ class Workload(pulumi.ComponentResource):
             made.append(resource)
             after.append(resource)
         self._await(name, args, made[-1])
+        self.uid = uid_of(made[-1])
         self.workload_name = pulumi.Output.from_input(run.workload_name)
-        self.register_outputs({"workloadName": self.workload_name})
+        self.register_outputs({"workloadName": self.workload_name, "uid": self.uid})
 
     def _hand_over(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions

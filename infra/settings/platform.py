@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Literal, cast
 
 from infra.settings.airgap import BundleSettings
 from infra.settings.cluster import ClusterSettings, read_cluster, read_namespace
@@ -35,6 +36,7 @@ class PlatformSettings:
     limits: LimitSettings
     doctor: str
     bundle: BundleSettings | None
+    pod_policy: Literal["none", "warn", "deny"]
 
 
 def read_platform(
@@ -52,6 +54,7 @@ def read_platform(
     proxy = read_proxy(reader, cluster)
     _refuse_shown_password(reader, gpu_operator, proxy)
     namespace, doctor = read_namespace(reader), read_doctor(reader)
+    pod_policy = reader.choice("podPolicy", ("none", "warn", "deny"))
     if image is None:
         return None
     shared = gpu_operator is not None and gpu_operator.sharing.shares
@@ -70,6 +73,7 @@ def read_platform(
         limits=limits,
         doctor=doctor,
         bundle=bundle,
+        pod_policy=cast(Literal["none", "warn", "deny"], pod_policy),
     )
 
 

@@ -63,6 +63,7 @@ class RunSettings:
     pods: PodSettings
     limits: LimitSettings
     when_busy: Literal["replace", "wait", "refuse"]
+    verify: Literal["never", "before", "after"]
     config: RunConfig
     dataset_file: DatasetFile | None
     bpe_file: DatasetFile | None
@@ -89,7 +90,10 @@ def read_run(
     """
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
-    config, dataset_file, tokenizer_file = _read_config(reader, stack, devices.accelerator, bundle)
+    verify = reader.choice("verify", ("never", "before", "after"))
+    config, dataset_file, tokenizer_file = _read_config(
+        reader, stack, devices.accelerator, bundle, smoke_test=verify == "before"
+    )
     instance = reader.text(
         "instance",
         pattern=_INSTANCE,
@@ -112,6 +116,7 @@ def read_run(
         pods=pods,
         limits=limits,
         when_busy=cast(Literal["replace", "wait", "refuse"], when_busy),
+        verify=cast(Literal["never", "before", "after"], verify),
         config=config,
         dataset_file=dataset_file,
         bpe_file=_bundled(bundle, TOKENIZER, GPT2) if bundle and needs_bpe else None,
@@ -120,7 +125,12 @@ def read_run(
 
 
 def _read_config(
-    reader: Reader, stack: str, accelerator: str, bundle: BundleSettings | None
+    reader: Reader,
+    stack: str,
+    accelerator: str,
+    bundle: BundleSettings | None,
+    *,
+    smoke_test: bool,
 ) -> tuple[RunConfig | None, DatasetFile | None, DatasetFile | None]:
     """The run's configuration, and the files of this machine with the text and the tokenizer."""
     file_text, url = reader.text("datasetFile"), _dataset_url(reader)
@@ -159,12 +169,18 @@ def _read_config(
     run_name = _name(reader, "runName", f"({_NAME})?") or stack
     preset = _name(reader, "preset", _NAME)
     overrides = reader.mapping("run")
-    config, problems = build_run_config(preset, run_name, accelerator, dataset, overrides)
+
+    def build(dataset: DatasetChoice) -> tuple[RunConfig | None, list[str]]:
+        return build_run_config(
+            preset, run_name, accelerator, dataset, overrides, smoke_test=smoke_test
+        )
+
+    config, problems = build(dataset)
     if bundle and config and config.dataset.url and config.dataset.sha256:
         file = _bundled(bundle, DATASET, config.dataset.sha256)
         if file:
             dataset = replace(dataset, url=None, file=file.path_in_pods, sha256=file.sha256)
-            config, problems = build_run_config(preset, run_name, accelerator, dataset, overrides)
+            config, problems = build(dataset)
     reader.problems += problems
     return config, file, tokenizer_file
 

@@ -61,6 +61,8 @@ def build_run_config(
     accelerator: str,
     dataset: DatasetChoice,
     overrides: Mapping[str, Any],
+    *,
+    smoke_test: bool = False,
 ) -> tuple[RunConfig | None, list[str]]:
     """The run's configuration, or None and the problems, each beginning with the stack's key.
 
@@ -70,6 +72,7 @@ def build_run_config(
         accelerator: `gpu` or `cpu`; decides `train.device` and `train.backend`.
         dataset: what replaces the preset's data set.
         overrides: the setting `run`.
+        smoke_test: whether the setting `verify` asks for `train.smoke_test`.
     """
     try:
         mapping = load_mapping(preset)
@@ -87,9 +90,15 @@ def build_run_config(
         reason = f"accelerator is {accelerator}"
         hint = f"Set {device}, or remove it: it follows from accelerator"
         problems.append(problem_text("run.train.device", repr(train["device"]), reason, hint))
+    if smoke_test and train.get("smoke_test") is False:
+        reason = "verify is before, which needs it"
+        hint = "Remove it, or set verify to never or after"
+        problems.append(problem_text("run.train.smoke_test", "false", reason, hint))
     mapping["run_name"], mapping["data_root"] = run_name, DATA_MOUNT
     mapping["dataset"] = _dataset(_section(mapping, "dataset"), dataset)
     mapping["train"] = {**_section(mapping, "train"), "device": device, "backend": backend}
+    if smoke_test:
+        mapping["train"]["smoke_test"] = True
     for key, value in overrides.items():
         if key in RUN_SECTIONS and isinstance(value, Mapping):
             mapping[key] = {**_section(mapping, key), **value}

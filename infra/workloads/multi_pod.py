@@ -1,7 +1,7 @@
 """Workload `multi-pod`: the pods of a StatefulSet, whose ordinals are the ranks of the nodes."""
 
-from infra.names import MASTER_PORT
 from infra.objects import Manifest
+from infra.workloads.headless import headless_service
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
 
@@ -10,18 +10,6 @@ HEADLESS_SERVICE = "train-mp-headless"
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
     """A headless Service that gives each rank a name, and the StatefulSet."""
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": run.metadata(_service(run)),
-        "spec": {
-            "clusterIP": "None",
-            # The ranks have to find each other before they can become ready.
-            "publishNotReadyAddresses": True,
-            "selector": run.selector,
-            "ports": [{"name": "rendezvous", "port": MASTER_PORT, "targetPort": MASTER_PORT}],
-        },
-    }
     stateful_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -37,7 +25,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
             "template": run.template,
         },
     }
-    return [("service", service), ("stateful-set", stateful_set)]
+    return [("service", headless_service(run, _service(run))), ("stateful-set", stateful_set)]
 
 
 def _service(run: Run) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from infra.labels import labels
 from infra.names import (
     DATA_MOUNT,
+    GPU_RESOURCE,
+    HOST_NETWORK_ANNOTATION,
     MASTER_PORT,
     PROXY_CONFIG,
     READY_FILE,
@@ -138,6 +140,8 @@ def training_pod(run: Run) -> Manifest:
     if placement.runtime_class:
         pod["runtimeClassName"] = placement.runtime_class
     annotations = {**network.annotations, **placement.annotations}
+    if network.host_network:
+        annotations[HOST_NETWORK_ANNOTATION] = network.name
     return {
         "metadata": {
             "labels": {**placement.labels, **labels(TRAINING), **run.selector},
@@ -177,7 +181,7 @@ def _resources(run: Run) -> Manifest:
     ranks = run.world.ranks_per_pod
     limits = dict(run.network.resources)
     if run.world.gpus_per_pod:
-        limits["nvidia.com/gpu"] = str(run.world.gpus_per_pod)
+        limits[GPU_RESOURCE] = str(run.world.gpus_per_pod)
     requests = {
         "cpu": times(run.resources.cpu_per_rank, ranks),
         "memory": times(run.resources.memory_per_rank, ranks),

@@ -262,6 +262,7 @@ FAULTS: dict[str, Seeded] = {
     ),
     "nouveau": Seeded("nouveau is loaded", {"nouveau": "loaded"}),
     "nvidia-smi": Seeded("infoROM", {"nvidia_smi": "14"}),
+    "gpu-errors": Seeded("Xid 79 3 times: the GPU does not answer", {"xid": "PCI:0000:17:00|79|3"}),
     "gpu-mig": Seeded(
         "MIG mode is on for 1 of 3", {"gpu": ["A, Enabled", "A, Disabled", "A, Disabled"]}
     ),

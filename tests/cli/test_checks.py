@@ -102,6 +102,11 @@ OTHER_FAULTS = {
         Seeded("ends with 18: mismatch", {"nvidia_smi": "18", "nvidia_smi_says": "mismatch"}),
         Seeded("shows 1 GPUs of 3", {"gpu": ["NVIDIA A10, Disabled"]}),
     ],
+    "gpu-errors": [
+        Seeded("no spare ones left", {"gpu_rows": ["0000:17:00.0, 0, 0", "0000:65:00.0, 0, 1"]}),
+        Seeded("at its next reset", {"gpu_rows": "0000:17:00.0, Yes, No"}, severity="warning"),
+        Seeded("GPU 1 has had 2 errors", {"gpu_ecc": ["0, 0", "1, 2"]}, severity="warning"),
+    ],
     "k3s-complete": [
         Seeded("data there", {"k3s_data": "yes"}, bare=True),
         Seeded(

@@ -13,6 +13,7 @@ import pytest
 
 from cli.check import Result
 from cli.doctor import examine
+from cli.facts import NotSeenError, parse_facts
 from cli.gather import clock_skew, gather, host_program
 from cli.report import COULD_NOT_CHECK, Report
 from infra.node.doctor_plan import Plan, SshTarget
@@ -97,6 +98,49 @@ def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:
     )
     assert "host_done=yes" in done.stdout
     assert list(folder.iterdir()) == []
+
+
+SMI = """\
+#!/bin/sh
+case $* in
+*name,mig*) printf 'NVIDIA A100, Disabled\\nNVIDIA A100, Disabled\\n' ;;
+*ecc.errors*) printf '0, 0\\n1, 4\\n' ;;
+*remapped*) printf '00000000:17:00.0, 0, 0\\n00000000:65:00.0, 1, 0\\n' ;;
+esac
+"""
+KERNEL_LOG = """\
+[  100.123456] nvidia: loading out-of-tree module taints kernel.
+[ 2000.000001] NVRM: Xid (PCI:0000:17:00): 13, pid=4242, name=python, Graphics Exception
+[ 2000.000002] NVRM: Xid (PCI:0000:17:00): 13, pid=4242, name=python, Graphics Exception
+[ 3000.000001] NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.
+"""
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_errors_of_gpus_come_from_the_driver_and_the_kernel(tmp_path: Path, readable: bool) -> None:
+    """Stand-ins for nvidia-smi and dmesg print what the real ones do."""
+    log = tmp_path / "kernel.log"
+    log.write_text(KERNEL_LOG)
+    dmesg = f"#!/bin/sh\ncat {log}\n" if readable else "#!/bin/sh\nexit 1\n"
+    for name, text in (("nvidia-smi", SMI), ("dmesg", dmesg)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-s"],
+        input=host_program(HERE),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    facts = parse_facts(done.stdout.splitlines())
+    assert facts.all("gpu_ecc") == ["0, 0", "1, 4"]
+    assert facts.all("gpu_rows") == ["00000000:17:00.0, 0, 0", "00000000:65:00.0, 1, 0"]
+    if readable:
+        assert facts.all("xid") == ["PCI:0000:17:00|13|2", "PCI:0000:65:00|79|1"]
+    else:
+        with pytest.raises(NotSeenError, match="dmesg cannot read"):
+            facts.all("xid")
 
 
 LISTEN = f"""

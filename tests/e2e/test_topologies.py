@@ -62,7 +62,12 @@ def multi(lab: Lab, before_switch: dict[str, str]) -> Iterator[Stack]:
     such a folder is refused once a `dataOnDestroy: purge` of a later test has given it back.
     """
     assert before_switch
-    settings = {**run_settings(MULTI_RUN, MAX_STEPS), **MIRROR, "platform": "e2e-single"}
+    settings = {
+        **run_settings(MULTI_RUN, MAX_STEPS),
+        **MIRROR,
+        "platform": "e2e-single",
+        "verify": "before",
+    }
     stack = lab.stack("e2e-multi", "sandbox-multipod", settings)
     stack.set("podSecrets.STORE_KEY", STORE_KEY, secret=True)
     stack.preview()
@@ -128,6 +133,11 @@ def test_sample_command_of_the_outputs_writes_text(lab: Lab, single: Stack) -> N
 def test_sample_command_leaves_no_pod_when_its_output_is_cut(lab: Lab, single: Stack) -> None:
     """After `| head` the pod stayed, and the next sample and `destroy` failed because of it."""
     people_run(lab, single, f"{single.output('sampleCommand')} | head -c 1")
+    wait_for_pods_of_commands_to_go(lab)
+
+
+def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
+    """A command asks for the end of its pod, and does not wait for it."""
     wait_for(
         "the pod to go",
         lambda: "disttrain.dev/task"
@@ -220,12 +230,23 @@ def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
     for words in (
         "train-multipod-2 on ",
         "gloo by TCP over eth0",
+        "the sums of 3 ranks by gloo were right: 4 KiB in ",
         f"finished: step {MAX_STEPS}",
         f"step {MAX_STEPS}, ",
         "have their sha256",
-        f"verify: run {MULTI_RUN}: 10 checks in ",
+        f"verify: run {MULTI_RUN}: 11 checks in ",
     ):
         assert words in screen, screen
+    wait_for_pods_of_commands_to_go(lab)
+
+
+def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
+    screen = people_run(lab, multi, f"./disttrain verify --nodes --stack {multi.name}")
+    assert re.search(
+        r"^ok +node \S+ +no GPUs offered; torch 2\S+ computes on the CPU$", screen, re.M
+    )
+    assert f"verify: namespace {NAMESPACE}: 1 checks in " in screen
+    wait_for_pods_of_commands_to_go(lab)
 
 
 def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
@@ -329,10 +350,44 @@ def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     assert int(resumed[1]) > 0
 
 
+def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
+    """The sha256 of each file with weights of a checkpoint."""
+    folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    return {name: files[name]["sha256"] for name in files if name.startswith("model")}
+
+
+def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: Stack) -> None:
+    """The run before this one, as a Job: its pods end with it, also when one was killed."""
+    run_name, steps = "e2e-indexed", 500
+    multi.set_all({"topology": "indexed-job", **run_settings(run_name, steps)})
+    multi.up()
+    assert not {"StatefulSet/train-multipod", "Service/train-mp-headless"} & set(everything(lab))
+    checkpoints = lab.run_dir(run_name) / "checkpoints"
+    wait_for("the first checkpoint", lambda: list(checkpoints.glob("step-*")), 120)
+    old = next(pod for pod in training_pods(lab, multi) if "train-indexed-1-" in pod)
+    lab.kubectl("delete", old, "--grace-period=0", "--force", "--wait=false")
+    assert not (lab.run_dir(run_name) / "done.json").exists(), "killed too late to prove anything"
+    lab.wait_done(run_name)
+    assert sorted(lab.losses(run_name)) == list(range(1, steps + 1))
+    assert weights(lab, run_name, steps) == weights(lab, "e2e-killed", steps) != {}
+
+    def is_complete() -> bool:
+        conditions = lab.get("job", "train-indexed")["status"].get("conditions", [])
+        return any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
+
+    wait_for("the Job to be complete", is_complete, 120)
+    assert training_pods(lab, multi) == []  # so nothing holds a GPU
+    assert states(lab, multi)["e2e-multi"] == "finished"
+    assert set(changes(multi.up("--expect-no-changes"))) == {"unchanged"}
+
+
 def test_topology_setting_inside_one_stack_replaces_only_the_training(
     lab: Lab, multi: Stack
 ) -> None:
     before = everything(lab)
+    of_the_old = {"Job/train-indexed", "Service/train-indexed-headless"}
+    assert of_the_old <= set(before)
     multi.set_all({"topology": "single-pod", "processesPerPod": "3"})
     with pytest.raises(PulumiFailedError, match="pulumi config set instance"):
         multi.up()  # the other stack has a Job of that name
@@ -340,7 +395,7 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
     multi.up()
     after = everything(lab)
     assert "Job/train-singlepod-b" in after
-    assert not {"StatefulSet/train-multipod", "Service/train-mp-headless"} & set(after)
+    assert not of_the_old & set(after)
     assert {n: u for n, u in after.items() if n in before} == {
         n: u for n, u in before.items() if n in after
     }
@@ -401,9 +456,14 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
 def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack) -> None:
     """`stop`, `resume` and `extend`, as people type them while a run trains."""
     name, steps = "e2e-stopped", 20_000
-    single.set_all(run_settings(name, steps))
-    single.up()
+    single.set_all({**run_settings(name, steps), "verify": "after"})
+    shown = single.up()
+    assert "every rank has stepped: train-singlepod-" in shown, shown
+    assert f"verify: run {name}: 11 checks in " in shown, shown
     wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
+    beside = "--rank 1 -- sh -c 'echo rank $RANK of $WORLD_SIZE'"
+    said = people_run(lab, single, f"./disttrain shell --stack {single.name} {beside}")
+    assert said == "rank 1 of 2\n"
     said = people_run(lab, single, f"./disttrain stop --stack {single.name}")
     saved = max(lab.losses(name))
     assert saved < steps, "stopped too late to prove anything"

@@ -47,6 +47,7 @@ COMPONENTS = {
     "disttrain:infra:RunConfigMap": ("infra.run.config_maps", "RunConfigMap"),
     "disttrain:infra:RunKey": ("infra.run.run_key", "RunKey"),
     "disttrain:infra:Workload": ("infra.run.workload", "Workload"),
+    "disttrain:infra:Verification": ("infra.run.verification", "Verification"),
 }
 COMMON = {
     "pulumi:providers:kubernetes cluster-provider",
@@ -658,6 +659,7 @@ def test_secret_variables_in_plain_text_are_refused_unseen(tmp_path: Path) -> No
         ("networkOptions", {"interface": "ens5"}, "has no options"),
         ("extensions", ["no.such.module"], "cannot be imported"),
         ("whenBusy", "kill", "Set replace, wait or refuse"),
+        ("verify", "always", "Set never, before or after"),
     ],
 )
 def test_setting_that_would_break_the_run_is_refused(
@@ -667,6 +669,46 @@ def test_setting_that_would_break_the_run_is_refused(
         deploy("dev", tmp_path, {key: value})
     assert key in str(failure.value)
     assert reason in str(failure.value)
+
+
+def test_indexed_job_gives_each_pod_an_index_and_a_name(tmp_path: Path) -> None:
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "indexed-job", "pods": 4})
+    spec = made.one("training-job").inputs["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 4, 4)
+    service = made.one("training-service").inputs["metadata"]["name"]
+    pod = spec["template"]["spec"]
+    assert (pod["subdomain"], pod["restartPolicy"]) == (service, "Never")
+    variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
+    assert variables["PET_MASTER_ADDR"] == f"train-indexed-0.{service}"
+    assert not made.of_type("kubernetes:apps/v1:StatefulSet")
+
+
+def run_yaml(deployment: Deployment) -> dict[str, Any]:
+    return yaml.safe_load(deployment.one("run-config-map").inputs["data"]["run.yaml"])
+
+
+def test_verify_before_measures_before_the_first_step(tmp_path: Path) -> None:
+    asked = deploy("sandbox", tmp_path, {"verify": "before"})
+    assert run_yaml(asked)["train"]["smoke_test"] is True
+    assert run_yaml(deploy("sandbox", tmp_path))["train"]["smoke_test"] is False
+    overrides = {"verify": "before", "run": {"train": {"smoke_test": False}}}
+    with pytest.raises(pulumi.RunError, match=r"run\.train\.smoke_test: false .* verify is before"):
+        deploy("sandbox", tmp_path, overrides)
+
+
+def test_verify_after_looks_once_the_ranks_have_stepped(tmp_path: Path) -> None:
+    """The command is the last of the run, and only this choice has it."""
+    made = deploy("sandbox-multipod", tmp_path, {"verify": "after"})
+    command = made.one("verification-look")
+    job = json.loads(command.program)
+    assert "cli.verify.at_up verify create" in command.inputs["create"]
+    assert job["place"]["workload"] == "train-multipod"
+    assert job["place"]["world_size"] == 3
+    assert job["uid"] == "uid-of-training-stateful-set"
+    assert set(made.component_outputs[made.one("verification").urn]) == {"report"}
+    for other in ("never", "before"):
+        without = deploy("sandbox-multipod", tmp_path, {"verify": other})
+        assert not without.of_type("disttrain:infra:Verification")
 
 
 def test_a_changed_run_changes_the_training_and_not_the_data_set(tmp_path: Path) -> None:

@@ -41,6 +41,9 @@ class TrainConfig:
     deterministic: bool = option(
         False, "only operations that give the same bits each time; slower on GPUs"
     )
+    smoke_test: bool = option(
+        False, "before the first step check every device, and measure the all-reduce of all ranks"
+    )
     timeout_seconds: int = option(60, "longest wait inside one collective", at_least=5)
     start_timeout_seconds: int = option(
         300,

@@ -20,9 +20,11 @@ from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
 from trainer.launch.lifeline import follow_entrypoint, started_by_entrypoint
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
+from trainer.metrics.console import Console
 from trainer.model.allocator import keep_freed_memory
 from trainer.parallel.cores import available_cores
 from trainer.parallel.device import Compute, choose_compute
+from trainer.parallel.smoke_test import smoke_test
 from trainer.parallel.world import World
 from trainer.train import train
 
@@ -90,6 +92,8 @@ def _train(
     try:
         compute = world.connect(set_up_torch(config.train, world), config.train)
         events.write(Name.CONNECTED)
+        if config.train.smoke_test:
+            smoke_test(world, compute, config.run_dir, Console(speaks=world.is_main).say)
         end = train(config, world, compute, stop, on_first_step, events)
     except (FatalError, ConfigError) as error:
         return ExitReport(ExitCode.FATAL, str(error))

@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from cli.logs.explain import XIDS, explain
+from cli.logs.explain import explain
 from cli.logs.labels import shown
 from cli.logs.line import Line, api_time, parse_api_line, parse_record
 from cli.logs.pod_logs import Position, node_of, order_of, started_at
 from cli.logs.selection import Selection, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
+from cli.xids import XIDS
 from trainer.launch.run_log import record_of
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))

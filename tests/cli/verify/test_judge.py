@@ -7,7 +7,9 @@ import pytest
 
 from cli.status.judge import RunStatus
 from cli.status.progress import Progress
-from cli.verify.judge import Evidence, has_code_for, judge
+from cli.verify.evidence import Evidence
+from cli.verify.gpu_results import has_code_for
+from cli.verify.judge import judge
 
 TRAINING = RunStatus("dev", "ns", "Job t", 2, "training", progress=Progress(step=40, of=100))
 FINISHED = replace(TRAINING, state="finished")
@@ -29,6 +31,14 @@ pod:12:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA
 pod:12:12 [0] NCCL INFO ncclCommInitRank comm 0x7f rank 0 nranks 2 cudaDev 0 - Init COMPLETE
 """
 CHECKPOINT = {"step": 40, "bytes": 1000, "files": 4, "age_seconds": 3.2, "problem": ""}
+SMOKE_TEST = {
+    "world_size": 2,
+    "backend": "nccl",
+    "all_reduce": [
+        {"size_bytes": 4096, "seconds": 2e-5, "bus_bytes_per_second": 2.048e8},
+        {"size_bytes": 256 << 20, "seconds": 2e-3, "bus_bytes_per_second": 1.342e11},
+    ],
+}
 LOSSES = [(step, 4.0 - step / 100) for step in range(1, 41)]
 
 
@@ -53,6 +63,7 @@ GOOD = Evidence(
     log=NCCL_LOG,
     losses=LOSSES,
     checkpoint=CHECKPOINT,
+    smoke_test=SMOKE_TEST,
 )
 
 
@@ -161,6 +172,30 @@ CASES = {
         "transport",
         "not checked",
         "NCCL has said nothing about its transport",
+    ),
+    "all-reduce": (
+        GOOD,
+        "all-reduce",
+        "ok",
+        "2 ranks by nccl were right: 4 KiB in 0.02 ms (0.205 GB/s), 256 MiB in 2 ms (134 GB/s)",
+    ),
+    "all-reduce not measured": (
+        replace(GOOD, smoke_test=None),
+        "all-reduce",
+        "not applicable",
+        "pulumi config set verify before",
+    ),
+    "all-reduce of one rank": (
+        replace(GOOD, world_size=1),
+        "all-reduce",
+        "not applicable",
+        "one rank",
+    ),
+    "all-reduce not seen": (
+        replace(GOOD, volume_problem="no room for a pod"),
+        "all-reduce",
+        "not checked",
+        "no room for a pod",
     ),
     "gloo": (on_cpu(), "transport", "ok", "gloo by TCP over eth0"),
     "gloo's interface is not there": (

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,22 +62,36 @@ def test_pod_probe_shows_gpus_and_their_highest_load(tmp_path: Path) -> None:
 def test_pod_probe_says_what_it_could_not_ask(tmp_path: Path) -> None:
     seen = answer(pod_probe, "1", PATH=str(tmp_path))
     assert seen["gpu_problem"] == "there is no nvidia-smi"
-    assert answer(pod_probe, "0", PATH=str(tmp_path))["gpu_problem"] == ""
+    seen = answer(pod_probe, "0", PATH=str(tmp_path))
+    assert seen["gpu_problem"] == seen["computed"] == ""
+
+
+def test_pod_probe_lets_torch_compute_when_asked() -> None:
+    """On this machine without a GPU it is the CPU that computes."""
+    seen = answer(pod_probe, "0", "compute")
+    assert re.fullmatch(r"2\.\S+", seen["computed"]), seen
+    assert seen["compute_problem"] == ""
 
 
 def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> None:
     lines = ['{"step": 1, "loss": 4.0}', '{"step": 2, "loss": 3.5}', '{"step": 2, "loss": 3.4}']
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 3, "lo']))
+    (tmp_path / "smoke-test.json").write_text('{"world_size": 3}')
     checkpoint(tmp_path, 10)
     checkpoint(tmp_path, 20)
     seen = answer(run_probe, str(tmp_path))
     assert seen["losses"] == [[1, 4.0], [2, 3.4]]
+    assert seen["smoke_test"] == {"world_size": 3}
     found = seen["checkpoint"]
     assert (found["step"], found["files"], found["bytes"], found["problem"]) == (20, 1, 1000, "")
 
 
 def test_run_probe_finds_nothing_where_nothing_is(tmp_path: Path) -> None:
-    assert answer(run_probe, str(tmp_path)) == {"losses": [], "checkpoint": None}
+    assert answer(run_probe, str(tmp_path)) == {
+        "losses": [],
+        "checkpoint": None,
+        "smoke_test": None,
+    }
 
 
 @pytest.mark.parametrize(

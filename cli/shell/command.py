@@ -1,0 +1,115 @@
+"""`disttrain shell`: a shell, or one command, beside a rank of the run."""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.shell import rank_program
+from cli.stack_outputs import RunPlace, run_place
+from cli.status.look import see_run
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.exec_stream import execute, stream
+from infra.kube.making_place import PODS
+from infra.kube.objects import Json, name_of, part
+from infra.kube.steer import find_record
+from infra.kube.terminal import interact
+
+PROGRAM = Path(rank_program.__file__).read_text()
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Where a rank runs.
+
+    Args:
+        pod: name of its pod.
+        container: of the pod.
+        pid: its process id there.
+    """
+
+    pod: str
+    container: str
+    pid: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain shell`."""
+    add = parser.add_argument
+    add("--stack", default="", help="whose run (default: the selected stack)")
+    add("--rank", type=int, default=0, help="beside which rank (default: 0)")
+    add(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="after --: a command instead of a shell; RANK_PID is the rank's process id",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status: that of the shell or the command.
+
+    Raises:
+        ValueError: the stack has no run, the rank does not run, or a shell has no terminal.
+        TaskError: the run has no record on the cluster.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
+    """
+    words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not words and not has_terminal:
+        raise ValueError(
+            "a shell needs a terminal, and standard input or output is none. Give a command: "
+            "./disttrain shell --rank 0 -- ps"
+        )
+    place = run_place(arguments.stack)
+    api = Api(place.access)
+    found = rank_place(find_ranks(api, place), arguments.rank)
+    command = ["python3", "-c", PROGRAM, "beside", str(found.pid), *words]
+    path = f"{PODS.format(place.namespace)}/{found.pod}"
+    if has_terminal:
+        where = f"rank {arguments.rank} is process {found.pid} of pod {found.pod}"
+        print(f"{where}; its variables are set, RANK_PID={found.pid}", file=sys.stderr, flush=True)
+        return interact(api, path, found.container, command, sys.stdin.fileno())
+    ended = stream(api, path, found.container, command, sys.stdout.buffer.write)
+    sys.stdout.flush()
+    sys.stderr.write(ended.stderr)
+    return ended.exit_code
+
+
+def find_ranks(api: Api, place: RunPlace) -> dict[int, RankPlace]:
+    """All ranks that run, as the pods' own processes say.
+
+    Raises:
+        TaskError: there is no such run, or a pod cannot be asked.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
+    """
+    _, pods = see_run(api, find_record(api, place.namespace, place.owner))
+    found = dict[int, RankPlace]()
+    for pod in pods:
+        if part(pod, "status").get("phase") == "Running":
+            found |= _ranks_of(api, place.namespace, pod)
+    return found
+
+
+def _ranks_of(api: Api, namespace: str, pod: Json) -> dict[int, RankPlace]:
+    name, container = name_of(pod), str(pod["spec"]["containers"][0]["name"])
+    path = f"{PODS.format(namespace)}/{name}"
+    ended = execute(api, path, container, ["python3", "-c", PROGRAM, "find"])
+    if ended.exit_code:
+        last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
+        raise TaskError(f"pod {name} cannot say which ranks it has: {last[0]}")
+    pids: dict[str, int] = json.loads(ended.stdout)
+    return {int(rank): RankPlace(name, container, pid) for rank, pid in pids.items()}
+
+
+def rank_place(found: dict[int, RankPlace], rank: int) -> RankPlace:
+    """Pure. Raises ValueError: no such rank runs."""
+    if rank not in found:
+        which = ", ".join(str(number) for number in sorted(found)) or "none"
+        raise ValueError(
+            f"--rank: {rank} cannot be used: the ranks that run are {which}. Choose one of them; "
+            "./disttrain status says what the run does"
+        )
+    return found[rank]

@@ -1,0 +1,91 @@
+"""The status on a terminal, drawn anew in place by the library rich."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cli.status.look import Look
+from cli.status.screen import HEAD, platform_line, reason_of, row_of, span_of_seconds
+from infra.kube.errors import ApiError, UnreachableError
+
+STYLES = {
+    "training": "green",
+    "finished": "green",
+    "failed": "bold red",
+    "failing": "red",
+    "gone": "red",
+    "stalled": "red",
+    "recovering": "yellow",
+    "quiet": "yellow",
+    "waiting": "yellow",
+}
+"""How the word for a state looks; others look like the text around them."""
+
+
+def is_possible(console: Console) -> bool:
+    """Whether the console can draw in place."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def drawing(seen: Look, now: datetime) -> Group:
+    """One screen. Pure.
+
+    Args:
+        seen: the platform and the runs.
+        now: the API server's time.
+    """
+    platform = Text(platform_line(seen.platform))
+    if seen.platform.not_ready:
+        platform.stylize("red")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in HEAD:
+        table.add_column(name, no_wrap=True)
+    for run in seen.runs:
+        cells = [Text(cell) for cell in row_of(run, now)]
+        cells[HEAD.index("STATE")].stylize(STYLES.get(run.state, ""))
+        table.add_row(*cells)
+    reasons = [
+        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), reason)
+        for run in seen.runs
+        if (reason := reason_of(run, now))
+    ]
+    rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
+    runs = [table] if seen.runs else [Text("no run is on this platform")]
+    foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
+    return Group(platform, "", *runs, *reasons, *rest, "", foot)
+
+
+def watch(
+    look: Callable[[], tuple[Look, datetime]], console: Console, pause_seconds: float
+) -> None:
+    """Look and draw until a signal ends it; the terminal is as before then.
+
+    A cluster that does not answer for a while leaves the last screen, with the reason below it.
+
+    Args:
+        look: the runs, and the API server's time.
+        console: the terminal.
+        pause_seconds: between two looks.
+
+    Raises:
+        ApiError, UnreachableError: the first look fails.
+    """
+    seen, now = look()
+    seen_at = time.monotonic()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(drawing(seen, now), refresh=True)
+            time.sleep(pause_seconds)
+            try:
+                seen, now = look()
+                seen_at = time.monotonic()
+            except (ApiError, UnreachableError) as reason:
+                age = span_of_seconds(time.monotonic() - seen_at)
+                problem = Text(f"not seen for {age}: {reason}", "bold red")
+                live.update(Group(drawing(seen, now), problem), refresh=True)
+                time.sleep(pause_seconds)

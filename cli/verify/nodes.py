@@ -1,0 +1,144 @@
+"""`disttrain verify --nodes`: a smoke test on each node where the run's pods may be placed."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from cli.check import Result
+from cli.place_pod import place_pod
+from cli.stack_outputs import VolumePlace
+from cli.status.judge import gpus_held, is_ready
+from cli.verify import pod_probe
+from cli.verify.evidence import result
+from cli.verify.gpu_results import has_code_for
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.objects import Json, name_of, part
+from infra.kube.task_pod import TaskPod, running
+from infra.names import GPU_RESOURCE
+
+MOST_AT_ONCE = 8
+LIMIT_SECONDS = 1200
+START_SECONDS = 300.0
+DOCTOR = "./disttrain doctor names the cause"
+
+
+@dataclass(frozen=True)
+class NodeToTest:
+    """A node, and what a pod of ours can ask of it.
+
+    Args:
+        name: of the node.
+        gpus: how many are free.
+        problem: why no pod is started there; empty where one is.
+        is_fault: whether that is something to mend.
+    """
+
+    name: str
+    gpus: int = 0
+    problem: str = ""
+    is_fault: bool = False
+
+
+def nodes_to_test(
+    nodes: Sequence[Json], pods: Iterable[Json], selector: Mapping[str, str]
+) -> list[NodeToTest]:
+    """The nodes that match the run's node selector. Pure."""
+    held = dict[str, int]()
+    for pod in pods:
+        where = str(part(pod, "spec").get("nodeName") or "")
+        held[where] = held.get(where, 0) + gpus_held(pod)
+    found = list[NodeToTest]()
+    for node in nodes:
+        name, labels = name_of(node), part(node, "metadata", "labels")
+        if any(labels.get(key) != value for key, value in selector.items()):
+            continue
+        offered = int(part(node, "status", "allocatable").get(GPU_RESOURCE) or 0)
+        free = offered - held.get(name, 0)
+        if not is_ready(node):
+            found.append(NodeToTest(name, problem="it is not Ready", is_fault=True))
+        elif part(node, "spec").get("unschedulable"):
+            found.append(NodeToTest(name, problem="it is cordoned, so no pod may start there"))
+        elif offered and free <= 0:
+            problem = f"its {offered} GPUs are in use; their pods are checked without --nodes"
+            found.append(NodeToTest(name, problem=problem))
+        else:
+            found.append(NodeToTest(name, free))
+    return found
+
+
+def judge_node(node: NodeToTest, probe: Mapping[str, Any]) -> Result:
+    """What the pod on that node has answered. Pure."""
+    id, gpus, torch = f"node {node.name}", probe["gpus"], probe["torch"]
+    problem = probe["gpu_problem"] or probe["torch_problem"] or probe["compute_problem"]
+    if problem:
+        return result(id, "error", str(problem), DOCTOR)
+    if not node.gpus:
+        said = f"no GPUs offered; torch {probe['computed']} computes on the CPU"
+        return result(id, "ok", said)
+    if not len(gpus) == torch["devices"] == node.gpus:
+        said = f"asked for {node.gpus} GPUs, nvidia-smi sees {len(gpus)}, torch {torch['devices']}"
+        return result(id, "error", said, DOCTOR)
+    kinds = sorted({f"{gpu['name']} ({gpu['capability']})" for gpu in gpus})
+    for gpu in gpus:
+        if not has_code_for(int(gpu["capability"].replace(".", "")), torch["architectures"]):
+            built = ", ".join(torch["architectures"])
+            said = f"torch was built for {built}, not for {gpu['name']} ({gpu['capability']})"
+            return result(id, "error", said, "choose another torch by torchIndexUrl")
+    said = f"{node.gpus} x {', '.join(kinds)}; torch {probe['computed']} computes on each"
+    return result(id, "ok", said)
+
+
+def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
+    """Start a pod on each node, side by side, and judge what it answers.
+
+    Raises:
+        ApiError: the cluster refuses to list nodes or pods.
+        UnreachableError: it does not answer.
+    """
+    selector = part(dict(place.placement), "nodeSelector")
+    found = nodes_to_test(api.list("/api/v1/nodes"), api.list("/api/v1/pods"), selector)
+    if not found:
+        said = f"no node has the labels {dict(selector)}"
+        return [result("nodes", "error", said, "change nodeSelector, or label a node")]
+    with redirect_stdout(StringIO()), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
+        return list(threads.map(partial(_test, place), found))
+
+
+def smoke_pod(place: VolumePlace, node: NodeToTest) -> TaskPod:
+    """A pod with all free GPUs of one node. Pure."""
+    pod = place_pod(
+        place,
+        "verify",
+        ("python3", "-c", Path(pod_probe.__file__).read_text(), str(node.gpus), "compute"),
+        deadline_seconds=LIMIT_SECONDS,
+        environment={"HOME": "/tmp"},
+    )
+    selector = {**part(pod.placement, "nodeSelector"), "kubernetes.io/hostname": node.name}
+    placement: Json = {**pod.placement, "nodeSelector": selector}
+    if node.gpus and place.runtime_class:
+        placement["runtimeClassName"] = place.runtime_class
+    return replace(pod, placement=placement, gpus=node.gpus)
+
+
+def _test(place: VolumePlace, node: NodeToTest) -> Result:
+    id = f"node {node.name}"
+    if node.problem:
+        return result(id, "error" if node.is_fault else "not checked", node.problem)
+    api = Api(place.access)  # of this thread
+    try:
+        with running(api, smoke_pod(place, node), quiet=True, start_seconds=START_SECONDS) as path:
+            response = api.client.stream(f"{path}/log", {"follow": "true"})
+            text = b"".join(response.stream(65536)).decode(errors="replace").strip()
+    except (ApiError, TaskError, UnreachableError) as reason:
+        return result(id, "error", f"no pod could run there: {reason}", DOCTOR)
+    last = text.rpartition("\n")[2]
+    if not last.startswith("{"):
+        return result(id, "error", f"the pod has failed: {last[:200] or 'no words'}", DOCTOR)
+    return judge_node(node, json.loads(last))

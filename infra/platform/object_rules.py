@@ -1,0 +1,105 @@
+"""What holds for every Kubernetes object of a stack; `policy/` checks it in each preview."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.labels import OWNER_LABEL
+from infra.platform.pod_rules import RULES, PodRule, below, items, keys_of
+
+KUBERNETES = "kubernetes:"
+WITH_PODS = ("batch/v1:Job", "apps/v1:StatefulSet", "apps/v1:Deployment", "apps/v1:DaemonSet")
+READING = {"get", "list", "watch"}
+
+
+@dataclass(frozen=True)
+class ObjectRule:
+    """A rule.
+
+    Args:
+        id: its name, which never changes its meaning.
+        about: what has to hold and why, as a sentence.
+        problems: what is wrong with a resource, by its type in Pulumi and its inputs; empty where
+            it keeps the rule.
+    """
+
+    id: str
+    about: str
+    problems: Callable[[str, Mapping[str, Any]], list[str]]
+
+
+def _for_kind(kind: str, check: Callable[[Mapping[str, Any]], str]) -> Any:
+    def problems(type_: str, props: Mapping[str, Any]) -> list[str]:
+        problem = check(props) if type_ == f"{KUBERNETES}{kind}" else ""
+        return [problem] if problem else []
+
+    return problems
+
+
+def _volume(props: Mapping[str, Any]) -> str:
+    policy = below(props, "spec").get("persistentVolumeReclaimPolicy")
+    return "" if policy == "Retain" else f"its reclaim policy is {policy}, and has to be Retain"
+
+
+def _service(props: Mapping[str, Any]) -> str:
+    kind = below(props, "spec").get("type") or "ClusterIP"
+    return "" if kind == "ClusterIP" else f"it is a {kind}, which other machines can reach"
+
+
+def _role(props: Mapping[str, Any]) -> str:
+    verbs = {str(verb) for rule in items(props, "rules") for verb in rule["verbs"]}
+    return f"it allows {', '.join(sorted(verbs - READING))}" if verbs - READING else ""
+
+
+def _secrets_seen(props: Mapping[str, Any]) -> str:
+    seen = {str(kind) for rule in items(props, "rules") for kind in rule["resources"]}
+    return "it shows Secrets" if seen & {"secrets", "*"} else ""
+
+
+def _owner(type_: str, props: Mapping[str, Any]) -> list[str]:
+    if not type_.startswith(KUBERNETES) or ":Release" in type_:
+        return []
+    return (
+        []
+        if OWNER_LABEL in keys_of(below(props, "metadata", "labels"))
+        else [f"it has no label {OWNER_LABEL}"]
+    )
+
+
+def _of_pods(rule: PodRule) -> ObjectRule:
+    def problems(type_: str, props: Mapping[str, Any]) -> list[str]:
+        if type_.removeprefix(KUBERNETES) not in WITH_PODS:
+            return []
+        return [] if rule.holds(props["spec"]["template"]) else [f"its pods break it. {rule.about}"]
+
+    return ObjectRule(rule.id, rule.about, problems)
+
+
+OBJECT_RULES: tuple[ObjectRule, ...] = (
+    *(_of_pods(rule) for rule in RULES),
+    ObjectRule(
+        "volume-is-kept",
+        "A volume has the reclaim policy Retain: `pulumi destroy` keeps the data.",
+        _for_kind("core/v1:PersistentVolume", _volume),
+    ),
+    ObjectRule(
+        "service-is-internal",
+        "A Service has the type ClusterIP: ranks trust whoever reaches their ports.",
+        _for_kind("core/v1:Service", _service),
+    ),
+    ObjectRule(
+        "role-only-reads",
+        "A ClusterRole allows to get, list and watch, and nothing else.",
+        _for_kind("rbac.authorization.k8s.io/v1:ClusterRole", _role),
+    ),
+    ObjectRule(
+        "role-shows-no-secrets",
+        "A ClusterRole does not show Secrets.",
+        _for_kind("rbac.authorization.k8s.io/v1:ClusterRole", _secrets_seen),
+    ),
+    ObjectRule(
+        "object-names-its-owner",
+        f"An object carries the label {OWNER_LABEL}: without it nobody knows whose it is.",
+        _owner,
+    ),
+)

@@ -1,0 +1,97 @@
+"""With the setting `podPolicy` the API server itself checks every pod of the platform."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.labels import metadata
+from infra.objects import kubernetes_object
+from infra.platform.pod_rules import RULES, VARIABLES
+
+API_VERSION = "admissionregistration.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class PodPolicyArgs:
+    """Where it holds, whose it is, and what becomes of a pod that breaks a rule.
+
+    Args:
+        namespace: of the platform.
+        stack: its stack's name.
+        owner: identifies the stack's state.
+        action: warn (whoever makes the pod is told), or deny.
+    """
+
+    namespace: str
+    stack: str
+    owner: pulumi.Input[str]
+    action: Literal["warn", "deny"]
+
+
+def policy_name(namespace: str) -> str:
+    """Each platform has a policy of its own, as it goes with its platform."""
+    return f"{namespace}-pods"
+
+
+def policy(args: PodPolicyArgs) -> dict[str, Any]:
+    """The rules."""
+    name = policy_name(args.namespace)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": metadata(name, None, "policy", stack=args.stack, owner=args.owner),
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                    }
+                ]
+            },
+            "variables": [
+                {"name": name, "expression": expression} for name, expression in VARIABLES.items()
+            ],
+            "validations": [
+                {"expression": rule.cel, "message": f"{rule.id}: {rule.about}"} for rule in RULES
+            ],
+        },
+    }
+
+
+def binding(args: PodPolicyArgs) -> dict[str, Any]:
+    """Where the rules hold."""
+    name = policy_name(args.namespace)
+    labels = {"kubernetes.io/metadata.name": args.namespace}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": metadata(name, None, "policy", stack=args.stack, owner=args.owner),
+        "spec": {
+            "policyName": name,
+            "validationActions": [args.action.capitalize()],
+            "matchResources": {"namespaceSelector": {"matchLabels": labels}},
+        },
+    }
+
+
+class PodPolicy(pulumi.ComponentResource):
+    """The policy and its binding to the platform's namespace."""
+
+    policy_name: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: PodPolicyArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:PodPolicy", name, {}, opts)
+        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        rules = kubernetes_object(f"{name}-rules", policy(args), child)
+        bound = pulumi.ResourceOptions(parent=self, depends_on=[rules])
+        kubernetes_object(f"{name}-binding", binding(args), bound)
+        self.policy_name = pulumi.Output.from_input(policy_name(args.namespace))
+        self.register_outputs({"policyName": self.policy_name})

@@ -1,0 +1,52 @@
+"""What the Jobs of all kinds have in common: which end of a pod is tried again."""
+
+from typing import Any
+
+from infra.names import TRAINER_CONTAINER
+from infra.objects import Manifest
+from infra.workloads.run import Run
+
+FATAL_EXIT_CODE = 78  # trainer/launch/exit_codes.py: the trainer met something that no retry mends
+PREEMPTED_EXIT_CODE = 143  # the trainer was asked to stop, and has saved
+BACKOFF_LIMIT = 6
+
+
+def job(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
+    """A Job of the run's pods.
+
+    The provider does not wait for it, because a training outlasts any `pulumi up`.
+
+    Args:
+        run: the run.
+        spec: fields of the Job's spec.
+        pod: fields of the pods' spec.
+    """
+    template = run.template
+    pod_spec = {**template["spec"], "restartPolicy": "Never", **(pod or {})}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "backoffLimit": BACKOFF_LIMIT,
+            # A new pod starts only when the old one has ended: two would write the same run.
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    _on_exit_code(FATAL_EXIT_CODE, "FailJob"),
+                    _on_exit_code(PREEMPTED_EXIT_CODE, "Ignore"),
+                    {
+                        "action": "Ignore",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    },
+                ]
+            },
+            "template": {**template, "spec": pod_spec},
+            **spec,
+        },
+    }
+
+
+def _on_exit_code(code: int, action: str) -> dict[str, Any]:
+    on_exit = {"containerName": TRAINER_CONTAINER, "operator": "In", "values": [code]}
+    return {"action": action, "onExitCodes": on_exit}

@@ -1,0 +1,138 @@
+"""The status that is drawn in place on a terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from fcntl import ioctl
+from io import StringIO
+from struct import pack
+
+import pytest
+from rich.console import Console
+
+from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.live import drawing, is_possible
+from cli.status.look import Look
+from cli.status.progress import Progress
+from tests.unit.stacks import PROJECT
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+RUN = RunStatus(
+    "organization/disttrain/dev",
+    "disttrain",
+    "Job train-singlepod",
+    2,
+    "training",
+    progress=Progress(step=40, of=100, loss="2.5", tokens_per_second="900", eta="1m", mfu="31%"),
+)
+LOST = RunStatus(
+    "organization/disttrain/other",
+    "disttrain",
+    "StatefulSet train-multipod",
+    2,
+    "stalled",
+    "no step is reported any more",
+    NOW - timedelta(minutes=7),
+)
+SEEN = Look(PlatformStatus(2, ("n2",), 4, 2), (RUN, LOST), "")
+LIMIT_SECONDS = 60.0
+# The real loop; each look is one more step, and the third one finds no cluster.
+WATCH = """
+from datetime import UTC, datetime
+from rich.console import Console
+from cli.endings import end_in_order
+from cli.status.live import watch
+from cli.status.look import Look
+from infra.kube.errors import UnreachableError
+from tests.cli.status.test_live import NOW, RUN, SEEN
+from dataclasses import replace
+end_in_order()
+looks = []
+def look():
+    looks.append(1)
+    if len(looks) == 3:
+        raise UnreachableError("the line was cut")
+    run = replace(RUN, progress=replace(RUN.progress, step=len(looks)))
+    return replace(SEEN, runs=(run,)), NOW
+watch(look, Console(), 0.05)
+"""
+
+
+def text_of(width: int, seen: Look = SEEN) -> str:
+    out = StringIO()
+    Console(file=out, width=width).print(drawing(seen, NOW))
+    return out.getvalue()
+
+
+def test_drawing_has_the_words_of_the_plain_screen() -> None:
+    lines = [re.sub(r" +", " ", line).strip() for line in text_of(120).splitlines()]
+    assert lines[0] == "2 nodes, not Ready: n2; 2 of 4 GPUs in use"
+    assert "STACK STATE STEP LOSS TOKENS/S MFU ETA SAVED" in lines
+    assert "dev training 40/100 2.5 900 31% 1m -" in lines
+    assert "other: no step is reported any more (for 7 min)" in lines
+
+
+def test_narrow_terminal_shows_every_state() -> None:
+    shown = text_of(60)
+    assert max(len(line) for line in shown.splitlines()) <= 60
+    assert "training" in shown
+    assert "stalled" in shown
+
+
+def test_platform_without_runs_says_so() -> None:
+    assert "no run is on this platform" in text_of(80, Look(SEEN.platform, (), ""))
+
+
+def test_pipe_and_dumb_terminal_get_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_possible(Console(file=StringIO()))
+    monkeypatch.setenv("TERM", "dumb")
+    assert not is_possible(Console(file=StringIO(), force_terminal=True))
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    keyboard, there = pty.openpty()
+    ioctl(keyboard, termios.TIOCSWINSZ, pack("HHHH", 24, 100, 0, 0))
+    yield keyboard, there
+    os.close(keyboard)
+    os.close(there)
+
+
+def test_screen_is_drawn_in_place_and_given_back(terminal: tuple[int, int]) -> None:
+    """A cluster that is away for one look leaves the last screen, with the reason below it."""
+    keyboard, there = terminal
+    process = subprocess.Popen(
+        [sys.executable, "-c", WATCH],
+        cwd=PROJECT,
+        env={**os.environ, "TERM": "xterm-256color"},
+        stdin=there,
+        stdout=there,
+        stderr=there,
+    )
+    seen, end = "", time.monotonic() + LIMIT_SECONDS
+
+    def read_until(words: str) -> None:
+        nonlocal seen
+        while words not in seen:
+            if select.select([keyboard], [], [], 0.2)[0]:
+                seen += os.read(keyboard, 65536).decode(errors="replace")
+            assert time.monotonic() < end, f"waited for {words!r}, and saw {seen!r}"
+
+    try:
+        for words in ("\x1b[?1049h", "1/100", "2/100", "the line was cut", "4/100", "5/100"):
+            read_until(words)
+        assert "not seen for" in seen
+        process.send_signal(signal.SIGINT)
+        read_until("\x1b[?1049l")  # the screen that was there before
+        assert process.wait(LIMIT_SECONDS) == 130
+    finally:
+        process.kill()
+        process.wait(LIMIT_SECONDS)

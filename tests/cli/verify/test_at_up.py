@@ -1,0 +1,70 @@
+"""What `pulumi up` runs with `verify: after`."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.check import Result, Status
+from cli.verify import at_up
+from infra.kube.access import Access
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+
+PLACE = {
+    "image": "trainer:1",
+    "run_path": "/data/runs/dev",
+    "workload": "train-singlepod",
+    "claim": "disttrain-pvc",
+    "placement": {},
+    "world_size": 2,
+}
+JOB = Job(Access(kubeconfig_path="none"), "ns", "me", "dev", {"place": PLACE})
+
+
+def point(status: Status) -> Result:
+    return Result("steps", status, f"seen as {status}", "", 0)
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *statuses: Status) -> None:
+    """Each look sees the next status; the last one stays."""
+    rest = list(statuses)
+    monkeypatch.setattr(at_up, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(at_up, "gather", lambda _api, place: place)
+
+    def judge(place: Any) -> list[Result]:
+        assert (place.owner, place.run_path, place.world_size) == ("me", "/data/runs/dev", 2)
+        return [point(rest.pop(0) if len(rest) > 1 else rest[0])]
+
+    monkeypatch.setattr(at_up, "judge", judge)
+
+
+def test_a_point_may_become_right_a_little_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks(monkeypatch, "error", "error", "ok")
+    at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    assert "seen as ok" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("status", ["warning", "not checked", "not applicable"])
+def test_only_wrong_points_make_up_fail(
+    status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks(monkeypatch, status)
+    at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    assert f"seen as {status}" in capsys.readouterr().out
+
+
+def test_a_point_that_stays_wrong_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks(monkeypatch, "error")
+    monkeypatch.setattr(at_up, "PATIENCE_SECONDS", 0.0)
+    with pytest.raises(TaskError, match="verify: after, and a point is wrong"):
+        at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    assert "seen as error" in capsys.readouterr().out
+
+
+def test_removing_it_removes_nothing() -> None:
+    assert at_up.main(["verify", "delete"]) == 0

@@ -1,0 +1,111 @@
+"""Which nodes get a smoke test, the pod of it, and what its answer means."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cli.stack_outputs import VolumePlace
+from cli.verify.nodes import NodeToTest, judge_node, nodes_to_test, smoke_pod
+from infra.kube.access import Access
+from infra.kube.task_pod import pod_manifest
+
+GPU = {"name": "H100", "capability": "9.0", "busy_percent": 0, "memory_mib": 0}
+GOOD: dict[str, Any] = {
+    "gpus": [GPU, GPU],
+    "gpu_problem": "",
+    "torch": {"devices": 2, "architectures": ["sm_90"]},
+    "torch_problem": "",
+    "computed": "2.7.1",
+    "compute_problem": "",
+}
+ON_CPU = {**GOOD, "gpus": [], "torch": {}}
+PLACE = VolumePlace(
+    access=Access(kubeconfig_path="none"),
+    namespace="ns",
+    owner="me",
+    image="trainer:1",
+    claim="data",
+    runs_path="/data/runs",
+    placement={"nodeSelector": {"pool": "gpu"}},
+    runtime_class="nvidia",
+)
+
+
+def node(name: str, gpus: int = 0, ready: str = "True", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": more.get("labels", {})},
+        "spec": {"unschedulable": more.get("cordoned", False)},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus)} if gpus else {},
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+
+
+def pod(where: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": str(gpus)}
+    spec = {"nodeName": where, "containers": [{"resources": {"limits": limits}}]}
+    return {"spec": spec, "status": {"phase": phase}}
+
+
+def test_only_free_gpus_of_matching_nodes_are_asked_for() -> None:
+    """A pod that has ended holds none; a smoke test never takes what a training has."""
+    nodes = [
+        node("a", 8, labels={"pool": "gpu"}),
+        node("b", 2, labels={"pool": "gpu"}),
+        node("c", 2, labels={"pool": "cpu"}),
+        node("d", labels={"pool": "gpu"}),
+    ]
+    pods = [pod("a", 6), pod("a", 2, "Succeeded"), pod("b", 2)]
+    found = nodes_to_test(nodes, pods, {"pool": "gpu"})
+    assert [(entry.name, entry.gpus) for entry in found] == [("a", 2), ("b", 0), ("d", 0)]
+    assert "its 2 GPUs are in use" in found[1].problem
+    assert not found[1].is_fault
+    assert found[0].problem == found[2].problem == ""
+
+
+def test_node_that_cannot_take_pods_is_named() -> None:
+    away, cordoned = nodes_to_test(
+        [node("a", ready="False"), node("b", cordoned=True)], [], dict[str, str]()
+    )
+    assert (away.problem, away.is_fault) == ("it is not Ready", True)
+    assert "cordoned" in cordoned.problem
+    assert not cordoned.is_fault
+
+
+@pytest.mark.parametrize(
+    ("gpus", "probe", "status", "words"),
+    [
+        (2, GOOD, "ok", "2 x H100 (9.0); torch 2.7.1 computes on each"),
+        (0, ON_CPU, "ok", "no GPUs offered; torch 2.7.1 computes on the CPU"),
+        (4, GOOD, "error", "asked for 4 GPUs, nvidia-smi sees 2, torch 2"),
+        (2, {**GOOD, "torch": {**GOOD["torch"], "devices": 0}}, "error", "torch 0"),
+        (2, {**GOOD, "gpu_problem": "there is no nvidia-smi"}, "error", "no nvidia-smi"),
+        (2, {**GOOD, "compute_problem": "cuda:1: 3 of"}, "error", "cuda:1: 3 of"),
+        (
+            2,
+            {**GOOD, "torch": {"devices": 2, "architectures": ["sm_80"]}},
+            "error",
+            "torch was built for sm_80, not for H100 (9.0)",
+        ),
+    ],
+)
+def test_answer_of_a_node_is_judged(
+    gpus: int, probe: dict[str, Any], status: str, words: str
+) -> None:
+    found = judge_node(NodeToTest("a", gpus), probe)
+    assert (found.id, found.status) == ("node a", status)
+    assert words in found.evidence
+    assert bool(found.fix) == (status == "error")
+
+
+def test_smoke_pod_stands_on_its_node_with_its_gpus() -> None:
+    made = pod_manifest(smoke_pod(PLACE, NodeToTest("a", 2)), "x")["spec"]
+    assert made["nodeSelector"] == {"pool": "gpu", "kubernetes.io/hostname": "a"}
+    assert made["runtimeClassName"] == "nvidia"
+    assert made["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    made = pod_manifest(smoke_pod(replace(PLACE, placement={}), NodeToTest("a")), "x")["spec"]
+    assert made["nodeSelector"] == {"kubernetes.io/hostname": "a"}
+    assert "runtimeClassName" not in made
+    assert "limits" not in made["containers"][0]["resources"]

@@ -1,0 +1,205 @@
+"""`./disttrain shell` beside a rank in a real pod, typed on a real terminal of this machine."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from fcntl import ioctl
+from struct import pack
+
+import pytest
+
+from cli.shell.command import find_ranks
+from cli.stack_outputs import RunPlace
+from tests.kube.lab import LIMIT_SECONDS, PROJECT, Lab, Run, wait_for
+from tests.kube.python_image import PYTHON_IMAGE
+
+# Two ranks, of which the second has started a helper with the same variables.
+RANKS = """
+import os, subprocess, sys, time
+def start(rank, program):
+    variables = {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
+    return subprocess.Popen([sys.executable, "-c", program], env=variables)
+wait = "import time; time.sleep(600)"
+helped = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{wait}'])"
+ranks = start("0", wait), start("1", helped)
+time.sleep(600)
+"""
+# Repeats each line with the terminal's size and the rank's variables, until the line `end`.
+ECHO = """
+import os
+print("ready", flush=True)
+while (line := input()) != "end":
+    size = os.get_terminal_size()
+    print("seen", line, size.columns, size.lines, "rank", os.environ["RANK"], flush=True)
+raise SystemExit(7)
+"""
+# The command as people start it, on a terminal. Only the outputs of the stack are given to it.
+SHELL = """
+import fcntl, json, sys, termios
+if sys.stdin.isatty():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+import cli.shell.command as command
+from cli.__main__ import main
+from cli.stack_outputs import Access, RunPlace
+given = json.loads(sys.argv[1])
+place = RunPlace(**{**given, "access": Access(**given["access"])})
+command.run_place = lambda stack: place
+sys.exit(main(["shell", *sys.argv[2:]]))
+"""
+
+
+def start_run(lab: Lab, name: str) -> RunPlace:
+    """A run of one pod with two ranks."""
+    run = Run(lab, lab.namespace(), name)
+    status, output = run.hand_over()
+    assert status == 0, output
+    run.make(image=PYTHON_IMAGE, command=["python3", "-c", RANKS], args=[])
+    found = RunPlace(
+        lab.access(), run.namespace, run.owner, PYTHON_IMAGE, "/data/runs/x", run.name, "none"
+    )
+    wait_for("two ranks", lambda: sorted(find_ranks(lab.api, found)) == [0, 1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(lab: Lab) -> RunPlace:
+    """The run that most tests share."""
+    return start_run(lab, "shell")
+
+
+class Terminal:
+    """The command on a terminal, and what a person sees there."""
+
+    def __init__(self, place: RunPlace, *words: str) -> None:
+        self.keyboard, there = pty.openpty()
+        self.before = termios.tcgetattr(there)
+        self.resize(80, 24)
+        self.seen = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SHELL, json.dumps(asdict(place)), *words],
+            cwd=PROJECT,
+            stdin=there,
+            stdout=there,
+            stderr=there,
+            start_new_session=True,
+        )
+        self.there = there
+
+    def resize(self, columns: int, lines: int) -> None:
+        ioctl(self.keyboard, termios.TIOCSWINSZ, pack("HHHH", lines, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self.keyboard, text.encode())
+
+    def wait_for_words(self, words: str) -> None:
+        end = time.monotonic() + LIMIT_SECONDS
+        while words not in self.seen:
+            ready, _, _ = select.select([self.keyboard], [], [], 0.2)
+            if ready:
+                self.seen += os.read(self.keyboard, 4096).decode(errors="replace")
+            assert time.monotonic() < end, f"waited for {words!r}, and saw {self.seen!r}"
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(LIMIT_SECONDS)
+        os.close(self.keyboard)
+        os.close(self.there)
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    opened = list[Terminal]()
+    yield opened
+    for terminal in opened:
+        terminal.close()
+
+
+def test_keys_screen_and_size_go_through(place: RunPlace, terminals: list[Terminal]) -> None:
+    terminal = Terminal(place, "--rank", "1", "--", "python3", "-c", ECHO)
+    terminals.append(terminal)
+    terminal.wait_for_words("ready")
+    terminal.type("hello\r")
+    terminal.wait_for_words("seen hello 80 24 rank 1")
+    terminal.resize(132, 43)
+    # The new size goes beside the keys; it is there at the latest some lines later.
+    end = time.monotonic() + LIMIT_SECONDS
+    while "132 43" not in terminal.seen:
+        terminal.type("again\r")
+        terminal.wait_for_words("seen again")
+        terminal.seen = terminal.seen.replace("seen again", "")
+        assert time.monotonic() < end, terminal.seen
+    terminal.type("end\r")
+    assert terminal.process.wait(LIMIT_SECONDS) == 7
+    assert termios.tcgetattr(terminal.there) == terminal.before
+
+
+def test_ctrl_c_goes_to_the_command_in_the_pod(place: RunPlace, terminals: list[Terminal]) -> None:
+    wait = "import time; print('ready', flush=True)\ntry: time.sleep(600)\n"
+    wait += "except KeyboardInterrupt: raise SystemExit(9)"
+    terminal = Terminal(place, "--", "python3", "-c", wait)
+    terminals.append(terminal)
+    terminal.wait_for_words("ready")
+    terminal.type("\x03")
+    assert terminal.process.wait(LIMIT_SECONDS) == 9
+
+
+def test_lost_pod_ends_the_shell_and_leaves_the_terminal(
+    lab: Lab, terminals: list[Terminal]
+) -> None:
+    """Otherwise the terminal would stay raw, and the person would type into nothing."""
+    place = start_run(lab, "lost")
+    terminal = Terminal(place, "--", "python3", "-c", ECHO)
+    terminals.append(terminal)
+    terminal.wait_for_words("ready")
+    lab.kubectl("-n", place.namespace, "delete", "pod", "--all", "--grace-period=1")
+    assert terminal.process.wait(LIMIT_SECONDS) not in (0, 7)
+    assert termios.tcgetattr(terminal.there) == terminal.before
+
+
+def shell(place: RunPlace, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-c", SHELL, json.dumps(asdict(place)), *words],
+        cwd=PROJECT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+
+def test_command_without_a_terminal_gives_its_output_and_status(lab: Lab, place: RunPlace) -> None:
+    ask = "import os, sys; print(os.environ['RANK'], os.environ['RANK_PID'])\n"
+    ask += "print('a warning', file=sys.stderr); raise SystemExit(5)"
+    done = shell(place, "--rank", "1", "--", "python3", "-c", ask)
+    pid = find_ranks(lab.api, place)[1].pid
+    assert (done.returncode, done.stdout, done.stderr) == (5, f"1 {pid}\n", "a warning\n")
+
+
+def test_helper_of_a_rank_is_no_rank(place: RunPlace) -> None:
+    """Both have RANK=1; the helper's parent is the rank."""
+    ask = "import os; print(open(f\"/proc/{os.environ['RANK_PID']}/cmdline\").read())"
+    assert "subprocess.run" in shell(place, "--rank", "1", "--", "python3", "-c", ask).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--rank", "7", "--", "ps"), "--rank: 7 cannot be used: the ranks that run are 0, 1."),
+        ((), "a shell needs a terminal"),
+        (("--", "no-such-program"), "no-such-program: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_is_said(place: RunPlace, words: tuple[str, ...], reason: str) -> None:
+    done = shell(place, *words)
+    assert done.returncode != 0
+    assert reason in done.stderr

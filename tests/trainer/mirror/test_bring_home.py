@@ -1,0 +1,48 @@
+"""`python -m trainer restore`, as somebody types it whose volume is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
+from tests.trainer.mirror.test_push import Volume
+from trainer.__main__ import main
+from trainer.launch.exit_codes import ExitCode
+
+RUN = ("--preset", "shakespeare-char-cpu", "--run_name=words")
+
+
+@pytest.fixture
+def mirrored(tmp_path: Path, bucket: str) -> Volume:
+    """A volume whose checkpoints 10 and 20 are in the mirror."""
+    volume = Volume(tmp_path / "first" / "words", f"s3://{bucket}")
+    for step in (10, 20):
+        write_checkpoint(volume.root, step)
+        volume.push()
+    return volume
+
+
+def test_newest_checkpoint_comes_with_the_run_configuration(
+    mirrored: Volume, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    words = ["restore", *RUN, f"--data_root={home}", f"--checkpoint.mirror=s3://{bucket}"]
+    assert main(words) == ExitCode.DONE
+    root = home / "runs" / "words" / "checkpoints"
+    assert files_of(root, 20) == files_of(mirrored.root, 20)
+    assert capsys.readouterr().out.splitlines()[-1] == str(root / "step-00000020")
+    assert "run_name: words" in (root.parent / "run.yaml").read_text()
+    assert main(words) == ExitCode.FATAL  # nothing is written over
+    assert "holds step-00000020 already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("mirror", "reason"),
+    [("", "checkpoint.mirror: it is not set"), ("s3://{bucket}/elsewhere", "holds no checkpoint")],
+)
+def test_nothing_to_restore_is_said(
+    mirror: str, reason: str, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [f"--checkpoint.mirror={mirror.format(bucket=bucket)}"] if mirror else []
+    assert main(["restore", *RUN, f"--data_root={tmp_path}", *given]) == ExitCode.FATAL
+    assert reason in capsys.readouterr().err

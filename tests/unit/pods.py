@@ -1,0 +1,125 @@
+"""A good pod, and for each rule of pods one that breaks it and nothing else."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+Pod = dict[str, Any]
+
+GOOD: Pod = {
+    "metadata": {"labels": {"disttrain.dev/owner": "me"}},
+    "spec": {
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "trainer",
+                "image": "registry.example:5000/trainer:1",
+                "env": [
+                    {"name": "EMPTY_TOKEN", "value": ""},
+                    {"name": "TOKENS_PER_STEP", "value": "5"},
+                    {
+                        "name": "API_KEY",
+                        "valueFrom": {"secretKeyRef": {"name": "keys", "key": "api"}},
+                    },
+                ],
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]},
+                },
+                "resources": {
+                    "requests": {"cpu": "1", "memory": "1Gi"},
+                    "limits": {"nvidia.com/gpu": "2"},
+                },
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+            }
+        ],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+    },
+}
+
+
+def _container(pod: Pod) -> dict[str, Any]:
+    return pod["spec"]["containers"][0]
+
+
+def _set(value: dict[str, Any], key: str, new: object) -> None:
+    value[key] = new
+
+
+def _init_container(pod: Pod) -> None:
+    """Init containers are containers too."""
+    pod["spec"]["initContainers"] = [{**_container(pod), "name": "first", "image": "busybox"}]
+
+
+BREAKS: dict[str, tuple[str, Callable[[Pod], object]]] = {
+    "no tag": ("image-is-pinned", lambda p: _set(_container(p), "image", "host:5000/trainer")),
+    "latest": ("image-is-pinned", lambda p: _set(_container(p), "image", "trainer:latest")),
+    "init container": ("image-is-pinned", _init_container),
+    "no requests": ("requests-are-set", lambda p: _container(p)["resources"].pop("requests")),
+    "no memory": (
+        "requests-are-set",
+        lambda p: _container(p)["resources"]["requests"].pop("memory"),
+    ),
+    "no shm": ("shared-memory-is-mounted", lambda p: _container(p).pop("volumeMounts")),
+    "privileged": (
+        "no-privileges",
+        # Kubernetes itself refuses a privileged container that may not gain privileges.
+        lambda p: _container(p)["securityContext"].update(
+            privileged=True, allowPrivilegeEscalation=True
+        ),
+    ),
+    "escalation": (
+        "no-privileges",
+        lambda p: _container(p)["securityContext"].pop("allowPrivilegeEscalation"),
+    ),
+    "capability": (
+        "few-capabilities",
+        lambda p: _container(p)["securityContext"]["capabilities"]["add"].append("SYS_ADMIN"),
+    ),
+    "nothing dropped": (
+        "few-capabilities",
+        lambda p: _container(p)["securityContext"].pop("capabilities"),
+    ),
+    "root": ("not-root", lambda p: p["spec"]["securityContext"].pop("runAsNonRoot")),
+    "no filter": (
+        "system-calls-are-filtered",
+        lambda p: p["spec"]["securityContext"].pop("seccompProfile"),
+    ),
+    "host processes": ("no-host-processes", lambda p: _set(p["spec"], "hostPID", True)),
+    "host memory": ("no-host-processes", lambda p: _set(p["spec"], "hostIPC", True)),
+    "host network": ("no-host-network", lambda p: _set(p["spec"], "hostNetwork", True)),
+    "host folder": (
+        "no-folders-of-the-node",
+        lambda p: p["spec"]["volumes"].append({"name": "all", "hostPath": {"path": "/"}}),
+    ),
+    "token": (
+        "no-token-of-the-cluster",
+        lambda p: p["spec"].pop("automountServiceAccountToken"),
+    ),
+    "plain password": (
+        "no-plain-secrets",
+        lambda p: _container(p)["env"].append({"name": "DB_PASSWORD", "value": "x"}),
+    ),
+    "plain key": (
+        "no-plain-secrets",
+        lambda p: _container(p)["env"].append({"name": "wandb_api_key", "value": "x"}),
+    ),
+    "nobody's": ("owner-is-named", lambda p: p["metadata"]["labels"].clear()),
+}
+
+
+def good() -> Pod:
+    """A pod that breaks no rule."""
+    return copy.deepcopy(GOOD)
+
+
+def broken(case: str) -> Pod:
+    """The good pod with one thing changed."""
+    pod = good()
+    BREAKS[case][1](pod)
+    return pod

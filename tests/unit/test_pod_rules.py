@@ -1,0 +1,67 @@
+"""The rules of pods: each is broken by what it is about, and none by the pods that we make."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infra.kube.task_pod import TaskPod, pod_manifest
+from infra.platform.pod_policy import PodPolicyArgs, binding, policy
+from infra.platform.pod_rules import RULES, broken_rules
+from tests.unit.pods import BREAKS, broken, good
+from tests.unit.stacks import PROJECT, STACKS, deploy
+
+KINDS = ("kubernetes:batch/v1:Job", "kubernetes:apps/v1:StatefulSet")
+
+
+@pytest.mark.parametrize("case", BREAKS)
+def test_each_fault_breaks_its_rule_alone(case: str) -> None:
+    assert [rule.id for rule in broken_rules(broken(case))] == [BREAKS[case][0]]
+
+
+def test_every_rule_has_a_fault_that_breaks_it() -> None:
+    assert broken_rules(good()) == []
+    assert {id for id, _ in BREAKS.values()} == {rule.id for rule in RULES}
+
+
+def test_network_profile_may_say_that_it_needs_the_host() -> None:
+    pod = broken("host network")
+    pod["metadata"]["annotations"] = {"disttrain.dev/host-network": "roce"}
+    assert broken_rules(pod) == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_pods_of_every_stack_keep_all_rules(stack: str, tmp_path: Path) -> None:
+    made = deploy(stack, tmp_path, {"topology": "indexed-job"} if "multi" in stack else {})
+    found = [resource for kind in KINDS for resource in made.of_type(kind)]
+    assert len(found) == 2
+    for resource in found:
+        assert broken_rules(resource.inputs["spec"]["template"]) == [], resource.name
+
+
+def test_pods_of_commands_keep_all_rules() -> None:
+    pod = TaskPod("sample", "me", "ns", "trainer:1", ("python3",), "claim", 60)
+    assert broken_rules(pod_manifest(pod, "x")) == []
+
+
+def test_policy_is_a_choice_of_the_platform(tmp_path: Path) -> None:
+    asked = deploy("dev", tmp_path, {"podPolicy": "warn"})
+    spec = asked.one("pod-policy-binding").inputs["spec"]
+    assert spec["validationActions"] == ["Warn"]
+    assert spec["policyName"] == asked.one("pod-policy-rules").inputs["metadata"]["name"]
+    assert not deploy("dev", tmp_path).of_type("disttrain:infra:PodPolicy")
+
+
+def test_policy_holds_in_the_namespace_of_the_platform_alone() -> None:
+    args = PodPolicyArgs("team-a", "dev", "me", "deny")
+    labels = binding(args)["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]
+    assert labels == {"kubernetes.io/metadata.name": "team-a"}
+    assert len(policy(args)["spec"]["validations"]) == len(RULES) >= 12
+
+
+def test_page_on_security_lists_every_rule() -> None:
+    page = (PROJECT / "docs" / "security.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", page, re.M)
+    assert [row for row in listed if row[0] in {rule.id for rule in RULES}] == [
+        (rule.id, rule.about) for rule in RULES
+    ]
