@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 from infra.settings.kubeconfig import api_server_host
 from infra.settings.node import HostSettings
@@ -108,6 +108,14 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
         service_cidr=str(services or ""),
         node_address=address,
     )
+
+
+PodPolicyChoice: TypeAlias = Literal["none", "warn", "deny"]
+
+
+def read_pod_policy(reader: Reader) -> PodPolicyChoice:
+    """Read what the API server does with a pod that breaks a rule."""
+    return cast(PodPolicyChoice, reader.choice("podPolicy", ("none", "warn", "deny")))
 
 
 def read_namespace(reader: Reader) -> str:

@@ -2,10 +2,15 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal, cast
 
 from infra.settings.airgap import BundleSettings
-from infra.settings.cluster import ClusterSettings, read_cluster, read_namespace
+from infra.settings.cluster import (
+    ClusterSettings,
+    PodPolicyChoice,
+    read_cluster,
+    read_namespace,
+    read_pod_policy,
+)
 from infra.settings.devices import Devices, read_devices
 from infra.settings.gpu import GpuOperatorSettings, read_gpu_operator
 from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, shown
@@ -36,7 +41,7 @@ class PlatformSettings:
     limits: LimitSettings
     doctor: str
     bundle: BundleSettings | None
-    pod_policy: Literal["none", "warn", "deny"]
+    pod_policy: PodPolicyChoice
 
 
 def read_platform(
@@ -54,7 +59,7 @@ def read_platform(
     proxy = read_proxy(reader, cluster)
     _refuse_shown_password(reader, gpu_operator, proxy)
     namespace, doctor = read_namespace(reader), read_doctor(reader)
-    pod_policy = reader.choice("podPolicy", ("none", "warn", "deny"))
+    pod_policy = read_pod_policy(reader)
     if image is None:
         return None
     shared = gpu_operator is not None and gpu_operator.sharing.shares
@@ -73,7 +78,7 @@ def read_platform(
         limits=limits,
         doctor=doctor,
         bundle=bundle,
-        pod_policy=cast(Literal["none", "warn", "deny"], pod_policy),
+        pod_policy=pod_policy,
     )
 
 
