@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cli import completion, doctor, extend, monitoring, resume, sample, stop, tensorboard
+from cli.dashboard import command as dashboard
 from cli.endings import BROKEN_PIPE, close_output
 from cli.fetch import command as fetch
 from cli.goodput import command as goodput
@@ -37,6 +38,12 @@ COMMANDS: Mapping[str, Command] = {
         completion.run,
         completion.add_arguments,
         'completion bash >"$HOME/.local/share/bash-completion/completions/disttrain"',
+    ),
+    "dashboard": Command(
+        "show all runs on a page in a browser of this machine",
+        dashboard.run,
+        dashboard.add_arguments,
+        "dashboard --port 8700",
     ),
     "doctor": Command(
         "find what is wrong with a host and its cluster, and how to mend it",

@@ -50,6 +50,7 @@ class VolumePlace:
         run_name: of the stack's own run; empty where it has none.
         placement: fields of a pod's spec that decide where it may run.
         runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
+        bpe_file: GPT-2's merge table, as pods see it; empty: it is loaded when it is needed.
     """
 
     access: Access
@@ -61,6 +62,7 @@ class VolumePlace:
     run_name: str = ""
     placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
     runtime_class: str = ""
+    bpe_file: str = ""
 
 
 def volume_place(stack: str) -> VolumePlace:
@@ -80,6 +82,7 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
     runs = str(PurePosixPath(run_path).parent) if run_path else f"{given.get('dataPath')}/runs"
     namespace, owner, image, claim = (str(given[name]) for name in needed)
     name = PurePosixPath(run_path).name
+    bpe_file = str(given.get("bpeFile") or "")
     return VolumePlace(
         access=_access(given),
         namespace=namespace,
@@ -90,6 +93,7 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
         run_name=name,
         placement=_placement(given),
         runtime_class=str(given.get("runtimeClass") or ""),
+        bpe_file=bpe_file,
     )
 
 

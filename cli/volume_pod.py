@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.exec_stream import Sink, stream
 from infra.kube.say import shorten
-from infra.kube.task_pod import running
+from infra.kube.task_pod import START_SECONDS, running
 
 POD_SECONDS = 6 * 3600
 ASK_SECONDS = 3600.0
@@ -82,7 +82,14 @@ class VolumePod:
 
 @contextmanager
 def volume_pod(
-    place: VolumePlace, task: str, program: str, *, read_only: bool = True
+    place: VolumePlace,
+    task: str,
+    program: str,
+    *,
+    read_only: bool = True,
+    deadline_seconds: int = POD_SECONDS,
+    environment: Mapping[str, str] | None = None,
+    start_seconds: float = START_SECONDS,
 ) -> Iterator[VolumePod]:
     """Start a pod on the volume; it is removed whatever happens.
 
@@ -93,11 +100,20 @@ def volume_pod(
         task: a word for the pod's name and label.
         program: see VolumePod.
         read_only: whether the volume can be changed from there.
+        deadline_seconds: after that it ends, whatever became of this program.
+        environment: variables of the pod.
+        start_seconds: how long it may take to start.
 
     Raises:
         TaskError: it does not start.
     """
-    pod = place_pod(place, task, deadline_seconds=POD_SECONDS, read_only=read_only)
+    pod = place_pod(
+        place,
+        task,
+        deadline_seconds=deadline_seconds,
+        read_only=read_only,
+        environment=environment,
+    )
     api = Api(place.access)
-    with redirect_stdout(sys.stderr), running(api, pod) as path:
+    with redirect_stdout(sys.stderr), running(api, pod, start_seconds=start_seconds) as path:
         yield VolumePod(api, path, task, program)

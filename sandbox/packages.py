@@ -28,6 +28,8 @@ TEST_PACKAGES: Mapping[str, str] = {
     "ssh": "openssh-client",
     "tinyproxy": "tinyproxy",
     "curl": "curl",
+    "chromium": "chromium",
+    "chromedriver": "chromium-driver",
 }
 
 

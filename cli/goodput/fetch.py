@@ -26,9 +26,21 @@ def fetch_events(api: Api, place: RunPlace) -> bytes:
         UnreachableError: it does not answer, or the connection was cut.
     """
     pod = place_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
-    file = str(event_file(Path(PurePosixPath(place.run_path)), 0))
     with running(api, pod, quiet=True) as path:
-        ended = execute(api, path, TASK, ["python3", "-c", PROGRAM, file])
+        return read_events(api, path, TASK, place.run_path)
+
+
+def read_events(api: Api, pod_path: str, container: str, run_path: str) -> bytes:
+    """The same from a pod that runs already; raises as `fetch_events` does.
+
+    Args:
+        api: the cluster.
+        pod_path: of a pod on the volume.
+        container: of that pod.
+        run_path: the run's folder, as the pod sees it.
+    """
+    file = str(event_file(Path(PurePosixPath(run_path)), 0))
+    ended = execute(api, pod_path, container, ["python3", "-c", PROGRAM, file])
     if ended.exit_code == reader.NO_FILE:
         raise TaskError(
             f"{file} does not exist on the volume: a run writes it from its first start on. "

@@ -45,10 +45,18 @@ class Marked:
 
 
 class VolumeReader:
-    """What the program in the pod sends, a line at a time."""
+    """What the program in the pod sends, a line at a time.
 
-    def __init__(self, api: Api, path: str, arguments: str) -> None:
+    Args:
+        api: the cluster, with connections that nobody else uses.
+        path: of a pod on the volume.
+        arguments: see `arguments_of`.
+        container: of the pod.
+    """
+
+    def __init__(self, api: Api, path: str, arguments: str, container: str = TASK) -> None:
         self._api, self._path, self._arguments = api, path, arguments
+        self._container = container
         self._blocks: queue.Queue[bytes | str] = queue.Queue(MOST_BLOCKS)
         self._lines: deque[Marked] = deque()
         self._rest = b""
@@ -80,7 +88,12 @@ class VolumeReader:
         command = ["python3", "-c", program, self._arguments]
         try:
             ended = stream(
-                self._api, self._path, TASK, command, self._put, limit_seconds=DEADLINE_SECONDS
+                self._api,
+                self._path,
+                self._container,
+                command,
+                self._put,
+                limit_seconds=DEADLINE_SECONDS,
             )
             reason = ended.stderr.strip().rpartition("\n")[2] if ended.exit_code else ""
         except (ApiError, OSError, UnreachableError, ValueError) as error:

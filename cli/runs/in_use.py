@@ -36,11 +36,7 @@ def users(records: Iterable[Json], config_maps: Iterable[Json], own: str = "") -
             have the same owner.
         own: the run that the stack's own outputs name, which counts as used; empty: none.
     """
-    found = Users()
-    by_owner: dict[str, set[str]] = {}
-    for item in config_maps:
-        if run := _run_name(item):
-            by_owner.setdefault(label(item, names.OWNER_LABEL), set()).add(run)
+    found, by_owner = Users(), runs_of_owners(config_maps)
     for item in records:
         try:
             record = parse_record(item)
@@ -57,6 +53,15 @@ def users(records: Iterable[Json], config_maps: Iterable[Json], own: str = "") -
             found.stacks.setdefault(run, []).append(record.stack.rpartition("/")[2])
     if own and own not in found.stacks:
         found.stacks[own] = [OWN]
+    return found
+
+
+def runs_of_owners(config_maps: Iterable[Json]) -> dict[str, set[str]]:
+    """The names of each owner's runs, by the configurations of trainings."""
+    found: dict[str, set[str]] = {}
+    for item in config_maps:
+        if run := _run_name(item):
+            found.setdefault(label(item, names.OWNER_LABEL), set()).add(run)
     return found
 
 

@@ -5,6 +5,7 @@ this project. Commands, each with one line of JSON as its answer:
 
     list RUNS_DIR [NAME...]     every folder there, or those of these names
     delete RUNS_DIR NAME        remove a run, unless a training holds its lock
+    curves RUNS_DIR NAME MOST   what the run has measured at each step, thinned to so many stretches
 """
 
 import fcntl
@@ -14,9 +15,12 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 BLOCK_BYTES = 1 << 20
+CURVES = ("loss", "val_loss", "tokens_per_second")
 ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
 
 
@@ -67,23 +71,61 @@ def metrics(path: Path) -> dict[str, object]:
     """The last values of a metrics file, and the lowest validation loss."""
     last: dict[str, object] = {}
     lowest: tuple[float, int] | None = None
+    for step, record in records(path):
+        val_loss = record.get("val_loss")
+        if val_loss is not None and (lowest is None or val_loss < lowest[0]):
+            lowest = val_loss, step
+        last |= {name: value for name, value in record.items() if value is not None}
+    names = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
+    found: dict[str, object] = {name: last.get(name) for name in names}
+    best, best_step = lowest or (None, None)
+    return found | {"lowest_val_loss": best, "lowest_val_loss_step": best_step}
+
+
+def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each record of a metrics file with its step; nothing where there is no file."""
     try:
         with path.open("rb") as file:
             for line in file:
                 try:
                     record = dict(json.loads(line))
-                    step, val_loss = int(record["step"]), record.get("val_loss")
+                    yield int(record["step"]), record
                 except (ValueError, TypeError, KeyError):
                     continue  # a run that is being written may end in half a line
-                if val_loss is not None and (lowest is None or val_loss < lowest[0]):
-                    lowest = val_loss, step
-                last |= {name: value for name, value in record.items() if value is not None}
     except OSError:
-        pass
-    names = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
-    found: dict[str, object] = {name: last.get(name) for name in names}
-    best, best_step = lowest or (None, None)
-    return found | {"lowest_val_loss": best, "lowest_val_loss_step": best_step}
+        return
+
+
+def curves(path: Path, most: int) -> dict[str, list[tuple[int, float]]]:
+    """(step, value) pairs of what was measured, by its name, in the order of the steps.
+
+    The steps are cut into at most `most` stretches, and each gives its lowest and its highest
+    value, so that a spike stays one however long the run is.
+    """
+    found: dict[str, list[tuple[int, float]]] = {name: [] for name in CURVES}
+    for step, record in records(path):
+        for name, pairs in found.items():
+            value = record.get(name)
+            if isinstance(value, int | float):
+                pairs.append((step, value))
+    return {name: thinned(sorted(pairs), most) for name, pairs in found.items()}
+
+
+def thinned(pairs: list[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+    """The first and the last pair, and of each stretch the lowest and the highest."""
+    if len(pairs) <= 2 * most:
+        return pairs
+    kept = {pairs[0], pairs[-1]}
+    for number in range(most):
+        begin, end = (len(pairs) * n // most for n in (number, number + 1))
+        stretch = pairs[begin:end]
+        kept |= {min(stretch, key=value_of), max(stretch, key=value_of)}
+    return sorted(kept)
+
+
+def value_of(pair: tuple[int, float]) -> float:
+    """The value of a (step, value) pair."""
+    return pair[1]
 
 
 def size_of(folder: Path) -> int:
@@ -144,7 +186,12 @@ def is_locked(path: Path) -> bool:
 def main(words: list[str]) -> None:
     """Run one command."""
     root = Path(words[1])
-    answer = runs(root, words[2:]) if words[0] == "list" else delete(root, words[2])
+    if words[0] == "list":
+        answer = runs(root, words[2:])
+    elif words[0] == "curves":
+        answer: object = curves(root / words[2] / "metrics.jsonl", int(words[3]))
+    else:
+        answer = delete(root, words[2])
     print(json.dumps(answer))
 
 

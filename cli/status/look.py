@@ -1,6 +1,6 @@
 """Looks at the cluster for `disttrain status`: reads, and changes nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cli.status.judge import (
     PlatformStatus,
@@ -30,11 +30,13 @@ class Look:
         platform: the nodes.
         runs: in the order of their stacks' names.
         unseen: which runs could not be looked for, and why.
+        found: of each of the runs its record and the pods of its training.
     """
 
     platform: PlatformStatus
     runs: tuple[RunStatus, ...]
     unseen: str
+    found: tuple[tuple[Record, list[Json]], ...] = field(default=(), repr=False)
 
 
 def look(api: Api, namespace: str) -> Look:
@@ -53,16 +55,18 @@ def look(api: Api, namespace: str) -> Look:
     unseen = f"runs in other namespaces than {namespace} ({forbidden})" if forbidden else ""
     if found is None:
         found = api.list(COLLECTION.format(namespace), SELECTOR)
-    runs: list[RunStatus] = []
+    runs: list[tuple[RunStatus, Record, list[Json]]] = []
     for item in found:
         try:
             record = parse_record(item)
         except ValueError as error:
             unseen = "; ".join(text for text in (unseen, str(error)) if text)
             continue
-        runs.append(see_run(api, record)[0])
-    runs.sort(key=lambda run: (run.stack, run.namespace))
-    return Look(platform, tuple(runs), unseen)
+        status, pods = see_run(api, record)
+        runs.append((status, record, pods))
+    runs.sort(key=lambda each: (each[0].stack, each[0].namespace))
+    statuses = tuple(status for status, _, _ in runs)
+    return Look(platform, statuses, unseen, tuple((record, pods) for _, record, pods in runs))
 
 
 def see_run(api: Api, record: Record) -> tuple[RunStatus, list[Json]]:

@@ -14,6 +14,8 @@ import pytest
 
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
+from tests.browser.browser import Browser, browser
+from tests.e2e.dashboard import Dashboard, take_pictures
 from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
 
 MAX_STEPS = 120
@@ -497,6 +499,55 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
     wait_for("steps after it", lambda: max(lab.losses(name)) > before, 120)
     written = [point["step"] for point in train_points(lab.run_dir(name))]
     assert written == list(range(1, len(written) + 1))  # none lost, none done twice
+
+
+def test_dashboard_shows_a_living_run_and_leaves_no_pod(
+    lab: Lab, single: Stack, tmp_path: Path
+) -> None:
+    """The page as a browser shows it: it goes on by itself, and all parts come from the cluster."""
+    name = "shakespeare"
+    rare = {
+        "run.checkpoint.interval": "400"
+    }  # a sample is not cut off by the removal of an old one
+    often = {"run.eval.interval": "100", "run.eval.max_tokens": "4096"}
+    single.set_all({**run_settings(name, 1_000_000), **often, **rare})
+    single.up()
+    wait_for("a checkpoint", lambda: list((lab.run_dir(name) / "checkpoints").glob("step-*")), 120)
+    with Dashboard(single, tmp_path) as page, browser() as seen:
+        seen.open(page.address)
+        seen.wait("the run", lambda: f"{name}\n● training" in seen.text("#run .title"), 120)
+        first = step_shown(seen)
+        assert first in lab.losses(name)
+        seen.wait("a run that only the volume has", lambda: SINGLE_RUN in seen.text("#runs"))
+        seen.wait("further steps", lambda: step_shown(seen) > first)
+        seen.wait("the speed", lambda: seen.label("#speed-chart"))
+        seen.wait("validation", lambda: "validation" in seen.label("#loss-chart"), 120)
+        end = re.search(r"to ([\d,]+)\. At the end: training (\S+)", seen.label("#loss-chart"))
+        assert end
+        assert lab.losses(name)[int(end[1].replace(",", ""))] == pytest.approx(float(end[2]), 1e-3)
+        (pod,) = training_pods(lab, single)
+        seen.wait("two ranks", lambda: seen.text("#ranks tbody").count("● Ready") == 2)
+        assert seen.text("#ranks tbody").count(pod.removeprefix("pod/")) == 2
+        seen.wait("goodput", lambda: "went into steps that count" in seen.text("#goodput"))
+        seen.wait("its lines", lambda: re.search(r"rank 0\s+step \d+/1000000", seen.text("#lines")))
+        seen.click("#write")
+        seen.wait("a sample", lambda: len(seen.text("#sample pre")) > 100, 300)
+        take_pictures(seen, page.address)
+        seen.open(f"{page.address}#run=volume.{SINGLE_RUN}")
+        seen.wait("the other run", lambda: f"{SINGLE_RUN}\n✓ finished" in seen.text("#run .title"))
+        seen.wait("its curve", lambda: f"to {MAX_STEPS}" in seen.label("#loss-chart"))
+        seen.wait("its ranks", lambda: "The run has no pods now." in seen.text("#ranks"))
+        assert seen.complaints() == []
+        assert seen.hosts() == {page.address.split("/")[2]}
+        pods = ("get", "pod", "-l", "disttrain.dev/task=dashboard", "-o", "name")
+        assert len(lab.kubectl(*pods).split()) == 1  # one for all looks
+        assert page.end() == 143, page.said()
+        wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 60)
+
+
+def step_shown(seen: Browser) -> int:
+    """The step in the head of the run."""
+    return int(seen.text("#numbers dd b").replace(",", ""))
 
 
 def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, multi: Stack) -> None:

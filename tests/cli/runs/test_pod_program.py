@@ -71,3 +71,25 @@ def test_link_is_no_run_that_could_be_deleted(tmp_path: Path) -> None:
     (tmp_path / "demo").symlink_to(run)
     assert pod_program.delete(tmp_path, "demo") == {"state": "missing"}
     assert (run / "metrics.jsonl").exists()
+
+
+def test_curves_keep_every_spike_and_both_ends(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    records = [{"step": n, "loss": 4.0 - n / 10_000, "val_loss": None} for n in range(1, 10_001)]
+    records[7_123]["loss"], records[20]["loss"] = 99.0, None
+    records[499]["val_loss"] = 3.5
+    path.write_text("".join(json.dumps(each) + "\n" for each in records) + '{"step": 10001, "lo')
+    found = pod_program.curves(path, 50)
+    steps = [step for step, _ in found["loss"]]
+    assert (7_124, 99.0) in found["loss"]
+    assert (steps[0], steps[-1]) == (1, 10_000)
+    assert steps == sorted(set(steps))
+    assert len(steps) <= 2 * 50 + 2
+    assert found["val_loss"] == [(500, 3.5)]
+    assert found["tokens_per_second"] == []
+    assert set(pod_program.curves(tmp_path / "none", 50)) == set(pod_program.CURVES)
+
+
+def test_short_curves_are_not_thinned() -> None:
+    pairs = [(step, float(step % 7)) for step in range(100)]
+    assert pod_program.thinned(pairs, 50) == pairs

@@ -1,0 +1,60 @@
+"""`disttrain dashboard`: one page of this machine that shows all runs and changes none."""
+
+import argparse
+from contextlib import AbstractContextManager, ExitStack
+
+from cli.dashboard.looks import Looks
+from cli.dashboard.pod_keeper import DEADLINE_SECONDS, PodKeeper
+from cli.dashboard.server import serving
+from cli.dashboard.source import Source
+from cli.endings import end_in_order
+from cli.sample import BPE_VARIABLE
+from cli.stack_outputs import VolumePlace, volume_place
+from cli.volume_pod import VolumePod, volume_pod
+
+PORT = 8642
+TASK = "dashboard"
+START_SECONDS = 60.0  # the image is on the nodes; a pod that needs longer finds no room
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `disttrain dashboard`."""
+    add = parser.add_argument
+    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add("--port", type=int, default=PORT, help=f"of this machine (default: {PORT}); 0: any")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Only Ctrl-C ends it.
+
+    Raises:
+        ValueError: the stack is not up, or the port is taken.
+    """
+    end_in_order()
+    place = volume_place(arguments.stack)
+    keeper = PodKeeper(lambda: open_pod(place))
+    source = Source(Looks(place, keeper), place.namespace)
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(serving(arguments.port, source))
+        except (OSError, OverflowError) as reason:
+            words = reason.strerror if isinstance(reason, OSError) else ""
+            raise ValueError(
+                f"--port: {arguments.port} cannot be used: {words or reason}. "
+                "Give another one, or 0 for any that is free"
+            ) from None
+        print(f"The runs are shown at {server.address}; Ctrl-C ends it", flush=True)
+        keeper.keep()
+
+
+def open_pod(place: VolumePlace) -> AbstractContextManager[VolumePod]:
+    """A pod that can read the volume; each look runs a program of its own in it."""
+    bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
+    return volume_pod(
+        place,
+        TASK,
+        "",
+        deadline_seconds=DEADLINE_SECONDS,
+        environment={"HOME": "/tmp", **bpe},
+        start_seconds=START_SECONDS,
+    )

@@ -1,0 +1,92 @@
+"""What the page shows of one run: its ranks and pods, its goodput, its lines. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from cli.logs.explain import explain
+from cli.logs.labels import label
+from cli.logs.line import Line
+from cli.logs.pod_logs import node_of
+from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.pods import report_pod
+from trainer.events.account import account_of
+from trainer.events.event import parse_events
+from trainer.events.show import WHAT, as_mapping
+
+RANKS_VARIABLE = "PET_NPROC_PER_NODE"  # infra/workloads/pod.py sets it
+
+
+def rank_rows(pods: Sequence[Json], now: datetime) -> list[dict[str, Any]]:
+    """A row for each rank of each pod, in the order of the ranks.
+
+    Args:
+        pods: of the run's training.
+        now: the API server's time.
+    """
+    rows: list[dict[str, Any]] = []
+    for pod in sorted(pods, key=lambda pod: (node_of(pod), name_of(pod))):
+        report, status = report_pod(pod), part(pod, "status")
+        started = str(status.get("startTime") or "")
+        age = (now - datetime.fromisoformat(started)).total_seconds() if started else None
+        shown = {
+            "pod": report.name,
+            "node": node_of(pod),
+            "machine": str(part(pod, "spec").get("nodeName") or ""),
+            "state": "Ready" if report.ready else report.state.removeprefix(f"{report.name} "),
+            "is_ready": report.ready,
+            "problem": report.problem or report.stuck,
+            "restarts": sum(
+                int(each.get("restartCount") or 0) for each in parts(status, "containerStatuses")
+            ),
+            "age_seconds": None if age is None else max(0.0, age),
+        }
+        count = ranks_of(pod)
+        rows += [{**shown, "rank": node_of(pod) * count + number} for number in range(count)]
+    return rows
+
+
+def ranks_of(pod: Json) -> int:
+    """How many ranks it has; 1 where it does not say."""
+    for container in parts(part(pod, "spec"), "containers"):
+        for variable in parts(container, "env"):
+            if variable.get("name") == RANKS_VARIABLE and str(variable.get("value")).isdecimal():
+                return int(variable["value"])
+    return 1
+
+
+def goodput_of(events: bytes) -> dict[str, Any]:
+    """Where the time went; `events` is the event file of node 0."""
+    account = account_of(*parse_events(events))
+    content = as_mapping(account, None)
+    del content["starts"]  # ./disttrain goodput shows them
+    kinds = [
+        {"kind": kind.value, "what": what, "seconds": round(account.seconds[kind], 3)}
+        for kind, what in WHAT.items()
+    ]
+    return {**content, "kinds": kinds}
+
+
+def log_of(lines: Sequence[Line], notes: Sequence[str]) -> dict[str, Any]:
+    """Lines as the page shows them, with what they mean.
+
+    Args:
+        lines: in the order of time.
+        notes: what could not be read, in sentences.
+    """
+    explained: set[tuple[int, int | None, str]] = set()
+    shown: list[dict[str, Any]] = []
+    for line in lines:
+        meaning = explain(line.text)
+        if meaning and (line.node, line.rank, meaning) in explained:
+            meaning = ""
+        elif meaning:
+            explained.add((line.node, line.rank, meaning))
+        row: dict[str, Any] = {
+            "at": line.at,
+            "node": line.node,
+            "rank": line.rank,
+            "text": line.text.removeprefix(f"{label(line)} "),  # the node's own begin with it
+        }
+        shown.append({**row, "meaning": meaning} if meaning else row)
+    return {"lines": shown, "notes": list(notes)}

@@ -1,0 +1,96 @@
+"""What was seen last and how old it is; looked at again in the background, and not too often."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+
+EXPECTED = (ApiError, OSError, TaskError, UnreachableError, ValueError)
+RETRY_SECONDS = 15.0  # after a look that failed, if not sooner
+REST = 5  # after a look that took long, so many times as long passes before the next one
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known now.
+
+    Args:
+        content: what the last good look has found; None before there was one.
+        age_seconds: how old that is; None before there was one.
+        problem: why the newest look failed; empty where it did not.
+        is_looking: whether a look is under way.
+    """
+
+    content: Any = None
+    age_seconds: float | None = None
+    problem: str = ""
+    is_looking: bool = False
+
+    def as_mapping(self) -> dict[str, Any]:
+        """For JSON, without the content."""
+        return {
+            "age_seconds": self.age_seconds,
+            "problem": self.problem,
+            "is_looking": self.is_looking,
+        }
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Do it in a thread of its own, which does not keep the program from ending."""
+    threading.Thread(target=work, daemon=True).start()
+
+
+class Kept:
+    """One look and what it has found.
+
+    Args:
+        look: takes the look; it raises one of EXPECTED where it cannot.
+        least_seconds: between the end of a look and the next one, at least.
+        clock: seconds that never go back.
+        start: does a piece of work beside the caller.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Any],
+        least_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        start: Callable[[Callable[[], None]], None] = in_thread,
+    ) -> None:
+        self._look, self._least_seconds = look, least_seconds
+        self._clock, self._start = clock, start
+        self._lock = threading.Lock()
+        self._content: Any = None
+        self._seen_at: float | None = None
+        self._problem = ""
+        self._is_looking = False
+        self._next_at = float("-inf")
+
+    def see(self) -> View:
+        """What is known, at once; a new look begins where it is time for one."""
+        with self._lock:
+            begins = not self._is_looking and self._clock() >= self._next_at
+            self._is_looking = self._is_looking or begins
+        if begins:
+            self._start(self._take)
+        with self._lock:
+            age = None if self._seen_at is None else self._clock() - self._seen_at
+            return View(self._content, age, self._problem, self._is_looking)
+
+    def _take(self) -> None:
+        begin, content, problem = self._clock(), None, "the look failed; the terminal says why"
+        try:
+            content, problem = self._look(), ""
+        except EXPECTED as reason:
+            problem = str(reason) or type(reason).__name__
+        finally:  # also after a mistake of ours, or nothing would ever be looked at again
+            with self._lock:
+                now = self._clock()
+                if not problem:
+                    self._content, self._seen_at = content, now
+                self._problem, self._is_looking = problem, False
+                least = min(self._least_seconds, RETRY_SECONDS) if problem else self._least_seconds
+                self._next_at = now + max(least, REST * (now - begin))

@@ -1,0 +1,130 @@
+"""One pod on the volume for all looks: started when it is needed, gone when nobody looks.
+
+The main thread keeps it, because a signal ends that thread: then the pod is removed on the way out,
+whatever the other threads are doing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NoReturn
+
+from cli.tensorboard import is_running
+from cli.volume_pod import VolumePod
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+
+DEADLINE_SECONDS = 1800  # then it ends by itself, also where this program was killed
+RENEW_SECONDS = 1200.0  # after so long the next look gets another one
+IDLE_SECONDS = 60.0
+RETRY_SECONDS = 15.0
+CHECK_SECONDS = 5.0
+START_SECONDS = 660.0  # a look waits for it so long; an image may have to be pulled first
+STEP_SECONDS = 0.2
+
+
+class PodKeeper:
+    """Keeps the pod.
+
+    Args:
+        open_pod: starts one; the end of its context removes it.
+        idle_seconds: after so long without a look it goes.
+        sleep: waits; the main thread is nearly always in there when a signal comes.
+    """
+
+    def __init__(
+        self,
+        open_pod: Callable[[], AbstractContextManager[VolumePod]],
+        idle_seconds: float = IDLE_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._open_pod, self._idle_seconds, self._sleep = open_pod, idle_seconds, sleep
+        self._changed = threading.Condition()
+        self._pod: VolumePod | None = None
+        self._users, self._waiting = 0, 0
+        self._used_at = time.monotonic()
+        self._problem, self._failures = "", 0
+
+    @contextmanager
+    def using(self) -> Iterator[VolumePod]:
+        """The pod, for a look; for threads other than the main one.
+
+        Raises:
+            TaskError: it does not start.
+        """
+        pod = self._wait_for_pod()
+        try:
+            yield pod
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._used_at = time.monotonic()
+
+    def _wait_for_pod(self) -> VolumePod:
+        end = time.monotonic() + START_SECONDS
+        with self._changed:
+            failures = self._failures
+            self._waiting += 1
+            try:
+                while self._pod is None:
+                    if self._failures > failures:
+                        raise TaskError(self._problem)
+                    if time.monotonic() > end:
+                        raise TaskError(f"waited {START_SECONDS:.0f} s for a pod on the volume")
+                    self._changed.wait(1)
+                self._users += 1
+                return self._pod
+            finally:
+                self._waiting -= 1
+
+    def keep(self) -> NoReturn:
+        """Start the pod whenever a look waits for it; for the main thread. Ended by a signal."""
+        while True:
+            if not self._waiting:
+                self._sleep(STEP_SECONDS)
+                continue
+            try:
+                with self._open_pod() as pod:
+                    self._offer(pod)
+                    self._until_it_may_go(pod)
+            except (ApiError, TaskError, UnreachableError) as reason:
+                self._fail(str(reason))
+                self._sleep(RETRY_SECONDS)
+            finally:
+                self._offer(None)
+
+    def _offer(self, pod: VolumePod | None) -> None:
+        with self._changed:
+            self._pod = pod
+            self._used_at = time.monotonic()
+            self._changed.notify_all()
+
+    def _fail(self, reason: str) -> None:
+        with self._changed:
+            self._problem, self._failures = reason, self._failures + 1
+            self._changed.notify_all()
+
+    def _until_it_may_go(self, pod: VolumePod) -> None:
+        """Until nobody has used it for long, it has ended, or it is old."""
+        begun = checked = time.monotonic()
+        while True:
+            self._sleep(STEP_SECONDS)
+            now = time.monotonic()
+            if now - checked > CHECK_SECONDS:
+                checked = now
+                if not _may_run(pod):
+                    return
+            with self._changed:
+                is_idle = not self._users and now - self._used_at > self._idle_seconds
+                is_old = not self._users and now - begun > RENEW_SECONDS
+                if is_idle or is_old or now - begun > DEADLINE_SECONDS:
+                    self._pod = None  # under the lock, so that no look begins with it now
+                    return
+
+
+def _may_run(pod: VolumePod) -> bool:
+    """Whether it runs; where the cluster does not answer it may."""
+    try:
+        return is_running(pod.api, pod.path)
+    except (ApiError, UnreachableError):
+        return True

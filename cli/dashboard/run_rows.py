@@ -1,0 +1,142 @@
+"""The runs that the page lists: those of the cluster's records, and those of the volume. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cli.runs.table import Run
+from cli.status.judge import NEEDS_ATTENTION, RunStatus
+from infra.kube.record import Record
+
+ON_VOLUME = "kept"  # the state of a run that no stack has now
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run. None, or an empty text, where something is not known or was not seen.
+
+    Args:
+        id: names the run in addresses of the page.
+        run_name: of its folder on the volume; empty where that is not known.
+        owner: of its objects on the cluster; empty for a run of the volume alone.
+        shown: what the page shows of it.
+    """
+
+    id: str
+    run_name: str
+    owner: str
+    namespace: str
+    workload: str
+    shown: Mapping[str, Any]
+
+
+def rows_of(
+    statuses: Sequence[tuple[RunStatus, Record]],
+    owners: Mapping[str, set[str]],
+    volume: Sequence[Run],
+    now: datetime,
+) -> list[Row]:
+    """First the runs that have a record, then those of which only the folder is left.
+
+    Args:
+        statuses: of the runs that have a record.
+        owners: for each owner the names of its runs.
+        volume: the runs of the volume.
+        now: the API server's time.
+    """
+    by_name = {run.name: run for run in volume}
+    rows: list[Row] = []
+    for status, record in statuses:
+        names = sorted(owners.get(record.owner, ()))
+        name = names[0] if len(names) == 1 else ""
+        rows.append(_of_record(status, record, name, by_name.get(name), now))
+    taken = {name for row in rows for name in owners.get(row.owner, ())}
+    return rows + [_of_folder(run) for run in volume if run.name not in taken]
+
+
+def _of_record(
+    status: RunStatus, record: Record, name: str, folder: Run | None, now: datetime
+) -> Row:
+    progress = status.progress
+    saved = None
+    if progress.saved_at:
+        saved = max(0.0, (now - progress.saved_at).total_seconds())
+    shown = _from_folder(folder) if folder else dict[str, Any]()
+    live = {
+        "step": progress.step,
+        "of": progress.of,
+        "loss": number(progress.loss),
+        "tokens_per_second": number(progress.tokens_per_second),
+        "saved_step": progress.saved_step,
+        "saved_age_seconds": saved,
+    }
+    shown |= {key: value for key, value in live.items() if value is not None}
+    moves = status.state == "training"
+    shown |= {
+        "state": status.state,
+        "detail": status.detail,
+        "needs_attention": status.state in NEEDS_ATTENTION,
+        "since_seconds": max(0.0, (now - status.since).total_seconds()) if status.since else None,
+        "stack": status.stack.rpartition("/")[2],
+        "gpus": status.gpus,
+        "eta": progress.eta if moves else "",
+        "mfu": progress.mfu if moves else "",
+    }
+    if not moves:
+        shown["tokens_per_second"] = None  # what it was is in the curve
+    stack = status.stack.rpartition("/")[2]
+    return Row(
+        f"{status.namespace}.{stack}.{record.owner[:8]}",
+        name,
+        record.owner,
+        status.namespace,
+        status.workload,
+        {
+            "name": name or stack,
+            "namespace": status.namespace,
+            "workload": status.workload,
+            **shown,
+        },
+    )
+
+
+def _of_folder(run: Run) -> Row:
+    state, detail = (
+        ("finished", "no stack has it now")
+        if run.is_done
+        else (ON_VOLUME, "no stack has it now; its folder is on the volume")
+    )
+    shown = {
+        **_from_folder(run),
+        "name": run.name,
+        "state": state,
+        "detail": detail,
+        "needs_attention": False,
+        "tokens_per_second": None,
+    }
+    return Row(f"volume.{run.name}", run.name, "", "", "", shown)
+
+
+def _from_folder(run: Run) -> dict[str, Any]:
+    return {
+        "step": run.step,
+        "of": run.max_steps,
+        "loss": run.loss,
+        "val_loss": run.val_loss,
+        "lowest_val_loss": run.lowest_val_loss,
+        "lowest_val_loss_step": run.lowest_val_loss_step,
+        "saved_step": run.checkpoint_step,
+        "saved_age_seconds": run.checkpoint_age_seconds,
+        "tokens": run.tokens,
+        "world_size": run.world_size,
+        "size_bytes": run.size_bytes,
+    }
+
+
+def number(text: str) -> float | None:
+    """As the trainer prints it; None where it prints `-` or no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return None

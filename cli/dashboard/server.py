@@ -1,0 +1,157 @@
+"""The server of the page: on this machine alone, for its own page alone, and nothing is changed.
+
+Other pages in the same browser can send requests to it. They learn nothing: their host is not ours
+(DNS rebinding), and they cannot send the header that our page sends. What logs and names contain is
+text to the page (page/dom.js), and the policy below forbids any script that is not a file of ours.
+"""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from cli.dashboard.source import UnknownError
+
+HERE = "127.0.0.1"
+FOLDER = Path(__file__).parent / "page"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+PAGE_HEADER = "X-Disttrain-Page"
+SILENCE_SECONDS = 30.0
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Answers(Protocol):
+    """What the page asks."""
+
+    def see(self, part: str, run_id: str) -> dict[str, Any]:
+        """See cli/dashboard/source.py."""
+        ...
+
+
+class Server(ThreadingHTTPServer):
+    """Listens on the loopback interface.
+
+    Args:
+        port: 0 for any that is free.
+        answers: to what the page asks.
+
+    Raises:
+        OSError: the port cannot be had.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, port: int, answers: Answers) -> None:
+        super().__init__((HERE, port), Handler)
+        self.answers = answers
+        self.files = {f"/{path.name}": path for path in FOLDER.iterdir() if path.suffix in TYPES}
+        self.files["/"] = FOLDER / "index.html"
+        self.hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """For a browser of this machine."""
+        return f"http://{HERE}:{self.port}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request and closes the connection; it knows GET and HEAD alone."""
+
+    timeout = SILENCE_SECONDS
+
+    def do_GET(self) -> None:
+        """A file of the page, or a part of what it shows."""
+        assert isinstance(self.server, Server)
+        if self.headers.get("Host", "").lower() not in self.server.hosts:
+            self.answer_text(HTTPStatus.FORBIDDEN, f"Open {self.server.address} instead.")
+            return
+        url = urlsplit(self.path)
+        if url.path.startswith("/api/"):
+            self.answer_part(self.server.answers, url.path.removeprefix("/api/"), url.query)
+        elif url.path in self.server.files:
+            path = self.server.files[url.path]
+            self.answer(HTTPStatus.OK, TYPES[path.suffix], path.read_bytes())
+        else:
+            self.answer_text(HTTPStatus.NOT_FOUND, "There is no such page.")
+
+    do_HEAD = do_GET  # noqa: N815  (the name that http.server looks for)
+
+    def answer_part(self, answers: Answers, part: str, query: str) -> None:
+        """A part as JSON, for the page alone."""
+        if self.headers.get(PAGE_HEADER) != "1":
+            self.answer_text(HTTPStatus.FORBIDDEN, f"Send the header {PAGE_HEADER}: 1.")
+            return
+        run_id = parse_qs(query).get("run", [""])[0]
+        try:
+            content = answers.see(unquote(part), run_id)
+        except UnknownError as reason:
+            self.answer_text(HTTPStatus.NOT_FOUND, str(reason))
+            return
+        self.answer(HTTPStatus.OK, "application/json", json.dumps(content).encode())
+
+    def answer_text(self, status: HTTPStatus, text: str) -> None:
+        """A sentence."""
+        self.answer(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
+    def answer(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        """One whole answer."""
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What http.server itself refuses, such as POST; without its page of HTML."""
+        self.close_connection = True
+        self.answer_text(HTTPStatus(code), message or HTTPStatus(code).phrase)
+
+    def version_string(self) -> str:
+        """Of the header `Server`; no versions."""
+        return "disttrain"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """No line for each request."""
+
+
+@contextmanager
+def serving(port: int, answers: Answers) -> Iterator[Server]:
+    """Serve in the background while the block runs; raises as `Server` does."""
+    with Server(port, answers) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,139 @@
+"""What the page asks for, by its name: what is known of it, how old that is, and what was not seen.
+
+Everything is looked at in the background and kept, so an answer never waits for the cluster.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from cli.dashboard.details import rank_rows
+from cli.dashboard.kept import Kept, View
+from cli.dashboard.looks import Cluster, Looks
+from cli.dashboard.run_rows import Row, rows_of
+from cli.runs.table import Run
+from cli.status.screen import platform_line
+
+CLUSTER_SECONDS = 3.0
+VOLUME_SECONDS = 15.0
+CURVES_SECONDS = 5.0
+LOGS_SECONDS = 3.0
+GOODPUT_SECONDS = 15.0
+SAMPLE_SECONDS = 600.0
+NO_FOLDER = "which folder of the volume is this run's was not seen: its configuration is not there"
+ELSEWHERE = "the run is in namespace {}; this page reads the volume of another one alone"
+
+Answer = dict[str, Any]
+
+
+class UnknownError(Exception):
+    """There is no such part of the page, or no such run."""
+
+
+class Source:
+    """Answers the page.
+
+    Args:
+        looks: takes the looks.
+        namespace: of the volume.
+        keep: makes what keeps a look; tests give one without threads.
+    """
+
+    def __init__(
+        self,
+        looks: Looks,
+        namespace: str,
+        keep: Callable[[Callable[[], Any], float], Kept] = Kept,
+    ) -> None:
+        self._looks, self._namespace, self._keep = looks, namespace, keep
+        self._cluster = keep(looks.cluster, CLUSTER_SECONDS)
+        self._volume = keep(looks.volume, VOLUME_SECONDS)
+        self._kept: dict[tuple[str, str], Kept] = {}
+
+    def see(self, part: str, run_id: str) -> Answer:
+        """One part of the page: `overview`, or of a run `ranks`, `curves`, `goodput`, `logs`,
+        `sample`.
+
+        Raises:
+            UnknownError: there is no such part, or no such run.
+        """
+        cluster, volume = self._cluster.see(), self._volume.see()
+        rows = _rows(cluster, volume)
+        if part == "overview":
+            return _overview(cluster, volume, rows)
+        row = next((row for row in rows if row.id == run_id), None)
+        if row is None:
+            raise UnknownError(f"run {run_id!r} is not there (any more)")
+        if part == "ranks":
+            return {**cluster.as_mapping(), "content": _ranks(cluster, row)}
+        kept = self._of_run(part, row)
+        if isinstance(kept, str):
+            return {**View(problem=kept).as_mapping(), "content": None}
+        view = kept.see()
+        return {**view.as_mapping(), "content": view.content}
+
+    def _of_run(self, part: str, row: Row) -> Kept | str:
+        """What keeps that part; or why it cannot be seen."""
+        looks, name = self._looks, row.run_name
+        if part == "logs":  # these need no folder
+            return self._kept_as(part, row, partial(looks.logs, row), LOGS_SECONDS)
+        ways: dict[str, tuple[Callable[[str], Any], float]] = {
+            "curves": (looks.curves, CURVES_SECONDS),
+            "goodput": (looks.goodput, GOODPUT_SECONDS),
+            "sample": (looks.sample, SAMPLE_SECONDS),
+        }
+        if part not in ways:
+            raise UnknownError(f"the page has no part {part!r}")
+        if not name:
+            is_here = row.namespace == self._namespace
+            return NO_FOLDER if is_here else ELSEWHERE.format(row.namespace)
+        way, seconds = ways[part]
+        return self._kept_as(part, row, partial(way, name), seconds)
+
+    def _kept_as(self, part: str, row: Row, look: Callable[[], Any], seconds: float) -> Kept:
+        key = (part, f"{row.id} {row.run_name}")  # a stack may get a run of another name
+        return self._kept.setdefault(key, self._keep(look, seconds))
+
+
+def _now(cluster: Cluster) -> datetime:
+    """By the API server's clock."""
+    return datetime.now().astimezone() + timedelta(seconds=cluster.ahead_seconds)
+
+
+def _rows(cluster: View, volume: View) -> list[Row]:
+    if not isinstance(cluster.content, Cluster):
+        return []  # without the records it is not known which runs stacks have: no guess
+    seen = cluster.content
+    runs = [_older(run, volume.age_seconds or 0.0) for run in volume.content or ()]
+    statuses = [
+        (status, record)
+        for status, (record, _) in zip(seen.look.runs, seen.look.found, strict=True)
+    ]
+    return rows_of(statuses, seen.owners, runs, _now(seen))
+
+
+def _older(run: Run, seconds: float) -> Run:
+    if run.checkpoint_age_seconds is None:
+        return run
+    return replace(run, checkpoint_age_seconds=run.checkpoint_age_seconds + seconds)
+
+
+def _overview(cluster: View, volume: View, rows: list[Row]) -> Answer:
+    seen = cluster.content if isinstance(cluster.content, Cluster) else None
+    return {
+        "cluster": cluster.as_mapping(),
+        "volume": volume.as_mapping(),
+        "platform": platform_line(seen.look.platform) if seen else "",
+        "unseen": seen.look.unseen if seen else "",
+        "runs": [{"id": row.id, **row.shown} for row in rows],
+    }
+
+
+def _ranks(cluster: View, row: Row) -> list[dict[str, Any]] | None:
+    if not isinstance(cluster.content, Cluster):
+        return None
+    found = cluster.content.look.found
+    pods = [pod for record, pods in found if record.owner == row.owner for pod in pods]
+    return rank_rows(pods, _now(cluster.content))

@@ -1,0 +1,65 @@
+"""What the page shows of one run."""
+
+from typing import Any
+
+import pytest
+
+from cli.dashboard.details import goodput_of, log_of, rank_rows
+from cli.logs.line import Line
+from tests.browser.recorded import NOW, lines, pods
+from tests.trainer.events.stories import Story
+from trainer.events.span import Kind
+
+
+def test_each_rank_has_a_row_with_its_pod_and_machine() -> None:
+    rows = rank_rows(list(reversed(pods())), NOW)
+    assert [(row["rank"], row["pod"], row["machine"]) for row in rows] == [
+        (0, "train-multipod-0", "gpu-0"),
+        (1, "train-multipod-0", "gpu-0"),
+        (2, "train-multipod-1", "gpu-1"),
+        (3, "train-multipod-1", "gpu-1"),
+    ]
+    assert [row["restarts"] for row in rows] == [0, 0, 1, 1]
+    assert {row["state"] for row in rows} == {"Ready"}
+
+
+def test_pod_that_does_not_start_says_why() -> None:
+    row = rank_rows(pods(ready=1), NOW)[2]
+    assert not row["is_ready"]
+    assert row["state"].startswith("ErrImagePull")
+    assert row["problem"] == "pod train-multipod-1: ErrImagePull: not found"
+
+
+def test_pod_of_which_little_is_known_is_one_rank() -> None:
+    bare: dict[str, Any] = {"metadata": {"name": "train-x"}, "spec": {}, "status": {}}
+    (row,) = rank_rows([bare], NOW)
+    assert (row["rank"], row["machine"], row["age_seconds"]) == (0, "", None)
+
+
+def test_kinds_of_time_add_up_to_the_wall_clock() -> None:
+    told = Story()
+    told.starts(1000, 100, 100, 100)
+    told.trains(100, 50)
+    told.saves(200)
+    told.finishes()
+    found = goodput_of(told.content)
+    assert sum(each["seconds"] for each in found["kinds"]) == pytest.approx(found["wall_seconds"])
+    by_name = {each["kind"]: each["seconds"] for each in found["kinds"]}
+    assert by_name["productive"] == told.spent[Kind.PRODUCTIVE] / 1000
+    assert list(by_name) == [kind.value for kind in Kind]
+
+
+def test_run_without_events_has_no_time() -> None:
+    assert goodput_of(b"")["wall_seconds"] == 0
+
+
+def test_lines_have_their_rank_and_are_explained_once() -> None:
+    twice = [*lines(), Line(1.0, 1, 3, "NVRM: Xid (PCI:0000:3b:00): 63, pid=2, row remapper")]
+    found = log_of(twice, ["not shown: the log of pod x"])
+    meanings = [line["meaning"] for line in found["lines"] if "meaning" in line]
+    assert meanings == [
+        "Xid 63 of GPU PCI:0000:3b:00: a faulty row or page of GPU memory was recorded for "
+        "replacement; reset the GPU when it is free, so that this takes effect"
+    ]
+    assert found["lines"][51]["text"] == "round 2: 2 node(s) x 2 rank(s)"  # without its label
+    assert found["notes"] == ["not shown: the log of pod x"]

@@ -1,0 +1,114 @@
+"""The pod of the page comes when a look needs it and goes when nobody looks."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import cast
+
+import pytest
+
+from cli.dashboard import pod_keeper
+from cli.dashboard.pod_keeper import PodKeeper
+from cli.volume_pod import VolumePod
+from infra.kube.errors import TaskError
+
+LIMIT_SECONDS = 30
+
+
+class Pods:
+    """Stands in for the cluster: says what was started and what was removed."""
+
+    def __init__(self, reasons: tuple[str, ...] = ()) -> None:
+        self.reasons = list(reasons)  # why the first ones do not start
+        self.opened = self.closed = 0
+        self.may_run, self.ends = True, False
+        self.gone = threading.Event()
+
+    def sleep(self, seconds: float) -> None:
+        """Ends the keeper as a signal does."""
+        if self.ends:
+            raise SystemExit
+        time.sleep(min(seconds, 0.02))
+
+    @contextmanager
+    def open(self) -> Iterator[VolumePod]:
+        if self.reasons:
+            raise TaskError(self.reasons.pop(0))
+        self.opened += 1
+        self.gone.clear()
+        try:
+            yield cast(VolumePod, f"pod {self.opened}")
+        finally:
+            self.closed += 1
+            self.gone.set()
+
+
+@contextmanager
+def kept(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch, idle_seconds: float = 0.3
+) -> Iterator[PodKeeper]:
+    monkeypatch.setattr(pod_keeper, "_may_run", lambda _: pods.may_run)
+    monkeypatch.setattr(pod_keeper, "CHECK_SECONDS", 0.1)
+    keeper = PodKeeper(pods.open, idle_seconds, pods.sleep)
+    thread = threading.Thread(target=_keep, args=(keeper,))
+    thread.start()
+    try:
+        yield keeper
+    finally:
+        pods.ends = True
+        thread.join(LIMIT_SECONDS)
+        assert not thread.is_alive()
+
+
+def _keep(keeper: PodKeeper) -> None:
+    with suppress(SystemExit):
+        keeper.keep()
+
+
+def test_no_pod_is_started_before_a_look_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = Pods()
+    with kept(pods, monkeypatch) as keeper:
+        assert pods.opened == 0
+        with keeper.using() as pod:
+            assert cast(str, pod) == "pod 1"
+    assert pods.opened == pods.closed == 1
+
+
+def test_signal_removes_the_pod_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = Pods()
+    with kept(pods, monkeypatch, idle_seconds=600) as keeper, keeper.using():
+        pods.ends = True
+        assert pods.gone.wait(LIMIT_SECONDS)
+
+
+def test_looks_share_a_pod_and_it_goes_when_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = Pods()
+    with kept(pods, monkeypatch) as keeper:
+        with keeper.using() as first, keeper.using() as second:
+            assert first is second
+        assert pods.gone.wait(LIMIT_SECONDS)
+        with keeper.using() as third:
+            assert cast(str, third) == "pod 2"
+
+
+def test_pod_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = Pods()
+    with kept(pods, monkeypatch, idle_seconds=600) as keeper:
+        with keeper.using():
+            pods.may_run = False
+            assert pods.gone.wait(LIMIT_SECONDS)
+            pods.may_run = True
+        with keeper.using() as pod:
+            assert cast(str, pod) == "pod 2"
+
+
+def test_look_hears_why_there_is_no_pod_and_the_next_gets_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pods = Pods(("no room on the nodes",))
+    with kept(pods, monkeypatch) as keeper:
+        with pytest.raises(TaskError, match="no room on the nodes"), keeper.using():
+            pass
+        with keeper.using() as pod:
+            assert cast(str, pod) == "pod 1"

@@ -1,0 +1,103 @@
+"""The parts of the page: what is known of each, and what cannot be seen, with the reason."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from cli.dashboard.kept import Kept
+from cli.dashboard.looks import Cluster, Looks
+from cli.dashboard.run_rows import Row
+from cli.dashboard.source import Source, UnknownError
+from cli.runs.table import Run
+from cli.status.judge import PlatformStatus
+from cli.status.look import Look
+from infra.kube.errors import TaskError
+from tests.browser.recorded import FOLDERS, pods, status
+from tests.cli.records import RECORD
+
+
+class Recorded:
+    """Stands in for the looks."""
+
+    def __init__(self) -> None:
+        self.owners = {RECORD.owner: {"dev"}}
+        self.record = RECORD
+        self.problem = ""
+
+    def cluster(self) -> Cluster:
+        if self.problem:
+            raise TaskError(self.problem)
+        found = replace(status("training"), namespace=self.record.namespace)
+        seen = Look(PlatformStatus(1), (found,), "", ((self.record, pods()),))
+        return Cluster(seen, self.owners, 0.0)
+
+    def volume(self) -> list[Run]:
+        return FOLDERS
+
+    def curves(self, run_name: str) -> dict[str, Any]:
+        return {"of": run_name}
+
+    def logs(self, row: Row) -> dict[str, Any]:
+        return {"of": row.run_name, "by": row.owner}
+
+    goodput = sample = curves
+
+
+def source_of(looks: Recorded) -> Source:
+    """Each look is taken at once, in the thread that asks."""
+
+    def keep(look: Callable[[], Any], seconds: float) -> Kept:
+        return Kept(look, seconds, start=lambda work: work())
+
+    return Source(cast(Looks, looks), "disttrain", keep)
+
+
+def ids_of(source: Source) -> list[str]:
+    return [run["id"] for run in source.see("overview", "")["runs"]]
+
+
+def test_each_part_is_of_the_run_that_is_asked_for() -> None:
+    source = source_of(Recorded())
+    own, wide, _ = ids_of(source)
+    assert source.see("curves", own)["content"] == {"of": "dev"}
+    assert source.see("curves", wide)["content"] == {"of": "wide"}
+    assert source.see("logs", own)["content"] == {"of": "dev", "by": RECORD.owner}
+    assert source.see("logs", wide)["content"] == {"of": "wide", "by": ""}
+    assert len(source.see("ranks", own)["content"]) == 4
+    assert source.see("ranks", wide)["content"] == []
+
+
+def test_no_run_is_shown_while_the_cluster_is_not_seen() -> None:
+    """By the volume alone nobody knows which runs a stack has."""
+    looks = Recorded()
+    looks.problem = "the API server does not answer"
+    found = source_of(looks).see("overview", "")
+    assert found["runs"] == []
+    assert found["cluster"]["problem"] == "the API server does not answer"
+    assert found["platform"] == ""
+
+
+def test_run_without_a_folder_says_so_and_shows_its_lines() -> None:
+    looks = Recorded()
+    looks.owners = {}
+    source = source_of(looks)
+    run = ids_of(source)[0]
+    assert "its configuration is not there" in source.see("curves", run)["problem"]
+    assert source.see("logs", run)["content"] == {"of": "", "by": RECORD.owner}
+
+
+def test_run_of_another_namespace_says_what_is_not_seen() -> None:
+    looks = Recorded()
+    looks.owners, looks.record = {}, replace(RECORD, namespace="others")
+    source = source_of(looks)
+    run = ids_of(source)[0]
+    assert "the run is in namespace others" in source.see("goodput", run)["problem"]
+
+
+@pytest.mark.parametrize(("part", "run"), [("curves", "none"), ("secrets", ""), ("", "")])
+def test_what_is_not_there_is_refused(part: str, run: str) -> None:
+    source = source_of(Recorded())
+    with pytest.raises(UnknownError):
+        source.see(part, run or ids_of(source)[0])
