@@ -42,6 +42,8 @@ from trainer.parallel.device import Compute
 from trainer.parallel.world import World
 from trainer.parallel.wrap import Parallel
 from trainer.schedule import learning_rate
+from trainer.watch.laps import Part
+from trainer.watch.slow_rank import SlowRankWatch
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ def _train(
     peak = peak_flops(compute.device_name, compute.dtype)
     meter = Speedometer(tokens_per_update, flops_per_token, peak, world.size, device)
     finite = FiniteCheck(device, skips_updates=scaler.is_enabled())
+    watch = SlowRankWatch(world, device, lambda: state.own_save_seconds, events, console.say)
 
     # --- parts of the loop ------------------------------------------------------------------
     def autocast() -> AbstractContextManager[object]:
@@ -156,12 +159,14 @@ def _train(
         last = len(plan.micro_batches) - 1
         with meter.fetching():
             batches = prefetch.take(update)
+        watch.lap(Part.DATA)
         for position, batch in enumerate(batches):
             with autocast():
                 loss = parallel.loss(*to_device(batch, device), reduces=position == last)
             # The gradients are summed over the ranks, so that all tokens weigh the same.
             scaler.scale(parallel.scale_for_grad_sum(loss) / tokens_per_update).backward()
             loss_sum += loss.detach()
+        watch.lap(Part.WAIT)  # with fsdp, which ends in a collective, next to nothing
         return loss_sum
 
     def is_evaluated(step: int) -> bool:
@@ -188,6 +193,7 @@ def _train(
         # DDP reorders its buckets after the first backward pass, and with them the additions of
         # its all-reduce. One pass that is thrown away gives fresh and resumed runs the same order.
         backward_of_global_batch(first_step)
+    parallel.watch_collectives(lambda: watch.lap(Part.COMPUTE), lambda: watch.lap(Part.WAIT))
 
     # --- the loop ---------------------------------------------------------------------------
     stopping, step, held_up_seconds, summary = False, first_step, 0.0, ""
@@ -214,6 +220,8 @@ def _train(
                 reports.waited_for_save(waited)
                 meter.leave_out(waited)
 
+            watch.begin_step()
+
             # One update: gradients over the global batch, then the optimizer's step.
             lr = learning_rate(step, config.train)
             for group in optimizer.param_groups:
@@ -224,7 +232,9 @@ def _train(
             grad_norm = parallel.gather_full(
                 torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
             )
+            watch.lap(Part.COMPUTE)
             waited = state.before_weights_change()  # a save may still copy them
+            watch.lap(Part.SAVE)
             held_up_seconds += waited
             reports.waited_for_save(waited)
             scaler.step(optimizer)
@@ -232,6 +242,7 @@ def _train(
             finite.note(grad_norm)
             step += 1
             meter.step_done(step)
+            watch.lap(Part.COMPUTE)
             if step == first_step + 1:
                 world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
@@ -239,6 +250,8 @@ def _train(
 
             # What the ranks do after it, all alike.
             stopping = state.after_update(stop.requested)
+            watch.lap(Part.WAIT)
+            watch.step_done(is_first=step == first_step + 1)
             reports.saved(state.safe_step)
             is_last = step == max_steps
             evaluates = not stopping and is_evaluated(step)
@@ -285,7 +298,7 @@ def _train(
                 metrics_log.record(metrics)
                 held_up_seconds = 0.0
                 if not console.has_bar or validation is not None:
-                    console.say(metrics.line(max_steps))
+                    console.say(f"{metrics.line(max_steps)}{watch.note}")
                 summary = metrics.summary()
                 console.progress(step, max_steps, summary)
             if saves or stopping or state.is_best(validation):

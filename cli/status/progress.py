@@ -13,7 +13,7 @@ from statistics import median
 
 _STEP = re.compile(
     r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "
-    r".*?mfu (?P<mfu>\S+) .*?eta (?P<eta>\S+)"
+    r".*?mfu (?P<mfu>\S+) .*?eta (?P<eta>\S+)(?: slow rank: (?P<slow>.*))?"
 )
 _SAVED = re.compile(r"checkpoint step-(?P<step>\d+) saved")
 _NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
@@ -39,6 +39,7 @@ class Progress:
         failed: why it was given up.
         stepped_before: when the step lines before the last one were written, MOST_TIMES at most.
         trouble_at: when `trouble` was written.
+        slow_rank: which one holds the others up, and by what, as the last reported step says.
     """
 
     step: int | None = None
@@ -56,6 +57,7 @@ class Progress:
     failed: str = ""
     stepped_before: tuple[datetime, ...] = ()
     trouble_at: datetime | None = None
+    slow_rank: str = ""
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -87,6 +89,7 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
             tokens_per_second=step["speed"],
             mfu=step["mfu"],
             eta=step["eta"],
+            slow_rank=step["slow"] or "",
             waits_for="",
             trouble="",
             finished="",

@@ -59,6 +59,11 @@ class RunState:
         """Of the newest checkpoint that is in its place; 0 where there is none."""
         return self._save.safe_step
 
+    @property
+    def own_save_seconds(self) -> float:
+        """How long training has waited for this rank's own part of checkpoints, so far."""
+        return self._save.own_seconds
+
     def restore(self, found: Found) -> int:
         """Load the checkpoint that was found; returns the number of updates already done.
 

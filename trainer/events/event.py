@@ -57,6 +57,11 @@ class Name(StrEnum):
     """The checkpoint of `step` is in its place."""
     LEFT_LOOP = "left_loop"
     """Rank 0 was asked to stop, has saved, and makes no more steps."""
+    SLOW_RANK = "slow_rank"
+    """One rank slows the others down (trainer/watch/pace.py). `rank` and `node`: null where it is
+    the network; `cause`; `factor`; `seconds` and `others_seconds`: for the part that is slow."""
+    NO_SLOW_RANK = "no_slow_rank"
+    """That is over."""
     FINISHED = "finished"
     """The run is finished, with `step` updates."""
 
@@ -67,6 +72,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
     Name.FIRST_STEP: ("step",),
     Name.REPORT: ("step", "steps", "data_seconds", "save_seconds", "longest_seconds"),
     Name.SAVED: ("step",),
+    Name.SLOW_RANK: ("factor", "seconds", "others_seconds"),
     Name.FINISHED: ("step",),
 }
 """What has to be there and to be a number that is not negative, by the event's name."""

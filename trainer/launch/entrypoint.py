@@ -227,6 +227,7 @@ class _Entrypoint:
             "WORLD_SIZE": str(here.world_size),
             "LOCAL_RANK": str(local_rank),
             "LOCAL_WORLD_SIZE": str(node.local_ranks),
+            "GROUP_RANK": str(node.rank),
             "MASTER_ADDR": here.master_address,
             "MASTER_PORT": str(here.master_port),
         }

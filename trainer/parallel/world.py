@@ -39,6 +39,8 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    node: int = 0
+    """Rank of the node, as the entrypoints count."""
     grouped: bool = False
     """Whether even a single rank has a process group: for tests on a machine with one GPU."""
 
@@ -49,6 +51,7 @@ class World:
             rank=int(os.environ.get("RANK", "0")),
             size=int(os.environ.get("WORLD_SIZE", "1")),
             local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+            node=int(os.environ.get("GROUP_RANK", "0")),
         )
 
     @property
@@ -143,6 +146,15 @@ class World:
         tensor = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return [float(value) for value in tensor.tolist()]
+
+    def gather(self, values: Sequence[float]) -> list[list[float]]:
+        """The values of every rank, equally many, by rank; in float64."""
+        if not self.has_group:
+            return [list(values)]
+        mine = torch.tensor(values, dtype=torch.float64)
+        everyones = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(everyones, mine)
+        return [tensor.tolist() for tensor in everyones]
 
     def barrier(self) -> None:
         """Wait until all ranks are here."""

@@ -104,6 +104,23 @@ class Parallel:
         """`loss` scaled such that the gradients become sums over the ranks."""
         return loss * self._gradient_factor
 
+    def watch_collectives(self, entering: Callable[[], None], left: Callable[[], None]) -> None:
+        """Have the passes tell when this rank comes to a collective, and when that has ended.
+
+        With ddp `entering` is called once the last gradient is there; the end of the backward pass
+        is the end of the collective.
+        """
+        if self._kind == "ddp":
+
+            def has_gradient(_: torch.Tensor) -> None:
+                entering()
+
+            # The first to be used, and so the last to get their gradients.
+            for parameter in (self._model.wte.weight, self._model.wpe.weight):
+                parameter.register_post_accumulate_grad_hook(has_gradient)
+        elif self._kind == "fsdp":
+            self._sharding.watch_collectives(entering, left)
+
     @property
     def needs_bucket_warmup(self) -> bool:
         """Whether the first pass changes the order of additions: DDP then reorders its buckets."""
