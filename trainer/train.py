@@ -232,9 +232,9 @@ def _train(
             grad_norm = parallel.gather_full(
                 torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
             )
-            watch.lap(Part.COMPUTE)
             waited = state.before_weights_change()  # a save may still copy them
-            watch.lap(Part.SAVE)
+            if waited:
+                watch.lap(Part.SAVE)
             held_up_seconds += waited
             reports.waited_for_save(waited)
             scaler.step(optimizer)
@@ -249,9 +249,8 @@ def _train(
                 reports.first_step(step)
 
             # What the ranks do after it, all alike.
-            stopping = state.after_update(stop.requested)
-            watch.lap(Part.WAIT)
-            watch.step_done(is_first=step == first_step + 1)
+            stopping, exchanged = state.after_update(stop.requested, watch.to_exchange())
+            watch.step_done(exchanged)
             reports.saved(state.safe_step)
             is_last = step == max_steps
             evaluates = not stopping and is_evaluated(step)

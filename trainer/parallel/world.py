@@ -147,15 +147,6 @@ class World:
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return [float(value) for value in tensor.tolist()]
 
-    def gather(self, values: Sequence[float]) -> list[list[float]]:
-        """The values of every rank, equally many, by rank; in float64."""
-        if not self.has_group:
-            return [list(values)]
-        mine = torch.tensor(values, dtype=torch.float64)
-        everyones = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(everyones, mine)
-        return [tensor.tolist() for tensor in everyones]
-
     def barrier(self) -> None:
         """Wait until all ranks are here."""
         self.sum([0.0])

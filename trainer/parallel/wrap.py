@@ -115,9 +115,8 @@ class Parallel:
             def has_gradient(_: torch.Tensor) -> None:
                 entering()
 
-            # The first to be used, and so the last to get their gradients.
-            for parameter in (self._model.wte.weight, self._model.wpe.weight):
-                parameter.register_post_accumulate_grad_hook(has_gradient)
+            # The first to be used, and so the last to get its gradient.
+            self._model.wte.weight.register_post_accumulate_grad_hook(has_gradient)
         elif self._kind == "fsdp":
             self._sharding.watch_collectives(entering, left)
 

@@ -7,11 +7,9 @@ the loop stamps the clock at the begin and the end of each wait for other ranks.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -29,53 +27,92 @@ class Part(IntEnum):
     """A save that is being copied; Save.own_seconds counts it."""
 
 
-class Laps:
-    """Stamps of the steps of this rank, on a GPU on its own time line: the host may be ahead."""
-
-    def __init__(self, device: torch.device):
-        self._is_cuda = device.type == "cuda"
-        self._steps: list[list[tuple[Part, Any]]] = []
-        self._is_in_step = False
+class Laps(Protocol):
+    """Measures the parts of steps; what comes between two steps belongs to none."""
 
     def begin_step(self) -> None:
-        """A step begins; what came since the one before belongs to no step."""
-        self._steps.append([(Part.WAIT, self._stamp())])
-        self._is_in_step = True
-
-    def end_step(self) -> None:
-        """What comes until the next step, such as an evaluation, belongs to no step."""
-        self._is_in_step = False
+        """A step begins."""
+        ...
 
     def lap(self, part: Part) -> None:
         """The time since the last stamp was spent on `part`; without effect between two steps."""
-        if self._is_in_step:
-            self._steps[-1].append((part, self._stamp()))
+        ...
 
-    def cut(self) -> list[list[tuple[Part, Any]]]:
-        """The stamps of the steps so far, to be read by `medians`; begins anew."""
+    def end_step(self, part: Part) -> None:
+        """The same, and the step ends here."""
+        ...
+
+    def cut(self) -> list[list[float]]:
+        """Of each step that has ended since the last call: seconds, in the order of `Part`."""
+        ...
+
+
+def laps_on(device: torch.device) -> Laps:
+    """For steps that are computed there."""
+    return _CudaLaps() if device.type == "cuda" else _CpuLaps()
+
+
+class _CpuLaps:
+    """By the host's clock."""
+
+    def __init__(self) -> None:
+        self._steps: list[list[float]] = []
+        self._sums, self._last = [0.0] * len(Part), 0.0
+
+    def begin_step(self) -> None:
+        self._sums = [0.0] * len(Part)
+        self._last = time.perf_counter()
+
+    def lap(self, part: Part) -> None:
+        now = time.perf_counter()
+        self._sums[part] += now - self._last
+        self._last = now
+
+    def end_step(self, part: Part) -> None:
+        self.lap(part)
+        self._steps.append(self._sums)
+        self._sums = [0.0] * len(Part)  # for nobody
+
+    def cut(self) -> list[list[float]]:
         steps, self._steps = self._steps, []
         return steps
 
-    def medians(self, steps: Sequence[Sequence[tuple[Part, Any]]]) -> list[float]:
-        """Median seconds per step for each part, in the order of `Part`; waits until a GPU has
-        come so far.
-        """
-        if self._is_cuda and steps:
-            steps[-1][-1][1].synchronize()
-        sums = [self._sums(step) for step in steps]
-        return [statistics.median(parts) for parts in zip(*sums, strict=True)] or [0.0] * len(Part)
 
-    def _sums(self, step: Sequence[tuple[Part, Any]]) -> list[float]:
+class _CudaLaps:
+    """On the GPU's own time line, since the host may be steps ahead of it.
+
+    So `cut` returns the steps of the call before, which the GPU has done by now or soon will have.
+    """
+
+    def __init__(self) -> None:
+        self._earlier: list[list[tuple[Part, Any]]] = []
+        self._steps: list[list[tuple[Part, Any]]] = []
+        self._stamps: list[tuple[Part, Any]] | None = None
+
+    def begin_step(self) -> None:
+        self._stamps = []
+        self.lap(Part.WAIT)
+
+    def lap(self, part: Part) -> None:
+        if self._stamps is not None:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record(torch.cuda.current_stream())
+            self._stamps.append((part, event))
+
+    def end_step(self, part: Part) -> None:
+        self.lap(part)
+        if self._stamps is not None:
+            self._steps.append(self._stamps)
+        self._stamps = None
+
+    def cut(self) -> list[list[float]]:
+        ready, self._earlier, self._steps = self._earlier, self._steps, []
+        return [self._sums(stamps) for stamps in ready]
+
+    def _sums(self, stamps: list[tuple[Part, Any]]) -> list[float]:
+        stamps[-1][1].synchronize()
         sums = [0.0] * len(Part)
-        for number in range(1, len(step)):
-            before, (part, stamp) = step[number - 1][1], step[number]
-            seconds = before.elapsed_time(stamp) / 1000 if self._is_cuda else stamp - before
-            sums[part] += seconds
+        for number in range(1, len(stamps)):
+            part, event = stamps[number]
+            sums[part] += stamps[number - 1][1].elapsed_time(event) / 1000
         return sums
-
-    def _stamp(self) -> Any:
-        if not self._is_cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream())
-        return event

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 SLOW_FACTOR = 1.3
@@ -66,7 +66,7 @@ class Window:
 
     def to_numbers(self) -> list[float]:
         """For the exchange between the ranks."""
-        return [float(value) for value in astuple(self)]
+        return [float(value) for value in vars(self).values()]
 
     @staticmethod
     def from_numbers(numbers: Sequence[float]) -> Window:

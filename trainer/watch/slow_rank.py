@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 
 from trainer.events.event import Name
 from trainer.events.log import EventLog
 from trainer.parallel.world import World
-from trainer.watch.counters import CpuWaits, cpu_waits
-from trainer.watch.laps import Laps, Part
-from trainer.watch.pace import Pace, Window
+from trainer.watch.counters import CpuCounters, CpuWaits
+from trainer.watch.laps import Part, laps_on
+from trainer.watch.pace import NUMBERS, Pace, Window
 
 WINDOW_STEPS = 5
 
 
 class SlowRankWatch:
-    """Stamps the steps of the training loop; all ranks exchange them every WINDOW_STEPS steps."""
+    """Stamps the steps of the training loop, and has something to exchange every WINDOW_STEPS.
+
+    The loop adds it up over the ranks where they ask each other for something anyway.
+    """
 
     def __init__(
         self,
@@ -31,10 +33,10 @@ class SlowRankWatch:
         """`own_save_seconds`: how long, so far, training has waited for this rank's writing."""
         self._world, self._own_save_seconds = world, own_save_seconds
         self._events, self._say = events, say
-        self._laps, self._pace = Laps(device), Pace()
-        self._is_on, self._is_late = world.size > 1, device.type == "cuda"
-        self._earlier: tuple[list[Any], CpuWaits, float] | None = None
-        self._steps, self._waits, self._saved = 0, CpuWaits(0.0, 0.0), 0.0
+        self._laps, self._pace, self._counters = laps_on(device), Pace(), CpuCounters()
+        self._steps, self._waits, self._saved = 0, CpuWaits(), 0.0
+        self.begin_step = self._laps.begin_step
+        self.lap: Callable[[Part], None] = self._laps.lap
 
     @property
     def note(self) -> str:
@@ -42,45 +44,40 @@ class SlowRankWatch:
         finding = self._pace.finding
         return f" slow rank: {finding}" if finding is not None else ""
 
-    def begin_step(self) -> None:
-        """Nothing is waited for any more, and the next step begins."""
-        if self._is_on:
-            self._laps.begin_step()
+    def to_exchange(self) -> list[float]:
+        """After every update: numbers that are to be added up over all ranks, often none.
 
-    def lap(self, part: Part) -> None:
-        """The time since the last stamp was spent on `part`."""
-        if self._is_on:
-            self._laps.lap(part)
-
-    def step_done(self, is_first: bool) -> None:
-        """Call it at the end of every step, on all ranks alike.
-
-        `is_first`: of this start; it compiles, and is not measured.
+        They have room for each rank's own, in which the others have 0.
         """
-        self._laps.end_step()
-        if is_first:
-            self._laps.cut()
-            self._steps, self._waits, self._saved = 0, cpu_waits(), self._own_save_seconds()
-            return
-        self._steps += 1
-        if not self._is_on or self._steps % WINDOW_STEPS:
-            return
-        waits, saved = cpu_waits(), self._own_save_seconds()
-        window = (self._laps.cut(), waits.since(self._waits), saved - self._saved)
-        self._waits, self._saved = waits, saved
-        # A GPU may be steps behind: then the window before this one is exchanged.
-        ready = self._earlier if self._is_late else window
-        self._earlier = window
-        if ready is not None:
-            self._exchange(*ready)
+        is_due = self._steps and self._steps % WINDOW_STEPS == 0
+        if not is_due or self._world.size == 1:
+            return []
+        steps = self._laps.cut()
+        if not steps:  # a GPU is behind
+            return [0.0] * (self._world.size * NUMBERS)
+        data, compute, wait, _ = (
+            sorted(parts)[len(parts) // 2] for parts in zip(*steps, strict=True)
+        )
+        waits, saved = self._counters.read(), self._own_save_seconds()
+        cpu = waits.since(self._waits)
+        throttled, delayed = cpu.throttled / WINDOW_STEPS, cpu.delayed / WINDOW_STEPS
+        save, self._waits, self._saved = saved - self._saved, waits, saved
+        mine = Window(self._world.node, data, compute, wait, save, throttled, delayed).to_numbers()
+        before = [0.0] * (self._world.rank * NUMBERS)
+        return before + mine + [0.0] * ((self._world.size - self._world.rank - 1) * NUMBERS)
 
-    def _exchange(self, steps: list[Any], waits: CpuWaits, saved: float) -> None:
-        data, compute, wait, _ = self._laps.medians(steps)
-        delayed, throttled = waits.delayed / WINDOW_STEPS, waits.throttled / WINDOW_STEPS
-        mine = Window(self._world.node, data, compute, wait, saved, throttled, delayed)
-        windows = [
-            Window.from_numbers(numbers) for numbers in self._world.gather(mine.to_numbers())
-        ]
+    def step_done(self, sums: Sequence[float]) -> None:
+        """The step has ended with the answer of all ranks: `sums` is what they exchanged."""
+        self._laps.end_step(Part.WAIT)
+        self._steps += 1
+        if self._steps == 1:  # the first step of a start compiles, and is not measured
+            self._laps.cut()
+            self._waits, self._saved = self._counters.read(), self._own_save_seconds()
+        if self._world.is_main and any(sums):
+            places = range(0, len(sums), NUMBERS)
+            self._take([Window.from_numbers(sums[at : at + NUMBERS]) for at in places])
+
+    def _take(self, windows: Sequence[Window]) -> None:
         before = self._pace.finding
         if not self._pace.take(WINDOW_STEPS, windows):
             return

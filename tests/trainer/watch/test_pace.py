@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from trainer.watch.counters import cpu_waits, delayed_of, throttled_of
+from trainer.watch.counters import CpuCounters, delayed_of, throttled_of
 from trainer.watch.pace import Cause, Finding, Pace, Window, slow_network, slow_rank, slow_save
 
 STEPS = 5
@@ -164,5 +164,6 @@ def test_the_kernels_counters_are_read() -> None:
     assert throttled_of(v1) == pytest.approx(98.761234567)
     assert throttled_of(f"{v2}throttled_usec 2500000\n") == 2.5
     assert throttled_of(v2.splitlines()[0]) == 0.0
-    first = cpu_waits()
-    assert cpu_waits().since(first).delayed >= 0
+    counters = CpuCounters()
+    first = counters.read()
+    assert counters.read().since(first).delayed >= 0
