@@ -82,6 +82,18 @@ def _lock_never_given(accident: Accident) -> None:
     _in_backward(wait_for_ever)
 
 
+def _skipped_collective(accident: Accident) -> None:
+    """The sum of the gradients of one update: the next collective of this rank is another one."""
+    from trainer.parallel.wrap import Parallel
+
+    loss = Parallel.loss
+
+    def alone(self: Parallel, tokens: Any, targets: Any, reduces: bool) -> Any:
+        return loss(self, tokens, targets, reduces and not accident.happens())
+
+    Parallel.loss = alone
+
+
 def _slow_checkpoint(accident: Accident) -> None:
     from trainer.checkpoint import part_files
 
@@ -116,4 +128,5 @@ KINDS: dict[str, _Preparing] = {
     "slow backward": _slow_backward,
     "slow checkpoint": _slow_checkpoint,
     "lock never given": _lock_never_given,
+    "skipped collective": _skipped_collective,
 }

@@ -36,6 +36,7 @@ from trainer.launch.exit_codes import FatalError
 from trainer.launch.status_files import SavingMark
 from trainer.mirror.status import step_being_copied
 from trainer.parallel.world import World
+from trainer.watch.beat import BEAT, Phase
 
 MOST_FAILURES_IN_A_ROW = 3
 # The disk is full or may not be written: trying again would fail the same way.
@@ -187,6 +188,8 @@ class Save:
         Raises:
             FatalError: a checkpoint could not be written.
         """
+        if self._job is not None:
+            BEAT.phase(Phase.SAVE)
         while (job := self._job) is not None:
             begin = time.perf_counter()
             is_busy = not self._background.wait(_POLL_SECONDS)

@@ -30,6 +30,9 @@ class Name(StrEnum):
     STOP_REQUESTED = "stop_requested"
     FAILING = "failing"
     """A rank, or another node, has failed: the ranks are being ended."""
+    HANG = "hang"
+    """No rank moves any more, and this `rank` of this `node` holds up the others, in `phase` of
+    `step`, at the Python line `place`; `process`: the letter of its state; `seconds`: so far."""
     ROUND_ENDED = "round_ended"
     """No rank of this node runs any more. `reason`: why."""
     ENDED = "ended"

@@ -46,6 +46,7 @@ class Parallel:
         """What evaluation runs: compiled where training is, without what reduces gradients."""
         self._kind = train.parallel if world.has_group else "alone"
         self._gradient_factor = float(world.size)  # DDP averages over the ranks: undone here
+        self._reduces = True
         self._recomputes = train.activation_checkpointing
         for block in model.blocks:
             # Inside the hooks of FSDP2, so that the weights are there for both passes.
@@ -94,6 +95,7 @@ class Parallel:
 
         DDP decides in the forward pass whether to reduce, FSDP2 in the backward pass.
         """
+        self._reduces = reduces
         if isinstance(self._module, DistributedDataParallel):
             self._module.require_backward_grad_sync = reduces
         elif self._kind == "fsdp":
@@ -113,7 +115,8 @@ class Parallel:
         if self._kind == "ddp":
 
             def has_gradient(_: torch.Tensor) -> None:
-                entering()
+                if self._reduces:
+                    entering()
 
             # The first to be used, and so the last to get its gradient.
             self._model.wte.weight.register_post_accumulate_grad_hook(has_gradient)

@@ -1,0 +1,99 @@
+"""Real runs that stand still: the rank that holds up the others is named, and they are not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.accidents import Accident
+from tests.trainer.lab import Lab, free_port, last_step, processes_below, wait_for
+from trainer.config import RunConfig
+from trainer.events.event import Event, Name, event_file, parse_events
+
+# The ranks' own time limit comes much later than what is tested.
+ENDLESS = {
+    "train__max_steps": 1_000_000,
+    "train__decay_steps": 200,
+    "train__timeout_seconds": 300,
+    "train__start_timeout_seconds": 300,
+}
+MOST_SECONDS = 30.0
+
+
+def hangs(lab: Lab) -> list[str]:
+    return [line for line in lab.node_log(0).read_text().splitlines() if "] no step for" in line]
+
+
+def hang_events(run: RunConfig) -> list[Event]:
+    events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())
+    return [event for event in events if event.name == Name.HANG]
+
+
+def wait_for_hang(lab: Lab) -> str:
+    """The line that says so; it comes in time, as this line itself says."""
+    begin = time.monotonic()
+    wait_for("the hang to be told", lambda: bool(hangs(lab)), 120, lab)
+    (line,) = hangs(lab)
+    found = re.search(r"no step for (\d+) s", line)
+    assert found is not None
+    assert float(found[1]) <= MOST_SECONDS
+    assert time.monotonic() - begin <= 120
+    return line
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_stopped_rank_is_named_and_its_victims_are_not(lab: Lab, nodes: int) -> None:
+    """It cannot answer; the kernel says that it is stopped. It goes on once it may."""
+    run, port = lab.config(**ENDLESS), free_port()
+    pods = [lab.start_entrypoint(run, node, nodes, 3 // nodes, port) for node in range(nodes)]
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    victims = [pid for pod in pods for pid in processes_below(pod.pid)[1:]]
+    stopped = victims[1]
+    os.kill(stopped, signal.SIGSTOP)
+    line = wait_for_hang(lab)
+    assert re.search(
+        rf"rank 1 on node {min(1, nodes - 1)} does not answer, state T \(stopped\)", line
+    )
+    assert "; ranks 0, 2 wait for it in " in line
+    (event,) = hang_events(run)
+    assert (event.values["rank"], event.values["process"]) == (1, "T")
+    os.kill(stopped, signal.SIGCONT)
+    step = last_step(run)
+    wait_for("further steps", lambda: last_step(run) > step + 10, 120, lab)
+    assert len(hangs(lab)) == 1
+
+
+def test_a_lock_that_is_never_given_is_named_by_its_python_line(lab: Lab, tmp_path: Path) -> None:
+    accident = Accident("lock never given", 2, str(tmp_path / "locked"))
+    run = lab.config(**ENDLESS)
+    lab.start_entrypoint(run, 0, 1, 3, free_port(), accidents=[accident])
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    accident.begin()
+    line = wait_for_hang(lab)
+    step = last_step(run) + 1
+    where = rf"rank 2 on node 0 is in the forward and backward pass of step {step}, at "
+    assert re.search(where + r"tests/trainer/accidents\.py:\d+ \(wait_for_ever\)", line)
+    assert line.endswith(f"; ranks 0, 1 wait for it in the sum of the gradients of step {step}")
+    (event,) = hang_events(run)
+    assert (event.values["rank"], event.values["phase"], event.values["step"]) == (
+        2,
+        "passes",
+        step,
+    )
+
+
+def test_a_rank_that_leaves_out_a_collective_is_named(lab: Lab, tmp_path: Path) -> None:
+    """It comes to the next one, in which nobody else is."""
+    accident = Accident("skipped collective", 1, str(tmp_path / "skips"))
+    run = lab.config(**ENDLESS)
+    lab.start_entrypoint(run, 0, 1, 3, free_port(), accidents=[accident])
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    accident.begin()
+    line = wait_for_hang(lab)
+    assert "rank 1 on node 0 has left out a collective: it is in " in line
+    assert "; ranks 0, 2 wait for it in the sum of the gradients of step " in line
