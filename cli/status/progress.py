@@ -20,6 +20,7 @@ _NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
 _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
 _LOST = re.compile(r"training stopped: (?P<why>.*)")
+_HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
 
@@ -40,6 +41,7 @@ class Progress:
         stepped_before: when the step lines before the last one were written, MOST_TIMES at most.
         trouble_at: when `trouble` was written.
         slow_rank: which one holds the others up, and by what, as the last reported step says.
+        hang: which rank all others wait for; empty once a step was reported after it.
     """
 
     step: int | None = None
@@ -58,6 +60,7 @@ class Progress:
     stepped_before: tuple[datetime, ...] = ()
     trouble_at: datetime | None = None
     slow_rank: str = ""
+    hang: str = ""
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -90,6 +93,7 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
             mfu=step["mfu"],
             eta=step["eta"],
             slow_rank=step["slow"] or "",
+            hang="",
             waits_for="",
             trouble="",
             finished="",
@@ -107,7 +111,9 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if failed := _FATAL.match(text):
         return replace(before, failed=failed["why"], trouble="", waits_for="")
     if lost := _LOST.match(text):
-        return replace(before, trouble=lost["why"], trouble_at=at, waits_for="")
+        return replace(before, trouble=lost["why"], trouble_at=at, waits_for="", hang="")
+    if hangs := _HANGS.match(text):
+        return replace(before, hang=hangs["who"])
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:

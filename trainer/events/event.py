@@ -32,7 +32,8 @@ class Name(StrEnum):
     """A rank, or another node, has failed: the ranks are being ended."""
     HANG = "hang"
     """No rank moves any more, and this `rank` of this `node` holds up the others, in `phase` of
-    `step`, at the Python line `place`; `process`: the letter of its state; `seconds`: so far."""
+    `step`, at the Python line `place`; `process`: the letter of its state; `seconds`: so far. Of a
+    node that says nothing only `node` and `seconds` are known."""
     ROUND_ENDED = "round_ended"
     """No rank of this node runs any more. `reason`: why."""
     ENDED = "ended"

@@ -85,20 +85,30 @@ def describe_hang(states: Sequence[RankState], seconds: float, missing: Sequence
         seconds: how long no rank has moved.
         missing: nodes that have not said where their ranks are.
     """
+    states = sorted(states, key=lambda state: state.rank)
     found = culprits(states)
     victims = [state for state in states if state not in found]
-    parts = [f"no step for {seconds:.0f} s"]
-    if found:
-        parts.append("; ".join(_culprit(state) for state in found))
-    else:
-        parts.append("all ranks wait in the same collective, so no rank is to blame: look at the "
-                     "network between them")  # fmt: skip
-    if victims and found:
-        parts.append(f"{_ranks(victims)} {'waits' if len(victims) == 1 else 'wait'} for it "
-                     f"in {_collective(victims[0])}")  # fmt: skip
+    begin, nodes = f"no step for {seconds:.0f} s", ", ".join(map(str, missing))
+    if not found and missing:
+        return (
+            f"{begin}: node(s) {nodes} did not say where their ranks are; {_ranks(states)} "
+            f"{_wait(states)} in {_collective(states[0])}"
+        )
+    if not found:
+        return (
+            f"{begin}: all ranks wait in {_collective(states[0])}, so none of them is to blame; "
+            "look at the network between them"
+        )
+    parts = [_culprit(state) for state in found]
+    if victims:
+        parts.append(f"{_ranks(victims)} {_wait(victims)} for it in {_collective(victims[0])}")
     if missing:
-        parts.append(f"node(s) {', '.join(map(str, missing))} did not say where their ranks are")
-    return f"{parts[0]}: {'; '.join(parts[1:])}"
+        parts.append(f"node(s) {nodes} did not say where their ranks are")
+    return f"{begin}: {'; '.join(parts)}"
+
+
+def _wait(states: Sequence[RankState]) -> str:
+    return "waits" if len(states) == 1 else "wait"
 
 
 def _culprit(state: RankState) -> str:

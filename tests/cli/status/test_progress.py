@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 
 from cli.status.progress import Progress, last_words, read_progress
+from trainer.watch.beat import Phase
+from trainer.watch.hang import RankState, describe_hang
 from trainer.watch.pace import Cause, Finding
 
 START = """\
@@ -58,6 +60,17 @@ def test_the_slow_rank_is_the_one_of_the_newest_step() -> None:
     )
     assert read_progress(slow).eta == "5m28s"
     assert read_progress(slow + STEPS).slow_rank == ""
+
+
+def test_a_hang_lasts_until_the_next_step() -> None:
+    states = [
+        RankState(0, 0, 21, Phase.PASSES, True, "S", "a.py:1 (b)"),
+        RankState(1, 1, 21, Phase.PASSES, True, "T", ""),
+    ]
+    hang = f"2026-11-22T06:41:00Z [node 0] {describe_hang(states, 17)}\n"
+    assert read_progress(STEPS + hang).hang.startswith("rank 1 on node 1 does not answer, state T")
+    assert read_progress(STEPS + hang + STEPS).hang == ""
+    assert read_progress(STEPS + hang + LOST).hang == ""
 
 
 def test_the_end_and_its_reason_are_read() -> None:

@@ -88,12 +88,25 @@ def test_a_lock_that_is_never_given_is_named_by_its_python_line(lab: Lab, tmp_pa
 
 
 def test_a_rank_that_leaves_out_a_collective_is_named(lab: Lab, tmp_path: Path) -> None:
-    """It comes to the next one, in which nobody else is."""
+    """With gloo it does not hang: the next message has another length, and ends that rank."""
     accident = Accident("skipped collective", 1, str(tmp_path / "skips"))
     run = lab.config(**ENDLESS)
     lab.start_entrypoint(run, 0, 1, 3, free_port(), accidents=[accident])
     wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
     accident.begin()
+    is_named = lambda: "] rank 1 was ended by SIGABRT" in lab.node_log(0).read_text()  # noqa: E731
+    wait_for("the rank to be named", is_named, 60, lab)
+    assert not re.search(r"\] rank [02] was ended", lab.node_log(0).read_text())
+
+
+def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(lab: Lab) -> None:
+    """Nobody is left there who could say where the rank is."""
+    run, port = lab.config(**ENDLESS), free_port()
+    pods = [lab.start_entrypoint(run, node, 3, 1, port) for node in range(3)]
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    for pid in processes_below(pods[2].pid):
+        os.kill(pid, signal.SIGSTOP)
     line = wait_for_hang(lab)
-    assert "rank 1 on node 0 has left out a collective: it is in " in line
-    assert "; ranks 0, 2 wait for it in the sum of the gradients of step " in line
+    assert "node(s) 2 did not say where their ranks are; ranks 0, 1 wait in " in line
+    (event,) = hang_events(run)
+    assert (event.values["rank"], event.values["node"]) == (None, 2)
