@@ -202,7 +202,7 @@ class _Entrypoint:
                 ready = True
                 if member is not None:
                     member.report_stepped()
-            if states := watch.poll(time.monotonic()):
+            if not ending and (states := watch.poll(time.monotonic())):
                 if member is not None:
                     member.report_stalled(states, watch.still_seconds)
                 else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.launch.status_files import StatusFiles
-from trainer.watch.beat import Phase, Seen, read_beat
+from trainer.watch.beat import NO_STEP, Phase, Seen, read_beat
 from trainer.watch.hang import RankState
 from trainer.watch.stack import ask_for_stack, place_in
 
@@ -19,6 +19,8 @@ LONG_STILL_SECONDS = 60.0
 """in an evaluation, which may compile, and in a save only after so long."""
 USUAL_STEPS = 5
 """With slow steps it has to be so many times the usual one."""
+LOOK_SECONDS = 0.5
+"""So often the ranks are looked at."""
 ANSWER_SECONDS = 2.0
 """So long the ranks have to answer."""
 
@@ -39,7 +41,7 @@ class _Rank:
         if self.seen is None or seen.count != self.seen.count:
             self.moved_at = now
         if self.seen is None or seen.step != self.seen.step:
-            if self.seen is not None:
+            if self.seen is not None and self.seen.step != NO_STEP:
                 self.steps_seconds.append((now - self.stepped_at) / (seen.step - self.seen.step))
             self.stepped_at = now
         self.seen = seen
@@ -60,6 +62,7 @@ class HangWatch:
         """`first_rank`: of this node; `pids`: of its ranks, in their order."""
         self._node, self._first_rank, self._status = node, first_rank, status
         self._ranks = [_Rank(pid) for pid in pids]
+        self._looked_at = float("-inf")
         self._asked_at: float | None = None
         self._has_told = False
         self.still_seconds = 0.0
@@ -71,6 +74,9 @@ class HangWatch:
         Args:
             now: seconds of a clock that only goes forward.
         """
+        if now - self._looked_at < LOOK_SECONDS:
+            return []
+        self._looked_at = now
         for local_rank, rank in enumerate(self._ranks):
             rank.look(read_beat(self._status.beat_file(local_rank)), now)
         if not any(rank.is_still(now) for rank in self._ranks):
@@ -98,11 +104,6 @@ class HangWatch:
             for local_rank, rank in enumerate(self._ranks)
             if rank.seen is not None
         ]
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the ranks stand still, and `poll` has said so."""
-        return self._has_told
 
 
 def _state_of(pid: int) -> str:

@@ -43,6 +43,8 @@ _WORDS = {
 }
 _COUNT, _STEP, _PHASE, _WAITS = range(4)
 _BYTES = 8 * 4
+NO_STEP = -1
+"""Before the first update of a start."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Seen:
 
     Args:
         count: rises whenever the rank tells something; the same count twice: it has not moved.
-        step: the update that the rank makes, counted from 0 as the loop does.
+        step: the update that the rank makes, counted from 0 as the loop does; or NO_STEP.
         phase: what it does.
         waits: whether it has entered a collective and not left it.
     """
@@ -67,13 +69,16 @@ class Beat:
 
     def __init__(self) -> None:
         self._numbers = memoryview(bytearray(_BYTES)).cast("q")
+        self._numbers[_STEP] = NO_STEP
 
     def share(self, path: Path) -> None:
         """From now on in that file, which others may map; its folder must exist."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.truncate(descriptor, _BYTES)
-            self._numbers = memoryview(mmap.mmap(descriptor, _BYTES)).cast("q")
+            shared = memoryview(mmap.mmap(descriptor, _BYTES)).cast("q")
+            shared[:] = self._numbers
+            self._numbers = shared
         finally:
             os.close(descriptor)
 
