@@ -24,6 +24,7 @@ from trainer.launch.stop_request import StopRequest
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.train import train
+from trainer.watch.beat import Beat
 from trainer.watch.slow_rank import SlowRankWatch
 
 
@@ -68,6 +69,8 @@ def main() -> None:
     torch.set_num_threads(1)
     world = World.from_environment()
     compute = world.connect(choose_compute(config.train, world.local_rank), config.train)
+    for name in ("at", "phase", "enter", "leave"):
+        setattr(Beat, name, _measured(getattr(Beat, name)))
     with mock.patch("trainer.train.SlowRankWatch", _Measured):
         train(config, world, compute, StopRequest(), lambda: None)
     steps = [after - before for before, after in pairwise(_Measured.ends)]

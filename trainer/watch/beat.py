@@ -85,11 +85,13 @@ class Beat:
     def at(self, phase: Phase, step: int) -> None:
         """The rank comes to `phase` of `step`."""
         self._numbers[_STEP] = step
-        self.phase(phase)
+        self._numbers[_PHASE] = phase
+        self._numbers[_COUNT] += 1
 
     def phase(self, phase: Phase) -> None:
-        """The same, still in the step that was told last."""
+        """The same, still in the step that was told last; it is in no collective any more."""
         self._numbers[_PHASE] = phase
+        self._numbers[_WAITS] = 0
         self._numbers[_COUNT] += 1
 
     def enter(self) -> None:
@@ -98,7 +100,7 @@ class Beat:
         self._numbers[_COUNT] += 1
 
     def leave(self) -> None:
-        """The collective has ended, or the rank was in none."""
+        """The collective has ended."""
         self._numbers[_WAITS] = 0
         self._numbers[_COUNT] += 1
 

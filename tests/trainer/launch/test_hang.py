@@ -29,9 +29,16 @@ def hangs(lab: Lab) -> list[str]:
     return [line for line in lab.node_log(0).read_text().splitlines() if "] no step for" in line]
 
 
-def hang_events(run: RunConfig) -> list[Event]:
-    events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())
-    return [event for event in events if event.name == Name.HANG]
+def hang_event(lab: Lab, run: RunConfig) -> Event:
+    """The one event of the hang; another thread writes it."""
+
+    def written() -> list[Event]:
+        events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())
+        return [event for event in events if event.name == Name.HANG]
+
+    wait_for("the event", lambda: bool(written()), 60, lab)
+    (event,) = written()
+    return event
 
 
 def wait_for_hang(lab: Lab) -> str:
@@ -60,7 +67,7 @@ def test_a_stopped_rank_is_named_and_its_victims_are_not(lab: Lab, nodes: int) -
         rf"rank 1 on node {min(1, nodes - 1)} does not answer, state T \(stopped\)", line
     )
     assert "; ranks 0, 2 wait for it in " in line
-    (event,) = hang_events(run)
+    event = hang_event(lab, run)
     assert (event.values["rank"], event.values["process"]) == (1, "T")
     os.kill(stopped, signal.SIGCONT)
     step = last_step(run)
@@ -79,7 +86,7 @@ def test_a_lock_that_is_never_given_is_named_by_its_python_line(lab: Lab, tmp_pa
     where = rf"rank 2 on node 0 is in the forward and backward pass of step {step}, at "
     assert re.search(where + r"tests/trainer/accidents\.py:\d+ \(wait_for_ever\)", line)
     assert line.endswith(f"; ranks 0, 1 wait for it in the sum of the gradients of step {step}")
-    (event,) = hang_events(run)
+    event = hang_event(lab, run)
     assert (event.values["rank"], event.values["phase"], event.values["step"]) == (
         2,
         "passes",
@@ -108,5 +115,5 @@ def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(lab: Lab) -
         os.kill(pid, signal.SIGSTOP)
     line = wait_for_hang(lab)
     assert "node(s) 2 did not say where their ranks are; ranks 0, 1 wait in " in line
-    (event,) = hang_events(run)
+    event = hang_event(lab, run)
     assert (event.values["rank"], event.values["node"]) == (None, 2)
