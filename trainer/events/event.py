@@ -62,7 +62,7 @@ class Name(StrEnum):
     LEFT_LOOP = "left_loop"
     """Rank 0 was asked to stop, has saved, and makes no more steps."""
     SLOW_RANK = "slow_rank"
-    """One rank slows the others down (trainer/watch/pace.py). `rank` and `node`: null where it is
+    """One rank slows the others down (trainer/watch/slow.py). `rank` and `node`: null where it is
     the network; `cause`; `factor`; `seconds` and `others_seconds`: for the part that is slow."""
     NO_SLOW_RANK = "no_slow_rank"
     """That is over."""

@@ -11,7 +11,8 @@ from trainer.events.log import EventLog
 from trainer.parallel.world import World
 from trainer.watch.counters import CpuCounters, CpuWaits
 from trainer.watch.laps import Part, laps_on
-from trainer.watch.pace import NUMBERS, Pace, Window
+from trainer.watch.pace import Pace
+from trainer.watch.slow import NUMBERS, Window
 
 WINDOW_STEPS = 5
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from cli.status.progress import Progress, last_words, read_progress
 from trainer.watch.beat import Phase
 from trainer.watch.hang import RankState, describe_hang
-from trainer.watch.pace import Cause, Finding
+from trainer.watch.slow import Cause, Finding
 
 START = """\
 2026-11-22T06:40:00.000000001Z [node 0] waiting for node(s) 2 to join

@@ -10,7 +10,8 @@ from statistics import median
 import pytest
 
 from trainer.watch.counters import CpuCounters, delayed_of, throttled_of
-from trainer.watch.pace import Cause, Finding, Pace, Window, slow_network, slow_rank, slow_save
+from trainer.watch.pace import Pace
+from trainer.watch.slow import Cause, Finding, Window, slow_network, slow_rank, slow_save
 
 STEPS = 5
 CLEAN = Window(node=0, data=0.001, compute=0.2, wait=0.02, save=0.0, throttled=0.0, delayed=0.0)

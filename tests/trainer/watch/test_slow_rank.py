@@ -11,7 +11,7 @@ from tests.trainer.accidents import Accident
 from tests.trainer.lab import Lab, last_step, wait_for
 from trainer.config import RunConfig
 from trainer.events.event import Event, Name, event_file, parse_events
-from trainer.watch.pace import Cause
+from trainer.watch.slow import Cause
 
 ENDLESS = {"train__max_steps": 1_000_000, "train__decay_steps": 200}
 SECONDS = 0.3  # against some milliseconds of a step
