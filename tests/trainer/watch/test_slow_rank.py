@@ -14,7 +14,8 @@ from trainer.events.event import Event, Name, event_file, parse_events
 from trainer.watch.slow import Cause
 
 ENDLESS = {"train__max_steps": 1_000_000, "train__decay_steps": 200}
-SECONDS = 0.3  # against some milliseconds of a step
+USUAL_SECONDS = 0.1  # of each of the two passes of a step, so that a busy machine makes no odds
+SECONDS = 0.3
 MOST_STEPS = 20
 
 
@@ -36,9 +37,11 @@ def steps_until(lab: Lab, run: RunConfig, finding: str, first_step: int) -> int:
 
 
 def events(run: RunConfig) -> list[Event]:
+    """What was found, but for other processes on the machine: there may really be some."""
     found, damaged = parse_events(event_file(run.run_dir, 0).read_bytes())
     assert not damaged
-    return [event for event in found if event.name in (Name.SLOW_RANK, Name.NO_SLOW_RANK)]
+    found = [event for event in found if event.name == Name.SLOW_RANK]
+    return [event for event in found if event.values["cause"] != Cause.CROWDED]
 
 
 @pytest.mark.parametrize(
@@ -52,33 +55,43 @@ def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
     lab: Lab, tmp_path: Path, parallel: str, kinds: list[tuple[str, int]]
 ) -> None:
     """Within 20 steps, once, and so is its end; each in the log and in the events."""
+    usual = [Accident("slow forward", r, str(tmp_path / "usual"), USUAL_SECONDS) for r in range(3)]
+    usual[0].begin()
     accidents = [Accident(kind, rank, str(tmp_path / kind), SECONDS) for kind, rank in kinds]
     run = lab.config(**ENDLESS, train__parallel=parallel)
-    lab.fork_ranks(run, 3, accidents=accidents)
+    lab.fork_ranks(run, 3, accidents=[*usual, *accidents])
     wait_for("the first steps", lambda: last_step(run) > 3, 120, lab)
-    said = 0
     for accident in accidents:
+        cause = Cause.DATA if accident.kind == "slow data" else Cause.COMPUTE
+        says_so = re.compile(rf"slow rank: rank {accident.rank} on node 0 takes .*: {cause} \(")
+        known = len(findings(lab, run))
+
+        def told(says_so: re.Pattern[str] = says_so, known: int = known) -> list[str]:
+            return [line for line in findings(lab, run)[known:] if says_so.match(line)]
+
         accident.begin()
         step = last_step(run)
-        wait_for(accident.kind, lambda n=said: len(findings(lab, run)) > n, 120, lab)
-        finding = findings(lab, run)[said]
-        cause = Cause.DATA if accident.kind == "slow data" else Cause.COMPUTE
-        assert re.match(rf"slow rank: rank {accident.rank} on node 0 takes .*: {cause} \(", finding)
-        assert steps_until(lab, run, finding, step) <= MOST_STEPS
+        wait_for(accident.kind, lambda told=told: bool(told()), 120, lab)
+        assert steps_until(lab, run, told()[0], step) <= MOST_STEPS
         wait_for(
-            "a step that says so", lambda f=finding: log_of(lab, run)[-1].endswith(f), 120, lab
+            "a step that says so",
+            lambda says_so=says_so: says_so.search(log_of(lab, run)[-1]) is not None,
+            120,
+            lab,
         )
         accident.end()
-        wait_for("the end", lambda n=said: len(findings(lab, run)) > n + 1, 120, lab)
-        assert findings(lab, run)[said + 1].startswith("no slow rank any more: ")
-        said += 2
-    expected = [
-        said
+        wait_for(
+            "its end",
+            lambda says_so=says_so: says_so.match(findings(lab, run)[-1]) is None,
+            120,
+            lab,
+        )
+        assert len(told()) == 1
+    found = [(event.values["rank"], event.values["cause"]) for event in events(run)]
+    assert found == [
+        (accident.rank, Cause.DATA if accident.kind == "slow data" else Cause.COMPUTE)
         for accident in accidents
-        for said in ((Name.SLOW_RANK, accident.rank), (Name.NO_SLOW_RANK, None))
     ]
-    wait_for("the last event", lambda: len(events(run)) >= len(expected), 60, lab)
-    assert [(event.name, event.values.get("rank")) for event in events(run)] == expected
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
