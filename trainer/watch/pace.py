@@ -23,7 +23,7 @@ SPAN_SECONDS = 1.0
 SPANS = 2
 """So many spans, or saves, in a row have to agree."""
 _LEAST_WAITS, _MOST_WAITS = 4, 100  # spans that say what is usual
-_MOST_WINDOWS = 1000  # between two saves
+_MOST_WINDOWS = 1000  # between two saves, before there were any
 
 
 class Pace:
@@ -34,6 +34,7 @@ class Pace:
         self._span, self._span_seconds = list[tuple[int, Sequence[Window]]](), 0.0
         self._waits: deque[float] = deque(maxlen=_MOST_WAITS)
         self._since_save = list[tuple[int, Sequence[Window]]]()
+        self._usual_quiet, self._has_saved = _MOST_WINDOWS, False  # windows from save to save
 
     @property
     def finding(self) -> Finding | None:
@@ -62,13 +63,15 @@ class Pace:
 
     def _take_saves(self, steps: int, windows: Sequence[Window]) -> None:
         self._since_save.append((steps, windows))
+        quiet = len(self._since_save)
         if any(window.save for window in windows):
             factor = SLOW_FACTOR if self._saves.held is None else FAST_FACTOR
             self._saves.take(slow_save(self._since_save, factor))
-            self._since_save = []
-        elif len(self._since_save) > _MOST_WINDOWS:  # what no save holds up is not slow
+            self._usual_quiet = quiet if self._has_saved else _MOST_WINDOWS
+            self._since_save, self._has_saved = [], True
+        elif quiet % (2 * self._usual_quiet) == 0:  # no save holds training up any more
             self._saves.take(None)
-            self._since_save = []
+            self._since_save = self._since_save[-_MOST_WINDOWS:]
 
     def _usual_wait(self) -> float | None:
         return statistics.median(self._waits) if len(self._waits) >= _LEAST_WAITS else None

@@ -153,7 +153,17 @@ def test_a_saves_finding_takes_two_saves_and_goes_with_a_fast_one() -> None:
     fast = [replace(CLEAN, save=0.01)] * 3
     found = history(pace, (1, slow), (3, [CLEAN] * 3), (1, slow), (3, [CLEAN] * 3), (1, slow))
     assert [f and (f.rank, f.cause) for _, f in found] == [(1, Cause.CHECKPOINT)]
-    assert history(pace, (1, fast), (3, [CLEAN] * 3), (1, fast)) == [(1, None)]
+    assert history(pace, *[(3, [CLEAN] * 3), (1, fast)] * 2) == [(1, None)]
+
+
+def test_a_saves_finding_goes_when_no_save_holds_training_up_any_more() -> None:
+    pace = Pace()
+    slow = [CLEAN, replace(CLEAN, save=3.0), CLEAN]
+    ((_, found),) = history(pace, *[(1, slow), (3, [CLEAN] * 3)] * 4)
+    assert found is not None
+    ((windows, gone),) = history(pace, (100, [CLEAN] * 3))
+    assert gone is None
+    assert windows <= 20
 
 
 def test_the_kernels_counters_are_read() -> None:

@@ -16,6 +16,7 @@ from trainer.watch.slow import Cause
 ENDLESS = {"train__max_steps": 1_000_000, "train__decay_steps": 200}
 USUAL_SECONDS = 0.1  # of each of the two passes of a step, so that a busy machine makes no odds
 SECONDS = 0.3
+SLOW_DISK_SECONDS = 1.5  # for each file; a save comes every second
 MOST_STEPS = 20
 
 
@@ -99,10 +100,12 @@ def test_a_rank_whose_disk_is_slow_is_named_by_its_checkpoints(
     lab: Lab, tmp_path: Path, asynchronous: bool
 ) -> None:
     """Every rank writes a part; one takes long for its files, and training waits for it."""
-    accident = Accident("slow checkpoint", 1, str(tmp_path / "slow"), SECONDS)
+    usual = [Accident("slow forward", r, str(tmp_path / "usual"), USUAL_SECONDS) for r in range(2)]
+    usual[0].begin()
+    accident = Accident("slow checkpoint", 1, str(tmp_path / "slow"), SLOW_DISK_SECONDS)
     settings = {**ENDLESS, "checkpoint__interval": 5, "checkpoint__asynchronous": asynchronous}
     run = lab.config(**settings)
-    lab.fork_ranks(run, 2, accidents=[accident])
+    lab.fork_ranks(run, 2, accidents=[*usual, accident])
     wait_for("the first steps", lambda: last_step(run) > 3, 120, lab)
     accident.begin()
     step = last_step(run)
