@@ -237,7 +237,7 @@ class _Entrypoint:
     ) -> None:
         """Say which rank holds up the others; on node 0, which knows those of all nodes."""
         self._say(describe_hang(states, seconds, missing))
-        found = culprits(states)
+        found = culprits(states, missing)
         for node in missing if not found else ():
             self._events.write(Name.HANG, rank=None, node=node, seconds=round(seconds, 1))
         for state in found:

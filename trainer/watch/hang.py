@@ -65,12 +65,17 @@ def from_text(text: str) -> list[RankState]:
     return states
 
 
-def culprits(states: Sequence[RankState]) -> list[RankState]:
-    """The ranks that the others wait for; empty where the states do not tell."""
+def culprits(states: Sequence[RankState], missing: Sequence[int] = ()) -> list[RankState]:
+    """The ranks that the others wait for; empty where the states do not tell.
+
+    `missing`: nodes that have not said where their ranks are.
+    """
     if stopped := [state for state in states if state.is_stopped]:
         return stopped
     if busy := [state for state in states if not state.waits]:
         return busy
+    if missing:  # one of theirs may have reached some of the others and not all of them
+        return []
     # All wait, but not for the same: who is further has left out what the others wait in.
     furthest = max((state.step, state.phase) for state in states)
     ahead = [state for state in states if (state.step, state.phase) == furthest]
@@ -86,7 +91,7 @@ def describe_hang(states: Sequence[RankState], seconds: float, missing: Sequence
         missing: nodes that have not said where their ranks are.
     """
     states = sorted(states, key=lambda state: state.rank)
-    found = culprits(states)
+    found = culprits(states, missing)
     victims = [state for state in states if state not in found]
     begin, nodes = f"no step for {seconds:.0f} s", ", ".join(map(str, missing))
     if not found and missing:
@@ -119,7 +124,7 @@ def _culprit(state: RankState) -> str:
         return f"{who} does not answer, {process}; it was last in {where} of step {state.step}"
     if state.waits:
         return (
-            f"{who} has left out a collective: it is in {_collective(state)} already, at "
+            f"{who} has left out a collective, or its messages are lost: it is in {_collective(state)} already, at "
             f"{state.place or 'a line that it does not tell'}"
         )
     at = f"at {state.place}" if state.place else f"and does not answer, {process}"

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ ENDLESS = {
     "train__start_timeout_seconds": 300,
 }
 MOST_SECONDS = 30.0
+
+
+@pytest.fixture
+def stopped(lab: Lab) -> Iterator[list[int]]:
+    """Processes that the test stops; they go on before the lab ends them, or they would stay."""
+    pids = list[int]()
+    yield pids
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
 
 
 def hangs(lab: Lab) -> list[str]:
@@ -54,14 +64,15 @@ def wait_for_hang(lab: Lab) -> str:
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_a_stopped_rank_is_named_and_its_victims_are_not(lab: Lab, nodes: int) -> None:
+def test_a_stopped_rank_is_named_and_its_victims_are_not(
+    lab: Lab, stopped: list[int], nodes: int
+) -> None:
     """It cannot answer; the kernel says that it is stopped. It goes on once it may."""
     run, port = lab.config(**ENDLESS), free_port()
     pods = [lab.start_entrypoint(run, node, nodes, 3 // nodes, port) for node in range(nodes)]
     wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
-    victims = [pid for pod in pods for pid in processes_below(pod.pid)[1:]]
-    stopped = victims[1]
-    os.kill(stopped, signal.SIGSTOP)
+    stopped.append([pid for pod in pods for pid in processes_below(pod.pid)[1:]][1])
+    os.kill(stopped[0], signal.SIGSTOP)
     line = wait_for_hang(lab)
     assert re.search(
         rf"rank 1 on node {min(1, nodes - 1)} does not answer, state T \(stopped\)", line
@@ -69,7 +80,7 @@ def test_a_stopped_rank_is_named_and_its_victims_are_not(lab: Lab, nodes: int) -
     assert "; ranks 0, 2 wait for it in " in line
     event = hang_event(lab, run)
     assert (event.values["rank"], event.values["process"]) == (1, "T")
-    os.kill(stopped, signal.SIGCONT)
+    os.kill(stopped[0], signal.SIGCONT)
     step = last_step(run)
     wait_for("further steps", lambda: last_step(run) > step + 10, 120, lab)
     assert len(hangs(lab)) == 1
@@ -106,12 +117,15 @@ def test_a_rank_that_leaves_out_a_collective_is_named(lab: Lab, tmp_path: Path) 
     assert not re.search(r"\] rank [02] was ended", lab.node_log(0).read_text())
 
 
-def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(lab: Lab) -> None:
+def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(
+    lab: Lab, stopped: list[int]
+) -> None:
     """Nobody is left there who could say where the rank is."""
     run, port = lab.config(**ENDLESS), free_port()
     pods = [lab.start_entrypoint(run, node, 3, 1, port) for node in range(3)]
     wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
-    for pid in processes_below(pods[2].pid):
+    stopped += processes_below(pods[2].pid)
+    for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     line = wait_for_hang(lab)
     assert "node(s) 2 did not say where their ranks are; ranks 0, 1 wait in " in line

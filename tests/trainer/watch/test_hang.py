@@ -57,14 +57,14 @@ def four(**changes: object) -> list[RankState]:
         ),
         (
             {"phase": Phase.AGREEMENT, "place": "trainer/parallel/world.py:150 (sum)"},
-            "rank 2 on node 1 has left out a collective: it is in a collective of the agreement "
-            "after the update of step 812 already, at trainer/parallel/world.py:150 (sum); "
+            "rank 2 on node 1 has left out a collective, or its messages are lost: it is in a "
+            "collective of the agreement after the update of step 812 already, at trainer/parallel/world.py:150 (sum); "
             "ranks 0, 1, 3 wait for it in the sum of the gradients of step 812",
         ),
         (
             {"step": 813, "phase": Phase.PASSES},
-            "rank 2 on node 1 has left out a collective: it is in the sum of the gradients of step "
-            "813 already",
+            "rank 2 on node 1 has left out a collective, or its messages are lost: it is in the sum "
+            "of the gradients of step 813 already",
         ),
     ],
 )
@@ -79,6 +79,7 @@ def test_where_all_wait_alike_nobody_is_blamed() -> None:
     states = four()
     assert culprits(states) == []
     assert "none of them is to blame; look at the network" in describe_hang(states, 20)
+    assert culprits(four(phase=Phase.AGREEMENT), [2]) == []
     with_missing = describe_hang(states[:2], 20, [1])
     assert with_missing == (
         "no step for 20 s: node(s) 1 did not say where their ranks are; ranks 0, 1 wait in the sum "
