@@ -124,8 +124,8 @@ def _culprit(state: RankState) -> str:
         return f"{who} does not answer, {process}; it was last in {where} of step {state.step}"
     if state.waits:
         return (
-            f"{who} has left out a collective, or its messages are lost: it is in {_collective(state)} already, at "
-            f"{state.place or 'a line that it does not tell'}"
+            f"{who} has left out a collective, or its messages are lost: it is in "
+            f"{_collective(state)} already, at {state.place or 'a line that it does not tell'}"
         )
     at = f"at {state.place}" if state.place else f"and does not answer, {process}"
     return f"{who} is in {where} of step {state.step}, {at}"
