@@ -59,7 +59,8 @@ def four(**changes: object) -> list[RankState]:
             {"phase": Phase.AGREEMENT, "place": "trainer/parallel/world.py:150 (sum)"},
             "rank 2 on node 1 has left out a collective, or its messages are lost: it is in a "
             "collective of the agreement after the update of step 812 already, at "
-            "trainer/parallel/world.py:150 (sum); ranks 0, 1, 3 wait for it in the sum of the gradients of step 812",
+            "trainer/parallel/world.py:150 (sum); ranks 0, 1, 3 wait for it in "
+            "the sum of the gradients of step 812",
         ),
         (
             {"step": 813, "phase": Phase.PASSES},
