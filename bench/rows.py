@@ -18,6 +18,7 @@ from bench.prepare import kills, speed
 from bench.recovery import recovery
 from bench.row import Row
 from bench.runs import Bench
+from bench.watch import watch
 from trainer.config import RunConfig
 from trainer.data.dataset import open_dataset
 from trainer.data.gather import gather
@@ -231,6 +232,7 @@ ROWS = {
     "checkpoints": checkpoints,
     "checkpoint-io": checkpoint_io,
     "events": events,
+    "watch": watch,
     "ranks": ranks,
     "quality": quality,
     "recovery": recovery,

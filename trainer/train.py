@@ -42,6 +42,9 @@ from trainer.parallel.device import Compute
 from trainer.parallel.world import World
 from trainer.parallel.wrap import Parallel
 from trainer.schedule import learning_rate
+from trainer.watch.beat import BEAT, Phase
+from trainer.watch.laps import Part
+from trainer.watch.slow_rank import SlowRankWatch
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,7 @@ def _train(
     peak = peak_flops(compute.device_name, compute.dtype)
     meter = Speedometer(tokens_per_update, flops_per_token, peak, world.size, device)
     finite = FiniteCheck(device, skips_updates=scaler.is_enabled())
+    watch = SlowRankWatch(world, device, lambda: state.own_save_seconds, events, console.say)
 
     # --- parts of the loop ------------------------------------------------------------------
     def autocast() -> AbstractContextManager[object]:
@@ -156,19 +160,31 @@ def _train(
         last = len(plan.micro_batches) - 1
         with meter.fetching():
             batches = prefetch.take(update)
+        watch.lap(Part.DATA)
+        BEAT.phase(Phase.PASSES)
         for position, batch in enumerate(batches):
             with autocast():
                 loss = parallel.loss(*to_device(batch, device), reduces=position == last)
             # The gradients are summed over the ranks, so that all tokens weigh the same.
             scaler.scale(parallel.scale_for_grad_sum(loss) / tokens_per_update).backward()
             loss_sum += loss.detach()
+        watch.lap(Part.WAIT)  # with fsdp, which ends in a collective, next to nothing
         return loss_sum
+
+    def entering_collective() -> None:
+        watch.lap(Part.COMPUTE)
+        BEAT.enter()
+
+    def left_collective() -> None:
+        watch.lap(Part.WAIT)
+        BEAT.leave()
 
     def is_evaluated(step: int) -> bool:
         return step >= max_steps or _due(step, config.eval.interval)
 
     def validate(step: int) -> Validation | None:
         """The pass after `step` updates; None where a rank was asked to stop before its end."""
+        BEAT.phase(Phase.EVALUATION)
         validation = evaluate(
             model,
             dataset,
@@ -188,6 +204,7 @@ def _train(
         # DDP reorders its buckets after the first backward pass, and with them the additions of
         # its all-reduce. One pass that is thrown away gives fresh and resumed runs the same order.
         backward_of_global_batch(first_step)
+    parallel.watch_collectives(entering_collective, left_collective)
 
     # --- the loop ---------------------------------------------------------------------------
     stopping, step, held_up_seconds, summary = False, first_step, 0.0, ""
@@ -214,17 +231,23 @@ def _train(
                 reports.waited_for_save(waited)
                 meter.leave_out(waited)
 
+            watch.begin_step()
+            BEAT.at(Phase.DATA, step)
+
             # One update: gradients over the global batch, then the optimizer's step.
             lr = learning_rate(step, config.train)
             for group in optimizer.param_groups:
                 group["lr"] = lr
             loss_sum = backward_of_global_batch(step)
+            BEAT.phase(Phase.UPDATE)
             scaler.unscale_(optimizer)
             limit = config.train.grad_clip or math.inf
             grad_norm = parallel.gather_full(
                 torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
             )
             waited = state.before_weights_change()  # a save may still copy them
+            if waited:
+                watch.lap(Part.SAVE)
             held_up_seconds += waited
             reports.waited_for_save(waited)
             scaler.step(optimizer)
@@ -232,13 +255,16 @@ def _train(
             finite.note(grad_norm)
             step += 1
             meter.step_done(step)
+            watch.lap(Part.COMPUTE)
             if step == first_step + 1:
                 world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
                 reports.first_step(step)
 
             # What the ranks do after it, all alike.
-            stopping = state.after_update(stop.requested)
+            BEAT.phase(Phase.AGREEMENT)
+            stopping, exchanged = state.after_update(stop.requested, watch.to_exchange())
+            watch.step_done(exchanged)
             reports.saved(state.safe_step)
             is_last = step == max_steps
             evaluates = not stopping and is_evaluated(step)
@@ -248,6 +274,7 @@ def _train(
                 console.progress(step, max_steps, summary)
                 continue
 
+            BEAT.phase(Phase.REPORT)
             (loss,) = (total / tokens_per_update for total in world.sum([float(loss_sum)]))
             speed = meter.stop(step)
             bad_step = finite.first_bad_step(step)
@@ -285,7 +312,7 @@ def _train(
                 metrics_log.record(metrics)
                 held_up_seconds = 0.0
                 if not console.has_bar or validation is not None:
-                    console.say(metrics.line(max_steps))
+                    console.say(f"{metrics.line(max_steps)}{watch.note}")
                 summary = metrics.summary()
                 console.progress(step, max_steps, summary)
             if saves or stopping or state.is_best(validation):

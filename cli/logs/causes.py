@@ -48,6 +48,7 @@ SUSPECT = re.compile(
     r"|Fatal Python error: Aborted"
     r"|terminate called after throwing"
     r"|gave up after \d+ s: waiting for node\(s\)"
+    r"|no step for \d+ s: "
     r"|starts in a row failed without a newer checkpoint"
 )
 CAUSE = re.compile(

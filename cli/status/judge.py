@@ -134,6 +134,8 @@ def _running(
         if not progresses:
             return "unknown", seen.unseen or "the pods have written nothing yet", None
         return "starting", waits_for or "no step yet", _earliest(pods)
+    if progress.hang:
+        return "stalled", progress.hang, progress.stepped_at
     silent = (now - progress.stepped_at).total_seconds() if progress.stepped_at else 0.0
     if silent > STALLED_SECONDS:
         return "stalled", "no step is reported any more", progress.stepped_at

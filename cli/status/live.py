@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.status.look import Look
-from cli.status.screen import HEAD, platform_line, reason_of, row_of, span_of_seconds
+from cli.status.screen import HEAD, platform_line, reason_of, row_of, slow_rank_of, span_of_seconds
 from infra.kube.errors import ApiError, UnreachableError
 
 STYLES = {
@@ -54,10 +54,13 @@ def drawing(seen: Look, now: datetime) -> Group:
         for run in seen.runs
         if (reason := reason_of(run, now))
     ]
+    slow = [
+        Text(f"slow rank: {found}", "yellow") for run in seen.runs if (found := slow_rank_of(run))
+    ]
     rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
     runs = [table] if seen.runs else [Text("no run is on this platform")]
     foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
-    return Group(platform, "", *runs, *reasons, *rest, "", foot)
+    return Group(platform, "", *runs, *reasons, *slow, *rest, "", foot)
 
 
 def watch(

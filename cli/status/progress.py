@@ -13,13 +13,14 @@ from statistics import median
 
 _STEP = re.compile(
     r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "
-    r".*?mfu (?P<mfu>\S+) .*?eta (?P<eta>\S+)"
+    r".*?mfu (?P<mfu>\S+) .*?eta (?P<eta>\S+)(?: slow rank: (?P<slow>.*))?"
 )
 _SAVED = re.compile(r"checkpoint step-(?P<step>\d+) saved")
 _NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
 _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
 _LOST = re.compile(r"training stopped: (?P<why>.*)")
+_HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
 
@@ -39,6 +40,8 @@ class Progress:
         failed: why it was given up.
         stepped_before: when the step lines before the last one were written, MOST_TIMES at most.
         trouble_at: when `trouble` was written.
+        slow_rank: which one holds the others up, and by what, as the last reported step says.
+        hang: which rank all others wait for; empty once a step was reported after it.
     """
 
     step: int | None = None
@@ -56,6 +59,8 @@ class Progress:
     failed: str = ""
     stepped_before: tuple[datetime, ...] = ()
     trouble_at: datetime | None = None
+    slow_rank: str = ""
+    hang: str = ""
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -87,6 +92,8 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
             tokens_per_second=step["speed"],
             mfu=step["mfu"],
             eta=step["eta"],
+            slow_rank=step["slow"] or "",
+            hang="",
             waits_for="",
             trouble="",
             finished="",
@@ -104,7 +111,9 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if failed := _FATAL.match(text):
         return replace(before, failed=failed["why"], trouble="", waits_for="")
     if lost := _LOST.match(text):
-        return replace(before, trouble=lost["why"], trouble_at=at, waits_for="")
+        return replace(before, trouble=lost["why"], trouble_at=at, waits_for="", hang="")
+    if hangs := _HANGS.match(text):
+        return replace(before, hang=hangs["who"])
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:

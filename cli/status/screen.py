@@ -9,6 +9,7 @@ from cli.status.judge import PlatformStatus, RunStatus
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
+MOVING = ("training",)
 
 
 def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, now: datetime) -> str:
@@ -30,6 +31,8 @@ def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, no
         lines.append("  ".join(cells).rstrip())
         if number and (reason := reason_of(runs[number - 1], now)):
             lines.append(f"  {reason}")
+        if number and (slow := slow_rank_of(runs[number - 1])):
+            lines.append(f"  slow rank: {slow}")
     if unseen:
         lines.append(f"not seen: {unseen}")
     return "\n".join(lines)
@@ -86,7 +89,7 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
     if progress.saved_step is not None:
         when = f", {span(progress.saved_at, now)} ago" if progress.saved_at else ""
         saved = f"step {progress.saved_step}{when}"
-    moves = run.state == "training"
+    moves = run.state in MOVING
     speed, mfu, eta = progress.tokens_per_second, progress.mfu, progress.eta
     shown = (speed, mfu, eta) if moves else ("", "", "")
     return (
@@ -97,6 +100,11 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
         *(text or NOT_KNOWN for text in shown),
         saved,
     )
+
+
+def slow_rank_of(run: RunStatus) -> str:
+    """Of a run that moves; of any other it was long ago."""
+    return run.progress.slow_rank if run.state in MOVING else ""
 
 
 def reason_of(run: RunStatus, now: datetime) -> str:

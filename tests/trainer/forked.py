@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.trainer.accidents import Accident, prepare
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -43,11 +45,13 @@ class Nursery:
         slow_disk_seconds: float = 0.0,
         stop_in_evaluation: int = 0,
         slow_read_seconds: float = 0.0,
+        accidents: Sequence[Accident] = (),
     ) -> int:
         """Start `python -m trainer <arguments>`; returns its pid.
 
         `slow_disk_seconds`: how much longer each fsync of a checkpoint's file takes.
         `slow_read_seconds`: how much longer it takes to verify each file of a checkpoint.
+        `accidents`: what else goes wrong, on one of the ranks, whenever the test wants it.
         `stop_in_evaluation`: which evaluation, counting from 1, a SIGTERM interrupts.
         """
         request = {
@@ -57,6 +61,7 @@ class Nursery:
             "slow_disk_seconds": slow_disk_seconds,
             "stop_in_evaluation": stop_in_evaluation,
             "slow_read_seconds": slow_read_seconds,
+            "accidents": [vars(accident) for accident in accidents],
         }
         return self._ask(request)
 
@@ -181,6 +186,8 @@ def _become(request: Mapping[str, Any]) -> NoReturn:
         _slow_down_the_disk(request["slow_disk_seconds"])
     if request["slow_read_seconds"]:
         _slow_down_verification(request["slow_read_seconds"])
+    for accident in request["accidents"]:
+        prepare(Accident(**accident))
     if request["stop_in_evaluation"]:
         _stop_in_evaluation(request["stop_in_evaluation"])
     _run("trainer", request["arguments"], {**os.environ, **request["environment"]})

@@ -20,6 +20,7 @@ import torch
 import yaml
 
 from sandbox.dataset import training_text
+from tests.trainer.accidents import Accident
 from tests.trainer.forked import Forked, Nursery, without_torchruns_variables
 from trainer.checkpoint import layout, store
 from trainer.checkpoint.durable import write_text
@@ -174,6 +175,7 @@ class Lab:
         slow_disk_seconds: float = 0.0,
         stop_in_evaluation: int = 0,
         slow_read_seconds: float = 0.0,
+        accidents: Sequence[Accident] = (),
     ) -> list[int]:
         """The same by fork, which takes milliseconds instead of seconds; returns the pids.
 
@@ -188,6 +190,7 @@ class Lab:
                 slow_disk_seconds,
                 stop_in_evaluation if rank == world_size - 1 else 0,
                 slow_read_seconds,
+                accidents,
             )
             for rank in range(world_size)
         ]
@@ -200,6 +203,7 @@ class Lab:
         slow_disk_seconds: float = 0.0,
         stop_in_evaluation: int = 0,
         slow_read_seconds: float = 0.0,
+        accidents: Sequence[Accident] = (),
     ) -> int:
         """One rank alone; returns its pid."""
         pid = self._nursery.start(
@@ -209,6 +213,7 @@ class Lab:
             slow_disk_seconds,
             stop_in_evaluation,
             slow_read_seconds,
+            accidents,
         )
         self._forked.add(pid)
         return pid
@@ -242,6 +247,7 @@ class Lab:
         port: int,
         slow_disk_seconds: float = 0.0,
         environment: Mapping[str, str] | None = None,
+        accidents: Sequence[Accident] = (),
     ) -> Forked:
         """The program of a pod, by fork, with its ranks."""
         pid = self._nursery.start(
@@ -253,6 +259,7 @@ class Lab:
             },
             self.node_log(node),
             slow_disk_seconds,
+            accidents=accidents,
         )
         self._processes.append(process := Forked(self._nursery, pid))
         return process

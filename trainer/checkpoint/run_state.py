@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,6 +58,11 @@ class RunState:
     def safe_step(self) -> int:
         """Of the newest checkpoint that is in its place; 0 where there is none."""
         return self._save.safe_step
+
+    @property
+    def own_save_seconds(self) -> float:
+        """How long training has waited for this rank's own part of checkpoints, so far."""
+        return self._save.own_seconds
 
     def restore(self, found: Found) -> int:
         """Load the checkpoint that was found; returns the number of updates already done.
@@ -185,18 +190,22 @@ class RunState:
         self._save.wait()
         return time.perf_counter() - begin
 
-    def after_update(self, stop_requested: bool) -> bool:
-        """Go on with a save whose part under way is done; returns whether any rank is to stop.
+    def after_update(
+        self, stop_requested: bool, numbers: Sequence[float] = ()
+    ) -> tuple[bool, list[float]]:
+        """Go on with a save whose part under way is done; returns whether any rank is to stop, and
+        the sums of `numbers` over all ranks.
 
-        All ranks must call it after every update.
+        All ranks must call it after every update, with equally many numbers.
 
         Raises:
             FatalError: a checkpoint could not be written.
         """
-        stops, busy = self._world.sum([float(stop_requested), float(self._save.is_busy)])
+        asked = [float(stop_requested), float(self._save.is_busy)]
+        stops, busy, *sums = self._world.sum([*asked, *numbers])
         if not busy:
             self._save.go_on()
-        return stops > 0
+        return stops > 0, sums
 
     def wait(self) -> None:
         """Return when every rank knows that nothing is being written any more.

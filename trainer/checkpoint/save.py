@@ -36,6 +36,7 @@ from trainer.launch.exit_codes import FatalError
 from trainer.launch.status_files import SavingMark
 from trainer.mirror.status import step_being_copied
 from trainer.parallel.world import World
+from trainer.watch.beat import BEAT, Phase
 
 MOST_FAILURES_IN_A_ROW = 3
 # The disk is full or may not be written: trying again would fail the same way.
@@ -84,6 +85,8 @@ class Save:
         self._arena: Arena | None = None
         self._job: _Job | None = None
         self._begun = self._failures_in_a_row = 0
+        self.own_seconds = 0.0
+        """How long training has waited for this rank's own part, so far."""
         self.safe_step = 0
         """Where the run would go on after a kill."""
 
@@ -150,7 +153,9 @@ class Save:
     def let_weights_change(self) -> None:
         """Call it before an update: it changes nothing in what is being saved."""
         if self._arena is not None:
+            begin = time.perf_counter()
             self._arena.let_weights_change()
+            self.own_seconds += time.perf_counter() - begin
 
     def go_on(self) -> None:
         """Take the next step of the save under way, if there is one; no rank may be busy.
@@ -183,8 +188,14 @@ class Save:
         Raises:
             FatalError: a checkpoint could not be written.
         """
-        while self._job is not None:
-            if not self._world.any(not self._background.wait(_POLL_SECONDS)):
+        if self._job is not None:
+            BEAT.phase(Phase.SAVE)
+        while (job := self._job) is not None:
+            begin = time.perf_counter()
+            is_busy = not self._background.wait(_POLL_SECONDS)
+            if not job.is_committing:  # rank 0 alone does that
+                self.own_seconds += time.perf_counter() - begin
+            if not self._world.any(is_busy):
                 self.go_on()
 
     def drain(self) -> None:

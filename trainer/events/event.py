@@ -30,6 +30,10 @@ class Name(StrEnum):
     STOP_REQUESTED = "stop_requested"
     FAILING = "failing"
     """A rank, or another node, has failed: the ranks are being ended."""
+    HANG = "hang"
+    """No rank moves any more, and this `rank` of this `node` holds up the others, in `phase` of
+    `step`, at the Python line `place`; `process`: the letter of its state; `seconds`: so far. Of a
+    node that says nothing only `node` and `seconds` are known."""
     ROUND_ENDED = "round_ended"
     """No rank of this node runs any more. `reason`: why."""
     ENDED = "ended"
@@ -57,6 +61,11 @@ class Name(StrEnum):
     """The checkpoint of `step` is in its place."""
     LEFT_LOOP = "left_loop"
     """Rank 0 was asked to stop, has saved, and makes no more steps."""
+    SLOW_RANK = "slow_rank"
+    """One rank slows the others down (trainer/watch/slow.py). `rank` and `node`: null where it is
+    the network; `cause`; `factor`; `seconds` and `others_seconds`: for the part that is slow."""
+    NO_SLOW_RANK = "no_slow_rank"
+    """That is over."""
     FINISHED = "finished"
     """The run is finished, with `step` updates."""
 
@@ -67,6 +76,7 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
     Name.FIRST_STEP: ("step",),
     Name.REPORT: ("step", "steps", "data_seconds", "save_seconds", "longest_seconds"),
     Name.SAVED: ("step",),
+    Name.SLOW_RANK: ("factor", "seconds", "others_seconds"),
     Name.FINISHED: ("step",),
 }
 """What has to be there and to be a number that is not negative, by the event's name."""

@@ -14,6 +14,7 @@ connect again. With `train.nodes_min` a round may have fewer nodes: gathering.py
                      Refused              this node does not belong here (yet)
                      Ping -> Pong         whether a node that another one replaces is still there
     node -> node 0   Stepped              its ranks train
+                     Stalled              they do not move any more, and where they are
                      Failing              one of its ranks has failed
                      Ended                how its ranks have ended
 """
@@ -33,6 +34,7 @@ from trainer.launch.messages import (
     Hello,
     Message,
     Regroup,
+    Stalled,
     Start,
     Stepped,
     Stop,
@@ -40,8 +42,10 @@ from trainer.launch.messages import (
 )
 from trainer.launch.ports import store_port
 from trainer.launch.reception import PING_SECONDS, Reception
+from trainer.watch.hang import RankState, from_text
 
 _POLL_SECONDS = 0.5
+_STALLED_SECONDS = 5.0
 
 
 class Coordinator:
@@ -55,6 +59,7 @@ class Coordinator:
         say: Callable[[str], None],
         rules: RoundRules,
         ping_seconds: float = PING_SECONDS,
+        stalled: Callable[[Sequence[RankState], float, Sequence[int]], None] | None = None,
     ):
         """Listen at `port` on all addresses.
 
@@ -65,6 +70,8 @@ class Coordinator:
             say: prints a line.
             rules: which nodes a round needs.
             ping_seconds: a node that says nothing for so long may be replaced by another.
+            stalled: called when the ranks of the round stand still, with what is known of them, the
+                seconds, and the nodes that have not said where theirs are.
 
         Raises:
             OSError: the port is taken.
@@ -74,6 +81,9 @@ class Coordinator:
         self._waiting: dict[int, Wait | None] = {}  # what each was told that it waits for
         self._running, self._stepped = set[int](), set[int]()
         self._first_failing: int | None = None
+        self._tell_stalled = stalled
+        self._stalled: dict[int, Stalled] = {}  # what each node has said of its ranks
+        self._stalled_since = 0.0
         self._rounds, self._regroups, self._closing = 0, False, False
         self.failure: str | None = None
         """Why the thread has ended by itself; None while it runs."""
@@ -99,6 +109,7 @@ class Coordinator:
                 self._reception.serve(_POLL_SECONDS)
                 self._start_or_regroup()
                 self._tell_waiting()
+                self._tell_if_stalled()
             self._reception.serve(0)  # what was said before `close`
         except Exception:
             self.failure = traceback.format_exc()
@@ -116,6 +127,9 @@ class Coordinator:
         elif isinstance(message, Failing):
             # The ranks of the other nodes fail after it, and may all have ended before it has.
             self._first_failing = node if self._first_failing is None else self._first_failing
+        elif isinstance(message, Stalled):
+            self._stalled_since = self._stalled_since if self._stalled else time.monotonic()
+            self._stalled[node] = message
         elif isinstance(message, Ended):
             self._ended(node, message)
         else:
@@ -150,6 +164,7 @@ class Coordinator:
         self._rounds, self._regroups = self._rounds + 1, False
         self._gathering.started(members)
         self._running, self._stepped, self._first_failing = set(members), set[int](), None
+        self._stalled = {}
         if missing := [node for node in range(self._expected.nnodes) if node not in members]:
             self._say(f"starting without node(s) {_listed(missing)}")
         address = self._address_for_other_machines()
@@ -189,6 +204,18 @@ class Coordinator:
         for node in self._running:
             self._reception.send(node, Stop(reason, fatal))
         self._running = set[int]()
+
+    def _tell_if_stalled(self) -> None:
+        """Once all nodes have said where their ranks are, or have had the time for it."""
+        missing = sorted(self._running - self._stalled.keys())
+        has_waited = time.monotonic() - self._stalled_since > _STALLED_SECONDS
+        if not self._stalled or (missing and not has_waited):
+            return
+        said, self._stalled = self._stalled, {}
+        states = [state for message in said.values() for state in from_text(message.states)]
+        seconds = max(message.seconds for message in said.values())
+        if states and self._tell_stalled is not None:
+            self._tell_stalled(states, seconds, missing)
 
     def _tell_waiting(self) -> None:
         wait = Wait(*self._gathering.describe(self._waiting, is_running=bool(self._running)))

@@ -9,6 +9,7 @@ import hashlib
 import os
 import socket
 import sys
+import time
 import traceback
 import uuid
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from trainer.events.writers import entrypoint_events, pod_started, shortened
 from trainer.launch.coordinator import Coordinator
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.gathering import RoundRules
+from trainer.launch.hang_watch import HangWatch
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.local_ranks import LocalRanks
 from trainer.launch.membership import Round, RoundMember, join
@@ -34,6 +36,8 @@ from trainer.launch.stop_request import StopRequest
 from trainer.monitoring.start import start_endpoint
 from trainer.monitoring.vitals import State, Vitals
 from trainer.parallel.cores import threads_per_rank
+from trainer.watch.beat import Phase
+from trainer.watch.hang import RankState, culprits, describe_hang
 
 _LONGEST_PAUSE_SECONDS = 30
 _POLL_SECONDS = 0.1
@@ -145,7 +149,12 @@ class _Entrypoint:
             self._close_coordinator()
         if self._coordinator is None and node.rank == 0:
             self._coordinator = Coordinator(
-                node.master_port, self._hello, self._key, self._say, self._rules
+                node.master_port,
+                self._hello,
+                self._key,
+                self._say,
+                self._rules,
+                stalled=self._tell_stalled,
             )
 
         self._events.write(Name.GATHERING)
@@ -187,6 +196,7 @@ class _Entrypoint:
         ranks = LocalRanks(command, environments, status, self._output)
         self._events.write(Name.RANKS_STARTED)
         self._vitals.enter(State.STARTING)
+        watch = HangWatch(node.rank, here.first_rank, ranks.pids(), status)
         forwarded, ready, failing, ending, lost = False, False, False, False, None
         while ranks.is_running():
             self._vitals.see_ranks(ranks.exit_codes())
@@ -203,6 +213,11 @@ class _Entrypoint:
                 ready = True
                 if member is not None:
                     member.report_stepped()
+            if not ending and (states := watch.poll(time.monotonic())):
+                if member is not None:
+                    member.report_stalled(states, watch.still_seconds)
+                else:
+                    self._tell_stalled(states, watch.still_seconds)
             if member is not None:
                 lost = member.poll_lost() or lost
             if lost is None and not failing and ranks.has_failed():
@@ -229,6 +244,26 @@ class _Entrypoint:
         )
         return report
 
+    def _tell_stalled(
+        self, states: Sequence[RankState], seconds: float, missing: Sequence[int] = ()
+    ) -> None:
+        """Say which rank holds up the others; on node 0, which knows those of all nodes."""
+        self._say(describe_hang(states, seconds, missing))
+        found = culprits(states, missing)
+        for node in missing if not found else ():
+            self._events.write(Name.HANG, rank=None, node=node, seconds=round(seconds, 1))
+        for state in found:
+            self._events.write(
+                Name.HANG,
+                rank=state.rank,
+                node=state.node,
+                step=state.step,
+                phase=Phase(state.phase).name.lower(),
+                process=state.process,
+                place=shortened(state.place),
+                seconds=round(seconds, 1),
+            )
+
     def _environment(self, here: Round, local_rank: int) -> dict[str, str]:
         """The environment of a rank: torch.distributed's variables, and its number of threads."""
         node = self._node
@@ -239,6 +274,7 @@ class _Entrypoint:
             "WORLD_SIZE": str(here.world_size),
             "LOCAL_RANK": str(local_rank),
             "LOCAL_WORLD_SIZE": str(node.local_ranks),
+            "GROUP_RANK": str(node.rank),
             "MASTER_ADDR": here.master_address,
             "MASTER_PORT": str(here.master_port),
         }

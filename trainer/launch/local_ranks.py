@@ -58,6 +58,10 @@ class LocalRanks:
                 if pipe is not None:
                     pipe.start()
 
+    def pids(self) -> list[int]:
+        """Of the processes, by local rank."""
+        return [process.pid for process in self._processes]
+
     def exit_codes(self) -> list[int | None]:
         """Exit codes by local rank: None if it runs, negative if a signal has ended it."""
         return [process.poll() for process in self._processes]

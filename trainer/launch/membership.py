@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainer.launch.exit_codes import ExitCode, RetryableError
@@ -20,12 +20,14 @@ from trainer.launch.messages import (
     Refused,
     Regroup,
     SignedLines,
+    Stalled,
     Start,
     Stepped,
     Stop,
     Wait,
 )
 from trainer.launch.status_files import ExitReport
+from trainer.watch.hang import RankState, to_text
 
 _CONNECT_TIMEOUT_SECONDS = 5
 _SAY_EVERY_SECONDS = 10
@@ -94,6 +96,10 @@ class RoundMember:
     def report_stepped(self) -> None:
         """Tell node 0 that all ranks of this node have made their first update."""
         self._line.send(Stepped())
+
+    def report_stalled(self, states: Sequence[RankState], seconds: float) -> None:
+        """Tell node 0 where the ranks of this node stand still, and for how long they do so."""
+        self._line.send(Stalled(to_text(states), int(seconds)))
 
     def report_failing(self) -> None:
         """Tell node 0 that a rank of this node has failed, before its other ranks have ended."""

@@ -70,6 +70,16 @@ class Stepped:
 
 
 @dataclass(frozen=True)
+class Stalled:
+    """The ranks of the node do not move any more."""
+
+    states: str
+    """Where they are; see trainer.watch.hang."""
+    seconds: int
+    """How long they have not moved."""
+
+
+@dataclass(frozen=True)
 class Failing:
     """A rank of the node has failed, and its other ranks are being ended."""
 
@@ -125,7 +135,20 @@ class Pong:
     """The answer to a Ping."""
 
 
-Message = Hello | Wait | Start | Stepped | Failing | Regroup | Stop | Ended | Refused | Ping | Pong
+Message = (
+    Hello
+    | Wait
+    | Start
+    | Stepped
+    | Stalled
+    | Failing
+    | Regroup
+    | Stop
+    | Ended
+    | Refused
+    | Ping
+    | Pong
+)
 _KINDS = {kind.__name__.lower(): kind for kind in get_args(Message)}
 _TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool, "list[int]": list}
 

@@ -2,6 +2,8 @@
 
     stepped-<local_rank>   that rank has completed a step of this start
     saving-<local_rank>    that rank is writing a checkpoint: it must not be killed now
+    beat-<local_rank>      where that rank is now (trainer/watch/beat.py)
+    stack-<local_rank>     the Python lines in which it sits, when it was asked for them
     exit-<local_rank>      how that rank ended: exit code and reason, as JSON
     ready                  all local ranks have stepped, or the run is done (readiness probe)
 
@@ -47,7 +49,7 @@ class StatusFiles:
 
     def clear(self) -> None:
         """Forget everything, before the ranks of this node are started."""
-        for pattern in (READY_FILE, "stepped-*", "saving-*", "exit-*"):
+        for pattern in (READY_FILE, "stepped-*", "saving-*", "beat-*", "stack-*", "exit-*"):
             for path in self._directory.glob(pattern):
                 path.unlink(missing_ok=True)
 
@@ -62,6 +64,14 @@ class StatusFiles:
     def all_stepped(self, local_ranks: int) -> bool:
         """Whether every rank of this node has stepped."""
         return all((self._directory / f"stepped-{r}").exists() for r in range(local_ranks))
+
+    def beat_file(self, local_rank: int) -> Path:
+        """Where a rank tells all the time where it is."""
+        return self._directory / f"beat-{local_rank}"
+
+    def stack_file(self, local_rank: int) -> Path:
+        """Where a rank writes the lines in which it sits, when it is asked."""
+        return self._directory / f"stack-{local_rank}"
 
     def mark_saving(self, local_rank: int, is_saving: bool) -> None:
         """Called by a rank around the write of a checkpoint."""

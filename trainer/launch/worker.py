@@ -27,6 +27,8 @@ from trainer.parallel.device import Compute, choose_compute
 from trainer.parallel.smoke_test import smoke_test
 from trainer.parallel.world import World
 from trainer.train import train
+from trainer.watch.beat import BEAT
+from trainer.watch.stack import answer_with_stack
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
@@ -41,6 +43,9 @@ def run_worker(config: RunConfig) -> NoReturn:
         follow_entrypoint()
     world, stop = World.from_environment(), StopRequest()
     status = StatusFiles() if started_by_entrypoint() else None
+    if status is not None:
+        answer_with_stack(status.stack_file(world.local_rank))  # before anybody may ask
+        BEAT.share(status.beat_file(world.local_rank))
     events = rank_events(config.run_dir, world.rank, world.size, started_by_entrypoint())
     ending = _train(config, world, stop, status, events)
     if status is None:

@@ -7,9 +7,12 @@ Imported only where it is used: torch's part of it takes as long to import as th
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
-from typing import cast
+import functools
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -18,6 +21,8 @@ from torch.distributed.tensor import DTensor
 from trainer.model.gpt import GPT, compile_blocks
 from trainer.parallel.device import Compute
 from trainer.parallel.world import World
+
+_REPLACES = "disttrain_replaces"
 
 
 def shard(model: GPT, compute: Compute, world: World) -> float:
@@ -66,6 +71,27 @@ def set_reduces(model: GPT, reduces: bool) -> None:
 def free_gathered(model: GPT) -> None:
     """Drop the whole weights that a forward pass has gathered."""
     cast(FSDPModule, model).reshard()
+
+
+def watch_collectives(entering: Callable[[], None], left: Callable[[], None]) -> None:
+    """Have the collectives inside of the passes tell when they are entered and left.
+
+    FSDP2 has no hook for it, so torch's two functions are replaced by ones that call them.
+    """
+    for name in ("all_gather_into_tensor", "reduce_scatter_tensor"):
+        found = getattr(dist, name)
+        collective = getattr(found, _REPLACES, found)
+
+        @functools.wraps(collective)
+        def telling(*values: Any, _collective: Any = collective, **more: Any) -> Any:
+            entering()
+            try:
+                return _collective(*values, **more)
+            finally:
+                left()
+
+        setattr(telling, _REPLACES, collective)
+        setattr(dist, name, telling)
 
 
 def gather_full(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,13 +9,14 @@ until the first step is done after `train.start_timeout_seconds`.
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -27,9 +28,25 @@ from trainer.config import TrainConfig
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.agreement import Choice, agree
 from trainer.parallel.device import Compute
+from trainer.watch.beat import BEAT
 
 _POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
 _T = TypeVar("_T")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _tells(method: _Method) -> _Method:
+    """Have a collective tell that this rank is in it."""
+
+    @functools.wraps(method)
+    def telling(*values: Any, **more: Any) -> Any:
+        BEAT.enter()
+        try:
+            return method(*values, **more)
+        finally:
+            BEAT.leave()
+
+    return cast(_Method, telling)
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,8 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    node: int = 0
+    """Rank of the node, as the entrypoints count."""
     grouped: bool = False
     """Whether even a single rank has a process group: for tests on a machine with one GPU."""
 
@@ -49,6 +68,7 @@ class World:
             rank=int(os.environ.get("RANK", "0")),
             size=int(os.environ.get("WORLD_SIZE", "1")),
             local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+            node=int(os.environ.get("GROUP_RANK", "0")),
         )
 
     @property
@@ -120,6 +140,7 @@ class World:
             )
         return None
 
+    @_tells
     def sum(self, values: Sequence[float]) -> list[float]:
         """Sums over all ranks, in float64."""
         if not self.has_group:
@@ -136,6 +157,7 @@ class World:
         """Rank 0's value, on all ranks."""
         return self.sum([value if self.is_main else 0.0])[0]
 
+    @_tells
     def max(self, values: Sequence[float]) -> list[float]:
         """The largest value of any rank, for each position."""
         if not self.has_group:
@@ -162,6 +184,7 @@ class World:
                 pass
         return self.gather_text(future.result())
 
+    @_tells
     def gather_text(self, text: str, room: int = 1024) -> list[str]:
         """The text of every rank, cut off after `room` bytes, on all ranks."""
         if self.size == 1:
@@ -171,6 +194,7 @@ class World:
         dist.all_gather(everyones, mine)
         return [bytes(tensor.tolist()).decode(errors="ignore").strip() for tensor in everyones]
 
+    @_tells
     def gather_objects(self, mine: _T) -> list[_T]:
         """An object of every rank, on all ranks; it goes by pickle, between our own ranks only."""
         if self.size == 1:

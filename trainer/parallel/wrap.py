@@ -46,6 +46,7 @@ class Parallel:
         """What evaluation runs: compiled where training is, without what reduces gradients."""
         self._kind = train.parallel if world.has_group else "alone"
         self._gradient_factor = float(world.size)  # DDP averages over the ranks: undone here
+        self._reduces = True
         self._recomputes = train.activation_checkpointing
         for block in model.blocks:
             # Inside the hooks of FSDP2, so that the weights are there for both passes.
@@ -94,6 +95,7 @@ class Parallel:
 
         DDP decides in the forward pass whether to reduce, FSDP2 in the backward pass.
         """
+        self._reduces = reduces
         if isinstance(self._module, DistributedDataParallel):
             self._module.require_backward_grad_sync = reduces
         elif self._kind == "fsdp":
@@ -103,6 +105,23 @@ class Parallel:
     def scale_for_grad_sum(self, loss: torch.Tensor) -> torch.Tensor:
         """`loss` scaled such that the gradients become sums over the ranks."""
         return loss * self._gradient_factor
+
+    def watch_collectives(self, entering: Callable[[], None], left: Callable[[], None]) -> None:
+        """Have the passes tell when this rank comes to a collective, and when that has ended.
+
+        With ddp `entering` is called once the last gradient is there; the end of the backward pass
+        is the end of the collective.
+        """
+        if self._kind == "ddp":
+
+            def has_gradient(_: torch.Tensor) -> None:
+                if self._reduces:
+                    entering()
+
+            # The first to be used, and so the last to get its gradient.
+            self._model.wte.weight.register_post_accumulate_grad_hook(has_gradient)
+        elif self._kind == "fsdp":
+            self._sharding.watch_collectives(entering, left)
 
     @property
     def needs_bucket_warmup(self) -> bool:

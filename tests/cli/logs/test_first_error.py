@@ -59,6 +59,27 @@ def test_a_run_that_goes_well_has_no_error() -> None:
     assert first_error([]) is None
 
 
+def test_a_rank_that_the_others_waited_for_is_the_first_sign() -> None:
+    """Their errors at the end of their wait are consequences; a cause that is sure still wins."""
+    hang = "[node 0] no step for 17 s: rank 2 on node 1 does not answer, state T (stopped); it was"
+    timed_out = "RuntimeError: [pair.cc:1] Timed out waiting 60000ms for recv operation to complete"
+    lines = [
+        Line(1, 0, None, "[node 0] round 1: 2 node(s) x 2 rank(s), store at 127.0.0.1:1"),
+        Line(20, 0, None, hang),
+        Line(60, 0, 0, timed_out),
+        Line(61, 0, 0, f"rank 0: {timed_out}"),
+        Line(62, 0, None, f"[node 0] training stopped: {timed_out}; starting again at once"),
+    ]
+    found = first_error(lines)
+    assert found is not None
+    assert (found.line.node, found.line.rank, found.weight) == (1, 2, Weight.SUSPECT)
+    assert found.written.text == hang
+    killed = Line(59, 1, None, "[node 1] rank 3 was killed by SIGKILL: by the kernel")
+    found = first_error([*lines[:2], killed, *lines[2:]])
+    assert found is not None
+    assert found.line.rank == 3
+
+
 def test_a_node_that_speaks_again_begins_the_next_start() -> None:
     texts = [
         (0, "[node 0] round 1: x"),

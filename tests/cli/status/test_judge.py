@@ -152,6 +152,11 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "training",
         "",
     ),
+    "one rank holds up the others": (
+        Seen(RECORD, job(), [pod()], {"a": Progress(20, 40, NOW, hang="rank 1 is stopped")}),
+        "stalled",
+        "rank 1 is stopped",
+    ),
     "no step comes any more": (
         Seen(
             RECORD,

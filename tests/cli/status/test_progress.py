@@ -3,6 +3,9 @@
 from datetime import UTC, datetime
 
 from cli.status.progress import Progress, last_words, read_progress
+from trainer.watch.beat import Phase
+from trainer.watch.hang import RankState, describe_hang
+from trainer.watch.slow import Cause, Finding
 
 START = """\
 2026-11-22T06:40:00.000000001Z [node 0] waiting for node(s) 2 to join
@@ -47,6 +50,27 @@ def test_trouble_lasts_until_the_next_step() -> None:
     assert lost.step == 20
     assert read_progress(START + STEPS + LOST + START).trouble == lost.trouble
     assert read_progress(START + STEPS + LOST + START + STEPS).trouble == ""
+
+
+def test_the_slow_rank_is_the_one_of_the_newest_step() -> None:
+    finding = Finding(Cause.DATA, 2, 1, 1.8, 0.21, 0.002)
+    slow = STEPS.rstrip("\n") + f" slow rank: {finding}\n"
+    assert read_progress(slow).slow_rank == (
+        "rank 2 on node 1 takes 1.8x as long as the others: data loading (0.210 s against 0.002 s)"
+    )
+    assert read_progress(slow).eta == "5m28s"
+    assert read_progress(slow + STEPS).slow_rank == ""
+
+
+def test_a_hang_lasts_until_the_next_step() -> None:
+    states = [
+        RankState(0, 0, 21, Phase.PASSES, True, "S", "a.py:1 (b)"),
+        RankState(1, 1, 21, Phase.PASSES, True, "T", ""),
+    ]
+    hang = f"2026-11-22T06:41:00Z [node 0] {describe_hang(states, 17)}\n"
+    assert read_progress(STEPS + hang).hang.startswith("rank 1 on node 1 does not answer, state T")
+    assert read_progress(STEPS + hang + STEPS).hang == ""
+    assert read_progress(STEPS + hang + LOST).hang == ""
 
 
 def test_the_end_and_its_reason_are_read() -> None:

@@ -1,6 +1,7 @@
 """One screen for people, JSON for programs."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -39,6 +40,15 @@ multipod  waiting   -         -       -         -      -      -
 
 def test_a_screen_shows_nodes_runs_and_reasons() -> None:
     assert as_text(PLATFORM, [TRAINS, WAITS], "", NOW) == SCREEN
+
+
+def test_a_slow_rank_stands_below_its_run_while_it_moves() -> None:
+    slow = replace(TRAINS, progress=replace(TRAINS.progress, slow_rank="rank 2 on node 1 is slow"))
+    lines = as_text(PLATFORM, [slow, WAITS], "", NOW).splitlines()
+    assert lines[3] == "  slow rank: rank 2 on node 1 is slow"
+    assert lines[:3] + lines[4:] == SCREEN.splitlines()
+    ended = replace(slow, state="finished")
+    assert "slow rank" not in as_text(PLATFORM, [ended, WAITS], "", NOW)
 
 
 def test_what_was_not_seen_is_said() -> None:

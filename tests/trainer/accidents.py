@@ -1,0 +1,132 @@
+"""What goes wrong on one rank of a real run, for as long as a file exists."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Accident:
+    """One of `KINDS`, for the rank `rank`, while the file `switch` exists.
+
+    `seconds`: how much longer something takes each time, where the kind says that.
+    """
+
+    kind: str
+    rank: int
+    switch: str
+    seconds: float = 0.0
+
+    def happens(self) -> bool:
+        """Whether this process is that rank and the file exists."""
+        return os.environ.get("RANK") == str(self.rank) and Path(self.switch).exists()
+
+    def begin(self) -> None:
+        Path(self.switch).touch()
+
+    def end(self) -> None:
+        Path(self.switch).unlink()
+
+    def pause(self) -> None:
+        if self.happens():
+            time.sleep(self.seconds)
+
+
+def prepare(accident: Accident) -> None:
+    """Change the program of this process so that it can happen."""
+    KINDS[accident.kind](accident)
+
+
+def _slow_data(accident: Accident) -> None:
+    from trainer import train
+
+    gather = train.gather
+
+    def slow(*values: Any, **more: Any) -> Any:
+        accident.pause()
+        return gather(*values, **more)
+
+    train.gather = slow
+
+
+def _slow_forward(accident: Accident) -> None:
+    from trainer.parallel.wrap import Parallel
+
+    loss = Parallel.loss
+
+    def slow(*values: Any, **more: Any) -> Any:
+        accident.pause()
+        return loss(*values, **more)
+
+    Parallel.loss = slow
+
+
+def _slow_backward(accident: Accident) -> None:
+    _in_backward(lambda: accident.pause())
+
+
+def _lock_never_given(accident: Accident) -> None:
+    lock = threading.Lock()
+    lock.acquire()
+
+    def wait_for_ever() -> None:
+        if accident.happens():
+            lock.acquire()
+
+    _in_backward(wait_for_ever)
+
+
+def _skipped_collective(accident: Accident) -> None:
+    """The sum of the gradients of one update: the next collective of this rank is another one."""
+    from trainer.parallel.wrap import Parallel
+
+    loss = Parallel.loss
+
+    def alone(self: Parallel, tokens: Any, targets: Any, reduces: bool) -> Any:
+        return loss(self, tokens, targets, reduces and not accident.happens())
+
+    Parallel.loss = alone
+
+
+def _slow_checkpoint(accident: Accident) -> None:
+    from trainer.checkpoint import part_files
+
+    fsync = part_files.fsync_file
+
+    def slow(path: Path) -> None:
+        accident.pause()
+        fsync(path)
+
+    part_files.fsync_file = slow
+
+
+def _in_backward(work: Callable[[], None]) -> None:
+    from trainer.parallel.wrap import Parallel
+
+    scale = Parallel.scale_for_grad_sum
+
+    def scale_with_hook(self: Parallel, loss: Any) -> Any:
+        loss.register_hook(lambda _: work())
+        return scale(self, loss)
+
+    Parallel.scale_for_grad_sum = scale_with_hook
+
+
+class _Preparing(Protocol):
+    def __call__(self, accident: Accident) -> None: ...
+
+
+KINDS: dict[str, _Preparing] = {
+    "slow data": _slow_data,
+    "slow forward": _slow_forward,
+    "slow backward": _slow_backward,
+    "slow checkpoint": _slow_checkpoint,
+    "lock never given": _lock_never_given,
+    "skipped collective": _skipped_collective,
+}

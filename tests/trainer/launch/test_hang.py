@@ -1,0 +1,133 @@
+"""Real runs that stand still: the rank that holds up the others is named, and they are not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.accidents import Accident
+from tests.trainer.lab import Lab, free_port, last_step, processes_below, wait_for
+from trainer.config import RunConfig
+from trainer.events.event import Event, Name, event_file, parse_events
+
+# The ranks' own time limit comes much later than what is tested.
+ENDLESS = {
+    "train__max_steps": 1_000_000,
+    "train__decay_steps": 200,
+    "train__timeout_seconds": 300,
+    "train__start_timeout_seconds": 300,
+}
+MOST_SECONDS = 30.0
+
+
+@pytest.fixture
+def stopped(lab: Lab) -> Iterator[list[int]]:
+    """Processes that the test stops; they go on before the lab ends them, or they would stay."""
+    pids = list[int]()
+    yield pids
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+def hangs(lab: Lab) -> list[str]:
+    return [line for line in lab.node_log(0).read_text().splitlines() if "] no step for" in line]
+
+
+def hang_event(lab: Lab, run: RunConfig) -> Event:
+    """The one event of the hang; another thread writes it."""
+
+    def written() -> list[Event]:
+        events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())
+        return [event for event in events if event.name == Name.HANG]
+
+    wait_for("the event", lambda: bool(written()), 60, lab)
+    (event,) = written()
+    return event
+
+
+def wait_for_hang(lab: Lab) -> str:
+    """The line that says so; it comes in time, as this line itself says."""
+    begin = time.monotonic()
+    wait_for("the hang to be told", lambda: bool(hangs(lab)), 120, lab)
+    (line,) = hangs(lab)
+    found = re.search(r"no step for (\d+) s", line)
+    assert found is not None
+    assert float(found[1]) <= MOST_SECONDS
+    assert time.monotonic() - begin <= 120
+    return line
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_stopped_rank_is_named_and_its_victims_are_not(
+    lab: Lab, stopped: list[int], nodes: int
+) -> None:
+    """It cannot answer; the kernel says that it is stopped. It goes on once it may."""
+    run, port = lab.config(**ENDLESS), free_port()
+    pods = [lab.start_entrypoint(run, node, nodes, 3 // nodes, port) for node in range(nodes)]
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    stopped.append([pid for pod in pods for pid in processes_below(pod.pid)[1:]][1])
+    os.kill(stopped[0], signal.SIGSTOP)
+    line = wait_for_hang(lab)
+    assert re.search(
+        rf"rank 1 on node {min(1, nodes - 1)} does not answer, state T \(stopped\)", line
+    )
+    assert "; ranks 0, 2 wait for it in " in line
+    event = hang_event(lab, run)
+    assert (event.values["rank"], event.values["process"]) == (1, "T")
+    os.kill(stopped[0], signal.SIGCONT)
+    step = last_step(run)
+    wait_for("further steps", lambda: last_step(run) > step + 10, 120, lab)
+    assert len(hangs(lab)) == 1
+
+
+def test_a_lock_that_is_never_given_is_named_by_its_python_line(lab: Lab, tmp_path: Path) -> None:
+    accident = Accident("lock never given", 2, str(tmp_path / "locked"))
+    run = lab.config(**ENDLESS)
+    lab.start_entrypoint(run, 0, 1, 3, free_port(), accidents=[accident])
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    accident.begin()
+    line = wait_for_hang(lab)
+    step = last_step(run) + 1
+    where = rf"rank 2 on node 0 is in the forward and backward pass of step {step}, at "
+    assert re.search(where + r"tests/trainer/accidents\.py:\d+ \(wait_for_ever\)", line)
+    assert line.endswith(f"; ranks 0, 1 wait for it in the sum of the gradients of step {step}")
+    event = hang_event(lab, run)
+    assert (event.values["rank"], event.values["phase"], event.values["step"]) == (
+        2,
+        "passes",
+        step,
+    )
+
+
+def test_a_rank_that_leaves_out_a_collective_is_named(lab: Lab, tmp_path: Path) -> None:
+    """With gloo it does not hang: the next message has another length, and ends that rank."""
+    accident = Accident("skipped collective", 1, str(tmp_path / "skips"))
+    run = lab.config(**ENDLESS)
+    lab.start_entrypoint(run, 0, 1, 3, free_port(), accidents=[accident])
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    accident.begin()
+    is_named = lambda: "] rank 1 was ended by SIGABRT" in lab.node_log(0).read_text()  # noqa: E731
+    wait_for("the rank to be named", is_named, 60, lab)
+    assert not re.search(r"\] rank [02] was ended", lab.node_log(0).read_text())
+
+
+def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(
+    lab: Lab, stopped: list[int]
+) -> None:
+    """Nobody is left there who could say where the rank is."""
+    run, port = lab.config(**ENDLESS), free_port()
+    pods = [lab.start_entrypoint(run, node, 3, 1, port) for node in range(3)]
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    stopped += processes_below(pods[2].pid)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    line = wait_for_hang(lab)
+    assert "node(s) 2 did not say where their ranks are; ranks 0, 1 wait in " in line
+    event = hang_event(lab, run)
+    assert (event.values["rank"], event.values["node"]) == (None, 2)

@@ -1,0 +1,95 @@
+"""When the ranks of a node are asked where they are, by a clock that the test turns."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trainer.launch import hang_watch
+from trainer.launch.hang_watch import HangWatch
+from trainer.launch.status_files import StatusFiles
+from trainer.watch.beat import Beat, Phase
+
+
+class Node:
+    """Two ranks, of which the test moves either, and the entrypoint's watch."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
+        self.status, self.now, self.asked = StatusFiles(directory), 1000.0, 0
+        self.beats = [Beat(), Beat()]
+        for rank, beat in enumerate(self.beats):
+            beat.share(self.status.beat_file(rank))
+        self._watch = HangWatch(1, 2, [os.getpid()] * 2, self.status)
+
+        def answer(pid: int, path: Path) -> None:
+            self.asked += 1
+            path.write_text(f'Current thread 0x1:\n  File "/a/b/c/d.py", line {pid} in here\n')
+
+        monkeypatch.setattr(hang_watch, "ask_for_stack", answer)
+
+    def steps(self, count: int, seconds: float, first: int = 0) -> None:
+        for step in range(first, first + count):
+            for beat in self.beats:
+                beat.at(Phase.DATA, step)
+            self.told_within(seconds)
+
+    def told_within(self, seconds: float) -> list[float]:
+        """After how many seconds something is told while the clock goes on so far."""
+        begin, told = self.now, list[float]()
+        while self.now < begin + seconds:
+            self.now += 0.1
+            if states := self._watch.poll(self.now):
+                told.append(self.now - begin)
+                assert [(state.rank, state.node) for state in states] == [(2, 1), (3, 1)]
+                assert states[0].place == f"b/c/d.py:{os.getpid()} (here)"
+        return told
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path, monkeypatch)
+
+
+def test_ranks_that_stand_still_are_told_once_and_again_after_they_moved(node: Node) -> None:
+    node.steps(5, seconds=1)
+    (after,) = node.told_within(300)
+    assert 15 < after < 20
+    assert node.asked == 2
+    node.steps(3, seconds=1, first=5)
+    assert len(node.told_within(300)) == 1
+
+
+def test_one_rank_that_moves_hides_no_other_that_does_not(node: Node) -> None:
+    node.steps(5, seconds=1)
+    for _ in range(14):
+        node.beats[1].phase(Phase.SAVE)
+        assert not node.told_within(1)
+    node.beats[1].phase(Phase.SAVE)
+    assert node.told_within(5)
+
+
+def test_a_slow_run_has_five_of_its_steps(node: Node) -> None:
+    node.steps(6, seconds=20)
+    (after,) = node.told_within(600)
+    assert 80 <= after <= 106  # the last step was 20 s ago
+
+
+@pytest.mark.parametrize("first", [0, 812])
+def test_a_first_step_may_take_long_after_a_resume_too(node: Node, first: int) -> None:
+    """It compiles; the time limit of the start is what bounds it."""
+    node.beats[0].phase(Phase.PASSES)
+    assert not node.told_within(300)
+    for beat in node.beats:
+        beat.at(Phase.DATA, first)
+    assert not node.told_within(600)
+
+
+@pytest.mark.parametrize("phase", [Phase.EVALUATION, Phase.SAVE])
+def test_an_evaluation_and_a_save_have_longer(node: Node, phase: Phase) -> None:
+    node.steps(5, seconds=1)
+    for beat in node.beats:
+        beat.phase(phase)
+    (after,) = node.told_within(300)
+    assert 60 < after < 65

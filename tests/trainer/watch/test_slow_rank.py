@@ -1,0 +1,118 @@
+"""Real runs in which one rank is made slow, in one place after another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.accidents import Accident
+from tests.trainer.lab import Lab, last_step, wait_for
+from trainer.config import RunConfig
+from trainer.events.event import Event, Name, event_file, parse_events
+from trainer.watch.slow import Cause
+
+ENDLESS = {"train__max_steps": 1_000_000, "train__decay_steps": 200}
+USUAL_SECONDS = 0.1  # of each of the two passes of a step, so that a busy machine makes no odds
+SECONDS = 0.3
+SLOW_DISK_SECONDS = 1.5  # for each file; a save comes every second
+MOST_STEPS = 20
+
+
+def log_of(lab: Lab, run: RunConfig) -> list[str]:
+    path = lab.rank_log(run, 0)
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def findings(lab: Lab, run: RunConfig) -> list[str]:
+    return [line for line in log_of(lab, run) if re.match("(no )?slow rank", line)]
+
+
+def steps_until(lab: Lab, run: RunConfig, finding: str, first_step: int) -> int:
+    """How many steps were made between `first_step` and the line `finding`."""
+    lines = log_of(lab, run)
+    before = lines[: lines.index(finding)]
+    made = [int(found[1]) for line in before if (found := re.match(r"step (\d+)/", line))]
+    return made[-1] - first_step
+
+
+def events(run: RunConfig) -> list[Event]:
+    """What was found, but for other processes on the machine: there may really be some."""
+    found, damaged = parse_events(event_file(run.run_dir, 0).read_bytes())
+    assert not damaged
+    found = [event for event in found if event.name == Name.SLOW_RANK]
+    return [event for event in found if event.values["cause"] != Cause.CROWDED]
+
+
+@pytest.mark.parametrize(
+    ("parallel", "kinds"),
+    [
+        ("ddp", [("slow data", 0), ("slow forward", 1), ("slow backward", 2)]),
+        ("fsdp", [("slow forward", 0), ("slow backward", 1)]),
+    ],
+)
+def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
+    lab: Lab, tmp_path: Path, parallel: str, kinds: list[tuple[str, int]]
+) -> None:
+    """Within 20 steps, once, and so is its end; each in the log and in the events."""
+    usual = [Accident("slow forward", r, str(tmp_path / "usual"), USUAL_SECONDS) for r in range(3)]
+    usual[0].begin()
+    accidents = [Accident(kind, rank, str(tmp_path / kind), SECONDS) for kind, rank in kinds]
+    run = lab.config(**ENDLESS, train__parallel=parallel)
+    lab.fork_ranks(run, 3, accidents=[*usual, *accidents])
+    wait_for("the first steps", lambda: last_step(run) > 3, 120, lab)
+    for accident in accidents:
+        cause = Cause.DATA if accident.kind == "slow data" else Cause.COMPUTE
+        says_so = re.compile(rf"slow rank: rank {accident.rank} on node 0 takes .*: {cause} \(")
+        known = len(findings(lab, run))
+
+        def told(says_so: re.Pattern[str] = says_so, known: int = known) -> list[str]:
+            return [line for line in findings(lab, run)[known:] if says_so.match(line)]
+
+        accident.begin()
+        step = last_step(run)
+        wait_for(accident.kind, lambda told=told: bool(told()), 120, lab)
+        assert steps_until(lab, run, told()[0], step) <= MOST_STEPS
+        wait_for(
+            "a step that says so",
+            lambda says_so=says_so: says_so.search(log_of(lab, run)[-1]) is not None,
+            120,
+            lab,
+        )
+        accident.end()
+        wait_for(
+            "its end",
+            lambda says_so=says_so: says_so.match(findings(lab, run)[-1]) is None,
+            120,
+            lab,
+        )
+        assert len(told()) == 1
+    found = [(event.values["rank"], event.values["cause"]) for event in events(run)]
+    assert found == [
+        (accident.rank, Cause.DATA if accident.kind == "slow data" else Cause.COMPUTE)
+        for accident in accidents
+    ]
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_rank_whose_disk_is_slow_is_named_by_its_checkpoints(
+    lab: Lab, tmp_path: Path, asynchronous: bool
+) -> None:
+    """Every rank writes a part; one takes long for its files, and training waits for it."""
+    usual = [Accident("slow forward", r, str(tmp_path / "usual"), USUAL_SECONDS) for r in range(2)]
+    usual[0].begin()
+    accident = Accident("slow checkpoint", 1, str(tmp_path / "slow"), SLOW_DISK_SECONDS)
+    settings = {**ENDLESS, "checkpoint__interval": 5, "checkpoint__asynchronous": asynchronous}
+    run = lab.config(**settings)
+    lab.fork_ranks(run, 2, accidents=[*usual, accident])
+    wait_for("the first steps", lambda: last_step(run) > 3, 120, lab)
+    accident.begin()
+    step = last_step(run)
+    wait_for("the finding", lambda: bool(findings(lab, run)), 120, lab)
+    finding = findings(lab, run)[0]
+    assert re.match(rf"slow rank: rank 1 on node 0 .*: {Cause.CHECKPOINT} \(", finding)
+    assert steps_until(lab, run, finding, step) <= MOST_STEPS
+    accident.end()
+    wait_for("the end", lambda: len(findings(lab, run)) > 1, 120, lab)
+    assert findings(lab, run)[1].startswith("no slow rank any more: rank 1 on node 0")

@@ -1,0 +1,120 @@
+"""Notices, in the entrypoint of a node, that its ranks do not move any more, and where they sit."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.launch.status_files import StatusFiles
+from trainer.watch.beat import NO_STEP, Phase, Seen, read_beat
+from trainer.watch.hang import RankState
+from trainer.watch.stack import ask_for_stack, place_in
+
+STILL_SECONDS = 15.0
+"""A rank that has not moved for so long is looked at;"""
+LONG_STILL_SECONDS = 60.0
+"""in an evaluation, which may compile, and in a save only after so long."""
+USUAL_STEPS = 5
+"""With slow steps it has to be so many times the usual one."""
+LOOK_SECONDS = 0.5
+"""So often the ranks are looked at."""
+ANSWER_SECONDS = 2.0
+"""So long the ranks have to answer."""
+
+
+@dataclass
+class _Rank:
+    """One rank of this node, as it was seen."""
+
+    pid: int
+    seen: Seen | None = None
+    moved_at: float = 0.0
+    stepped_at: float = 0.0
+    steps_seconds: deque[float] = field(default_factory=lambda: deque[float](maxlen=20))
+
+    def look(self, seen: Seen | None, now: float) -> None:
+        if seen is None:
+            return
+        if self.seen is None or seen.count != self.seen.count:
+            self.moved_at = now
+        if self.seen is None or seen.step != self.seen.step:
+            if self.seen is not None and self.seen.step != NO_STEP:
+                self.steps_seconds.append((now - self.stepped_at) / (seen.step - self.seen.step))
+            self.stepped_at = now
+        self.seen = seen
+
+    def is_still(self, now: float) -> bool:
+        """Whether it has not moved for longer than is usual; never before its first step."""
+        if self.seen is None or not self.steps_seconds:
+            return False
+        is_long = self.seen.phase in (Phase.EVALUATION, Phase.SAVE)
+        least = LONG_STILL_SECONDS if is_long else STILL_SECONDS
+        return now - self.moved_at > max(least, USUAL_STEPS * statistics.median(self.steps_seconds))
+
+
+class HangWatch:
+    """Looks at the ranks of one round."""
+
+    def __init__(self, node: int, first_rank: int, pids: Sequence[int], status: StatusFiles):
+        """`first_rank`: of this node; `pids`: of its ranks, in their order."""
+        self._node, self._first_rank, self._status = node, first_rank, status
+        self._ranks = [_Rank(pid) for pid in pids]
+        self._looked_at = float("-inf")
+        self._asked_at: float | None = None
+        self._has_told = False
+        self.still_seconds = 0.0
+        """How long the rank that has been still for longest has not moved."""
+
+    def poll(self, now: float) -> list[RankState]:
+        """Look; returns where all ranks of this node are, once for each time that they stand still.
+
+        Args:
+            now: seconds of a clock that only goes forward.
+        """
+        if now - self._looked_at < LOOK_SECONDS:
+            return []
+        self._looked_at = now
+        for local_rank, rank in enumerate(self._ranks):
+            rank.look(read_beat(self._status.beat_file(local_rank)), now)
+        if not any(rank.is_still(now) for rank in self._ranks):
+            self._asked_at, self._has_told = None, False
+            return []
+        self.still_seconds = now - min(rank.moved_at for rank in self._ranks)
+        if self._asked_at is None:
+            self._asked_at = now
+            for local_rank, rank in enumerate(self._ranks):
+                if rank.seen is not None:  # so it answers and does not end
+                    ask_for_stack(rank.pid, self._status.stack_file(local_rank))
+        if self._has_told or now - self._asked_at < ANSWER_SECONDS:
+            return []
+        self._has_told = True
+        return [
+            RankState(
+                rank=self._first_rank + local_rank,
+                node=self._node,
+                step=rank.seen.step + 1,
+                phase=rank.seen.phase,
+                waits=rank.seen.waits,
+                process=_state_of(rank.pid),
+                place=_place(self._status.stack_file(local_rank)),
+            )
+            for local_rank, rank in enumerate(self._ranks)
+            if rank.seen is not None
+        ]
+
+
+def _state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):  # no Linux, or it has ended
+        return "Z" if Path("/proc/self").exists() else ""
+
+
+def _place(path: Path) -> str:
+    try:
+        return place_in(path.read_text())
+    except OSError:
+        return ""

@@ -1,0 +1,75 @@
+"""What the kernel says about the CPU time that a thread wanted and did not get."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+_SCHEDSTAT = "/proc/thread-self/schedstat"
+_CPU_STATS = (
+    "/sys/fs/cgroup/cpu.stat",  # control groups v2, as a container sees its own
+    "/sys/fs/cgroup/cpu/cpu.stat",  # v1
+    "/sys/fs/cgroup/cpu,cpuacct/cpu.stat",
+)
+_MOST_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class CpuWaits:
+    """Seconds in all.
+
+    Args:
+        delayed: the thread could run, but no core was free for it.
+        throttled: the pod had used up its CPU quota.
+    """
+
+    delayed: float = 0.0
+    throttled: float = 0.0
+
+    def since(self, before: CpuWaits) -> CpuWaits:
+        """What has come since then."""
+        return CpuWaits(self.delayed - before.delayed, self.throttled - before.throttled)
+
+
+class CpuCounters:
+    """The counters of the thread that makes it, kept open, as opening takes longer than reading."""
+
+    def __init__(self) -> None:
+        self._schedstat = _opened(_SCHEDSTAT)
+        found = (_opened(path) for path in _CPU_STATS)
+        self._cpu_stat = next((number for number in found if number is not None), None)
+
+    def read(self) -> CpuWaits:
+        """What they say now; 0 for what the system does not count (no Linux)."""
+        return CpuWaits(delayed_of(_text(self._schedstat)), throttled_of(_text(self._cpu_stat)))
+
+
+def delayed_of(schedstat: str) -> float:
+    """Seconds that a thread waited for a core, from its schedstat (proc(5)); 0 if it is empty."""
+    numbers = schedstat.split()
+    return int(numbers[1]) / 1e9 if len(numbers) > 1 else 0.0
+
+
+def throttled_of(cpu_stat: str) -> float:
+    """Seconds that a control group stood still, from its cpu.stat of v2 or v1; 0 without quota."""
+    for name, unit in (("throttled_usec ", 1e6), ("throttled_time ", 1e9)):
+        _, found, rest = cpu_stat.partition(name)
+        if found:
+            return int(rest.split()[0]) / unit
+    return 0.0
+
+
+def _opened(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _text(descriptor: int | None) -> str:
+    if descriptor is None:
+        return ""
+    try:
+        return os.pread(descriptor, _MOST_BYTES, 0).decode()
+    except OSError:
+        return ""

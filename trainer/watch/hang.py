@@ -1,0 +1,142 @@
+"""Which rank holds up all others in a run that makes no step any more. Pure.
+
+When one rank does not come to a collective, all others wait in it. They are the victims, whatever
+error ends their wait later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from trainer.watch.beat import Phase
+
+_STATES = {
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "D": "waits for a disk or a device",
+    "Z": "has ended",
+    "R": "runs",
+    "S": "sleeps",
+}
+
+
+@dataclass(frozen=True)
+class RankState:
+    """Where one rank was seen.
+
+    Args:
+        rank, node: which one.
+        step: the update that it makes, counted from 1 as the log does.
+        phase: what it does; a number of `Phase`.
+        waits: whether it is in a collective.
+        process: the letter of its process (proc(5)); empty where the system does not say.
+        place: the Python line in which it sits; empty: it has not answered.
+    """
+
+    rank: int
+    node: int
+    step: int
+    phase: int
+    waits: bool
+    process: str
+    place: str
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its process does not run at all, wherever it was stopped."""
+        return self.process in ("T", "t", "Z")
+
+
+def to_text(states: Sequence[RankState]) -> str:
+    """For the way from a node to node 0."""
+    return json.dumps([asdict(state) for state in states])
+
+
+def from_text(text: str) -> list[RankState]:
+    """The inverse. Raises ValueError for anything else."""
+    try:
+        states = [RankState(**entry) for entry in json.loads(text)]
+        for state in states:
+            Phase(state.phase)
+    except (TypeError, ValueError, KeyError) as error:
+        raise ValueError(f"this says nothing about ranks: {error}") from None
+    return states
+
+
+def culprits(states: Sequence[RankState], missing: Sequence[int] = ()) -> list[RankState]:
+    """The ranks that the others wait for; empty where the states do not tell.
+
+    `missing`: nodes that have not said where their ranks are.
+    """
+    if stopped := [state for state in states if state.is_stopped]:
+        return stopped
+    if busy := [state for state in states if not state.waits]:
+        return busy
+    if missing:  # one of theirs may have reached some of the others and not all of them
+        return []
+    # All wait, but not for the same: who is further has left out what the others wait in.
+    furthest = max((state.step, state.phase) for state in states)
+    ahead = [state for state in states if (state.step, state.phase) == furthest]
+    return ahead if len(ahead) < len(states) else []
+
+
+def describe_hang(states: Sequence[RankState], seconds: float, missing: Sequence[int] = ()) -> str:
+    """One sentence for the log.
+
+    Args:
+        states: of all ranks that were seen, at least one.
+        seconds: how long no rank has moved.
+        missing: nodes that have not said where their ranks are.
+    """
+    states = sorted(states, key=lambda state: state.rank)
+    found = culprits(states, missing)
+    victims = [state for state in states if state not in found]
+    begin, nodes = f"no step for {seconds:.0f} s", ", ".join(map(str, missing))
+    if not found and missing:
+        return (
+            f"{begin}: node(s) {nodes} did not say where their ranks are; {_ranks(states)} "
+            f"{_wait(states)} in {_collective(states[0])}"
+        )
+    if not found:
+        return (
+            f"{begin}: all ranks wait in {_collective(states[0])}, so none of them is to blame; "
+            "look at the network between them"
+        )
+    parts = [_culprit(state) for state in found]
+    if victims:
+        parts.append(f"{_ranks(victims)} {_wait(victims)} for it in {_collective(victims[0])}")
+    if missing:
+        parts.append(f"node(s) {nodes} did not say where their ranks are")
+    return f"{begin}: {'; '.join(parts)}"
+
+
+def _wait(states: Sequence[RankState]) -> str:
+    return "waits" if len(states) == 1 else "wait"
+
+
+def _culprit(state: RankState) -> str:
+    who, where = f"rank {state.rank} on node {state.node}", Phase(state.phase).words
+    name = _STATES.get(state.process, "")
+    process = f"state {state.process}{f' ({name})' if name else ''}" if state.process else ""
+    if state.is_stopped:
+        return f"{who} does not answer, {process}; it was last in {where} of step {state.step}"
+    if state.waits:
+        return (
+            f"{who} has left out a collective, or its messages are lost: it is in "
+            f"{_collective(state)} already, at {state.place or 'a line that it does not tell'}"
+        )
+    at = f"at {state.place}" if state.place else f"and does not answer, {process}"
+    return f"{who} is in {where} of step {state.step}, {at}"
+
+
+def _collective(state: RankState) -> str:
+    if state.phase == Phase.PASSES:
+        return f"the sum of the gradients of step {state.step}"
+    return f"a collective of {Phase(state.phase).words} of step {state.step}"
+
+
+def _ranks(states: Sequence[RankState]) -> str:
+    numbers = ", ".join(str(state.rank) for state in states)
+    return f"rank{'s' if len(states) > 1 else ''} {numbers}"

@@ -1,0 +1,96 @@
+"""Says what slows the ranks down once it has lasted, and that it is over likewise. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Sequence
+
+from trainer.watch.slow import (
+    SLOW_FACTOR,
+    Finding,
+    Window,
+    merged,
+    slow_network,
+    slow_rank,
+    slow_save,
+)
+
+FAST_FACTOR = 1.15
+"""A rank that is called slow has to come below this not to be."""
+SPAN_SECONDS = 1.0
+"""Windows are put together until they are so long: a few fast steps say nothing."""
+SPANS = 2
+"""So many spans, or saves, in a row have to agree."""
+_LEAST_WAITS, _MOST_WAITS = 4, 100  # spans that say what is usual
+_MOST_WINDOWS = 1000  # between two saves, before there were any
+
+
+class Pace:
+    """Takes the windows of all ranks, and says what is found once it has lasted."""
+
+    def __init__(self) -> None:
+        self._steps, self._saves = _Lasting(), _Lasting()
+        self._span, self._span_seconds = list[tuple[int, Sequence[Window]]](), 0.0
+        self._waits: deque[float] = deque(maxlen=_MOST_WAITS)
+        self._since_save = list[tuple[int, Sequence[Window]]]()
+        self._usual_quiet, self._has_saved = _MOST_WINDOWS, False  # windows from save to save
+
+    @property
+    def finding(self) -> Finding | None:
+        """What slows the ranks down now; None: nothing that was found."""
+        return self._steps.held or self._saves.held
+
+    def take(self, steps: int, windows: Sequence[Window]) -> bool:
+        """The windows of the same `steps` steps, by rank; returns whether the finding says
+        something else than before, or is gone.
+        """
+        before = self.finding
+        self._take_saves(steps, windows)
+        self._span.append((steps, windows))
+        self._span_seconds += steps * max(window.own + window.wait for window in windows)
+        if self._span_seconds >= SPAN_SECONDS:
+            self._take_span(merged(self._span))
+            self._span, self._span_seconds = [], 0.0
+        return not _say_the_same(before, self.finding)
+
+    def _take_span(self, windows: Sequence[Window]) -> None:
+        factor = SLOW_FACTOR if self._steps.held is None else FAST_FACTOR
+        found = slow_rank(windows, factor) or slow_network(windows, self._usual_wait(), factor)
+        if found is None:
+            self._waits.append(min(window.wait for window in windows))
+        self._steps.take(found)
+
+    def _take_saves(self, steps: int, windows: Sequence[Window]) -> None:
+        self._since_save.append((steps, windows))
+        quiet = len(self._since_save)
+        if any(window.save for window in windows):
+            factor = SLOW_FACTOR if self._saves.held is None else FAST_FACTOR
+            self._saves.take(slow_save(self._since_save, factor))
+            self._usual_quiet = quiet if self._has_saved else _MOST_WINDOWS
+            self._since_save, self._has_saved = [], True
+        elif quiet % (2 * self._usual_quiet) == 0:  # no save holds training up any more
+            self._saves.take(None)
+            self._since_save = self._since_save[-_MOST_WINDOWS:]
+
+    def _usual_wait(self) -> float | None:
+        return statistics.median(self._waits) if len(self._waits) >= _LEAST_WAITS else None
+
+
+class _Lasting:
+    """Holds a finding, or that there is none, once SPANS in a row have said the same."""
+
+    def __init__(self) -> None:
+        self.held: Finding | None = None
+        self._candidate: Finding | None = None
+        self._agreeing = 0
+
+    def take(self, found: Finding | None) -> None:
+        self._agreeing = self._agreeing + 1 if _say_the_same(found, self._candidate) else 1
+        self._candidate = found
+        if self._agreeing >= SPANS or _say_the_same(found, self.held):
+            self.held = found
+
+
+def _say_the_same(one: Finding | None, other: Finding | None) -> bool:
+    return one is other if one is None or other is None else one.is_same(other)

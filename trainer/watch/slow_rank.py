@@ -1,0 +1,100 @@
+"""Measures this rank's steps, exchanges them with the other ranks, and names the slow one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+from trainer.parallel.world import World
+from trainer.watch.counters import CpuCounters, CpuWaits
+from trainer.watch.laps import Part, laps_on
+from trainer.watch.pace import Pace
+from trainer.watch.slow import NUMBERS, Window
+
+WINDOW_STEPS = 5
+
+
+class SlowRankWatch:
+    """Stamps the steps of the training loop, and has something to exchange every WINDOW_STEPS.
+
+    The loop adds it up over the ranks where they ask each other for something anyway.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        device: torch.device,
+        own_save_seconds: Callable[[], float],
+        events: EventLog,
+        say: Callable[[str], None],
+    ):
+        """`own_save_seconds`: how long, so far, training has waited for this rank's writing."""
+        self._world, self._own_save_seconds = world, own_save_seconds
+        self._events, self._say = events, say
+        self._laps, self._pace, self._counters = laps_on(device), Pace(), CpuCounters()
+        self._steps, self._waits, self._saved = 0, CpuWaits(), 0.0
+        self.begin_step = self._laps.begin_step
+        self.lap: Callable[[Part], None] = self._laps.lap
+
+    @property
+    def note(self) -> str:
+        """For the end of a line about a step: who is slow; empty where nobody is."""
+        finding = self._pace.finding
+        return f" slow rank: {finding}" if finding is not None else ""
+
+    def to_exchange(self) -> list[float]:
+        """After every update: numbers that are to be added up over all ranks, often none.
+
+        They have room for each rank's own, in which the others have 0.
+        """
+        is_due = self._steps and self._steps % WINDOW_STEPS == 0
+        if not is_due or self._world.size == 1:
+            return []
+        steps = self._laps.cut()
+        if not steps:  # a GPU is behind
+            return [0.0] * (self._world.size * NUMBERS)
+        data, compute, wait, _ = (
+            sorted(parts)[len(parts) // 2] for parts in zip(*steps, strict=True)
+        )
+        waits, saved = self._counters.read(), self._own_save_seconds()
+        cpu = waits.since(self._waits)
+        throttled, delayed = cpu.throttled / WINDOW_STEPS, cpu.delayed / WINDOW_STEPS
+        save, self._waits, self._saved = saved - self._saved, waits, saved
+        mine = Window(self._world.node, data, compute, wait, save, throttled, delayed).to_numbers()
+        before = [0.0] * (self._world.rank * NUMBERS)
+        return before + mine + [0.0] * ((self._world.size - self._world.rank - 1) * NUMBERS)
+
+    def step_done(self, sums: Sequence[float]) -> None:
+        """The step has ended with the answer of all ranks: `sums` is what they exchanged."""
+        self._laps.end_step(Part.WAIT)
+        self._steps += 1
+        if self._steps == 1:  # the first step of a start compiles, and is not measured
+            self._laps.cut()
+            self._waits, self._saved = self._counters.read(), self._own_save_seconds()
+        if self._world.is_main and any(sums):
+            places = range(0, len(sums), NUMBERS)
+            self._take([Window.from_numbers(sums[at : at + NUMBERS]) for at in places])
+
+    def _take(self, windows: Sequence[Window]) -> None:
+        before = self._pace.finding
+        if not self._pace.take(WINDOW_STEPS, windows):
+            return
+        finding = self._pace.finding
+        if finding is None:
+            assert before is not None
+            self._say(f"no slow rank any more: {before.who} was the last one ({before.cause})")
+            self._events.write(Name.NO_SLOW_RANK)
+            return
+        self._say(f"slow rank: {finding}")
+        self._events.write(
+            Name.SLOW_RANK,
+            rank=finding.rank,
+            node=finding.node,
+            cause=str(finding.cause),
+            factor=round(finding.factor, 2),
+            seconds=round(finding.seconds, 4),
+            others_seconds=round(finding.others_seconds, 4),
+        )
