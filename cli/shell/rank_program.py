@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 SHELLS = ("bash", "sh")
+OWN_VARIABLE = "RANK_PID"
 
 
 def variables_of(pid: str) -> dict[str, str]:
@@ -31,20 +32,24 @@ def parent_of(pid: str) -> str:
 
 
 def ranks() -> dict[int, int]:
-    """From rank to process id; what a rank has started has its variables too and is left out."""
+    """From rank to process id.
+
+    What a rank or an earlier `beside` has started has the rank's variables too, and is left out.
+    """
     found = dict[int, int]()
     for pid in [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]:
         variables = variables_of(pid)
         rank = variables.get("RANK", "")
         is_first = variables_of(parent_of(pid)).get("RANK") != rank
-        if rank.isdigit() and "LOCAL_RANK" in variables and is_first:
+        is_beside = OWN_VARIABLE in variables
+        if rank.isdigit() and "LOCAL_RANK" in variables and is_first and not is_beside:
             found[int(rank)] = int(pid)
     return found
 
 
 def beside(pid: str, command: list[str]) -> None:
     """Become the command, or a shell without one, with the rank's variables and `RANK_PID`."""
-    variables = {**os.environ, **variables_of(pid), "RANK_PID": pid}
+    variables = {**os.environ, **variables_of(pid), OWN_VARIABLE: pid}
     missing = ""
     for words in [command] if command else [[shell] for shell in SHELLS]:
         try:

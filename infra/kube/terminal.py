@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import termios
-import threading
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from infra.kube.say import shorten
 
 RESIZE = 4  # channel of v4.channel.k8s.io
 BLOCK_BYTES = 64 << 10
-SILENCE_SECONDS = 3600.0  # a person may think for long
+FRAME_SECONDS = 60.0  # a message that has begun is complete before that
 
 
 def interact(api: Api, pod_path: str, container: str, command: list[str], here: int) -> int:
@@ -43,67 +42,53 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
         socket = api.client.websocket(f"{pod_path}/exec", query)
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(shorten(str(error), 300)) from None
-    socket.settimeout(SILENCE_SECONDS)
+    socket.settimeout(FRAME_SECONDS)
     woken, wake = os.pipe()
-    shown = _Shown(socket, here, lambda: os.write(wake, b"e"))
-    shown.start()
     try:
         with _raw(here), _on_new_size(lambda: os.write(wake, b"s")):
             _send(socket, RESIZE, _size(here))
-            _pass_keys_on(socket, here, woken)
+            return exit_code_of(_converse(socket, here, woken))
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
     finally:
         socket.close(timeout=1)
-        shown.join()
         os.close(woken)
         os.close(wake)
-    return shown.exit_code()
 
 
-class _Shown(threading.Thread):
-    """Copies what the pod shows to the terminal, until the command or the connection has ended."""
+def _converse(socket: Any, here: int, woken: int) -> dict[str, Any]:
+    """Pass both directions on until the command has ended; returns how, as a Status object.
 
-    def __init__(self, socket: Any, here: int, on_end: Callable[[], object]) -> None:
-        super().__init__(daemon=True)
-        self._socket, self._here, self._on_end = socket, here, on_end
-        self._status: dict[str, Any] | None = None
-        self._problem = "the connection ended before the command did"
-
-    def run(self) -> None:
-        try:
-            while self._status is None and (data := self._socket.recv()):
-                frame = data.encode() if isinstance(data, str) else data
-                if frame[0] == STDOUT:
-                    _write_all(self._here, frame[1:])
-                elif frame[0] == ERROR and frame[1:]:
-                    self._status = json.loads(frame[1:])
-        except (websocket.WebSocketException, OSError) as error:
-            self._problem = f"the connection was cut: {shorten(str(error), 300)}"
-        finally:
-            self._on_end()
-
-    def exit_code(self) -> int:
-        """Raises UnreachableError where the command's end was not seen."""
-        if self._status is None:
-            raise UnreachableError(self._problem)
-        return exit_code_of(self._status)
+    One thread does both, because a TLS connection must not be read and written at the same time.
+    """
+    while True:
+        # What the connection has decrypted already is not seen by select.
+        waits = not getattr(socket.sock, "pending", int)()
+        ready, _, _ = select.select([here, woken, socket.sock], [], [], None if waits else 0)
+        if socket.sock in ready or not waits:
+            channel, content = _frame(socket)
+            if channel == STDOUT:
+                _write_all(here, content)
+            elif channel == ERROR and content:
+                return json.loads(content)
+        if woken in ready:
+            os.read(woken, BLOCK_BYTES)
+            _send(socket, RESIZE, _size(here))
+        if here in ready:
+            keys = _read(here)
+            if not keys:
+                raise UnreachableError("the terminal was closed")
+            _send(socket, STDIN, keys)
 
 
-def _pass_keys_on(socket: Any, here: int, woken: int) -> None:
-    """Until the other direction has ended. A closed terminal ends the command's input."""
-    watched = [here, woken]
-    with suppress(websocket.WebSocketException, BrokenPipeError):
-        while True:
-            ready, _, _ = select.select(watched, [], [])
-            if woken in ready:
-                reasons = os.read(woken, BLOCK_BYTES)
-                if b"e" in reasons:
-                    return
-                _send(socket, RESIZE, _size(here))
-            if here in ready:
-                keys = _read(here)
-                if not keys:
-                    return
-                _send(socket, STDIN, keys)
+def _frame(socket: Any) -> tuple[int, bytes]:
+    """Channel and content of a message; -1 for one that only keeps the connection alive."""
+    kind, frame = socket.recv_data_frame(control_frame=True)
+    if kind == websocket.ABNF.OPCODE_CLOSE:
+        raise UnreachableError("the connection ended before the command did")
+    if kind not in (websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_TEXT) or not frame.data:
+        return -1, b""
+    return frame.data[0], frame.data[1:]
 
 
 def _read(here: int) -> bytes:

@@ -185,6 +185,19 @@ def test_command_without_a_terminal_gives_its_output_and_status(lab: Lab, place:
     assert (done.returncode, done.stdout, done.stderr) == (5, f"1 {pid}\n", "a warning\n")
 
 
+def test_open_shell_beside_a_rank_is_no_rank(
+    lab: Lab, place: RunPlace, terminals: list[Terminal]
+) -> None:
+    """It has the rank's variables, and its parent is not in the pod."""
+    before = find_ranks(lab.api, place)
+    terminal = Terminal(place, "--rank", "1", "--", "python3", "-c", ECHO)
+    terminals.append(terminal)
+    terminal.wait_for_words("ready")
+    assert find_ranks(lab.api, place) == before
+    terminal.type("end\r")
+    assert terminal.process.wait(LIMIT_SECONDS) == 7
+
+
 def test_helper_of_a_rank_is_no_rank(place: RunPlace) -> None:
     """Both have RANK=1; the helper's parent is the rank."""
     ask = "import os; print(open(f\"/proc/{os.environ['RANK_PID']}/cmdline\").read())"
