@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.gate import Gate
+from tests.trainer.mirror.checkpoints import write_checkpoint
 from tests.trainer.mirror.s3_server import KEY, SECRET, S3Server
+from tests.trainer.mirror.volume import Volume
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +56,13 @@ def bucket(
 def objects(s3_server: S3Server, bucket: str) -> Path:
     """The folder in which the server keeps the objects of the bucket."""
     return s3_server.buckets / bucket
+
+
+@pytest.fixture
+def mirrored(tmp_path: Path, bucket: str) -> Volume:
+    """A volume whose checkpoints 10 and 20 are in the mirror."""
+    volume = Volume(tmp_path / "first" / "words", f"s3://{bucket}")
+    for step in (10, 20):
+        write_checkpoint(volume.root, step)
+        volume.push()
+    return volume

@@ -4,22 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
-from tests.trainer.mirror.test_push import Volume
+from tests.trainer.mirror.checkpoints import files_of
+from tests.trainer.mirror.volume import Volume
 from trainer.__main__ import main
 from trainer.launch.exit_codes import ExitCode
 
 RUN = ("--preset", "shakespeare-char-cpu", "--run_name=words")
-
-
-@pytest.fixture
-def mirrored(tmp_path: Path, bucket: str) -> Volume:
-    """A volume whose checkpoints 10 and 20 are in the mirror."""
-    volume = Volume(tmp_path / "first" / "words", f"s3://{bucket}")
-    for step in (10, 20):
-        write_checkpoint(volume.root, step)
-        volume.push()
-    return volume
 
 
 def test_newest_checkpoint_comes_with_the_run_configuration(

@@ -10,39 +10,15 @@ import pytest
 
 from tests.gate import Gate
 from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
-from trainer.config import CheckpointConfig, RunConfig
+from tests.trainer.mirror.volume import Volume
+from trainer.config import CheckpointConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.mirror.place import Place, StoreError
-from trainer.mirror.push import Pusher, mirror_place, remote_manifests
+from trainer.mirror.push import remote_manifests
 from trainer.mirror.status import read_status, step_being_copied
 
 MANY_BYTES = 20 * 2**20  # two parts of an upload
 WITHIN_THE_FIRST_PART = 10 * 2**20
-
-
-class Volume:
-    """A run's directory and its mirror below `url`."""
-
-    def __init__(self, run_dir: Path, url: str, **settings: Any) -> None:
-        self.run_dir, self.said = run_dir, list[str]()
-        checkpoint: dict[str, Any] = {"mirror": url, "keep_last": 2, **settings}
-        self.config = RunConfig.from_mapping(
-            {"run_name": "words", "checkpoint": checkpoint, "dataset": {"file": "text"}}
-        )
-        self.root = run_dir / "checkpoints"
-
-    @property
-    def place(self) -> Place:
-        return mirror_place(self.config)
-
-    def pusher(self) -> Pusher:
-        return Pusher(self.config.checkpoint, self.run_dir, self.place, self.said.append)
-
-    def push(self) -> None:
-        """As the process does until the mirror has everything."""
-        pusher = self.pusher()
-        while pusher.push_next():
-            pass
 
 
 @pytest.fixture

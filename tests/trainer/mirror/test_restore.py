@@ -7,20 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.gate import Gate
-from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
-from tests.trainer.mirror.test_push import Volume
+from tests.trainer.mirror.checkpoints import files_of
+from tests.trainer.mirror.volume import Volume
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.mirror.restore import restore
-
-
-@pytest.fixture
-def mirrored(tmp_path: Path, bucket: str) -> Volume:
-    """A volume whose checkpoints 10 and 20 are in the mirror."""
-    volume = Volume(tmp_path / "first" / "words", f"s3://{bucket}")
-    for step in (10, 20):
-        write_checkpoint(volume.root, step)
-        volume.push()
-    return volume
 
 
 def fetch(volume: Volume, root: Path) -> int | None:
