@@ -94,6 +94,8 @@ def worth_saying(line: str) -> str:
     if match is None:
         return ""
     kind, name, status, message = match.groups()
+    if message.startswith("{") or message.endswith("completed with exit code 0"):
+        return ""  # what a command tells the engine; what a warning says that is none
     if message and not message.startswith(PROVIDERS_OWN_WORDS):
         return f"{name}: {message}"
     return f"{kind.rsplit(':', 1)[1]} {name} {status}" if status.endswith("ed") else ""

@@ -10,6 +10,12 @@ from sandbox.demo import worth_saying
         (" +  kubernetes:core/v1:Namespace ns created (0.06s) ", "Namespace ns created"),
         (" +  command:local:Command a creating (3s) import: 12 bytes", "a: import: 12 bytes"),
         (" +  kubernetes:core/v1:Pod p creating (0s) Skipping await logic", ""),
+        (' +  command:local:Command image creating (3s) {"image": "a", "built": false}', ""),
+        (
+            ' +  kubernetes:batch/v1:Job j creating (3s) warning: [Pod ns/j-x]: Container "trainer" '
+            "completed with exit code 0",
+            "",
+        ),
         ("@ updating....", ""),
         ("Resources:", ""),
     ],
