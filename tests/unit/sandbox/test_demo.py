@@ -12,8 +12,8 @@ from sandbox.demo import worth_saying
         (" +  kubernetes:core/v1:Pod p creating (0s) Skipping await logic", ""),
         (' +  command:local:Command image creating (3s) {"image": "a", "built": false}', ""),
         (
-            ' +  kubernetes:batch/v1:Job j creating (3s) warning: [Pod ns/j-x]: Container "trainer" '
-            "completed with exit code 0",
+            " +  kubernetes:batch/v1:Job j creating (3s) warning: [Pod ns/j-x]: "
+            'Container "trainer" completed with exit code 0',
             "",
         ),
         ("@ updating....", ""),
