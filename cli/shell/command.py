@@ -1,17 +1,16 @@
 """`disttrain shell`: a shell, or one command, beside a rank of the run."""
 
 import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.pod_answer import ask_in_pod, container_of
 from cli.shell import rank_program
 from cli.stack_outputs import RunPlace, run_place
 from cli.status.look import see_run
 from infra.kube.api import Api
-from infra.kube.errors import TaskError
-from infra.kube.exec_stream import execute, stream
+from infra.kube.exec_stream import stream
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json, name_of, part
 from infra.kube.steer import find_record
@@ -94,14 +93,10 @@ def find_ranks(api: Api, place: RunPlace) -> dict[int, RankPlace]:
 
 
 def _ranks_of(api: Api, namespace: str, pod: Json) -> dict[int, RankPlace]:
-    name, container = name_of(pod), str(pod["spec"]["containers"][0]["name"])
-    path = f"{PODS.format(namespace)}/{name}"
-    ended = execute(api, path, container, ["python3", "-c", PROGRAM, "find"])
-    if ended.exit_code:
-        last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
-        raise TaskError(f"pod {name} cannot say which ranks it has: {last[0]}")
-    pids: dict[str, int] = json.loads(ended.stdout)
-    return {int(rank): RankPlace(name, container, pid) for rank, pid in pids.items()}
+    name = name_of(pod)
+    failed = f"pod {name} cannot say which ranks it has"
+    pids: dict[str, int] = ask_in_pod(api, namespace, pod, PROGRAM, "find", failed=failed)
+    return {int(rank): RankPlace(name, container_of(pod), pid) for rank, pid in pids.items()}
 
 
 def rank_place(found: dict[int, RankPlace], rank: int) -> RankPlace:

@@ -79,16 +79,14 @@ def watch(
         ApiError, UnreachableError: the first look fails.
     """
     seen, now = look()
-    seen_at = time.monotonic()
+    seen_at, problem = time.monotonic(), Text()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(drawing(seen, now), refresh=True)
+            live.update(Group(drawing(seen, now), problem), refresh=True)
             time.sleep(pause_seconds)
             try:
                 seen, now = look()
-                seen_at = time.monotonic()
+                seen_at, problem = time.monotonic(), Text()
             except (ApiError, UnreachableError) as reason:
                 age = span_of_seconds(time.monotonic() - seen_at)
                 problem = Text(f"not seen for {age}: {reason}", "bold red")
-                live.update(Group(drawing(seen, now), problem), refresh=True)
-                time.sleep(pause_seconds)

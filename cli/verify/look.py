@@ -1,12 +1,12 @@
 """Gathers the evidence for `disttrain verify`: reads, and starts one pod that reads the volume."""
 
-import json
-from contextlib import ExitStack, redirect_stdout
+from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from cli.place_pod import place_pod
+from cli.pod_answer import ask_by_pod, ask_in_pod
 from cli.stack_outputs import RunPlace
 from cli.status.judge import gpus_of
 from cli.status.look import see_run
@@ -14,11 +14,9 @@ from cli.verify import pod_probe, run_probe
 from cli.verify.evidence import Evidence
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.exec_stream import execute
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json, name_of, part
 from infra.kube.steer import find_record
-from infra.kube.task_pod import running
 
 LIMIT_SECONDS = 3600  # for the sha256 of a large checkpoint on a slow disk
 FIRST_BYTES = 1 << 20  # of the log: NCCL and the trainer say there what they use
@@ -39,7 +37,14 @@ def gather(api: Api, place: RunPlace) -> Evidence:
     probes, unseen = dict[str, Any](), dict[str, str]()
     for pod in alive:
         try:
-            probes[name_of(pod)] = _ask_pod(api, place, pod)
+            probes[name_of(pod)] = ask_in_pod(
+                api,
+                place.namespace,
+                pod,
+                Path(pod_probe.__file__).read_text(),
+                str(gpus_of(pod)),
+                failed="the pod could not be examined",
+            )
         except (TaskError, UnreachableError) as reason:
             unseen[name_of(pod)] = str(reason)
     volume, problem = _ask_volume(api, place)
@@ -57,17 +62,6 @@ def gather(api: Api, place: RunPlace) -> Evidence:
     )
 
 
-def _ask_pod(api: Api, place: RunPlace, pod: Json) -> dict[str, Any]:
-    path = f"{PODS.format(place.namespace)}/{name_of(pod)}"
-    container = str(pod["spec"]["containers"][0]["name"])
-    command = ["python3", "-c", Path(pod_probe.__file__).read_text(), str(gpus_of(pod))]
-    ended = execute(api, path, container, command)
-    if ended.exit_code:
-        last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
-        raise TaskError(f"the pod could not be examined: {last[0]}")
-    return json.loads(ended.stdout)
-
-
 def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
     """What run_probe.py says of the run's folder; or nothing, and why."""
     pod = place_pod(
@@ -77,17 +71,10 @@ def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
         deadline_seconds=LIMIT_SECONDS,
     )
     try:
-        with ExitStack() as stack:
-            with redirect_stdout(StringIO()):  # what it waits for is no result
-                path = stack.enter_context(running(api, pod, quiet=True))
-            response = api.client.stream(f"{path}/log", {"follow": "true"})
-            text = b"".join(response.stream(65536)).decode(errors="replace").strip()
+        with redirect_stdout(StringIO()):  # what it waits for is no result
+            return ask_by_pod(api, pod, failed="the run's folder could not be read")
     except (ApiError, TaskError, UnreachableError) as reason:
         return {}, f"no pod could read the volume: {reason}"
-    last = text.rpartition("\n")[2]
-    if not last.startswith("{"):
-        return {}, f"the run's folder could not be read: {last[:200] or 'no words'}"
-    return json.loads(last), ""
 
 
 def _first_lines(api: Api, place: RunPlace, pod: Json) -> str:

@@ -1,6 +1,5 @@
 """`disttrain verify --nodes`: a smoke test on each node where the run's pods may be placed."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
@@ -12,6 +11,7 @@ from typing import Any
 
 from cli.check import Result
 from cli.place_pod import place_pod
+from cli.pod_answer import ask_by_pod
 from cli.stack_outputs import VolumePlace
 from cli.status.judge import gpus_held, is_ready
 from cli.verify import pod_probe
@@ -20,7 +20,7 @@ from cli.verify.gpu_results import has_code_for
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, name_of, part
-from infra.kube.task_pod import TaskPod, running
+from infra.kube.task_pod import TaskPod
 from infra.names import GPU_RESOURCE
 
 MOST_AT_ONCE = 8
@@ -133,12 +133,9 @@ def _test(place: VolumePlace, node: NodeToTest) -> Result:
         return result(id, "error" if node.is_fault else "not checked", node.problem)
     api = Api(place.access)  # of this thread
     try:
-        with running(api, smoke_pod(place, node), quiet=True, start_seconds=START_SECONDS) as path:
-            response = api.client.stream(f"{path}/log", {"follow": "true"})
-            text = b"".join(response.stream(65536)).decode(errors="replace").strip()
+        probe, problem = ask_by_pod(
+            api, smoke_pod(place, node), failed="the pod has failed", start_seconds=START_SECONDS
+        )
     except (ApiError, TaskError, UnreachableError) as reason:
         return result(id, "error", f"no pod could run there: {reason}", DOCTOR)
-    last = text.rpartition("\n")[2]
-    if not last.startswith("{"):
-        return result(id, "error", f"the pod has failed: {last[:200] or 'no words'}", DOCTOR)
-    return judge_node(node, json.loads(last))
+    return result(id, "error", problem, DOCTOR) if problem else judge_node(node, probe)

@@ -1,0 +1,68 @@
+"""What a program of ours says in a pod: the JSON object that is its last line."""
+
+import json
+from typing import Any
+
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.exec_stream import execute
+from infra.kube.making_place import PODS
+from infra.kube.objects import Json, name_of
+from infra.kube.task_pod import START_SECONDS, TaskPod, running
+
+
+def container_of(pod: Json) -> str:
+    """The name of the pod's first container, in which the trainer runs."""
+    return str(pod["spec"]["containers"][0]["name"])
+
+
+def ask_in_pod(
+    api: Api, namespace: str, pod: Json, program: str, *words: str, failed: str
+) -> dict[str, Any]:
+    """Run a Python program in a pod that runs.
+
+    Args:
+        api: the cluster.
+        namespace: of the pod.
+        pod: the pod.
+        program: its text.
+        words: its arguments.
+        failed: what to say before the program's last words.
+
+    Raises:
+        TaskError: the program failed.
+        UnreachableError: the connection was cut or refused.
+    """
+    path, command = f"{PODS.format(namespace)}/{name_of(pod)}", ["python3", "-c", program, *words]
+    ended = execute(api, path, container_of(pod), command)
+    if ended.exit_code:
+        last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
+        raise TaskError(f"{failed}: {last[0]}")
+    return json.loads(ended.stdout)
+
+
+def ask_by_pod(
+    api: Api, pod: TaskPod, *, failed: str, start_seconds: float = START_SECONDS
+) -> tuple[dict[str, Any], str]:
+    """Run a pod to its end.
+
+    Args:
+        api: the cluster.
+        pod: what it is made of.
+        failed: what to say before the pod's last words.
+        start_seconds: how long it may take to start.
+
+    Returns:
+        The answer and an empty text; or nothing, and why the pod gave none.
+
+    Raises:
+        TaskError: it does not start.
+        ApiError, UnreachableError: the cluster refuses or does not answer.
+    """
+    with running(api, pod, quiet=True, start_seconds=start_seconds) as path:
+        response = api.client.stream(f"{path}/log", {"follow": "true"})
+        text = b"".join(response.stream(65536)).decode(errors="replace").strip()
+    last = text.rpartition("\n")[2]
+    if not last.startswith("{"):
+        return {}, f"{failed}: {last[:200] or 'no words'}"
+    return json.loads(last), ""
