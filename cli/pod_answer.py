@@ -7,13 +7,8 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.exec_stream import execute
 from infra.kube.making_place import PODS
-from infra.kube.objects import Json, name_of
+from infra.kube.objects import Json, container_of, name_of
 from infra.kube.task_pod import START_SECONDS, TaskPod, running
-
-
-def container_of(pod: Json) -> str:
-    """The name of the pod's first container, in which the trainer runs."""
-    return str(pod["spec"]["containers"][0]["name"])
 
 
 def ask_in_pod(

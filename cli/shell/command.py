@@ -5,14 +5,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.pod_answer import ask_in_pod, container_of
+from cli.pod_answer import ask_in_pod
 from cli.shell import rank_program
 from cli.stack_outputs import RunPlace, run_place
 from cli.status.look import see_run
 from infra.kube.api import Api
 from infra.kube.exec_stream import stream
 from infra.kube.making_place import PODS
-from infra.kube.objects import Json, name_of, part
+from infra.kube.objects import Json, container_of, name_of, part
 from infra.kube.steer import find_record
 from infra.kube.terminal import interact
 

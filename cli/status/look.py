@@ -14,7 +14,7 @@ from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.making_place import PODS
-from infra.kube.objects import Json, name_of, part
+from infra.kube.objects import Json, container_of, name_of, part
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
 
 LINES = 200  # of each pod; the trainer writes one for each logged step
@@ -112,6 +112,6 @@ def _has_begun(pod: Json) -> bool:
 
 
 def _log(api: Api, namespace: str, pod: Json) -> str:
-    container = str(pod["spec"]["containers"][0]["name"])
+    container = container_of(pod)
     query = {"container": container, "tailLines": str(LINES), "timestamps": "true"}
     return api.text(f"{PODS.format(namespace)}/{name_of(pod)}/log", query)

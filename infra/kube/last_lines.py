@@ -3,7 +3,7 @@
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.making_place import PODS
-from infra.kube.objects import Json
+from infra.kube.objects import Json, container_of
 from infra.kube.say import say
 
 LINES = 20
@@ -25,7 +25,7 @@ def last_lines(api: Api, namespace: str, selector: str) -> None:
 
 def _log(api: Api, namespace: str, pod: Json) -> str:
     path = f"{PODS.format(namespace)}/{pod['metadata']['name']}/log"
-    container = str(pod["spec"]["containers"][0]["name"])
+    container = container_of(pod)
     reason: ApiError | None = None
     for previous in ("true", "false"):
         query = {"container": container, "tailLines": str(LINES), "previous": previous}

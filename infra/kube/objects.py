@@ -41,3 +41,8 @@ def annotation(item: Json, key: str) -> str:
 def is_ending(item: Json) -> bool:
     """Whether the object is being deleted."""
     return bool(part(item, "metadata").get("deletionTimestamp"))
+
+
+def container_of(pod: Json) -> str:
+    """The name of the pod's first container; in our pods it is the one that does the work."""
+    return str(pod["spec"]["containers"][0]["name"])
