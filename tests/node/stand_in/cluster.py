@@ -93,17 +93,26 @@ def be_the_node(folder: Path, version: str) -> None:
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "stand-in"}
     ready |= {"lastTransitionTime": f"{now}Z", "lastHeartbeatTime": f"{now}Z"}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": NODE, "namespace": "kube-node-lease"},
-    }
     information = dict.fromkeys(NODE_INFORMATION, "stand-in") | {"kubeletVersion": version}
     status = {"conditions": [ready], "addresses": address, "nodeInfo": information}
     _apply(api, "/api/v1/nodes/" + NODE, {**node, "spec": {"podCIDR": "10.42.0.0/24"}})
     _apply(api, f"/api/v1/nodes/{NODE}/status", {**node, "status": status})
+    renew(folder)
+
+
+def renew(folder: Path) -> None:
+    """What the kubelet does every 10 seconds for as long as it lives."""
+    api = Socket(folder / "api.sock", administrator(folder))
+    seconds, rest = divmod(time.time_ns() // 1000, 1_000_000)
+    now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:06d}Z"
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": NODE, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": NODE, "renewTime": now},
+    }
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"
-    _apply(api, path, {**lease, "spec": {"holderIdentity": NODE, "renewTime": f"{now}.000000Z"}})
+    _apply(api, path, lease)
 
 
 NODE_INFORMATION: Iterable[str] = (

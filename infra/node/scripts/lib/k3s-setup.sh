@@ -2,16 +2,19 @@
 # Installs, changes and repairs k3s, or adopts it. Needs the other files of k3s-install.sh.
 readonly READY_SECONDS=300
 
-start_k3s() { # start or restart
-  started=$(date -u +%Y-%m-%dT%H:%M:%S)
-  systemctl "$1" k3s || {
+# A k3s that runs or is about to start is stopped first: then no kubelet of before can renew the
+# node's lease after the time that is noted here.
+start_k3s() {
+  systemctl stop k3s || fail "systemd could not stop k3s; its words are above"
+  started=$(date -u +%Y-%m-%dT%H:%M:%S.%6N)
+  systemctl start k3s || {
     journalctl --unit=k3s --lines=20 --no-pager --output=cat | cut -c 1-300 >&2
     fail "k3s did not start; its last lines are above"
   }
 }
 
 # After a start, a node that was Ready before is still called Ready for a while: the kubelet must
-# have renewed its lease since. The times are all of this host, and compare as text.
+# have renewed its lease since. The times are all of this host, in microseconds, and compare as text.
 is_ready() {
   k3s_kubectl get nodes --no-headers 2>/dev/null | grep -q ' Ready' || return 1
   [ -n "${started:-}" ] || return 0
@@ -79,7 +82,7 @@ converge() {
   if changed service; then run_installer; fi
   if changed images; then place_images; fi
   echo "starting k3s (changed: $changes)"
-  start_k3s restart
+  start_k3s
 }
 
 note_owner() {
@@ -130,7 +133,7 @@ bring_to_version() {
     converge
   elif ! is_active; then
     echo "k3s was stopped; starting it"
-    start_k3s start
+    start_k3s
   fi
   wait_ready
 }
