@@ -155,4 +155,7 @@ disable_apparmor = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{cni_folder}"
 conf_dir = "{layout.run}/cni.d"
+
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{layout.registries}"
 """

@@ -84,6 +84,11 @@ class Layout:
         return self.run / "pki"
 
     @property
+    def registries(self) -> Path:
+        """Folder in which `<host:port>/hosts.toml` tells containerd how to reach a registry."""
+        return self.run / "registries"
+
+    @property
     def kubelet(self) -> Path:
         """Folder that is mounted as /var/lib/kubelet in the cluster's namespaces."""
         return self.run / "kubelet"

@@ -21,6 +21,7 @@ COMMAND_PROVIDER = "1.2.1"
 ETCD = "3.6.5"
 COREDNS = "1.13.1"
 VERSITYGW = "1.8.0"
+REGISTRY = "3.1.2"
 PROMETHEUS = "3.13.0"
 ALERTMANAGER = "0.34.2"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
@@ -189,6 +190,14 @@ S3_SERVER = Tool(
     ("versitygw",),
     (),
     GoBuild("versitygw", ("github.com/versity/versitygw/cmd/versitygw",)),
+)
+
+IMAGE_REGISTRY = Tool(
+    "registry",
+    REGISTRY,
+    ("registry",),
+    (),
+    GoBuild("registry", ("github.com/distribution/distribution/v3/cmd/registry",)),
 )
 
 # Without the user interface, which is not in the module, and without the ways to find targets in

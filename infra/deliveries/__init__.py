@@ -1,7 +1,7 @@
 """The ways to bring the trainer image to the pods: choices of the setting `imageDelivery`."""
 
-from infra.deliveries import import_
+from infra.deliveries import import_, registry
 from infra.deliveries.kind import DeliveryKind
 from infra.registry import Registry
 
-DELIVERIES: Registry[DeliveryKind] = Registry("imageDelivery", [import_.KIND])
+DELIVERIES: Registry[DeliveryKind] = Registry("imageDelivery", [import_.KIND, registry.KIND])

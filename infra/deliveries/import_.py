@@ -6,13 +6,12 @@ One command, `python -m infra.image`, builds and imports; docs/image.md says how
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from infra.command_line import cache_folder
+from infra.deliveries.command import PYTHON, json_field, project_path
 from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest
 from infra.image import presence
 from infra.image.build_context import TORCH_INDEX_VARIABLE
@@ -24,11 +23,6 @@ from infra.node.node_variable import VARIABLE as NODE_VARIABLE
 
 if TYPE_CHECKING:
     import pulumi
-
-PROJECT = Path(__file__).parents[2]
-# From the project's folder, in which the engine starts commands: inputs and the recorded delete
-# are the same in every checkout.
-PYTHON = ".venv/bin/python"
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -
     )
     return Delivered(
         reference=pulumi.Output.from_input(request.plan.reference),
-        digest=command.stdout.apply(last_digest),
+        digest=command.stdout.apply(lambda stdout: json_field(stdout, "digest")),
     )
 
 
@@ -136,16 +130,6 @@ def remove_command(request: DeliveryRequest) -> str:
     references = [part for name in names for part in ("--reference", name)]
     whose = ["--pods-of", request.namespace] if request.namespace else []
     return shlex.join([*_program("remove", request), *references, *whose])
-
-
-def project_path(path: Path) -> str:
-    """A path that is the same in every checkout, if it lies in the checkout."""
-    return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
-
-
-def last_digest(stdout: str) -> str:
-    """The digest in the last line of the command's output, a JSON object."""
-    return cast(str, json.loads(stdout.strip().splitlines()[-1])["digest"])
 
 
 def _program(action: str, request: DeliveryRequest) -> list[str]:

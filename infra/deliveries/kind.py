@@ -71,10 +71,13 @@ class Pull:
     Args:
         policy: `imagePullPolicy` of the containers.
         secrets: names of Secrets for `imagePullSecrets`.
+        docker_config: content of the first of these Secrets, which the platform makes then; empty:
+            all of them are there already, or there is none.
     """
 
     policy: str = "IfNotPresent"
     secrets: tuple[str, ...] = ()
+    docker_config: str = field(default="", repr=False)
 
 
 def accept(request: DeliveryRequest) -> None:

@@ -24,6 +24,7 @@ from infra.image.plan import (
 )
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.reach import open_node
+from infra.image.registry.login import PASSWORD_VARIABLE, Login, find_login
 from infra.image.sbom import sbom
 from infra.node.node_variable import VARIABLE
 
@@ -34,6 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run one action; the exit status is 0 when it was done."""
     arguments = _parser().parse_args(argv)
     try:
+        if arguments.action == "push":
+            return _push(arguments)
         with open_node(os.environ.get(VARIABLE)) as node:
             containerd = Containerd(
                 shlex.split(arguments.ctr), arguments.address or None, node=node
@@ -47,18 +50,10 @@ def main(argv: list[str] | None = None) -> int:
 def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
     plan = _plan(arguments)
     _refuse_other_plan(os.environ.get(planning.VARIABLE, ""), plan)
-    sources = Sources(
-        PROJECT,
-        Path(arguments.cache),
-        arguments.builder,
-        arguments.build_on,
-        Path(arguments.layout) if arguments.layout else None,
-        _authorities(arguments.authorities),
-    )
     result = ensure(
         plan,
         containerd,
-        sources,
+        _sources(arguments),
         _say,
         os.environ.get(presence.VARIABLE, ""),
         arguments.keep_unused_minutes,
@@ -67,6 +62,44 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
     # `pulumi up` shows the last line that a command has written, and people do not read JSON.
     print(f"image: {plan.reference} is on the node", file=sys.stderr, flush=True)
     return 0
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    # Only here: the other actions do without an HTTP client.
+    from infra.image.registry.connection import Access
+    from infra.image.registry.push import push
+    from infra.image.registry.repository import Repository
+
+    plan = _plan(arguments)
+    _refuse_other_plan(os.environ.get(planning.VARIABLE, ""), plan)
+    if arguments.user:
+        login = Login(arguments.user, os.environ.get(PASSWORD_VARIABLE, ""))
+    else:
+        login = find_login(plan.repository, os.environ, Path.home())
+    sources = _sources(arguments)
+    access = Access(plan.repository, login, arguments.plain_http, sources.authorities, os.environ)
+    result = push(
+        plan,
+        Repository(access),
+        sources,
+        _say,
+        request=os.environ.get(presence.VARIABLE, ""),
+        compress=arguments.compression == "gzip",
+    )
+    print(json.dumps(asdict(result)), flush=True)
+    print(f"image: {plan.reference} is in the registry", file=sys.stderr, flush=True)
+    return 0
+
+
+def _sources(arguments: argparse.Namespace) -> Sources:
+    return Sources(
+        PROJECT,
+        Path(arguments.cache),
+        arguments.builder,
+        arguments.build_on,
+        Path(arguments.layout) if arguments.layout else None,
+        _authorities(arguments.authorities),
+    )
 
 
 def _refuse_other_plan(planned: str, plan: ImagePlan) -> None:
@@ -149,7 +182,7 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m infra.image", description=__doc__)
-    parser.add_argument("action", choices=ACTIONS)
+    parser.add_argument("action", choices=(*ACTIONS, "push"))
     add = parser.add_argument
     add("--repository", required=True, help="image name without tag")
     add(
@@ -183,6 +216,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMESPACE",
         default="",
         help="remove: nothing that pods of another Kubernetes namespace use",
+    )
+    add(
+        "--user", default="", help=f"push: of the registry; the password is in ${PASSWORD_VARIABLE}"
+    )
+    add("--plain-http", action="store_true", help="push: the registry speaks no TLS")
+    add(
+        "--compression",
+        choices=("gzip", "none"),
+        default="gzip",
+        help="push: of layers (default: %(default)s)",
     )
     add("--output", default="-", help="sbom: file for the document (default: standard output)")
     return parser

@@ -64,14 +64,29 @@ def get_dependencies(
     image = containerd.complete_image(plan.deps_reference)
     if image and platform_of_image(image) == platform:
         return image, False
+    if sources.build_on == "node" and not sources.bundled:
+        return _build_at_node(plan, sources, containerd, platform, say), True
+    return local_dependencies(plan, sources, platform, say)
+
+
+def local_dependencies(
+    plan: ImagePlan, sources: Sources, platform: str, say: Say
+) -> tuple[Image, bool]:
+    """The dependencies on this machine, of the bundle, the cache or a build that takes minutes.
+
+    Returns:
+        The image, and whether it was built for this call.
+
+    Raises:
+        RuntimeError: the build failed.
+        ValueError: they are for another platform, no builder works, or a layout is damaged.
+    """
     if sources.bundled:
         image = read_layout(sources.bundled)
         refuse_other_platform(
             image, platform, f"the bundle's {sources.bundled}", "pack the bundle on such a machine"
         )
         return image, False
-    if sources.build_on == "node":
-        return _build_at_node(plan, sources, containerd, platform, say), True
     layout = layout_folder(plan, sources.cache, platform)
     built = not layout.exists()
     if built:

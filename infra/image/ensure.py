@@ -14,20 +14,12 @@ from infra.image.dependencies import (
     layout_folder,
     locked,
 )
-from infra.image.oci import (
-    ANNOTATION,
-    Image,
-    append_layer,
-    blob,
-    image_annotations,
-    read_layout,
-)
+from infra.image.oci import Image, blob, read_layout
 from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
 from infra.image.prune import KEEP_UNUSED_MINUTES, ensured_label, prune
 from infra.image.transfer import import_images
-
-CREATED_BY = "disttrain: trainer code"
+from infra.image.with_code import with_code
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ def _import(
     for problem in problems(plan, containerd):
         say(f"image: {problem}")
     deps, built = get_dependencies(plan, sources, containerd, platform, say)
-    image = _with_code(plan, deps)
+    image = with_code(plan, deps)
     start = time.monotonic()
     # both names, so that the large layers are kept while only the code changes
     images = {plan.deps_reference: deps, plan.reference: image}
@@ -123,28 +115,11 @@ def image_to_read(plan: ImagePlan, cache: Path, containerd: Containerd) -> Image
     """
     layout = layout_folder(plan, cache, this_machine())
     if layout.exists():
-        return _with_code(plan, read_layout(layout))
+        return with_code(plan, read_layout(layout))
     there = find_complete_image(plan, containerd)
     if there is None:
         raise ValueError(f"{plan.reference} is neither in containerd nor in {cache}")
     return there
-
-
-def _with_code(plan: ImagePlan, deps: Image) -> Image:
-    return append_layer(deps, plan.code_layer, CREATED_BY, annotations(plan, deps))
-
-
-def annotations(plan: ImagePlan, deps: Image) -> dict[str, str]:
-    """What tells an image's origin to tools; `deps` names its base's digest if the builder did."""
-    name, _, digest = plan.base_image.partition("@")
-    digest = digest or image_annotations(deps).get(f"{ANNOTATION}.base.digest", "")
-    return {
-        f"{ANNOTATION}.title": "disttrain trainer",
-        f"{ANNOTATION}.version": plan.reference.rpartition(":")[2],
-        f"{ANNOTATION}.revision": plan.code_hash,
-        f"{ANNOTATION}.base.name": name,
-        **({f"{ANNOTATION}.base.digest": digest} if digest else {}),
-    }
 
 
 def find_complete_image(

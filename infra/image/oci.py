@@ -3,6 +3,7 @@
 Formats: https://github.com/opencontainers/image-spec/tree/v1.1.0 (image-layout, manifest, config).
 """
 
+import gzip
 import hashlib
 import io
 import json
@@ -135,17 +136,23 @@ def image_annotations(image: Image) -> dict[str, str]:
 
 
 def append_layer(
-    image: Image, layer: bytes, created_by: str, annotations: Mapping[str, str] | None = None
+    image: Image,
+    layer: bytes,
+    created_by: str,
+    annotations: Mapping[str, str] | None = None,
+    *,
+    compress: bool = False,
 ) -> Image:
-    """The image plus one uncompressed layer on top; all other layers stay the same blobs.
+    """The image plus one layer, given as a tar, on top; all other layers stay the same blobs.
 
     Annotations go to the manifest, where registries look, and as labels to the configuration,
     where container runtimes do.
     """
     manifest = _load(image.manifest.read())
     config = _load(image.config.read())
-    top = blob(layer)
-    config["rootfs"]["diff_ids"].append(top.digest)  # of an uncompressed layer: its own digest
+    plain = blob(layer)
+    top = blob(gzip.compress(layer, mtime=0)) if compress else plain
+    config["rootfs"]["diff_ids"].append(plain.digest)
     config.setdefault("history", []).append({"created_by": created_by})
     if annotations:
         settings = config.setdefault("config", {})
@@ -153,7 +160,8 @@ def append_layer(
         manifest["annotations"] = {**(manifest.get("annotations") or {}), **annotations}
     new_config = blob(as_json(config))
     manifest["config"] = descriptor(CONFIG_TYPE, new_config)
-    manifest["layers"].append(descriptor(LAYER_TYPE, top))
+    kind = f"{LAYER_TYPE}+gzip" if compress else LAYER_TYPE
+    manifest["layers"].append(descriptor(kind, top))
     return Image(blob(as_json(manifest)), new_config, (*image.layers, top))
 
 

@@ -1,10 +1,10 @@
 """Drift detection for the image: an input of its command that changes when the image has gone.
 
 The command provider has no Read: it runs a command again only when an input of it differs from the
-one in the stack's state. So the program asks the node for the image and makes the answer an input,
-the import request. While the image is there, this is the label that its import has left on it, and
-nothing differs. When it is gone, this is a new request, and the command that runs for it labels the
-image with it.
+one in the stack's state. So the program asks the node, or the registry, for the image and makes the
+answer an input, the import request. While the image is there, this is the label that its import (or
+the annotation that its push) has left on it, and nothing differs. When it is gone, this is a new
+request, and the command that runs for it labels the image with it.
 
 A new request is kept in a file of the cache until the image is there. So `pulumi preview` and the
 `pulumi up` after it have the same input, also where nobody answers yet.
@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,13 +38,27 @@ def import_request(plan: ImagePlan, containerd: Containerd, cache: Path, node_na
     Returns:
         Empty for an image that was imported by hand and so has no request.
     """
-    words = json.dumps([node_name, *containerd.ctr_words(), plan.reference])
-    file = cache / FOLDER / hashlib.sha256(words.encode()).hexdigest()[:32]
-    try:
-        request = containerd.import_request(plan.reference)
-    except ContainerdError:
-        # Not an error of a preview: there may be no node yet. The command asks again, and fails.
-        request = None
+
+    def ask() -> str | None:
+        try:
+            return containerd.import_request(plan.reference)
+        except ContainerdError:
+            # No error of a preview: there may be no node yet. The command asks again, and fails.
+            return None
+
+    return noted_request([node_name, *containerd.ctr_words(), plan.reference], cache, ask)
+
+
+def noted_request(place: list[str], cache: Path, ask: Callable[[], str | None]) -> str:
+    """The request that is noted at a place, or the one under which the image will be brought.
+
+    Args:
+        place: where the image belongs; tells places apart.
+        cache: folder that keeps new requests.
+        ask: the request that is noted there, empty without one; None: the image is not there.
+    """
+    file = cache / FOLDER / hashlib.sha256(json.dumps(place).encode()).hexdigest()[:32]
+    request = ask()
     if request is None:
         return _remembered(file)
     file.unlink(missing_ok=True)

@@ -9,10 +9,10 @@ from pulumi_command import local
 
 from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
+from infra.no_proxy import bypasses_proxy, split_no_proxy
 from infra.node.doctor_plan import Plan, SshTarget
 from infra.node.expectations import Expectations
 from infra.settings import HostSettings, PlatformSettings, RunSettings
-from infra.settings.no_proxy import bypasses_proxy, split_no_proxy
 from infra.settings.secret import Secret
 from infra.settings.torch_index import cuda_version
 

@@ -21,6 +21,7 @@ from infra.platform.namespace import Namespace, NamespaceArgs
 from infra.platform.owner import Owner
 from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
+from infra.platform.pull_secret import PullSecret, PullSecretArgs
 from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
@@ -177,6 +178,16 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
         inside(cluster, volume),  # with our own k3s they go, whether it answers or not
     )
     ready += [image, namespace, volume, proxy, viewers, pods]
+    if image_args.pull.docker_config:
+        (secret,) = image_args.pull.secrets
+        login = PullSecretArgs(
+            secret,
+            image_args.pull.docker_config,
+            settings.namespace,
+            settings.stack,
+            owner.identity,
+        )
+        ready.append(PullSecret("image-pull", login, inside(cluster, namespace)))
     if settings.pod_policy != "none":
         policy = PodPolicyArgs(
             settings.namespace, settings.stack, owner.identity, settings.pod_policy

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from infra.registry import Kind
 from infra.settings.reader import Reader
+from infra.settings.secret import Secret
 
 
 class WorkloadChoice(Kind, Protocol):
@@ -57,7 +58,9 @@ def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Ki
 
 
 def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
-    """Read an object into a dataclass whose fields are texts, whole numbers or booleans.
+    """Read an object into a dataclass whose fields are texts, numbers, booleans or secrets.
+
+    A field `Secret | None` takes a text that is encrypted in the stack's file.
 
     Args:
         reader: gives the object and collects what is wrong with it.
@@ -65,9 +68,12 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
         owner: what the options belong to, for messages, such as `storage: nfs`.
         options: the dataclass; a field without a default must be given.
     """
-    given = dict(reader.mapping(key))
     values: dict[str, Any] = {}
     known = {field.name: field for field in fields(options)}
+    secrets = {name for name, field in known.items() if "Secret" in str(field.type)}
+    if secrets:
+        reader.hide(key)
+    given = dict(reader.mapping(key))
     for name in sorted(set(given) - set(known)):
         reason = f"{owner} has no such option" if known else f"{owner} has no options"
         hint = f"Set one of {', '.join(known)}" if known else "Remove it"
@@ -87,6 +93,18 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
             reason = f"{owner} takes {wanted[type_]} here"
             reader.problem(f"{key}.{name}", value, reason, f"Set {wanted[type_]}")
             continue
+        if name in secrets:
+            if not isinstance(value, str):
+                reader.problem(f"{key}.{name}", value, f"{owner} takes a text here", "Set a text")
+                continue
+            if not reader.is_encrypted(key):
+                reader.problem(
+                    f"{key}.{name}",
+                    value,
+                    "it would stand readable in the stack's file",
+                    f"Encrypt it: `pulumi config set --secret --path {key}.{name} VALUE`",
+                )
+            value = Secret(value)
         values[name] = value
     return options(**values) if all(_given(f, values) for f in known.values()) else None
 

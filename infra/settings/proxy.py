@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from infra.no_proxy import missing_entries, no_proxy, required_entries, split_no_proxy
 from infra.settings.cluster import ClusterSettings
-from infra.settings.no_proxy import missing_entries, no_proxy, required_entries, split_no_proxy
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 

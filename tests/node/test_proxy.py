@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings.no_proxy import no_proxy, required_entries
+from infra.no_proxy import no_proxy, required_entries
 from sandbox.stack import Stack
 from tests.cli.servers import PASSWORD, USER, free_port, proxy
 from tests.node.lab import UP, Lab, failure

@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 
 from infra.deliveries import DELIVERIES
-from infra.deliveries.import_ import (
-    ImportOptions,
-    check,
-    ensure_command,
-    project_path,
-    remove_command,
-)
+from infra.deliveries.command import project_path
+from infra.deliveries.import_ import ImportOptions, check, ensure_command, remove_command
 from infra.deliveries.kind import DeliveryRequest, Pull
 from infra.image.plan import plan_image
 

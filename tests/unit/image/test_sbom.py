@@ -10,11 +10,11 @@ import pytest
 
 from infra.image.__main__ import main
 from infra.image.dependencies import layout_folder
-from infra.image.ensure import annotations
 from infra.image.oci import Image, append_layer, blob
 from infra.image.plan import plan_image
 from infra.image.platforms import this_machine
 from infra.image.sbom import sbom
+from infra.image.with_code import annotations
 from tests.unit.image.layouts import tar_bytes, tiny_image, write_layout
 
 PROJECT = Path(__file__).parents[3]

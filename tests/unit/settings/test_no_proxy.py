@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.settings.no_proxy import (
+from infra.no_proxy import (
     CLUSTER_NAMES,
     bypasses_proxy,
     missing_entries,

@@ -1,0 +1,210 @@
+"""Delivery `registry`: pushed to an image registry, from which every node pulls.
+
+One command, `python -m infra.image push`, builds and pushes; docs/image.md says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from infra.command_line import cache_folder
+from infra.deliveries.command import (
+    PYTHON,
+    json_field,
+    plan_arguments,
+    project_path,
+)
+from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest, Pull
+from infra.image import presence
+from infra.image.build_context import TORCH_INDEX_VARIABLE
+from infra.image.plan import VARIABLE as PLANNED_VARIABLE
+from infra.image.registry.login import (
+    PASSWORD_VARIABLE,
+    Login,
+    find_login,
+    host_of,
+    pull_config,
+)
+from infra.settings.secret import Secret
+
+if TYPE_CHECKING:
+    import pulumi
+
+PULL_SECRET = "image-registry"
+
+
+@dataclass(frozen=True)
+class RegistryOptions:
+    """Keys of `imageDeliveryOptions`.
+
+    Args:
+        user: who pushes, and who pulls on the nodes; empty: the login of docker or podman on this
+            machine pushes.
+        password: the user's.
+        pullSecret: a Secret of the namespace, made by somebody else, with which the nodes pull;
+            empty: one with user and password, or, without these, whatever the nodes have.
+        plainHttp: the registry speaks no TLS.
+        compression: `gzip`, or `none` where the line is faster than the processor.
+    """
+
+    user: str = ""
+    password: Secret | None = None
+    pullSecret: str = ""  # noqa: N815 - as the stack's settings name it
+    plainHttp: bool = False  # noqa: N815
+    compression: str = "gzip"
+
+
+def check(request: DeliveryRequest) -> None:
+    """Raise ValueError for what no registry can do."""
+    options, repository = _options(request), request.plan.repository
+    if host_of(repository) == "localhost":
+        raise ValueError(
+            f"imageRepository: {repository!r} cannot be used with imageDelivery: registry: it "
+            "names no registry, and each node would look for one on itself. Set the name of a "
+            "repository that all nodes reach, such as registry.example.org/team/trainer."
+        )
+    if bool(options.user) != bool(options.password):
+        missing = "password" if options.user else "user"
+        raise ValueError(
+            f"imageDeliveryOptions.{missing}: '' cannot be used: a login is a user and a password. "
+            "Set both, or none of them to use the login that docker or podman has on this machine."
+        )
+    if options.compression not in ("gzip", "none"):
+        raise ValueError(
+            f"imageDeliveryOptions.compression: {options.compression!r} cannot be used: layers are "
+            "compressed by gzip or not at all. Set gzip or none."
+        )
+    if request.build_on == "node":
+        raise ValueError(
+            "imageBuildOn: 'node' cannot be used with imageDelivery: registry: the image is pushed "
+            "from the machine that builds it, which is this one. Set here."
+        )
+
+
+def pull(request: DeliveryRequest) -> Pull:
+    """Nodes pull with the Secret that was named, or with one that is made of the login."""
+    options = _options(request)
+    if options.pullSecret:
+        return Pull(secrets=(options.pullSecret,))
+    if options.user and options.password:
+        login = Login(options.user, options.password.text)
+        return Pull(
+            secrets=(PULL_SECRET,), docker_config=pull_config(request.plan.repository, login)
+        )
+    return Pull()
+
+
+def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
+    """The command that keeps the image in the registry, `<name>-push`.
+
+    It has no delete: the name is made of the content, and other clusters may pull it.
+    """
+    import pulumi
+    from pulumi_command import local
+
+    command = local.Command(
+        f"{name}-push",
+        create=push_command(request),
+        environment=_environment(request),
+        stdin=request.authorities or None,
+        add_previous_output_in_env=False,
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            pulumi.ResourceOptions(
+                custom_timeouts=pulumi.CustomTimeouts(create="2h", update="2h"),
+            ),
+        ),
+    )
+    return Delivered(
+        reference=pulumi.Output.from_input(request.plan.reference),
+        digest=command.stdout.apply(lambda stdout: json_field(stdout, "digest")),
+    )
+
+
+def push_command(request: DeliveryRequest) -> str:
+    """Builds what is missing, or takes it from the bundle, and pushes what the registry lacks."""
+    options = _options(request)
+    words = [PYTHON, "-m", "infra.image", "push", *plan_arguments(request)]
+    if request.bundled_layout:
+        words += ["--layout", project_path(request.bundled_layout)]
+    else:
+        words += ["--builder", request.builder]
+    if request.authorities:
+        words += ["--authorities", "-"]
+    words += ["--compression", options.compression]
+    if options.user:
+        words += ["--user", options.user]
+    if options.plainHttp:
+        words.append("--plain-http")
+    return shlex.join(words)
+
+
+def look(request: DeliveryRequest, proxies: Mapping[str, str]) -> str:
+    """Ask the registry for the image; the answer is `presence.noted_request`'s."""
+    # Only here: the client takes a tenth of a second to import.
+    from infra.image.registry.connection import Access, RegistryError
+    from infra.image.registry.push import noted, tag_of
+    from infra.image.registry.repository import Repository
+
+    options, plan = _options(request), request.plan
+
+    def ask() -> str | None:
+        try:
+            if options.user and options.password:
+                login = Login(options.user, options.password.text)
+            else:
+                login = find_login(plan.repository, os.environ, Path.home())
+            access = Access(
+                plan.repository,
+                login,
+                options.plainHttp,
+                request.authorities,
+                {**os.environ, **proxies},
+                presence.PATIENCE_SECONDS,
+            )
+            image = Repository(access).image(tag_of(plan))
+        except (RegistryError, ValueError):
+            # No error of a preview: the registry may not be reached yet. The command asks again.
+            return None
+        return None if image is None else noted(image)
+
+    return presence.noted_request([plan.reference], cache_folder(), ask)
+
+
+def _environment(request: DeliveryRequest) -> dict[str, pulumi.Input[str]]:
+    """Changed inputs run the command again: a new tag, or an image that has gone."""
+    import pulumi
+
+    options = _options(request)
+
+    async def ask() -> str:
+        known: dict[str, str] = {}
+        for name, value in request.proxies.items():
+            known[name] = cast(str, await pulumi.Output.from_input(value).future())
+        return await asyncio.to_thread(look, request, known)
+
+    values: dict[str, pulumi.Input[str]] = {
+        PLANNED_VARIABLE: request.plan.reference,
+        presence.VARIABLE: pulumi.Output.from_input(ask()),
+        **request.proxies,
+    }
+    if options.password:
+        values[PASSWORD_VARIABLE] = options.password.output
+    if request.torch_index_login:
+        values[TORCH_INDEX_VARIABLE] = request.torch_index_login
+    return values
+
+
+def _options(request: DeliveryRequest) -> RegistryOptions:
+    return cast(RegistryOptions, request.options)
+
+
+KIND = DeliveryKind(
+    name="registry", deliver=deliver, check=check, pull=pull, options=RegistryOptions
+)

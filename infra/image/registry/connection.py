@@ -1,0 +1,257 @@
+"""Requests to one repository of an image registry: login, proxy, trust, and what refusals mean.
+
+For logins: https://distribution.github.io/distribution/spec/auth/token/
+"""
+
+import io
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any, cast
+from urllib.parse import unquote, urlencode, urljoin, urlsplit
+
+import urllib3
+from urllib3.util import Retry, Timeout, make_headers
+
+from infra.image.registry.login import DOCKER_HUB, Login, host_of
+from infra.image.registry.proxies import proxy_of
+
+DOCKER_HUB_SERVER = "registry-1.docker.io"
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 300  # a registry reads a layer of gigabytes once more before it says yes
+BLOCK_BYTES = 1 << 20
+PASSING = (429, 500, 502, 503, 504)  # what a registry answers by one of these is over soon
+
+
+class RegistryError(RuntimeError):
+    """The registry cannot be reached, or refuses; the text says what to do."""
+
+
+class CutError(Exception):
+    """The connection broke, or the registry was busy: the same may work now.
+
+    Args:
+        text: what happened.
+        may_go_on: whether an upload may be continued; otherwise it begins anew.
+    """
+
+    def __init__(self, text: str, *, may_go_on: bool = True) -> None:
+        super().__init__(text)
+        self.may_go_on = may_go_on
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to get at a repository.
+
+    Args:
+        repository: name without tag, such as `registry.example.org/team/trainer`.
+        login: None: whatever everybody may do.
+        plain_http: the registry speaks no TLS.
+        authorities: certificates (PEM) to trust beside the system's.
+        proxies: proxy variables as in an environment; empty: no proxy.
+        patience_seconds: how long one answer may take; None: as long as a large layer needs.
+    """
+
+    repository: str
+    login: Login | None = None
+    plain_http: bool = False
+    authorities: str = ""
+    proxies: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    patience_seconds: float | None = None
+
+
+class Connection:
+    """Asks one repository; keeps its login for as long as it lives."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        host, _, path = access.repository.partition("/")
+        if host == DOCKER_HUB:
+            host, path = DOCKER_HUB_SERVER, path if "/" in path else f"library/{path}"
+        self._host, self._path = host, path
+        self._base = f"{'http' if access.plain_http else 'https'}://{host}/v2/{path}/"
+        self._authorization: dict[str, str] = {}
+        self._pool = _pool(access, self._base)
+
+    def location(self, answer: urllib3.BaseHTTPResponse) -> str:
+        """Where an answer sends us."""
+        return urljoin(self._base, answer.headers["Location"])
+
+    def ask(
+        self,
+        method: str,
+        where: str,
+        *,
+        body: bytes | IO[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        cuts: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        """One request; logs in when it is told to.
+
+        Args:
+            method: of HTTP.
+            where: below the repository, or a whole address.
+            body: what to send.
+            headers: beside the login's.
+            cuts: for what may work when it is done again, raise `CutError`, no RegistryError.
+        """
+        url = urljoin(self._base, where)
+        answer = self._once(method, url, body, headers, cuts)
+        if answer.status == 401 and self._is_own(url):
+            self._log_in(answer.headers.get("WWW-Authenticate", ""))
+            if isinstance(body, io.IOBase):
+                raise CutError("the login had run out")  # what was sent is sent again
+            answer = self._once(method, url, body, headers, cuts)
+        if cuts and answer.status in PASSING:
+            raise CutError(f"HTTP status {answer.status}")
+        return answer
+
+    def _once(
+        self,
+        method: str,
+        url: str,
+        body: bytes | IO[bytes] | None,
+        headers: Mapping[str, str] | None,
+        cuts: bool,
+    ) -> urllib3.BaseHTTPResponse:
+        own = self._authorization if self._is_own(url) else {}
+        try:
+            return self._pool.request(
+                method, url, body=body, headers={**(headers or {}), **own}, preload_content=True
+            )
+        except urllib3.exceptions.HTTPError as error:
+            reason = _reason(error)
+            if cuts and not isinstance(reason, ssl.SSLError):
+                raise CutError(_short(reason)) from None
+            raise self._unreachable(reason) from None
+
+    def _is_own(self, url: str) -> bool:
+        """Whether it may see the login: a place to upload to may be another host's."""
+        return urlsplit(url).netloc == self._host
+
+    def _log_in(self, challenge: str) -> None:
+        login = self._access.login
+        words = dict(cast(list[tuple[str, str]], re.findall(r'(\w+)="([^"]*)"', challenge)))
+        basic = make_headers(basic_auth=f"{login.user}:{login.password}") if login else {}
+        if "realm" in words and re.search(r"\bbearer\b", challenge, re.IGNORECASE):
+            scope = {"scope": f"repository:{self._path}:pull,push"}
+            service = {"service": words["service"]} if "service" in words else {}
+            joint = "&" if urlsplit(words["realm"]).query else "?"
+            url = f"{words['realm']}{joint}{urlencode({**service, **scope})}"
+            try:
+                answer = self._pool.request("GET", url, headers=basic)
+            except urllib3.exceptions.HTTPError as error:
+                raise self._unreachable(_reason(error)) from None
+            token = _token(answer)
+            if not token:
+                raise self._refused(answer)
+            self._authorization = {"Authorization": f"Bearer {token}"}
+        elif login:
+            self._authorization = {"Authorization": basic["authorization"]}
+
+    def expect(self, answer: urllib3.BaseHTTPResponse, what: str, *wanted: int) -> None:
+        """Raise RegistryError unless the answer has a wanted status; `what` was asked for."""
+        if answer.status in wanted:
+            return
+        words = _words(answer)
+        if answer.status in (401, 403):
+            raise self._refused(answer)
+        if answer.status == 404:
+            raise self.error(
+                f"the registry knows no such repository (it says: {words}). Some registries, such "
+                "as Amazon's ECR, need it made before the first push: make it there"
+            )
+        if answer.status == 413:
+            raise self.error(
+                f"what was sent is larger than {self._host}, or a proxy before it, takes in one "
+                "request (HTTP status 413): raise that limit there"
+            )
+        raise self.error(f"the registry did not {what}: HTTP status {answer.status}, {words}")
+
+    def _refused(self, answer: urllib3.BaseHTTPResponse) -> RegistryError:
+        login = self._access.login
+        who = f"the user {login.user!r} may not do this" if login else "nobody is logged in"
+        return self.error(
+            f"{self._host} refuses, HTTP status {answer.status}: {who} (it says: "
+            f"{_words(answer)}). Run `docker login {host_of(self._access.repository)}` on this "
+            "machine, or set imageDeliveryOptions.user and imageDeliveryOptions.password"
+        )
+
+    def _unreachable(self, reason: BaseException) -> RegistryError:
+        text = str(reason)
+        if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
+            advice = "it speaks plain HTTP: set imageDeliveryOptions.plainHttp to true"
+        elif "CERTIFICATE_VERIFY_FAILED" in text:
+            advice = "its certificate is not trusted: set caBundle to the authority's certificate"
+        else:
+            advice = (
+                "look at its name and port; if this machine reaches it without the proxy, add it "
+                "to noProxy"
+            )
+        return self.error(f"{self._host} cannot be reached ({_short(reason)}); {advice}")
+
+    def error(self, text: str) -> RegistryError:
+        """An error that names the key and its value."""
+        return RegistryError(f"imageRepository: {self._access.repository!r}: {text}")
+
+
+def _pool(access: Access, url: str) -> urllib3.PoolManager:
+    context = ssl.create_default_context()
+    if access.authorities:
+        context.load_verify_locations(cadata=access.authorities)
+    patience = access.patience_seconds
+    common: dict[str, Any] = {
+        "ssl_context": context,
+        "timeout": Timeout(connect=patience or CONNECT_SECONDS, read=patience or ANSWER_SECONDS),
+        "retries": Retry(total=None, connect=0, read=0, redirect=5, status=0, other=0),
+        "blocksize": BLOCK_BYTES,
+    }
+    proxy = proxy_of(url, access.proxies)
+    if not proxy:
+        return urllib3.PoolManager(**common)
+    parts = urlsplit(proxy)
+    user, _, place = parts.netloc.rpartition("@")
+    headers = make_headers(proxy_basic_auth=unquote(user)) if user else None
+    return urllib3.ProxyManager(
+        parts._replace(netloc=place).geturl(),
+        proxy_headers=headers,
+        proxy_ssl_context=context,
+        **common,
+    )
+
+
+def _reason(error: BaseException) -> BaseException:
+    """What lies below urllib3's own words."""
+    inner = getattr(error, "reason", None)
+    while isinstance(inner, BaseException):
+        error, inner = inner, getattr(inner, "reason", None)
+    return error
+
+
+def _short(reason: BaseException) -> str:
+    text = re.sub(r"<urllib3[^>]*>: ", "", str(reason)) or type(reason).__name__
+    return text[:200]
+
+
+def _words(answer: urllib3.BaseHTTPResponse) -> str:
+    """What the registry says itself."""
+    try:
+        errors = json.loads(answer.data)["errors"]
+        return "; ".join(f"{e.get('code', '')} {e.get('message', '')}".strip() for e in errors)[
+            :300
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return answer.data.decode(errors="replace").strip()[:300] or "nothing"
+
+
+def _token(answer: urllib3.BaseHTTPResponse) -> str:
+    if answer.status != 200:
+        return ""
+    try:
+        content = json.loads(answer.data)
+        return str(content.get("token") or content.get("access_token") or "")
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,147 @@
+"""Who we are to a registry: given by the settings, or kept by docker's and podman's `login`.
+
+Formats: https://github.com/containers/image/blob/v5.36.0/docs/containers-auth.json.5.md (podman)
+and https://docs.docker.com/reference/cli/docker/login/#configure-the-credential-store (docker).
+"""
+
+import json
+import subprocess
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+PASSWORD_VARIABLE = "IMAGE_REGISTRY_PASSWORD"
+DOCKER_HUB = "docker.io"
+DOCKER_HUB_KEY = "https://index.docker.io/v1/"  # its name in docker's file and in pull secrets
+HELPER_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Login:
+    """A user of a registry."""
+
+    user: str
+    password: str = field(repr=False)
+
+    @property
+    def encoded(self) -> str:
+        """`user:password` in base64, as the files of docker and podman hold it."""
+        return b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+def host_of(repository: str) -> str:
+    """`registry.example.org` of `registry.example.org/team/trainer`."""
+    return repository.partition("/")[0]
+
+
+def pull_config(repository: str, login: Login) -> str:
+    """The text of a Secret of type `kubernetes.io/dockerconfigjson`."""
+    return json.dumps({"auths": {_docker_key(host_of(repository)): {"auth": login.encoded}}})
+
+
+def find_login(repository: str, environment: Mapping[str, str], home: Path) -> Login | None:
+    """The login that docker or podman has kept for a repository; None: neither has one.
+
+    Args:
+        repository: name without tag.
+        environment: of this process, for the places of the files.
+        home: of the user.
+
+    Raises:
+        ValueError: a file cannot be read, or the helper that it names does not work.
+    """
+    for file in _files(environment, home):
+        try:
+            text = file.read_text()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ValueError(f"{file}: it cannot be read ({error.strerror})") from None
+        try:
+            content = json.loads(text)
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            raise ValueError(f"{file}: it holds no JSON object, so no login can be read from it")
+        if login := _login_in(cast(dict[str, Any], content), repository, file):
+            return login
+    return None
+
+
+def _files(environment: Mapping[str, str], home: Path) -> list[Path]:
+    given = environment.get("REGISTRY_AUTH_FILE")
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    docker = Path(environment.get("DOCKER_CONFIG") or home / ".docker")
+    files = [Path(given)] if given else []
+    files += [Path(runtime) / "containers" / "auth.json"] if runtime else []
+    return [*files, docker / "config.json"]
+
+
+def _login_in(content: Mapping[str, Any], repository: str, file: Path) -> Login | None:
+    host = host_of(repository)
+    helpers = cast(dict[str, str], content.get("credHelpers") or {})
+    helper = helpers.get(host) or cast(str, content.get("credsStore") or "")
+    if helper:
+        return _ask_helper(helper, _docker_key(host), file)
+    auths = cast(dict[str, dict[str, str]], content.get("auths") or {})
+    for key in _keys(repository):
+        entry = auths.get(key) or {}
+        if entry.get("auth"):
+            try:
+                user, colon, password = b64decode(entry["auth"]).decode().partition(":")
+            except ValueError:
+                colon = user = password = ""
+            if not colon:
+                raise ValueError(f"{file}: the entry {key!r} is no user and password in base64")
+            return Login(user, password)
+    return None
+
+
+def _keys(repository: str) -> list[str]:
+    """The entries that may mean this repository, the closest first; podman keeps paths too."""
+    parts = repository.split("/")
+    paths = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    host = parts[0]
+    return [*paths, _docker_key(host), f"https://{host}", f"http://{host}"]
+
+
+def _docker_key(host: str) -> str:
+    return DOCKER_HUB_KEY if host == DOCKER_HUB else host
+
+
+def _ask_helper(helper: str, key: str, file: Path) -> Login | None:
+    program = f"docker-credential-{helper}"
+    try:
+        done = subprocess.run(
+            [program, "get"],
+            input=key,
+            capture_output=True,
+            text=True,
+            timeout=HELPER_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ValueError(f"{file}: it names {program}, which is not on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"{program}, named in {file}, gave no answer in {HELPER_SECONDS} s"
+        ) from None
+    if done.returncode:
+        if "credentials not found" in done.stdout:  # the helpers' way to say that there is none
+            return None
+        raise ValueError(
+            f"{program}, named in {file}: {(done.stdout or done.stderr).strip()[-300:]}"
+        )
+    try:
+        answer = json.loads(done.stdout)
+        user, password = str(answer["Username"]), str(answer["Secret"])
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{program}, named in {file}, did not answer with a login") from None
+    if user == "<token>":
+        raise ValueError(
+            f"{program}, named in {file}, gives an identity token, which is not supported; set "
+            "imageDeliveryOptions.user and imageDeliveryOptions.password"
+        )
+    return Login(user, password)

@@ -1,0 +1,124 @@
+"""One repository of an image registry, by the protocol that all registries speak.
+
+https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md
+"""
+
+import json
+import re
+import time
+from urllib.parse import urlencode, urlsplit
+
+from infra.image.oci import MANIFEST_TYPE, Blob, Image, config_digest, image_at_node
+from infra.image.registry.connection import Access, Connection, CutError
+from infra.image.registry.sending import Say, sending
+
+MANIFEST_TYPES = (MANIFEST_TYPE, "application/vnd.docker.distribution.manifest.v2+json")
+ATTEMPTS = 4
+PAUSE_SECONDS = 2
+
+
+class Repository:
+    """A client of one repository; see `Connection`."""
+
+    def __init__(self, access: Access) -> None:
+        self._server = Connection(access)
+
+    def image(self, tag: str) -> Image | None:
+        """The image under a tag, without its layers' content; None: there is none.
+
+        Raises:
+            RegistryError: it is something else, such as an index of several platforms.
+        """
+        accept = {"Accept": ", ".join(MANIFEST_TYPES)}
+        answer = self._server.ask("GET", f"manifests/{tag}", headers=accept)
+        if answer.status == 404:
+            return None
+        self._server.expect(answer, f"read {tag}", 200)
+        if not json.loads(answer.data).get("config"):
+            raise self._server.error(f"{tag} is no image of one platform, so it is not one of ours")
+        config = self._server.ask("GET", f"blobs/{config_digest(answer.data)}")
+        self._server.expect(config, f"read the configuration of {tag}", 200)
+        return image_at_node(answer.data, config.data)
+
+    def lacks(self, digest: str) -> bool:
+        """Whether a blob is missing."""
+        answer = self._server.ask("HEAD", f"blobs/{digest}")
+        if answer.status != 404:
+            self._server.expect(answer, f"look for {digest}", 200)
+        return answer.status == 404
+
+    def push_blob(self, part: Blob, say: Say) -> None:
+        """Send a blob; after a broken connection it goes on where the registry stopped.
+
+        Raises:
+            RegistryError: it was refused, or the connection broke again and again.
+        """
+        place = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                place, start = self._continue(place)
+                if start:
+                    say(f"image: going on after {start / 1e6:,.1f} MB")
+                self._send(place, part, start, say)
+                return
+            except CutError as cut:
+                if attempt == ATTEMPTS:
+                    what = f"{part.digest} could not be sent in {ATTEMPTS} attempts ({cut})"
+                    raise self._server.error(f"{what}; run `pulumi up` again") from None
+                say(f"image: the registry broke off ({cut})")
+                place = place if cut.may_go_on else ""
+                time.sleep(PAUSE_SECONDS)
+
+    def push_image(self, tag: str, image: Image) -> None:
+        """Send the manifest, whose blobs are there, and read it again under its tag."""
+        content = image.manifest.read()
+        kind = json.loads(content).get("mediaType", MANIFEST_TYPE)
+        answer = self._server.ask(
+            "PUT", f"manifests/{tag}", body=content, headers={"Content-Type": kind}
+        )
+        self._server.expect(answer, f"name the image {tag}", 201)
+        there = self.image(tag)
+        if there is None or there.manifest.digest != image.manifest.digest:
+            raise self._server.error(
+                f"after the push {tag} is not the image that was sent ({image.manifest.digest})"
+            )
+
+    def _begin(self) -> str:
+        answer = self._server.ask(
+            "POST", "blobs/uploads/", headers={"Content-Length": "0"}, cuts=True
+        )
+        self._server.expect(answer, "begin an upload", 202)
+        return self._server.location(answer)
+
+    def _continue(self, place: str) -> tuple[str, int]:
+        """Where an upload goes on, and from which byte; a new one where it cannot."""
+        if not place:
+            return self._begin(), 0
+        answer = self._server.ask("GET", place, cuts=True)
+        last = re.fullmatch(r"(?:bytes=)?0-(\d+)", answer.headers.get("Range", ""))
+        # A registry that has nothing yet may say 0-0, as for one byte.
+        if answer.status not in (200, 204) or last is None or last[1] == "0":
+            return self._begin(), 0
+        return self._server.location(answer), int(last[1]) + 1
+
+    def _send(self, place: str, part: Blob, start: int, say: Say) -> None:
+        if start < part.size_bytes:
+            with sending(part, start, say) as stream:
+                headers = {
+                    "Content-Type": "application/octet-stream",
+                    "Content-Length": str(part.size_bytes - start),
+                }
+                if start:
+                    headers["Content-Range"] = f"{start}-{part.size_bytes - 1}"
+                answer = self._server.ask("PATCH", place, body=stream, headers=headers, cuts=True)
+            if start and answer.status == 416:
+                # It was still writing what had come before the cut when it told its place.
+                raise CutError("it has come further than it said")
+            self._server.expect(answer, "take a layer", 202, 204)
+            place = self._server.location(answer)
+        joint = "&" if urlsplit(place).query else "?"
+        end = f"{place}{joint}{urlencode({'digest': part.digest})}"
+        answer = self._server.ask("PUT", end, headers={"Content-Length": "0"}, cuts=True)
+        if start and answer.status == 400:
+            raise CutError("the parts before and after the cut do not fit", may_go_on=False)
+        self._server.expect(answer, f"finish {part.digest}", 201)

@@ -1,0 +1,53 @@
+"""The Secret with which the nodes pull the trainer image from a registry."""
+
+from dataclasses import dataclass, field
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.labels import metadata
+from infra.objects import Manifest, kubernetes_object, secret_value
+
+
+@dataclass(frozen=True)
+class PullSecretArgs:
+    """The Secret's name and content, where it lies, and whose it is."""
+
+    secret: str
+    docker_config: str = field(repr=False)
+    namespace: str
+    stack: str
+    owner: pulumi.Output[str]
+
+
+class PullSecret(pulumi.ComponentResource):
+    """A Secret of type `kubernetes.io/dockerconfigjson`, for pods of this platform."""
+
+    secret_name: pulumi.Output[str]
+    """Name of the Secret."""
+
+    def __init__(
+        self, name: str, args: PullSecretArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:PullSecret", name, {}, opts)
+        kubernetes_object(
+            f"{name}-secret",
+            pull_secret(args),
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+        )
+        self.secret_name = pulumi.Output.from_input(args.secret)
+        self.register_outputs({"secretName": self.secret_name})
+
+
+def pull_secret(args: PullSecretArgs) -> Manifest:
+    """The Secret as Kubernetes takes it."""
+    content = secret_value(pulumi.Output.secret(args.docker_config))
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(
+            args.secret, args.namespace, "image", stack=args.stack, owner=args.owner
+        ),
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": content},
+    }

@@ -1,0 +1,114 @@
+"""The trainer image by a real registry with a login: pushed by `up`, pulled by the kubelet."""
+
+import ipaddress
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.lab import Lab, run_settings
+from tests.registry.lab import LOGIN, Server, running
+
+RUN, STEPS = "e2e-registry", 20
+REPOSITORY = "team/trainer"
+
+
+@dataclass
+class World:
+    """A stack whose image goes by a registry that the cluster's containerd trusts."""
+
+    lab: Lab
+    server: Server
+    stack: Stack
+
+
+@pytest.fixture(scope="module")
+def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("registry")
+    assert lab.cluster.node_ip
+    host = str(ipaddress.ip_address(lab.cluster.node_ip) - 1)  # this machine's end of the link
+    with running(folder, login=True, tls=True, host=host) as server:
+        authority = folder / "ca.crt"
+        authority.write_text(server.authority)
+        trusted = lab.cluster.layout.registries / server.name
+        trusted.mkdir(parents=True)
+        (trusted / "hosts.toml").write_text(
+            f'server = "https://{server.name}"\n'
+            f'[host."https://{server.name}"]\nca = "{authority}"\n'
+        )
+        settings = {
+            **run_settings(RUN, STEPS),
+            "imageDelivery": "registry",
+            "imageRepository": f"{server.name}/{REPOSITORY}",
+            # the layers' blobs are in the containerd of the test already, and are not pulled again
+            "imageDeliveryOptions.compression": "none",
+            "imageDeliveryOptions.user": LOGIN.user,
+            "caBundle": str(authority),
+        }
+        stack = lab.stack("e2e-registry", "sandbox", settings)
+        stack.set("imageDeliveryOptions.password", LOGIN.password, secret=True)
+        try:
+            yield World(lab, server, stack)
+        finally:
+            stack.destroy()
+            shutil.rmtree(server.storage)
+
+
+def tags(world: World) -> set[str]:
+    return {tag.name for tag in world.server.tags(REPOSITORY).iterdir()}
+
+
+def test_up_pushes_and_the_kubelet_pulls_by_the_secret(world: World) -> None:
+    """The registry refuses whoever has no login, and nothing else brings this name to the node."""
+    lab, stack = world.lab, world.stack
+    stack.preview()
+    shown = stack.up()
+    assert "is in the registry" in shown
+    assert lab.wait_done(RUN)["step"] == STEPS
+    reference, digest = stack.output("image"), stack.output("imageDigest")
+    (pod,) = lab.get("pods", "-l", "app.kubernetes.io/component=training")["items"]
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "image-registry"}]
+    assert pod["status"]["containerStatuses"][0]["image"] == reference
+    assert pod["status"]["containerStatuses"][0]["imageID"].endswith(f"@{digest}")
+    assert LOGIN.password not in shown + stack.export()
+    assert "unchanged" in stack.up()
+
+
+def test_image_lost_by_the_registry_is_pushed_again(world: World) -> None:
+    """Registries remove old tags by themselves; the pods of a next start would not find it."""
+    stack = world.stack
+    stack.up()
+    there = tags(world)
+    for tag in there:
+        shutil.rmtree(world.server.tags(REPOSITORY) / tag)
+    assert "image-push" in stack.preview()
+    assert "is in the registry" in stack.up()
+    assert tags(world) == there
+    done = stack.up()
+    assert "image-push" not in [line for line in done.splitlines() if "updated" in line]
+
+
+def test_refused_login_is_said_and_changes_nothing(world: World) -> None:
+    stack = world.stack
+    stack.up()
+    tag = next(tag for tag in tags(world) if not tag.startswith("deps-"))
+    shutil.rmtree(world.server.tags(REPOSITORY) / tag)
+    stack.set("imageDeliveryOptions.password", "wrong", secret=True)
+    try:
+        with pytest.raises(PulumiFailedError, match="the user 'tests' may not do this"):
+            stack.up()
+    finally:
+        stack.set("imageDeliveryOptions.password", LOGIN.password, secret=True)
+    assert "is in the registry" in stack.up()
+
+
+def test_destroy_leaves_the_image_in_the_registry(world: World) -> None:
+    """Other clusters may pull it; its name is made of its content."""
+    world.stack.up()
+    there = tags(world)
+    world.stack.destroy()
+    assert tags(world) == there
+    assert json.loads(world.stack.export())["deployment"].get("resources", []) == []

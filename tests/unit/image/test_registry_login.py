@@ -1,0 +1,140 @@
+"""Which login a push uses, from the files of docker and podman and from docker's helpers."""
+
+import json
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from infra.image.registry.login import Login, find_login, pull_config
+from infra.image.registry.proxies import proxy_of
+
+REPOSITORY = "registry.example.org:5000/team/trainer"
+
+
+def auth(user: str, password: str) -> dict[str, str]:
+    return {"auth": Login(user, password).encoded}
+
+
+def write(file: Path, content: object) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+
+
+def test_without_a_file_there_is_no_login(tmp_path: Path) -> None:
+    assert find_login(REPOSITORY, {}, tmp_path) is None
+
+
+def test_closest_entry_of_podman_comes_before_docker(tmp_path: Path) -> None:
+    write(
+        tmp_path / ".docker" / "config.json",
+        {"auths": {"registry.example.org:5000": auth("docker", "a:b")}},
+    )
+    assert find_login(REPOSITORY, {}, tmp_path) == Login("docker", "a:b")
+    write(
+        tmp_path / "run" / "containers" / "auth.json",
+        {"auths": {
+            "registry.example.org:5000": auth("host", "1"),
+            "registry.example.org:5000/team": auth("team", "2"),
+        }},
+    )  # fmt: skip
+    environment = {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    assert find_login(REPOSITORY, environment, tmp_path) == Login("team", "2")
+    own = tmp_path / "own.json"
+    write(own, {"auths": {"registry.example.org:5000": auth("own", "3")}})
+    environment["REGISTRY_AUTH_FILE"] = str(own)
+    assert find_login(REPOSITORY, environment, tmp_path) == Login("own", "3")
+    assert find_login("other.example.org/a/b", environment, tmp_path) is None
+
+
+def test_docker_hub_has_the_name_that_docker_gives_it(tmp_path: Path) -> None:
+    key = "https://index.docker.io/v1/"
+    write(tmp_path / ".docker" / "config.json", {"auths": {key: auth("me", "hub")}})
+    assert find_login("docker.io/me/trainer", {}, tmp_path) == Login("me", "hub")
+    assert list(json.loads(pull_config("docker.io/me/trainer", Login("me", "x")))["auths"]) == [key]
+
+
+@pytest.fixture
+def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A credential helper on PATH, and a file of docker that names it."""
+    write(
+        tmp_path / ".docker" / "config.json",
+        {"credHelpers": {"registry.example.org:5000": "tests"}, "auths": {}},
+    )
+    program = tmp_path / "bin" / "docker-credential-tests"
+    program.parent.mkdir()
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return program
+
+
+def answers(program: Path, script: str) -> None:
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def test_helper_is_asked_for_the_host(helper: Path, tmp_path: Path) -> None:
+    answers(helper, 'read host; echo "{\\"Username\\": \\"$1 $host\\", \\"Secret\\": \\"s\\"}"')
+    assert find_login(REPOSITORY, {}, tmp_path) == Login("get registry.example.org:5000", "s")
+
+
+def test_helper_without_a_login_is_no_error(helper: Path, tmp_path: Path) -> None:
+    answers(helper, "echo credentials not found in native keychain; exit 1")
+    assert find_login(REPOSITORY, {}, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo no session; exit 1", "docker-credential-tests, named in .*config.json: no session"),
+        ("echo nonsense", "did not answer with a login"),
+        (
+            """echo '{"Username": "<token>", "Secret": "s"}'""",
+            r"identity token, .* set imageDeliveryOptions\.user",
+        ),
+    ],
+)
+def test_helper_that_cannot_be_used_is_named(
+    helper: Path, tmp_path: Path, script: str, words: str
+) -> None:
+    answers(helper, script)
+    with pytest.raises(ValueError, match=words):
+        find_login(REPOSITORY, {}, tmp_path)
+
+
+def test_helper_that_is_missing_is_named(helper: Path, tmp_path: Path) -> None:
+    assert not helper.exists()
+    with pytest.raises(ValueError, match="names docker-credential-tests, which is not on this"):
+        find_login(REPOSITORY, {}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"auths": {"registry.example.org:5000": {"auth": "?"}}}']
+)
+def test_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / ".docker" / "config.json"
+    file.parent.mkdir()
+    file.write_text(text)
+    with pytest.raises(ValueError, match=str(file)):
+        find_login(REPOSITORY, {}, tmp_path)
+
+
+def test_pull_secret_holds_what_the_kubelet_reads() -> None:
+    content = json.loads(pull_config(REPOSITORY, Login("u", "p:q")))
+    entry = content["auths"]["registry.example.org:5000"]["auth"]
+    assert b64decode(entry).decode() == "u:p:q"
+    assert "p:q" not in repr(Login("u", "p:q"))
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://registry.example.org/v2/", "http://proxy:3128"),
+        ("https://a.inside.example/v2/", ""),
+        ("https://10.1.2.3:5000/v2/", ""),
+        ("https://11.1.2.3:5000/v2/", "http://proxy:3128"),
+        ("http://registry.example.org/v2/", ""),  # no http_proxy is set
+    ],
+)
+def test_proxy_by_the_rules_of_no_proxy(url: str, proxy: str) -> None:
+    environment = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "inside.example, 10.0.0.0/8"}
+    assert proxy_of(url, environment) == proxy
