@@ -306,6 +306,7 @@ def _train(
                     peak_memory_bytes=int(peak_memory),
                     checkpoint_seconds=held_up_seconds or None,
                     eta_seconds=meter.seconds_left(step, max_steps),
+                    **watch.for_record,
                     tokens=step * tokens_per_update,
                     world_size=world.size,
                 )

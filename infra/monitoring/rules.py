@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 RUNBOOK = "docs/monitoring.md"
 BY_RUN = "by (namespace, run)"
+CPU_QUOTA = "its CPU quota"  # a cause of trainer/watch/slow.py
 # A finished run makes no steps and needs no ranks.
 UNLESS_FINISHED = f"unless on (namespace, run) max {BY_RUN} (disttrain_finished) == 1"
 
@@ -117,6 +118,20 @@ RULES = (
         5,
         "warning",
         "The volume of run {{ $labels.run }} has less than a tenth of its room left.",
+    ),
+    Rule(
+        "DisttrainSlowRank",
+        f'disttrain_slow_rank_ratio{{cause!="{CPU_QUOTA}"}}',
+        5,
+        "warning",
+        "Run {{ $labels.run }} waits for rank {{ $labels.rank }}: {{ $labels.cause }}.",
+    ),
+    Rule(
+        "DisttrainThrottled",
+        f'disttrain_slow_rank_ratio{{cause="{CPU_QUOTA}"}}',
+        5,
+        "warning",
+        "Rank {{ $labels.rank }} of run {{ $labels.run }} stands still at its CPU quota.",
     ),
     Rule(
         "DisttrainPodPending",

@@ -10,6 +10,7 @@ from typing import Any
 
 from infra.monitoring.rules import rule_file
 from sandbox.toolchain import PROMETHEUS_SERVER, tool_folder
+from trainer.watch.slow import Cause
 
 LABELS = {"namespace": "disttrain", "run": "dev", "job": "disttrain/pods"}
 HOUR = 60  # minutes
@@ -77,6 +78,12 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     },
     "DisttrainMirrorBehind": fault("disttrain_mirror_problem", f"0x30 1x{HOUR - 31}"),
     "DisttrainVolumeFull": fault("disttrain_volume_free_bytes", f"50-1x{HOUR}"),
+    "DisttrainSlowRank": fault(
+        "disttrain_slow_rank_ratio", f"_x29 2x{HOUR - 30}", rank="1", cause=str(Cause.DATA)
+    ),
+    "DisttrainThrottled": fault(
+        "disttrain_slow_rank_ratio", f"_x29 2x{HOUR - 30}", rank="1", cause=str(Cause.THROTTLED)
+    ),
     "DisttrainPodPending": {PENDING_POD: f"1x{HOUR}"},
 }
 

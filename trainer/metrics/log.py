@@ -18,6 +18,7 @@ from trainer.metrics.speed import Speed
 
 METRICS_FILE = "metrics.jsonl"
 TENSORBOARD_DIR = "tensorboard"
+NO_CURVES = ("step", "unix_time", "world_size", "slow_rank", "slow_cause")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class StepMetrics:
     checkpoint_seconds: float | None
     """How long saves since the last record held up training."""
     eta_seconds: float | None
+    slow_rank: int | None
+    """The rank that holds the others up (trainer/watch); None: nobody, or no single one."""
+    slow_cause: str | None
+    """What is slow; None while nothing is."""
+    slow_factor: float | None
+    """How many times as long as usual that takes."""
     tokens: int
     world_size: int
     unix_time: float
@@ -129,7 +136,7 @@ class MetricsLog:
         self._file.write(json.dumps(values, allow_nan=False) + "\n")
         self._file.flush()
         for name, value in values.items():
-            if name not in ("step", "unix_time", "world_size") and value is not None:
+            if name not in NO_CURVES and value is not None:
                 self._tensorboard.add_scalar(name, value, metrics.step)
 
     def add_validation(self, step: int, val_loss: float, val_bits_per_byte: float) -> None:

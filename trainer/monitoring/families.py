@@ -85,6 +85,11 @@ STEP_SECONDS = Family(
 DATA_WAIT = Family(
     "disttrain_data_wait_ratio", "Share of the step time in which a rank waited for its batch."
 )
+SLOW_RANK = Family(
+    "disttrain_slow_rank_ratio",
+    "How many times as long as usual the slow rank needs for what the label cause says; absent "
+    "while no rank is slow.",
+)
 PEAK_MEMORY = Family(
     "disttrain_peak_memory_bytes", "Most memory that a rank has used: on a GPU its tensors."
 )

@@ -92,6 +92,10 @@ def _of_records(records: Sequence[Mapping[str, Any]]) -> list[Sample]:
     for key, quantile in _QUANTILES.items():
         if newest.get(key) is not None:
             found.append(Sample(names.STEP_SECONDS, float(newest[key]), {"quantile": quantile}))
+    if newest.get("slow_factor") is not None:
+        rank = newest.get("slow_rank")
+        who = {"rank": "" if rank is None else str(rank), "cause": str(newest.get("slow_cause"))}
+        found.append(Sample(names.SLOW_RANK, float(newest["slow_factor"]), who))
     return found
 
 

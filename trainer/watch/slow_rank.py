@@ -45,6 +45,16 @@ class SlowRankWatch:
         finding = self._pace.finding
         return f" slow rank: {finding}" if finding is not None else ""
 
+    @property
+    def for_record(self) -> dict[str, int | float | str | None]:
+        """The same for a record of the metrics."""
+        finding = self._pace.finding
+        return {
+            "slow_rank": finding and finding.rank,
+            "slow_cause": finding and str(finding.cause),
+            "slow_factor": finding and round(finding.factor, 2),
+        }
+
     def to_exchange(self) -> list[float]:
         """After every update: numbers that are to be added up over all ranks, often none.
 

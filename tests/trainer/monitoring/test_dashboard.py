@@ -19,7 +19,7 @@ from tests.trainer.lab import Lab, free_port, last_step, wait_for
 from tests.trainer.monitoring.pod import NAMESPACE, start_pod
 from tests.trainer.monitoring.prometheus import Prometheus
 from trainer.monitoring.endpoint import Endpoint
-from trainer.monitoring.families import FAMILIES, MFU, MIRROR_PROBLEM, MIRROR_STEP
+from trainer.monitoring.families import FAMILIES, MFU, MIRROR_PROBLEM, MIRROR_STEP, SLOW_RANK
 from trainer.monitoring.run_files import samples_of_files
 from trainer.monitoring.text import as_text
 
@@ -76,15 +76,18 @@ def test_panel_of_an_unknown_metric_would_be_seen(scraped: Prometheus) -> None:
 
 
 def test_a_real_run_offers_every_metric_that_it_can(scraped: Prometheus) -> None:
-    """The run has no mirror and no GPU; all else that is documented is there."""
+    """The run has no mirror and no GPU; all else that is documented is there.
+
+    Other work on the machine may really slow one of its ranks down.
+    """
     assert scraped.wait_for('disttrain_validation_loss{run="tiny"}')
     assert scraped.wait_for("disttrain_checkpoint_timestamp_seconds")
     found = {
         result["metric"]["__name__"]
         for result in scraped.ask('{__name__=~"disttrain_.+", run="tiny"}')
     }
-    without = {MFU.name, MIRROR_STEP.name, MIRROR_PROBLEM.name}
-    assert found == {family.name for family in FAMILIES} - without
+    without = {MFU.name, MIRROR_STEP.name, MIRROR_PROBLEM.name, SLOW_RANK.name}
+    assert found - {SLOW_RANK.name} == {family.name for family in FAMILIES} - without
 
 
 def test_names_types_and_help_are_as_prometheus_wants_them(scraped: Prometheus) -> None:

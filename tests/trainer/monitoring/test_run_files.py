@@ -14,6 +14,7 @@ from trainer.config import RunConfig
 from trainer.metrics.log import METRICS_FILE
 from trainer.mirror.status import MirrorStatus, write_status
 from trainer.monitoring import run_files
+from trainer.monitoring.families import SLOW_RANK
 from trainer.monitoring.run_files import last_records, samples_of_files
 
 
@@ -59,6 +60,24 @@ def test_newest_record_and_newest_evaluation_are_offered(tmp_path: Path) -> None
     assert values["disttrain_mfu"] == 0.25
     assert math.isnan(values["disttrain_loss"])
     assert "disttrain_tokens_per_second" not in values
+
+
+def test_slow_rank_is_offered_with_its_cause_while_it_is_slow(tmp_path: Path) -> None:
+    run = config(tmp_path)
+    slow = {"slow_rank": 2, "slow_cause": "data loading", "slow_factor": 1.7}
+    network = {"slow_rank": None, "slow_cause": "the network", "slow_factor": 3.0}
+    fast = {"slow_rank": None, "slow_cause": None, "slow_factor": None}
+    for step, (record, labels) in enumerate(
+        [
+            (slow, [(1.7, {"rank": "2", "cause": "data loading"})]),
+            (network, [(3.0, {"rank": "", "cause": "the network"})]),
+            (fast, []),
+        ]
+    ):
+        with (run.run_dir / METRICS_FILE).open("a") as file:
+            file.write(json.dumps({"step": step, "loss": 3.0, **record}) + "\n")
+        offered = [s for s in samples_of_files(run) if s.family == SLOW_RANK]
+        assert [(sample.value, sample.labels) for sample in offered] == labels
 
 
 def test_only_the_end_of_a_long_file_is_read(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.accidents import Accident
-from tests.trainer.lab import Lab, last_step, wait_for
+from tests.trainer.lab import Lab, last_step, records, wait_for
 from trainer.config import RunConfig
 from trainer.events.event import Event, Name, event_file, parse_events
 from trainer.watch.slow import Cause
@@ -76,10 +76,15 @@ def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
         assert steps_until(lab, run, told()[0], step) <= MOST_STEPS
         wait_for(
             "a step that says so",
-            lambda says_so=says_so: says_so.search(log_of(lab, run)[-1]) is not None,
+            lambda says_so=says_so: (
+                log_of(lab, run)[-1].startswith("step ")
+                and says_so.search(log_of(lab, run)[-1]) is not None
+            ),
             120,
             lab,
         )
+        named = [(r["slow_rank"], r["slow_cause"]) for r in records(run) if r["slow_factor"]]
+        assert (accident.rank, cause) in named
         accident.end()
         wait_for(
             "its end",
