@@ -1,0 +1,95 @@
+"""Measures the push of the trainer image to a registry: `python -m bench.registry`.
+
+The registry is the real one (distribution) on the loopback, so what a network would add is left
+out, and its work (it reads each layer once more) is in. The dependencies are those in the cache:
+build them first, by `make demo` or `python -m infra.image ensure`. The table goes to
+docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from bench.runs import CHECKOUT
+from bench.table import put_into_section, table
+from infra.command_line import cache_folder
+from infra.image.dependencies import Sources, dependencies_are_built
+from infra.image.oci import code_layer
+from infra.image.plan import ImagePlan, plan_image
+from infra.image.registry.connection import Access
+from infra.image.registry.push import Pushed, push
+from infra.image.registry.repository import Repository
+from tests.registry.lab import running
+
+RESULTS = CHECKOUT / "bench" / "registry.json"
+DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
+NAME, HEADING = "push", "## The image by a registry"
+BASE = "localhost/disttrain/base:bookworm"
+MOST_BYTES_OF_CODE = 1_000_000
+
+
+def measure(scratch: Path) -> list[dict[str, object]]:
+    """The rows: the first push both ways, then one with nothing to do and one of changed code."""
+    rows: list[dict[str, object]] = []
+    for compression in ("gzip", "none"):
+        with running(scratch / compression) as server:
+            access = Access(f"{server.name}/team/trainer", plain_http=True)
+            plan = plan_image(CHECKOUT, access.repository, BASE, None)
+            assert dependencies_are_built(plan.deps_hash, cache_folder()), "build the image first"
+            first, seconds = timed(plan, access, compression)
+            rows.append(
+                row(f"first push, compression: {compression}", "-", first, seconds, met=None)
+            )
+            if compression == "gzip":
+                again, seconds = timed(plan, access, compression)
+                rows.append(
+                    row("second push", "0 bytes", again, seconds, met=again.pushed_bytes == 0)
+                )
+                one_more = code_layer([("trainer/one_more.py", Path(__file__))])
+                changed = replace(plan, code_hash="0" * 12, code_layer=plan.code_layer + one_more)
+                code, seconds = timed(changed, access, compression)
+                met = code.pushed_bytes < MOST_BYTES_OF_CODE
+                rows.append(row("push of changed code", "the code alone", code, seconds, met=met))
+        shutil.rmtree(scratch / compression)
+    return rows
+
+
+def timed(plan: ImagePlan, access: Access, compression: str) -> tuple[Pushed, float]:
+    """One push, and its seconds."""
+    sources = Sources(CHECKOUT, cache_folder(), "auto")
+    begin = time.perf_counter()
+    done = push(plan, Repository(access), sources, print, compress=compression == "gzip")
+    return done, time.perf_counter() - begin
+
+
+def row(
+    what: str, bar: str, pushed: Pushed, seconds: float, *, met: bool | None
+) -> dict[str, object]:
+    """One line of the table."""
+    measured = f"{pushed.pushed_bytes / 1e6:,.2f} MB in {seconds:.2f} s"
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {load}"
+    return {"what": what, "bar": bar, "measured": measured, "met": met, "where": when}
+
+
+def main() -> int:
+    """Measure; returns 1 if a bar is not met."""
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = measure(Path(scratch))
+    RESULTS.write_text(json.dumps({NAME: rows}, indent=2) + "\n")
+    put_into_section(DOCUMENT, HEADING, table({NAME: rows}, [NAME]))
+    for each in rows:
+        print(f"{each['what']}: {each['measured']}")
+    return int(any(each["met"] is False for each in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
