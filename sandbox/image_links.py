@@ -3,7 +3,8 @@
 containerd never writes into a file of a blob or of a committed layer again: overlayfs copies a file
 before a container changes it, and a blob is renamed into its place when it is complete. So these
 files may be hard links, which cost neither time to unpack nor disk. What containerd knows about
-them stays its own: blobs are taken in by the pull that follows, and layers by its own commands.
+them stays its own: it takes blobs and layers in by its own commands, and the pull that follows
+finds all of them there.
 """
 
 import json
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from sandbox.components import host_program
 
@@ -40,9 +41,9 @@ class Store:
         rows = [row.split() for row in self.ctr("images", "list").splitlines()[1:]]
         return {row[0]: row[2] for row in rows}
 
-    def ctr(self, *arguments: str) -> str:
+    def ctr(self, *arguments: str, stdin: IO[bytes] | None = None) -> str:
         """Output of ctr; raises RuntimeError with its error text."""
-        done = self._run(*arguments)
+        done = self._run(*arguments, stdin=stdin)
         if done.returncode:
             raise RuntimeError(f"ctr {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
@@ -51,9 +52,17 @@ class Store:
         """Whether the layers up to this one are unpacked."""
         return self._run("snapshots", "info", chain).returncode == 0
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, *arguments: str, stdin: IO[bytes] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         head = [str(host_program("ctr")), "--address", str(self.socket), "--namespace", "k8s.io"]
-        return subprocess.run([*head, *arguments], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [*head, *arguments],
+            stdin=stdin or subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
 
 def link_image(source: Store, target: Store, digest: str) -> None:
@@ -80,11 +89,19 @@ def link_image(source: Store, target: Store, digest: str) -> None:
         for number, (chain, folder) in enumerate(zip(chains, folders, strict=True)):
             if not target.has_layers(chain):
                 link_layer(target, folder, chain, chains[number - 1] if number else "")
-    for part in (*manifest["layers"], manifest["config"], {"digest": digest}):
-        here, there = source.blob(part["digest"]), target.blob(part["digest"])
-        if not there.exists():
-            there.parent.mkdir(parents=True, exist_ok=True)
-            os.link(here, there)
+    for part in manifest["layers"]:  # a pull leaves out layers that are unpacked
+        link_blob(source, target, part["digest"])
+
+
+def link_blob(source: Store, target: Store, digest: str) -> None:
+    """Give `target` a blob: containerd takes what lies in its folder, or else reads the file."""
+    here, there = source.blob(digest), target.blob(digest)
+    if not there.exists():
+        there.parent.mkdir(parents=True, exist_ok=True)
+        os.link(here, there)
+    expected = ("--expected-digest", digest, "--expected-size", str(here.stat().st_size))
+    with here.open("rb") as blob:
+        target.ctr("content", "ingest", *expected, f"sandbox-link-{digest}", stdin=blob)
 
 
 def chain_ids(diff_ids: Sequence[str]) -> list[str]:
