@@ -17,7 +17,7 @@ from sandbox.further_nodes import join_cluster
 from sandbox.layout import MOST_NODES, STATE_ROOT, Layout
 from sandbox.network import Link
 from sandbox.node import Node
-from sandbox.peer_links import PeerLink
+from sandbox.peer_links import PeerLink, part
 from sandbox.pki import make_pki
 from sandbox.preflight import problems, require_root_on_linux
 from sandbox.say import say
@@ -135,13 +135,14 @@ class Cluster:
         """Start the cluster and return when its nodes take pods; do nothing if they do already.
 
         What a broken or killed cluster of this name has left is removed first. A further node that
-        is missing or broken is started alone while the first one works.
+        is missing or broken is started alone while the first one works, and the last ones are
+        taken away with all that runs on them where fewer are wanted.
 
         Args:
             nodes: how many; None: as many as there are, or one.
 
         Raises:
-            ValueError: there are more nodes than that, or the number is not possible.
+            ValueError: the number is not possible.
             RuntimeError: the machine lacks something (the text names all of it), or a component
                 ended (the text has its last log lines).
             TimeoutError: a wait reached its limit; the text says what it waited for.
@@ -150,13 +151,14 @@ class Cluster:
         start = time.monotonic()
         with self._exclusive():
             status = self.status()
-            wanted = self._wanted(nodes, status)
+            wanted = self._wanted(nodes or len(self._further()) + 1)
             if status.state == "up" and len(wanted) == len(self._further()):
                 say(f"cluster {self.name} is up already: {self.kubeconfig}")
                 return
             if found := problems(self.layout, self.bin_dir):
                 raise RuntimeError("the sandbox cannot start here:\n- " + "\n- ".join(found))
             if not self._first_problems():
+                self._take_away(self._further()[len(wanted) :])
                 self._add([node for node in wanted if self._node_problems(node)])
             else:
                 if status.state == "broken":
@@ -231,18 +233,19 @@ class Cluster:
         found = (Node(layout, self._bin_dir) for layout in self.layout.further_nodes())
         return [node for node in found if node.has_begun]
 
-    def _wanted(self, nodes: int | None, status: ClusterStatus) -> list[Node]:
-        there = len(self._further()) + 1
-        count = nodes or there
+    def _wanted(self, count: int) -> list[Node]:
+        """The nodes after the first that a cluster of this many nodes has."""
         if not 1 <= count <= MOST_NODES:
             raise ValueError(f"--nodes {count} is not possible: use 1 to {MOST_NODES}")
-        if count < there and status.state != "down":
-            raise ValueError(
-                f"--nodes {count}: cluster {self.name} has {there} nodes, and none is taken away "
-                f"from a running cluster. Run `down` first"
-            )
-        numbers = range(2, count + 1)
-        return [Node(self.layout.node(number), self._bin_dir) for number in numbers]
+        return [Node(self.layout.node(n), self._bin_dir) for n in range(2, count + 1)]
+
+    def _take_away(self, further: list[Node]) -> None:
+        first = self._first.holder
+        assert first is not None, "the first node runs"
+        for node in further:
+            node.clean(keep_logs=False)
+            part(first, node.layout.number)
+            self._kubectl("delete", "--ignore-not-found", "node", node.name)
 
     def _start_all(self, further: list[Node]) -> None:
         self._clean(keep_logs=False)
@@ -265,10 +268,11 @@ class Cluster:
             raise
 
     def _join(self, further: list[Node]) -> None:
+        start = time.time()
         with _phase(f"{', '.join(node.name for node in further)}"):
             join_cluster(self._first, further, self._apply)
             for node in further:
-                for check in self._node_checks(node):
+                for check in self._node_checks(node, start):
                     node.wait(f"{node.name}: {_part(check)}", check)
 
     def _start(self) -> None:
@@ -285,7 +289,7 @@ class Cluster:
             first.prepare_containerd()
             first.wait("the API server", lambda: self._api_missing(link))
         with _phase("kubelet, controllers, kube-proxy, DNS"):
-            self._kubectl("create", components.manifests(link))
+            self._kubectl("create", "-f", "-", objects=components.manifests(link))
             first.start(components.later_components(layout, link, self.bin_dir))
             for check in self._checks(link):
                 first.wait(_part(check), check)
@@ -330,8 +334,8 @@ class Cluster:
         proxy_ready, node_ready = self._node_checks(self._first)
         return [api_ready, service_account, proxy_ready, dns_ready, node_ready]
 
-    def _node_checks(self, node: Node) -> list[Callable[[], str | None]]:
-        """As `_checks`, for what every node has."""
+    def _node_checks(self, node: Node, since: float = 0) -> list[Callable[[], str | None]]:
+        """As `_checks`, for what every node has; see `missing_node_condition` for `since`."""
 
         def proxy_ready() -> str | None:
             """kube-proxy's rules."""
@@ -343,7 +347,9 @@ class Cluster:
             if first is None:
                 return "the first node has no link"
             path = f"/api/v1/nodes/{node.name}"
-            return self._object_missing(first, path, api.missing_node_condition)
+            return self._object_missing(
+                first, path, lambda node: api.missing_node_condition(node, since)
+            )
 
         return [proxy_ready, node_ready]
 
@@ -363,11 +369,11 @@ class Cluster:
         return missing(body)
 
     def _apply(self, objects: object) -> None:
-        self._kubectl("apply", objects)
+        self._kubectl("apply", "-f", "-", objects=objects)
 
-    def _kubectl(self, verb: str, objects: object) -> None:
+    def _kubectl(self, *arguments: str, objects: object = None) -> None:
         done = subprocess.run(
-            [*self.kubectl, verb, "-f", "-"],
+            [*self.kubectl, *arguments],
             input=json.dumps(objects),
             env=self.environment(),
             capture_output=True,
@@ -375,7 +381,7 @@ class Cluster:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(f"kubectl {verb} failed: {done.stderr.strip()}")
+            raise RuntimeError(f"kubectl {arguments[0]} failed: {done.stderr.strip()}")
 
     def _clean(self, *, keep_logs: bool) -> None:
         """Remove a cluster in whatever state it is, except `data` and the image stores."""

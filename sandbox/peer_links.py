@@ -23,6 +23,7 @@ def at_first(number: int) -> str:
 def join(first: Holder, first_link: Link, node: Holder, link: Link, number: int) -> None:
     """Make the link between the first node and node `number`, and the routes over it."""
     here = at_first(number)
+    part(first, number)
     PeerLink(first, node, number).mend()  # what was cut for a node of this number before
     _in(first, "ip", "link", "add", here, *("type", "veth", "peer", "name", TO_FIRST))
     _in(first, "ip", "link", "set", TO_FIRST, "netns", str(node.pid))
@@ -36,6 +37,24 @@ def join(first: Holder, first_link: Link, node: Holder, link: Link, number: int)
         _route(node, str(others), TO_FIRST, source=link, via=first_link)
     # A pod that has gone must not be looked for at the first node, which would send it back.
     _in(node, "ip", "route", "add", "unreachable", str(pods_of(number)))
+
+
+def part(first: Holder, number: int) -> None:
+    """Remove the link to a node that has ended; its routes go with it.
+
+    The kernel does so itself, but only some time after the node's last process has ended.
+    """
+    here = at_first(number)
+    if here in _links(first):
+        try:
+            _in(first, "ip", "link", "delete", here)
+        except RuntimeError:
+            if here in _links(first):
+                raise
+
+
+def _links(holder: Holder) -> set[str]:
+    return {link["ifname"] for link in json.loads(_in(holder, "ip", "-json", "link"))}
 
 
 @dataclass(frozen=True)
