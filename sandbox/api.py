@@ -42,12 +42,16 @@ def missing_node_condition(node: str, since: float = 0) -> str | None:
     ready = conditions.get("Ready")
     if ready is None:
         return "the node has no Ready condition yet"
-    if datetime.fromisoformat(ready["lastHeartbeatTime"]).timestamp() < math.floor(since):
+    if since and _unix_time(ready["lastHeartbeatTime"]) < math.floor(since):  # of whole seconds
         return "the kubelet that was started has not reported yet"
     if ready["status"] != "True":
         return str(ready.get("message", "not Ready"))
     taints = [taint["key"] for taint in value["spec"].get("taints", ())]
     return f"the node has the taints {taints}" if taints else None
+
+
+def _unix_time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
