@@ -243,6 +243,7 @@ class Cluster:
         first = self._first.holder
         assert first is not None, "the first node runs"
         for node in further:
+            say(f"  taking {node.name} away")
             node.clean(keep_logs=False)
             part(first, node.layout.number)
             self._kubectl("delete", "--ignore-not-found", "node", node.name)
@@ -258,6 +259,8 @@ class Cluster:
             raise
 
     def _add(self, further: list[Node]) -> None:
+        if not further:
+            return
         for node in further:
             node.clean(keep_logs=False)
         try:

@@ -45,10 +45,6 @@ class SeveralNodes(ClusterUser):
             if (item := by_node[self.cluster.layout.node(number).node_name])
         }
 
-    def pods_are_ready(self) -> bool:
-        path = "jsonpath={.status.readyReplicas}"
-        return self.kubectl("-n", "probe", "get", "statefulset", "web", "-o", path) == "3"
-
     def store(self, number: int) -> Store:
         layout = self.cluster.layout.node(number)
         return Store(layout.containerd_socket, layout.containerd_store)
@@ -87,7 +83,8 @@ def several(user: SeveralNodes, probe_image: Path, tmp_path: Path) -> SeveralNod
     status = user.cluster.status()
     if status.state != "up" or len(status.nodes) < 3:
         user.cluster.up(3)
-    if user.has_pods != user.uid() or not user.pods_are_ready():
+    if user.has_pods != user.uid():
+        user.kubectl("-n", "probe", "delete", "statefulset,pod", "--all", "--now")
         user.ctr("images", "import", str(probe_image))
         pods = tmp_path / "pods.yaml"
         pods.write_text(SPREAD.read_text().replace("DATA_ROOT", str(user.cluster.data_root)))
@@ -177,12 +174,12 @@ def test_an_image_that_cannot_be_linked_is_pulled(several: SeveralNodes, tmp_pat
 def test_a_cut_link_is_felt_until_it_is_mended(several: SeveralNodes) -> None:
     (here, _), (_, there) = several.pods()[2], several.pods()[3]
     link = several.cluster.peer_link(3)
-    assert several.reaches(here, there)
+    several.fetch(here, f"http://{there}:8080")
     link.cut()
     try:
         assert link.is_cut
         assert not several.reaches(here, there)
-        assert several.reaches(here, several.pods()[1][1])  # the others are as before
+        several.fetch(here, f"http://{several.pods()[1][1]}:8080")  # the others are as before
     finally:
         link.mend()
     several.fetch(here, f"http://{there}:8080")
@@ -222,7 +219,7 @@ def test_a_killed_node_is_named_and_the_next_up_brings_it_back(several: SeveralN
     wait_until("the end", lambda: "alive" if holder.is_alive() else None, timeout_seconds=60)
     status = several.cluster.status()
     assert status.state == "broken"
-    assert status.problems == ("node sandbox-several-3: its processes have been killed",)
+    assert "node sandbox-several-3: its processes have been killed" in status.problems
     several.cluster.up()
     assert several.cluster.status().state == "up"
     assert several.uid() == uid  # the same cluster: the first node was left alone
@@ -231,6 +228,7 @@ def test_a_killed_node_is_named_and_the_next_up_brings_it_back(several: SeveralN
 
 def test_nodes_join_a_running_cluster_and_are_taken_away(several: SeveralNodes) -> None:
     uid = several.uid()
+    several.has_pods = ""  # Kubernetes deletes those of a lost node, sooner or later
     several.cluster.up(1)
     assert list(several.nodes()) == ["sandbox-several"]
     assert list(several.cluster.status().nodes) == ["sandbox-several"]
