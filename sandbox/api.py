@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import math
 import ssl
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,17 +29,29 @@ def http_get(address: str, port: int, path: str) -> tuple[int, str]:
     return _get(http.client.HTTPConnection(address, port, timeout=TIMEOUT_SECONDS), path)
 
 
-def missing_node_condition(node: str) -> str | None:
-    """Say what keeps a node from taking pods; None if nothing does. `node` is its JSON text."""
+def missing_node_condition(node: str, since: float = 0) -> str | None:
+    """Say what keeps a node from taking pods; None if nothing does.
+
+    Args:
+        node: JSON text of the Node object.
+        since: Unix time in seconds; what the kubelet said before does not count. Kubernetes goes
+            on showing a lost node as Ready for 50 s.
+    """
     value = cast(dict[str, Any], json.loads(node))
     conditions = {c["type"]: c for c in value["status"].get("conditions", ())}
     ready = conditions.get("Ready")
     if ready is None:
         return "the node has no Ready condition yet"
+    if since and _unix_time(ready["lastHeartbeatTime"]) < math.floor(since):  # of whole seconds
+        return "the kubelet that was started has not reported yet"
     if ready["status"] != "True":
         return str(ready.get("message", "not Ready"))
     taints = [taint["key"] for taint in value["spec"].get("taints", ())]
     return f"the node has the taints {taints}" if taints else None
+
+
+def _unix_time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:

@@ -1,49 +1,42 @@
-"""Starts, stops and checks a real Kubernetes of one node, in Linux namespaces of its own."""
+"""Starts, stops and checks a real Kubernetes of one or several nodes, each in Linux namespaces."""
 
-import fcntl
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sandbox import api, components, configuration, mountpoints, network
-from sandbox.cgroups import make_cgroup, remove_cgroup
-from sandbox.image_archive import image_archive
-from sandbox.layout import STATE_ROOT, Layout
-from sandbox.namespaces import Holder, find_holder, start_holder
+from sandbox import api, components, configuration
+from sandbox.folder_lock import locked
+from sandbox.further_nodes import join_cluster
+from sandbox.layout import MOST_NODES, STATE_ROOT, Layout
 from sandbox.network import Link
+from sandbox.node import Node
+from sandbox.peer_links import PeerLink, part
 from sandbox.pki import make_pki
 from sandbox.preflight import problems, require_root_on_linux
-from sandbox.processes import Component, Processes
 from sandbox.say import say
-from sandbox.waiting import wait_until
 
 __all__ = ["STATE_ROOT", "Cluster", "ClusterStatus"]
-
-LOCK_SECONDS = 300
-# A lock on this folder, which always exists, protects what clusters share: subnets, mount points.
-MACHINE = Path("/var/lib")
 
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """State of a cluster: `up` (the node is Ready), `down` (nothing runs) or `broken`.
+    """State of a cluster: `up` (all nodes are Ready), `down` (nothing runs) or `broken`.
 
-    `problems` says what is broken.
+    `problems` says what is broken, `nodes` has the address of each node that runs, by name.
     """
 
     name: str
     state: Literal["up", "down", "broken"]
     problems: tuple[str, ...] = ()
     node_ip: str | None = None
+    nodes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Cluster:
@@ -61,12 +54,12 @@ class Cluster:
     def __init__(self, name: str, bin_dir: Path | None, state_root: Path = STATE_ROOT) -> None:
         self.layout = Layout(name, state_root)
         self._bin_dir = bin_dir
+        self._first = Node(self.layout, bin_dir)
 
     @property
     def bin_dir(self) -> Path:
         """Folder with the cluster's programs."""
-        assert self._bin_dir is not None, "this Cluster was made for `down` and `status` alone"
-        return self._bin_dir
+        return self._first.bin_dir
 
     @property
     def name(self) -> str:
@@ -85,19 +78,44 @@ class Cluster:
 
     @property
     def containerd_address(self) -> Path:
-        """containerd's socket, for `ctr --address` on the host."""
+        """The first node's containerd: its socket, for `ctr --address` on the host."""
         return self.layout.containerd_socket
 
     @property
     def data_root(self) -> Path:
-        """Folder for hostPath volumes; the same path on the host and on the node."""
+        """Folder for hostPath volumes; the same one on the host and on all nodes."""
         return self.layout.data
 
     @property
     def node_ip(self) -> str | None:
-        """Address of the node as reached from the host; None when the cluster is down."""
-        link = network.current_link(self.layout.host_link)
-        return str(link.node) if link else None
+        """Address of the first node as reached from the host; None when the cluster is down."""
+        return self._first.address
+
+    def node(self, number: int) -> Node:
+        """Node `number` of the cluster, counted from 1.
+
+        Raises:
+            ValueError: the cluster has no such node.
+        """
+        found = {node.layout.number: node for node in (self._first, *self._further())}
+        if number not in found:
+            there = ", ".join(map(str, found))
+            raise ValueError(f"cluster {self.name} has no node {number}; there are: {there}")
+        return found[number]
+
+    def peer_link(self, number: int) -> PeerLink:
+        """The link between a further node and the others, to be cut, slowed down or mended.
+
+        Raises:
+            ValueError: there is no such node, or it is the first one, to which the links lead.
+            RuntimeError: one of the two nodes is down.
+        """
+        node, first = self.node(number).holder, self._first.holder
+        if number == 1:
+            raise ValueError("the links lead to node 1: name another node")
+        if node is None or first is None:
+            raise RuntimeError(f"cluster {self.name} is broken: run `up` first")
+        return PeerLink(first, node, number)
 
     @property
     def kubectl(self) -> list[str]:
@@ -113,12 +131,18 @@ class Cluster:
             values[name] = ",".join(parts)
         return values
 
-    def up(self) -> None:
-        """Start the cluster and return when its node takes pods; do nothing if it is up already.
+    def up(self, nodes: int | None = None) -> None:
+        """Start the cluster and return when its nodes take pods; do nothing if they do already.
 
-        What a broken or killed cluster of this name has left is removed first.
+        What a broken or killed cluster of this name has left is removed first. A further node that
+        is missing or broken is started alone while the first one works, and the last ones are
+        taken away with all that runs on them where fewer are wanted.
+
+        Args:
+            nodes: how many; None: as many as there are, or one.
 
         Raises:
+            ValueError: the number is not possible.
             RuntimeError: the machine lacks something (the text names all of it), or a component
                 ended (the text has its last log lines).
             TimeoutError: a wait reached its limit; the text says what it waited for.
@@ -127,33 +151,33 @@ class Cluster:
         start = time.monotonic()
         with self._exclusive():
             status = self.status()
-            if status.state == "up":
+            wanted = self._wanted(nodes or len(self._further()) + 1)
+            if status.state == "up" and len(wanted) == len(self._further()):
                 say(f"cluster {self.name} is up already: {self.kubeconfig}")
                 return
             if found := problems(self.layout, self.bin_dir):
                 raise RuntimeError("the sandbox cannot start here:\n- " + "\n- ".join(found))
-            if status.state == "broken":
-                say(f"  removing what is left of cluster {self.name}: {status.problems[0]}")
-            self._clean(keep_logs=False)
-            try:
-                self._start()
-            except BaseException:
-                self._clean(keep_logs=True)  # the logs say why
-                raise
+            if not self._first_problems():
+                self._take_away(self._further()[len(wanted) :])
+                self._add([node for node in wanted if self._node_problems(node)])
+            else:
+                if status.state == "broken":
+                    say(f"  removing what is left of cluster {self.name}: {status.problems[0]}")
+                self._start_all(wanted)
         say(f"cluster {self.name} is up after {time.monotonic() - start:.1f} s: {self.kubeconfig}")
 
     def down(self, *, purge: bool = False) -> None:
-        """Stop the cluster and remove all that it made, except `data` and the image store.
+        """Stop the cluster and remove all that it made, except `data` and the image stores.
 
         Args:
-            purge: remove those two as well.
+            purge: remove those as well.
 
         Raises:
             TimeoutError: a process does not end, or a control group cannot be removed.
         """
         require_root_on_linux()
         start = time.monotonic()
-        if not self.layout.root.exists() and not find_holder(self.layout):
+        if not self.layout.root.exists() and not self._first.has_begun:
             say(f"cluster {self.name} is down")
             return
         with self._exclusive():
@@ -167,115 +191,134 @@ class Cluster:
     def status(self) -> ClusterStatus:
         """Look at it without changing anything."""
         require_root_on_linux()
-        holder = find_holder(self.layout)
-        link = network.current_link(self.layout.host_link)
-        if holder is None:
-            rest = self.layout.run.exists() or link is not None
-            if not rest:
-                return ClusterStatus(self.name, "down")
-            return ClusterStatus(self.name, "broken", ("its processes have been killed",))
-        if link is None:
-            missing = f"its network link {self.layout.host_link} does not exist"
-            return ClusterStatus(self.name, "broken", (missing,))
-        processes = self._processes(holder)
-        found = [
-            f"{name} does not run; its log is {processes.log(name)}"
-            for name in components.COMPONENTS
-            if not processes.is_running(name)
-        ]
-        found += [reason for check in self._checks(link) if (reason := check())]
+        further = self._further()
+        if not self._first.has_begun and not further:
+            return ClusterStatus(self.name, "down")
+        running = {n.name: address for n in (self._first, *further) if (address := n.address)}
+        found = self._first_problems()
+        for node in [] if found else further:
+            found += [f"node {node.name}: {problem}" for problem in self._node_problems(node)]
         state = "broken" if found else "up"
-        return ClusterStatus(self.name, state, tuple(found), str(link.node))
+        return ClusterStatus(self.name, state, tuple(found), self.node_ip, running)
 
-    def enter(self, *command: str) -> list[str]:
-        """The command line that runs `command` inside the cluster's namespaces, as on the node.
+    def enter(self, *command: str, number: int = 1) -> list[str]:
+        """The command line that runs `command` inside the namespaces of a node.
 
         Raises:
-            RuntimeError: the cluster is down.
+            RuntimeError: the node is down.
+            ValueError: there is no node of this number.
         """
         require_root_on_linux()
-        holder = find_holder(self.layout)
+        holder = self.node(number).holder
         if holder is None:
-            raise RuntimeError(f"cluster {self.name} is down")
+            what = f"cluster {self.name}" if number == 1 else f"node {self.node(number).name}"
+            raise RuntimeError(f"{what} is down")
         return holder.enter(*command)
 
-    def log(self, component: str) -> Path:
-        """The log file of a component. Raises ValueError if there is no component of that name."""
-        if component not in components.COMPONENTS:
-            allowed = ", ".join(components.COMPONENTS)
-            raise ValueError(f"there is no component {component!r}; name one of {allowed}")
-        return self.layout.log / f"{component}.log"
+    def log(self, component: str, number: int = 1) -> Path:
+        """The log file of a component of a node.
 
-    @cached_property
-    def _pause_image(self) -> str:
-        digest = hashlib.sha256((self.bin_dir / "pause").read_bytes()).hexdigest()[:12]
-        return f"localhost/disttrain/pause:{digest}"
+        Raises:
+            ValueError: there is no node of this number, or no component of that name on it.
+        """
+        first = (*components.COMPONENTS, components.MIRROR)
+        allowed = first if number == 1 else components.NODE_COMPONENTS
+        if component not in allowed:
+            text = ", ".join(allowed)
+            raise ValueError(f"there is no component {component!r}; name one of {text}")
+        return self.node(number).layout.log / f"{component}.log"
 
-    def _processes(self, holder: Holder) -> Processes:
-        return Processes(holder, self.layout.run, self.layout.log)
+    def _further(self) -> list[Node]:
+        """The nodes after the first that have been started and not taken down."""
+        found = (Node(layout, self._bin_dir) for layout in self.layout.further_nodes())
+        return [node for node in found if node.has_begun]
+
+    def _wanted(self, count: int) -> list[Node]:
+        """The nodes after the first that a cluster of this many nodes has."""
+        if not 1 <= count <= MOST_NODES:
+            raise ValueError(f"--nodes {count} is not possible: use 1 to {MOST_NODES}")
+        return [Node(self.layout.node(n), self._bin_dir) for n in range(2, count + 1)]
+
+    def _take_away(self, further: list[Node]) -> None:
+        first = self._first.holder
+        assert first is not None, "the first node runs"
+        for node in further:
+            say(f"  taking {node.name} away")
+            node.clean(keep_logs=False)
+            part(first, node.layout.number)
+            self._kubectl("delete", "--ignore-not-found", "node", node.name)
+
+    def _start_all(self, further: list[Node]) -> None:
+        self._clean(keep_logs=False)
+        try:
+            self._start()
+            if further:
+                self._join(further)
+        except BaseException:
+            self._clean(keep_logs=True)  # the logs say why
+            raise
+
+    def _add(self, further: list[Node]) -> None:
+        if not further:
+            return
+        for node in further:
+            node.clean(keep_logs=False)
+        try:
+            self._join(further)
+        except BaseException:
+            for node in further:
+                node.clean(keep_logs=True)
+            raise
+
+    def _join(self, further: list[Node]) -> None:
+        start = time.time()
+        with _phase(f"{', '.join(node.name for node in further)}"):
+            join_cluster(self._first, further, self._apply)
+            for node in further:
+                for check in self._node_checks(node, start):
+                    node.wait(f"{node.name}: {_part(check)}", check)
 
     def _start(self) -> None:
-        layout = self.layout
+        layout, first = self.layout, self._first
         with _phase("namespaces and link"):
-            for folder in (layout.data, layout.containerd_store):
-                folder.mkdir(exist_ok=True)
-            layout.run.mkdir(mode=0o700)
-            for folder in (layout.log, layout.kubelet, layout.cni):
-                folder.mkdir(exist_ok=True)
-            make_cgroup(layout.cgroup)
-            with _locked(MACHINE, "the start or end of another cluster"):
-                mountpoints.make_mount_points()
-                holder = start_holder(layout, self.bin_dir / "pause")
-                link = network.connect(layout.host_link, holder.pid)
+            _, link = first.make()
         with _phase("certificates and configuration"):
             make_pki(layout.pki, components.certificates(layout, link))
             cni_folder = components.find_cni_folder()
             assert cni_folder is not None, "the preflight has seen it"
-            configuration.write_configuration(layout, link, self._pause_image, cni_folder)
-        processes = self._processes(holder)
+            configuration.write_configuration(layout, link, first.pause_image, cni_folder)
         with _phase("etcd, containerd, API server"):
-            first = components.first_components(layout, link, self.bin_dir)
-            self._start_all(processes, first)
-            self._wait(processes, "containerd", self._containerd_missing)
-            self._import_pause_image()
-            self._wait(processes, "the API server", lambda: self._api_missing(link))
+            first.start(components.first_components(layout, link, self.bin_dir))
+            first.prepare_containerd()
+            first.wait("the API server", lambda: self._api_missing(link))
         with _phase("kubelet, controllers, kube-proxy, DNS"):
-            self._create(components.manifests(link))
-            self._start_all(processes, components.later_components(layout, link, self.bin_dir))
+            self._kubectl("create", "-f", "-", objects=components.manifests(link))
+            first.start(components.later_components(layout, link, self.bin_dir))
             for check in self._checks(link):
-                what = (check.__doc__ or "").rstrip(".")
-                self._wait(processes, what, check)
+                first.wait(_part(check), check)
 
-    def _start_all(self, processes: Processes, wanted: Iterable[Component]) -> None:
-        # The caller's variables, such as proxies and locale, must not change how the node works.
-        environment = {"PATH": f"{self.bin_dir}:{components.SYSTEM_PATH}", "HOME": "/root"}
-        for component in wanted:
-            processes.start(component, environment)
+    def _first_problems(self) -> list[str]:
+        first = self._first
+        if reason := first.broken_frame():
+            return [reason]
+        link = first.link
+        assert link is not None, "its frame is whole"
+        names = components.COMPONENTS + ((components.MIRROR,) if self._further() else ())
+        checks = self._checks(link)
+        return first.ended(names) + [reason for check in checks if (reason := check())]
 
-    def _wait(self, processes: Processes, what: str, missing: Callable[[], str | None]) -> None:
-        started = [path.stem for path in sorted(self.layout.run.glob("*.pid"))]
-
-        def missing_or_ended() -> str | None:
-            processes.require_running(started)
-            return missing()
-
-        try:
-            wait_until(what, missing_or_ended, timeout_seconds=120)
-        except TimeoutError as reason:
-            raise TimeoutError(f"{reason} (logs: {self.layout.log})") from None
+    def _node_problems(self, node: Node) -> list[str]:
+        if reason := node.broken_frame():
+            return [reason]
+        checks = self._node_checks(node)
+        ended = node.ended(components.NODE_COMPONENTS)
+        return ended + [reason for check in checks if (reason := check())]
 
     def _checks(self, link: Link) -> list[Callable[[], str | None]]:
         """Functions that each check one part: None if it works, else the text of what is missing.
 
         A function's docstring names the part for the messages of a wait.
         """
-        address = str(link.node)
-
-        def node_ready() -> str | None:
-            """The node to be Ready."""
-            return self._object_missing(
-                link, f"/api/v1/nodes/{self.layout.node_name}", api.missing_node_condition
-            )
 
         def service_account() -> str | None:
             """The service account that pods need."""
@@ -283,19 +326,35 @@ class Cluster:
                 link, "/api/v1/namespaces/default/serviceaccounts/default", lambda _: None
             )
 
-        def proxy_ready() -> str | None:
-            """kube-proxy's rules."""
-            return _http_missing(address, components.PROXY_HEALTH_PORT, "/healthz")
-
         def dns_ready() -> str | None:
             """CoreDNS."""
-            return _http_missing(address, components.COREDNS_READY_PORT, "/ready")
+            return _http_missing(str(link.node), components.COREDNS_READY_PORT, "/ready")
 
         def api_ready() -> str | None:
             """The API server."""
             return self._api_missing(link)
 
+        proxy_ready, node_ready = self._node_checks(self._first)
         return [api_ready, service_account, proxy_ready, dns_ready, node_ready]
+
+    def _node_checks(self, node: Node, since: float = 0) -> list[Callable[[], str | None]]:
+        """As `_checks`, for what every node has; see `missing_node_condition` for `since`."""
+
+        def proxy_ready() -> str | None:
+            """kube-proxy's rules."""
+            return _http_missing(node.address or "", components.PROXY_HEALTH_PORT, "/healthz")
+
+        def node_ready() -> str | None:
+            """The node to be Ready."""
+            first = self._first.link
+            if first is None:
+                return "the first node has no link"
+            path = f"/api/v1/nodes/{node.name}"
+            return self._object_missing(
+                first, path, lambda node: api.missing_node_condition(node, since)
+            )
+
+        return [proxy_ready, node_ready]
 
     def _api_missing(self, link: Link) -> str | None:
         return self._object_missing(link, "/readyz", lambda _: None)
@@ -312,37 +371,12 @@ class Cluster:
             return f"{path}: status {status}: {' '.join(body.split())[:300]}"
         return missing(body)
 
-    def _containerd_missing(self) -> str | None:
-        done = self._ctr("version")
-        return " ".join(done.stderr.split()) if done.returncode else None
+    def _apply(self, objects: object) -> None:
+        self._kubectl("apply", "-f", "-", objects=objects)
 
-    def _import_pause_image(self) -> None:
-        listed = self._ctr("-n", "k8s.io", "images", "list", "--quiet")
-        if self._pause_image in listed.stdout.split():
-            return
-        archive = self.layout.run / "pause.tar"
-        archive.write_bytes(image_archive(self.bin_dir / "pause", self._pause_image))
-        done = self._ctr("-n", "k8s.io", "images", "import", str(archive))
-        if done.returncode:
-            raise RuntimeError(f"the pause image could not be imported: {done.stderr.strip()}")
-        archive.unlink()
-        pinned = "io.cri-containerd.pinned=pinned"  # or a kubelet with a full disk removes it
-        done = self._ctr("-n", "k8s.io", "images", "label", self._pause_image, pinned)
-        if done.returncode:
-            raise RuntimeError(f"the pause image could not be pinned: {done.stderr.strip()}")
-
-    def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        program = str(components.host_program("ctr"))
-        return subprocess.run(
-            [program, "--address", str(self.containerd_address), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def _create(self, objects: object) -> None:
+    def _kubectl(self, *arguments: str, objects: object = None) -> None:
         done = subprocess.run(
-            [*self.kubectl, "create", "-f", "-"],
+            [*self.kubectl, *arguments],
             input=json.dumps(objects),
             env=self.environment(),
             capture_output=True,
@@ -350,31 +384,25 @@ class Cluster:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(f"kubectl create failed: {done.stderr.strip()}")
+            raise RuntimeError(f"kubectl {arguments[0]} failed: {done.stderr.strip()}")
 
     def _clean(self, *, keep_logs: bool) -> None:
-        """Remove a cluster in whatever state it is, except `data` and the image store."""
-        layout = self.layout
-        with _locked(MACHINE, "the start or end of another cluster"):
-            if holder := find_holder(layout):
-                holder.end()
-            network.disconnect(layout.host_link)
-            mountpoints.remove_mount_points()
-        remove_cgroup(layout.cgroup)
-        # Nothing is mounted below these on the host: the mounts went with the cluster's namespace.
-        for folder in (layout.run, *(() if keep_logs else (layout.log,))):
-            if folder.exists():
-                shutil.rmtree(folder)
-        sockets = (layout.containerd_socket, Path(f"{layout.containerd_socket}.ttrpc"))
-        for file in (layout.kubeconfig, *sockets):
-            file.unlink(missing_ok=True)
+        """Remove a cluster in whatever state it is, except `data` and the image stores."""
+        for layout in self.layout.further_nodes():
+            Node(layout, self._bin_dir).clean(keep_logs=keep_logs)
+        self._first.clean(keep_logs=keep_logs)
 
     @contextmanager
     def _exclusive(self) -> Generator[None]:
         """Only one `up` or `down` of this cluster at a time."""
         self.layout.root.mkdir(parents=True, exist_ok=True)
-        with _locked(self.layout.root, f"another up or down of cluster {self.name}"):
+        with locked(self.layout.root, f"another up or down of cluster {self.name}"):
             yield
+
+
+def _part(check: Callable[[], str | None]) -> str:
+    """What a check's docstring says that it checks."""
+    return (check.__doc__ or "").rstrip(".")
 
 
 def _http_missing(address: str, port: int, path: str) -> str | None:
@@ -383,31 +411,6 @@ def _http_missing(address: str, port: int, path: str) -> str | None:
     except OSError as reason:
         return f"http://{address}:{port}{path}: {reason}"
     return None if status == 200 else f"http://{address}:{port}{path}: status {status}"
-
-
-@contextmanager
-def _locked(folder: Path, other: str) -> Generator[None]:
-    """Hold a lock on a folder, which is made again if its last owner has removed it."""
-    descriptor = -1
-
-    def busy() -> str | None:
-        nonlocal descriptor
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat()):
-                return None
-        except BlockingIOError:
-            pass
-        os.close(descriptor)
-        return f"{folder} is locked"
-
-    wait_until(f"{other} to end", busy, timeout_seconds=LOCK_SECONDS)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The commands of `python -m sandbox` for a cluster: up, down, status, exec and logs."""
+"""The commands of `python -m sandbox` for a cluster: up, down, status, exec, link and logs."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sandbox.cluster import Cluster
 from sandbox.commands import Command
-from sandbox.components import COMPONENTS, SYSTEM_PATH
+from sandbox.components import COMPONENTS, MIRROR, SYSTEM_PATH
 from sandbox.layout import STATE_ROOT
 from sandbox.say import say
 from sandbox.toolchain import bin_dir
@@ -33,8 +33,20 @@ def _cluster(arguments: argparse.Namespace, *, with_programs: bool = False) -> C
     return Cluster(arguments.name, folder, arguments.state_root)
 
 
+def _which_node(parser: argparse.ArgumentParser) -> None:
+    _which(parser)
+    parser.add_argument("--node", type=int, default=1, help="which node, counted from 1")
+
+
+def _up_arguments(parser: argparse.ArgumentParser) -> None:
+    _which(parser)
+    parser.add_argument(
+        "--nodes", type=int, help="how many (default: as many as there are, or one)"
+    )
+
+
 def _up(arguments: argparse.Namespace) -> None:
-    _cluster(arguments, with_programs=True).up()
+    _cluster(arguments, with_programs=True).up(arguments.nodes)
 
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +67,8 @@ def _status(arguments: argparse.Namespace) -> int:
     for problem in status.problems:
         say(f"- {problem}")
     if status.state == "up":
-        say(f"node       {status.node_ip}")
+        for name, address in status.nodes.items():
+            say(f"node       {address}" + (f" {name}" if len(status.nodes) > 1 else ""))
         say(f"kubeconfig {cluster.kubeconfig}")
         say(f"containerd {cluster.containerd_address}")
         say(f"data       {cluster.data_root}")
@@ -63,7 +76,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _exec_arguments(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
+    _which_node(parser)
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="command and arguments (default: sh)"
     )
@@ -77,28 +90,51 @@ def _exec(arguments: argparse.Namespace) -> None:
         "KUBECONFIG": str(cluster.kubeconfig),
         "PATH": f"{cluster.bin_dir}:{SYSTEM_PATH}",
     }
-    inside = cluster.enter(*command)
+    inside = cluster.enter(*command, number=arguments.node)
     os.execvpe(inside[0], inside, environment)
 
 
-def _logs_arguments(parser: argparse.ArgumentParser) -> None:
+def _link_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
-    parser.add_argument("component", help=", ".join(COMPONENTS))
+    parser.add_argument("--node", type=int, required=True, help="which node, counted from 1")
+    act = parser.add_mutually_exclusive_group(required=True)
+    act.add_argument("--cut", action="store_true", help="drop everything in both directions")
+    act.add_argument("--rate", help="limit it in both directions, such as 10mbit")
+    act.add_argument("--mend", action="store_true", help="whole and without a limit again")
+
+
+def _link(arguments: argparse.Namespace) -> None:
+    link = _cluster(arguments).peer_link(arguments.node)
+    if arguments.cut:
+        link.cut()
+    elif arguments.rate:
+        link.set_rate(arguments.rate)
+    else:
+        link.mend()
+        link.set_rate(None)
+
+
+def _logs_arguments(parser: argparse.ArgumentParser) -> None:
+    _which_node(parser)
+    parser.add_argument("component", help=", ".join((*COMPONENTS, MIRROR)))
     parser.add_argument("--lines", type=int, default=40, help="how many of the last ones")
     parser.add_argument("--follow", action="store_true", help="wait for more")
 
 
 def _logs(arguments: argparse.Namespace) -> None:
-    log = _cluster(arguments).log(arguments.component)
+    log = _cluster(arguments).log(arguments.component, arguments.node)
     follow = ["-F"] if arguments.follow else []
     command = ["tail", f"--lines={arguments.lines}", *follow, str(log)]
     os.execvp(command[0], command)
 
 
 CLUSTER_COMMANDS = {
-    "up": Command("start the one-node Kubernetes; fine when it runs already", _up, _which),
+    "up": Command("start a Kubernetes; fine when it runs already", _up, _up_arguments),
     "down": Command("end it and remove it; data and images stay", _down, _down_arguments),
     "status": Command("what runs and what does not (exit 0 up, 1 broken, 3 down)", _status, _which),
     "exec": Command("run a command inside, as on the node", _exec, _exec_arguments),
+    "link": Command(
+        "cut, slow down or mend the link between a node and the others", _link, _link_arguments
+    ),
     "logs": Command("last lines of a component's log", _logs, _logs_arguments),
 }

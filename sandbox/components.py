@@ -1,6 +1,7 @@
 """The programs that make up the node: names, certificates, command lines and first objects."""
 
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from sandbox.network import (
     POD_CIDR,
     SERVICE_CIDR,
     Link,
+    pods_of,
 )
 from sandbox.pki import CA, SERVICE_ACCOUNT_KEY, Certificate
 from sandbox.processes import Component
@@ -20,10 +22,13 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 API_PORT = 6443
 COREDNS_READY_PORT = 8181
 PROXY_HEALTH_PORT = 10256
+MIRROR_PORT = 5001
 CLUSTER_DOMAIN = "cluster.local"
 VOLUME_PLUGINS = "/var/lib/kubelet/volume-plugins"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # of Debian's package, of upstream
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
+NODE_COMPONENTS = ("containerd", "kubelet", "kube-proxy")  # of every node
+MIRROR = "image-mirror"  # runs on the first node of several
 COMPONENTS = (
     "etcd",
     "containerd",
@@ -52,9 +57,9 @@ def certificates(layout: Layout, link: Link) -> list[Certificate]:
     api_addresses = ["127.0.0.1", str(link.node), str(KUBERNETES_SERVICE)]
     return [
         Certificate("admin", "admin", group="system:masters"),
-        Certificate("kubelet-client", f"system:node:{layout.node_name}", group="system:nodes"),
+        *node_certificates(layout, link),
         Certificate("apiserver-kubelet-client", "kube-apiserver-kubelet-client"),
-        *(Certificate(file, user) for file, user in CLIENTS.items()),
+        *(Certificate(file, user) for file, user in CLIENTS.items() if file != "kube-proxy"),
         Certificate(
             "apiserver",
             "kube-apiserver",
@@ -64,6 +69,14 @@ def certificates(layout: Layout, link: Link) -> list[Certificate]:
                 *(f"IP:{address}" for address in api_addresses),
             ),
         ),
+    ]
+
+
+def node_certificates(layout: Layout, link: Link) -> list[Certificate]:
+    """The certificates of the programs that run on every node."""
+    return [
+        Certificate("kubelet-client", f"system:node:{layout.node_name}", group="system:nodes"),
+        Certificate("kube-proxy", CLIENTS["kube-proxy"]),
         Certificate(
             "kubelet-server",
             f"system:node:{layout.node_name}",
@@ -72,6 +85,27 @@ def certificates(layout: Layout, link: Link) -> list[Certificate]:
             alternative_names=(f"DNS:{layout.node_name}", f"IP:{link.node}"),
         ),
     ]
+
+
+def node_components(layout: Layout, link: Link, bin_dir: Path) -> dict[str, Component]:
+    """The programs that run on every node, by name."""
+    run = layout.run
+    programs = [
+        _component(host_program("containerd"), f"--config={run}/containerd.toml"),
+        _component(
+            bin_dir / "kubelet",
+            f"--config={run}/kubelet.json",
+            f"--kubeconfig={run}/kubelet-client.kubeconfig",
+            f"--hostname-override={layout.node_name}",
+            f"--node-ip={link.node}",
+        ),
+        _component(
+            bin_dir / "kube-proxy",
+            f"--config={run}/kube-proxy.json",
+            f"--hostname-override={layout.node_name}",
+        ),
+    ]
+    return {component.name: component for component in programs}
 
 
 def first_components(layout: Layout, link: Link, bin_dir: Path) -> list[Component]:
@@ -87,7 +121,7 @@ def first_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
             f"--listen-peer-urls=unix://{layout.run}/etcd-peer.sock",
             "--unsafe-no-fsync",  # faster; `down` deletes the data, so a power cut costs nothing
         ),
-        _component(host_program("containerd"), f"--config={layout.run}/containerd.toml"),
+        node_components(layout, link, bin_dir)["containerd"],
         _component(
             bin_dir / "kube-apiserver",
             f"--etcd-servers={etcd}",
@@ -116,14 +150,9 @@ def first_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
 def later_components(layout: Layout, link: Link, bin_dir: Path) -> list[Component]:
     """The programs that start once the API server answers."""
     run, pki = layout.run, layout.pki
+    of_node = node_components(layout, link, bin_dir)
     return [
-        _component(
-            bin_dir / "kubelet",
-            f"--config={run}/kubelet.json",
-            f"--kubeconfig={run}/kubelet-client.kubeconfig",
-            f"--hostname-override={layout.node_name}",
-            f"--node-ip={link.node}",
-        ),
+        of_node["kubelet"],
         _component(
             bin_dir / "kube-controller-manager",
             f"--kubeconfig={run}/kube-controller-manager.kubeconfig",
@@ -147,11 +176,7 @@ def later_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
             "--leader-elect=false",
             "--profiling=false",
         ),
-        _component(
-            bin_dir / "kube-proxy",
-            f"--config={run}/kube-proxy.json",
-            f"--hostname-override={layout.node_name}",
-        ),
+        of_node["kube-proxy"],
         _component(bin_dir / "coredns", "-conf", f"{run}/Corefile"),
     ]
 
@@ -206,6 +231,27 @@ def manifests(link: Link) -> Mapping[str, Any]:
         },
     ]
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def further_node(layout: Layout) -> Mapping[str, Any]:
+    """The object of a node that joins; its kubelet finds it and fills it in.
+
+    Made before the kubelet starts, so that Kubernetes gives the node the addresses for pods to
+    which the links lead.
+    """
+    pods = str(pods_of(layout.number))
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": layout.node_name},
+        "spec": {"podCIDR": pods, "podCIDRs": [pods]},
+    }
+
+
+def image_mirror(layout: Layout, link: Link) -> Component:
+    """The program that gives images of the first node to the others."""
+    command = (sys.executable, "-m", "sandbox.image_mirror", str(layout.root), str(link.node))
+    return Component(MIRROR, command)
 
 
 def find_cni_folder() -> Path | None:

@@ -13,43 +13,67 @@ from sandbox.components import (
     CLIENTS,
     CLUSTER_DOMAIN,
     COREDNS_READY_PORT,
+    MIRROR_PORT,
     PROXY_HEALTH_PORT,
     VOLUME_PLUGINS,
 )
 from sandbox.kubeconfig import write_kubeconfig
 from sandbox.layout import Layout
-from sandbox.network import DNS_SERVICE, POD_CIDR, Link
+from sandbox.network import DNS_SERVICE, Link, pods_of
 from sandbox.pki import CA
 
 
 def write_configuration(layout: Layout, link: Link, pause_image: str, cni_folder: Path) -> None:
-    """Write all configuration files and kubeconfigs, the administrator's kubeconfig included."""
-    server = f"https://{link.node}:{API_PORT}"
+    """Write the first node's configuration files and kubeconfigs, the administrator's included."""
     write_kubeconfig(
-        layout.kubeconfig, server=server, name=layout.identity, pki=layout.pki, certificate="admin"
+        layout.kubeconfig,
+        server=_server(link),
+        name=layout.identity,
+        pki=layout.pki,
+        certificate="admin",
     )
-    for file in ("kubelet-client", *CLIENTS):
-        path = layout.run / f"{file}.kubeconfig"
-        write_kubeconfig(path, server=server, name=layout.name, pki=layout.pki, certificate=file)
+    _write_clients(layout, link, *(file for file in CLIENTS if file != "kube-proxy"))
+    (layout.run / "Corefile").write_text(_corefile(layout, link))
+    write_node_configuration(layout, link, link, pause_image, cni_folder)
+
+
+def write_node_configuration(
+    layout: Layout, link: Link, first: Link, pause_image: str, cni_folder: Path
+) -> None:
+    """Write what a node's own programs read; `first` is the link of the first node."""
+    _write_clients(layout, first, "kubelet-client", "kube-proxy")
     (layout.run / "cni.d").mkdir()
-    _json(layout.run / "cni.d" / "10-pods.conflist", _cni())
+    _json(layout.run / "cni.d" / "10-pods.conflist", _cni(layout))
     _json(layout.run / "kubelet.json", _kubelet(layout))
     _json(layout.run / "kube-proxy.json", _kube_proxy(layout, link))
-    (layout.run / "resolv.conf").write_text(f"nameserver {link.node}\n")
-    (layout.run / "Corefile").write_text(_corefile(layout, link))
+    (layout.run / "resolv.conf").write_text(f"nameserver {first.node}\n")
     (layout.run / "containerd.toml").write_text(_containerd(layout, pause_image, cni_folder))
+    if layout.number > 1:
+        _pull_from(layout, first)
+
+
+def _write_clients(layout: Layout, first: Link, *files: str) -> None:
+    for file in files:
+        path = layout.run / f"{file}.kubeconfig"
+        write_kubeconfig(
+            path, server=_server(first), name=layout.name, pki=layout.pki, certificate=file
+        )
+
+
+def _server(first: Link) -> str:
+    return f"https://{first.node}:{API_PORT}"
 
 
 def _json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=1) + "\n")
 
 
-def _cni() -> Mapping[str, Any]:
+def _cni(layout: Layout) -> Mapping[str, Any]:
     # With the plugin ptp, unlike bridge, all traffic between pods is routed. So Services work
     # without the module br_netfilter, whose settings apply to the whole machine.
     ipam = {
         "type": "host-local",
-        "ranges": [[{"subnet": str(POD_CIDR)}]],
+        "ranges": [[{"subnet": str(pods_of(layout.number))}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
     return {
@@ -101,7 +125,7 @@ def _kube_proxy(layout: Layout, link: Link) -> Mapping[str, Any]:
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": f"{layout.run}/kube-proxy.kubeconfig"},
         "mode": "iptables",
-        "clusterCIDR": str(POD_CIDR),
+        "clusterCIDR": str(pods_of(layout.number)),
         "bindAddress": str(link.node),
         "healthzBindAddress": f"{link.node}:{PROXY_HEALTH_PORT}",
         "metricsBindAddress": "127.0.0.1:10249",
@@ -159,3 +183,15 @@ conf_dir = "{layout.run}/cni.d"
 [plugins."io.containerd.grpc.v1.cri".registry]
 config_path = "{layout.registries}"
 """
+
+
+def _pull_from(layout: Layout, first: Link) -> None:
+    """Images that this node lacks come from the first one, whatever registry their names say.
+
+    A folder for one registry, which a test may add, comes before this one.
+    """
+    default = layout.registries / "_default"
+    default.mkdir(parents=True)
+    (default / "hosts.toml").write_text(
+        f'[host."http://{first.node}:{MIRROR_PORT}"]\ncapabilities = ["pull", "resolve"]\n'
+    )

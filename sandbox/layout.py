@@ -1,5 +1,7 @@
 """The paths of a cluster, and the names that it uses on the machine."""
 
+from __future__ import annotations
+
 import hashlib
 import re
 from dataclasses import dataclass
@@ -7,6 +9,8 @@ from pathlib import Path
 
 STATE_ROOT = Path("/var/lib/disttrain-sandbox")
 NAME_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
+FURTHER_NODE = re.compile(r"node([2-9])")  # their folders; so at most 9 nodes
+MOST_NODES = 9
 SOCKET_PATH_LIMIT = 107  # sun_path of unix(7), less its final zero
 # In a cluster's namespaces other file systems are mounted over these, and would hide its state.
 COVERED = (Path("/run"), Path("/var/run"), Path("/var/log"), Path("/var/lib/kubelet"))
@@ -14,7 +18,10 @@ COVERED = (Path("/run"), Path("/var/run"), Path("/var/log"), Path("/var/lib/kube
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths and host-wide names of the cluster `name` under `state_root`.
+    """Paths and host-wide names of node `number` of the cluster `name` under `state_root`.
+
+    The first node has the control plane and lies in the cluster's own folder. Each further node
+    has a folder in it.
 
     Raises:
         ValueError: the name is not a DNS label of at most 30 characters, or the state folder
@@ -23,6 +30,7 @@ class Layout:
 
     name: str
     state_root: Path = STATE_ROOT
+    number: int = 1
 
     def __post_init__(self) -> None:
         if not NAME_PATTERN.fullmatch(self.name):
@@ -43,15 +51,29 @@ class Layout:
                 f"has more than {SOCKET_PATH_LIMIT} characters"
             )
 
+    def node(self, number: int) -> Layout:
+        """The layout of another node of the same cluster."""
+        return Layout(self.name, self.state_root, number)
+
+    def further_nodes(self) -> list[Layout]:
+        """The nodes after the first that have a folder, also those that do not run."""
+        found = (FURTHER_NODE.fullmatch(path.name) for path in self.cluster_root.glob("node*"))
+        return [self.node(number) for number in sorted(int(m[1]) for m in found if m)]
+
     @property
-    def root(self) -> Path:
+    def cluster_root(self) -> Path:
         """The cluster's own folder."""
         return self.state_root / self.name
 
     @property
+    def root(self) -> Path:
+        """The node's own folder; the first node's is the cluster's."""
+        return self.cluster_root if self.number == 1 else self.cluster_root / f"node{self.number}"
+
+    @property
     def data(self) -> Path:
-        """Folder for hostPath volumes; `down` keeps it."""
-        return self.root / "data"
+        """Folder for hostPath volumes, the same one on all nodes; `down` keeps it."""
+        return self.cluster_root / "data"
 
     @property
     def containerd_store(self) -> Path:
@@ -79,6 +101,11 @@ class Layout:
         return self.root / "containerd.sock"
 
     @property
+    def address_file(self) -> Path:
+        """Holds the address of a further node while it is up, for the first node's mirror."""
+        return self.run / "address"
+
+    @property
     def pki(self) -> Path:
         """Folder of the keys and certificates."""
         return self.run / "pki"
@@ -101,11 +128,11 @@ class Layout:
     @property
     def node_name(self) -> str:
         """Name of the node, which is also its host name."""
-        return f"sandbox-{self.name}"
+        return f"sandbox-{self.name}" + (f"-{self.number}" if self.number > 1 else "")
 
     @property
     def identity(self) -> str:
-        """A name that no other cluster of the machine has, even one of another state folder."""
+        """A name that no other node of the machine has, even one of another state folder."""
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
         return f"{self.name}-{digest}"
 

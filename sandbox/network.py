@@ -17,7 +17,7 @@ from pathlib import Path
 POOL = IPv4Network("198.18.0.0/15")
 LINK_PREFIX = 30
 NODE_LINK = "node0"
-POD_CIDR = IPv4Network("10.244.0.0/24")  # inside the namespace: the same in every cluster
+POD_CIDR = IPv4Network("10.244.0.0/16")  # inside the namespaces: the same in every cluster
 SERVICE_CIDR = IPv4Network("10.96.0.0/16")
 KUBERNETES_SERVICE = SERVICE_CIDR[1]
 DNS_SERVICE = SERVICE_CIDR[10]
@@ -38,6 +38,11 @@ class Link:
     def node(self) -> IPv4Address:
         """Address of the node, where the API server and CoreDNS listen."""
         return self.subnet[2]
+
+
+def pods_of(number: int) -> IPv4Network:
+    """The addresses of the pods of node `number`, counted from 1; Kubernetes gives out the same."""
+    return IPv4Network((int(POD_CIDR[0]) + 256 * (number - 1), 24))
 
 
 def free_subnet(routes: Iterable[IPv4Network], pool: IPv4Network = POOL) -> IPv4Network:

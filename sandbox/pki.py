@@ -4,8 +4,10 @@ The names and groups are those to which Kubernetes binds its default roles:
 https://kubernetes.io/docs/setup/best-practices/certificates/
 """
 
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,6 +42,18 @@ def make_pki(folder: Path, certificates: Sequence[Certificate]) -> None:
     _sign(folder, CA, f"CN = disttrain-sandbox {folder.parent.parent.name}", _CA_EXTENSIONS)
     for certificate in certificates:
         sign(folder, certificate)
+
+
+@contextmanager
+def copy_authority(source: Path, folder: Path) -> Generator[None]:
+    """Make `folder` with the authority of `source`; its key is there only within the block."""
+    folder.mkdir(mode=0o700, parents=True)
+    shutil.copy2(source / f"{CA}.crt", folder)
+    shutil.copy2(source / f"{CA}.key", folder)
+    try:
+        yield
+    finally:
+        (folder / f"{CA}.key").unlink()
 
 
 def sign(folder: Path, certificate: Certificate) -> None:

@@ -46,10 +46,11 @@ def _clean_cache(_: argparse.Namespace) -> None:
     say(f"emptying {cache_dir()}")
     remove_tree(cache_dir())
     for root in sorted(STATE_ROOT.glob("*")):
-        if Cluster(root.name, None).status().state == "down":
-            store = root / "containerd"
-            say(f"removing {store}")
-            shutil.rmtree(store, ignore_errors=True)
+        cluster = Cluster(root.name, None)
+        if cluster.status().state == "down":
+            for layout in (cluster.layout, *cluster.layout.further_nodes()):
+                say(f"removing {layout.containerd_store}")
+                shutil.rmtree(layout.containerd_store, ignore_errors=True)
 
 
 PROJECT_COMMANDS = {

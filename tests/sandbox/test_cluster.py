@@ -6,7 +6,6 @@ import shutil
 import signal
 import ssl
 import subprocess
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,162 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import mountpoints
 from sandbox.cluster import Cluster
 from sandbox.components import PROGRAMS
-from sandbox.layout import Layout
-from sandbox.namespaces import KUBELET_SYSCTLS, MARK, Holder, find_holder
 from sandbox.processes import ComponentEndedError
 from sandbox.waiting import wait_until
-from tests.node.host import HOST_LINKS, machine_lock
-from tests.node.outbound import OUTBOUND_CHAINS
-
-PODS = Path(__file__).parent / "pods.yaml"
-CLUSTERS = ("first", "second", "third", "fourth")  # the names that these tests use
-CLUSTER_LINKS = "dts-"  # the links' names begin so, see Layout.host_link
-Machine = dict[str, set[str]]
-IPTABLES_FRAME = (
-    "#",
-    "*",
-    "COMMIT",
-    ":INPUT",
-    ":OUTPUT",
-    ":FORWARD",
-    ":PREROUTING",
-    ":POSTROUTING",
-)
-
-
-class ClusterUser:
-    """A cluster and the commands that the tests give it."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def try_kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self.cluster.kubectl, *arguments],
-            env=self.cluster.environment(),
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
-
-    def kubectl(self, *arguments: str) -> str:
-        done = self.try_kubectl(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def ctr(self, *arguments: str) -> str:
-        head = ["ctr", "--address", str(self.cluster.containerd_address), "--namespace", "k8s.io"]
-        return subprocess.run(
-            [*head, *arguments], capture_output=True, text=True, check=True
-        ).stdout
-
-    def run_pods(self) -> None:
-        self.kubectl("apply", "-f", str(PODS))
-        self.kubectl("-n", "probe", "rollout", "status", "statefulset/web", "--timeout=60s")
-
-    def probe(self, pod: str, *arguments: str) -> str:
-        return self.kubectl("-n", "probe", "exec", pod, "--", "/probe", *arguments)
-
-    def fetch(self, pod: str, url: str) -> str:
-        """What `url` answers in the pod; kube-proxy and DNS follow new pods a second later."""
-        answer = ""
-
-        def no_answer() -> str | None:
-            nonlocal answer
-            done = self.try_kubectl("-n", "probe", "exec", pod, "--", "/probe", "get", url)
-            answer = done.stdout
-            return done.stderr if done.returncode else None
-
-        wait_until(f"an answer of {url}", no_answer, timeout_seconds=60)
-        return answer
-
-    def uid(self) -> str:
-        """Tells one start of the cluster from another."""
-        return self.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
-
-    def holder(self) -> Holder:
-        holder = find_holder(self.cluster.layout)
-        assert holder is not None
-        return holder
-
-
-def lines(*command: str) -> set[str]:
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines())
-
-
-def machine(state_root: Path) -> Machine:
-    """All on this machine that a cluster below `state_root` could leave behind."""
-    places = ("/var/log/pods", "/var/log/containers", "/run/containerd", "/run/netns")
-    places += ("/opt/containerd", "/usr/libexec/kubernetes", "/etc/cni", "/etc/kubernetes")
-    sysctls = (*KUBELET_SYSCTLS, "net/ipv4/ip_forward", "net/netfilter/nf_conntrack_max")
-    with machine_lock():  # so that no other cluster is half-way up or down
-        used_by_others = any(holder_of_others(state_root))
-        return {
-            "processes": {line for line in lines("ps", "-eo", "args") if str(state_root) in line},
-            "mounts": lines("findmnt", "--raw", "--noheadings", "--output", "TARGET,FSTYPE"),
-            "links": {line.split("@")[0] for line in lines("ip", "-oneline", "link")},
-            "routes": lines("ip", "-4", "route", "show", "table", "all"),
-            "cgroups": {
-                str(path)
-                for path in Path("/sys/fs/cgroup").glob("**/disttrain-sandbox/**/")
-                if path
-            },
-            "named network namespaces": lines("ip", "netns", "list"),
-            "iptables": lines("iptables-save", "-t", "nat")
-            | lines("iptables-save", "-t", "filter"),
-            "sysctls": {
-                f"{name}={path.read_text()}"
-                for name in sysctls
-                if (path := Path("/proc/sys") / name).exists()
-            },
-            "folders": {place for place in places if Path(place).exists()},
-            # these stay while any cluster uses them
-            "mount points": set()
-            if used_by_others
-            else {str(folder) for folder in mountpoints.FIXED if folder.exists()},
-            "state": {str(path) for path in state_root.glob("*/*")},
-        }
-
-
-def holder_of_others(state_root: Path) -> Iterator[str]:
-    """Folders of the clusters that run beside those of this test."""
-    for command in lines("ps", "-eo", "args"):
-        _, mark, folder = command.partition(f" {MARK} ")
-        if mark and not Path(folder).is_relative_to(state_root):
-            yield folder
-
-
-def left_behind(before: Machine, after: Machine, state_root: Path) -> Machine:
-    """What is new and can be a cluster's below `state_root`.
-
-    Other workers make clusters, hosts and mounts at the same time. Theirs are known by their names:
-    links by the begin of their names and by not being of our clusters, control groups by the
-    cluster's identity, mounts by a temporary folder that is not ours.
-    """
-    new = {kind: after[kind] - before[kind] for kind in before}
-    layouts = [Layout(name, state_root) for name in CLUSTERS]
-    our_links = tuple(layout.host_link for layout in layouts)
-    identities = tuple(layout.identity for layout in layouts)
-
-    def is_of_others(kind: str, line: str) -> bool:
-        if kind in ("links", "routes"):
-            others = HOST_LINKS in line or CLUSTER_LINKS in line
-            return others and not any(link in line for link in our_links)
-        if kind == "cgroups":
-            path = line.partition("/disttrain-sandbox/")[2]
-            return path != "" and not path.startswith(identities)
-        if kind == "mounts":
-            return line.startswith(tempfile.gettempdir()) and str(state_root) not in line
-        # the comments with times in the listing, and its frame, come with anybody's first rule
-        return kind == "iptables" and (OUTBOUND_CHAINS in line or line.startswith(IPTABLES_FRAME))
-
-    kept = {kind: {e for e in new[kind] if not is_of_others(kind, e)} for kind in new}
-    return {kind: entries for kind, entries in kept.items() if entries}
+from tests.sandbox.cluster_lab import ClusterUser, Machine, left_behind, lines, machine
 
 
 @pytest.fixture(scope="module")

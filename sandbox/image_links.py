@@ -1,0 +1,158 @@
+"""Copies an image between the stores of two running containerds by hard links.
+
+containerd never writes into a file of a blob or of a committed layer again: overlayfs copies a file
+before a container changes it, and a blob is renamed into its place when it is complete. So these
+files may be hard links, which cost neither time to unpack nor disk. What containerd knows about
+them stays its own: it takes blobs and layers in by its own commands, and the pull that follows
+finds all of them there.
+"""
+
+import json
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, cast
+
+from sandbox.components import host_program
+
+BLOBS = "io.containerd.content.v1.content/blobs/sha256"
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A running containerd: its socket and its root folder."""
+
+    socket: Path
+    root: Path
+
+    def blob(self, digest: str) -> Path:
+        """Where a blob lies, if it is there. Nothing else than a digest leads to a file."""
+        name = digest.removeprefix("sha256:") if DIGEST.fullmatch(digest) else "no-digest"
+        return self.root / BLOBS / name
+
+    def images(self) -> dict[str, str]:
+        """The digest of each image's manifest, by the image's name."""
+        rows = [row.split() for row in self.ctr("images", "list").splitlines()[1:]]
+        return {row[0]: row[2] for row in rows}
+
+    def ctr(self, *arguments: str, stdin: IO[bytes] | None = None) -> str:
+        """Output of ctr; raises RuntimeError with its error text."""
+        done = self._run(*arguments, stdin=stdin)
+        if done.returncode:
+            raise RuntimeError(f"ctr {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def has_layers(self, chain: str) -> bool:
+        """Whether the layers up to this one are unpacked."""
+        return self._run("snapshots", "info", chain).returncode == 0
+
+    def _run(
+        self, *arguments: str, stdin: IO[bytes] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        head = [str(host_program("ctr")), "--address", str(self.socket), "--namespace", "k8s.io"]
+        return subprocess.run(
+            [*head, *arguments],
+            stdin=stdin or subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def link_image(source: Store, target: Store, digest: str) -> None:
+    """Give `target` the unpacked layers and the blobs of an image that `source` has unpacked.
+
+    Args:
+        source: has the image.
+        target: on the same file system.
+        digest: of the image's manifest.
+
+    Raises:
+        RuntimeError: containerd refuses a step; what was done until then is right by itself.
+        OSError: a file cannot be linked.
+    """
+    manifest = read_json(source, digest)
+    if "config" not in manifest:
+        raise RuntimeError(f"{digest} is an index of several images")
+    config = read_json(source, manifest["config"]["digest"])
+    chains = chain_ids(config["rootfs"]["diff_ids"])
+    if chains and not target.has_layers(chains[-1]):
+        folders = layer_folders(source, chains[-1])
+        if len(folders) != len(chains):
+            raise RuntimeError(f"{digest} has {len(chains)} layers, unpacked {len(folders)}")
+        for number, (chain, folder) in enumerate(zip(chains, folders, strict=True)):
+            if not target.has_layers(chain):
+                link_layer(target, folder, chain, chains[number - 1] if number else "")
+    for part in manifest["layers"]:  # a pull leaves out layers that are unpacked
+        link_blob(source, target, part["digest"])
+
+
+def link_blob(source: Store, target: Store, digest: str) -> None:
+    """Give `target` a blob: containerd takes what lies in its folder, or else reads the file."""
+    here, there = source.blob(digest), target.blob(digest)
+    if not there.exists():
+        there.parent.mkdir(parents=True, exist_ok=True)
+        os.link(here, there)
+    expected = ("--expected-digest", digest, "--expected-size", str(here.stat().st_size))
+    with here.open("rb") as blob:
+        target.ctr("content", "ingest", *expected, f"sandbox-link-{digest}", stdin=blob)
+
+
+def chain_ids(diff_ids: Sequence[str]) -> list[str]:
+    """Names of the snapshots, from the lowest layer up.
+
+    https://github.com/opencontainers/image-spec/blob/v1.1.0/config.md#layer-chainid
+    """
+    chains: list[str] = []
+    for diff in diff_ids:
+        text = f"{chains[-1]} {diff}" if chains else ""
+        chains.append(f"sha256:{sha256(text.encode()).hexdigest()}" if text else diff)
+    return chains
+
+
+def layer_folders(store: Store, chain: str) -> list[Path]:
+    """The folders with the files of each layer, from the lowest up."""
+    key = f"sandbox-link-{uuid.uuid4().hex}"
+    mounts = json.loads(store.ctr("snapshots", "view", "--mounts", key, chain))
+    store.ctr("snapshots", "remove", key)
+    (mount,) = mounts
+    if mount["Type"] == "bind":  # a single layer
+        return [Path(mount["Source"])]
+    lower = next(o for o in mount["Options"] if o.startswith("lowerdir="))
+    return [Path(folder) for folder in reversed(lower.removeprefix("lowerdir=").split(":"))]
+
+
+def link_layer(target: Store, files: Path, chain: str, parent: str) -> None:
+    """Commit a layer with these files under the name `chain`."""
+    key = f"sandbox-link-{uuid.uuid4().hex}"
+    made = target.ctr("snapshots", "prepare", "--mounts", key, *([parent] if parent else []))
+    try:
+        (mount,) = json.loads(made)
+        # The attributes of the layer's own folder belong to it, too: `cp` sets them.
+        copy = ["cp", "--archive", "--link", f"{files}/.", str(upper_folder(mount))]
+        done = subprocess.run(copy, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(copy)}: {done.stderr.strip()}")
+        target.ctr("snapshots", "commit", chain, key)
+    except BaseException:
+        target.ctr("snapshots", "remove", key)
+        raise
+
+
+def upper_folder(mount: dict[str, Any]) -> Path:
+    """The folder into which a prepared snapshot writes."""
+    if mount["Type"] == "bind":
+        return Path(mount["Source"])
+    upper = next(o for o in mount["Options"] if o.startswith("upperdir="))
+    return Path(upper.removeprefix("upperdir="))
+
+
+def read_json(store: Store, digest: str) -> dict[str, Any]:
+    """A blob that holds JSON."""
+    return cast(dict[str, Any], json.loads(store.blob(digest).read_bytes()))
