@@ -114,10 +114,11 @@ def machine(state_root: Path) -> Machine:
             "mounts": lines("findmnt", "--raw", "--noheadings", "--output", "TARGET,FSTYPE"),
             "links": {line.split("@")[0] for line in lines("ip", "-oneline", "link")},
             "routes": lines("ip", "-4", "route", "show", "table", "all"),
+            # `walk`, and not `glob`: groups of others come and go meanwhile
             "cgroups": {
-                str(path)
-                for path in Path("/sys/fs/cgroup").glob("**/disttrain-sandbox/**/")
-                if path
+                folder
+                for folder, _, _ in os.walk("/sys/fs/cgroup")
+                if "/disttrain-sandbox" in folder
             },
             "named network namespaces": lines("ip", "netns", "list"),
             "iptables": lines("iptables-save", "-t", "nat")

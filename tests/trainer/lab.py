@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import torch
 import yaml
 
 from sandbox.dataset import training_text
+from tests.ports import free_port
 from tests.trainer.accidents import Accident
 from tests.trainer.forked import Forked, Nursery, without_torchruns_variables
 from trainer.checkpoint import layout, store
@@ -312,11 +312,6 @@ def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
         "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": loopback(),
     }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def loopback() -> str:
