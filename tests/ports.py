@@ -9,12 +9,13 @@ import itertools
 import os
 import re
 import socket
+from collections.abc import Iterator
 
 FIRST, PORTS_OF_A_WORKER, WORKERS = 10_000, 1_000, 10
 STEP = 20  # a run's ranks meet at one of the 16 ports after its own, see trainer/launch/ports.py
 
 
-def _of_this_worker() -> itertools.cycle[int]:
+def _of_this_worker() -> Iterator[int]:
     number = re.search(r"\d+", os.environ.get("PYTEST_XDIST_WORKER", "")) or ["-1"]
     first = FIRST + int(number[0]) % WORKERS * PORTS_OF_A_WORKER
     ports = range(first, first + PORTS_OF_A_WORKER, STEP)

@@ -53,8 +53,8 @@ def runs_folder(run: Run) -> Path:
 def bytes_below(folder: Path) -> int:
     """How many bytes of the files there are on the disk; who writes may rename them meanwhile."""
     total = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
+    for where, _, files in os.walk(folder):
+        for name in files:
             with suppress(FileNotFoundError):
                 total += (Path(where) / name).stat().st_blocks * 512  # some files are sparse
     return total
