@@ -51,7 +51,11 @@ class Gate:
         with suppress(OSError):
             while True:
                 ours, _ = listener.accept()
-                theirs = socket.create_connection(self.server)
+                try:
+                    theirs = socket.create_connection(self.server)
+                except OSError:
+                    ours.close()
+                    continue
                 with self._lock:
                     self._sockets += [ours, theirs]
                     if not self._is_open:  # it was closed after this one was accepted
