@@ -116,7 +116,7 @@ class Lab:
             claim = self.get("persistentvolumeclaim", "disttrain-pvc")
             return claim["status"]["phase"] == "Bound"
 
-        wait_for("the claim to be bound", bound, 60)
+        wait_for("the claim to be bound", bound, 300)
 
     def run_dir(self, run_name: str) -> Path:
         """The run's folder as seen on the host."""

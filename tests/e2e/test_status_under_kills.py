@@ -190,7 +190,7 @@ def test_status_is_right_at_every_look_while_pods_are_killed(
     except AssertionError:
         pytest.fail(f"it does not come back: {after[-1]}; {lab.kubectl('get', 'pods')}")
     before = truth.newest()
-    wait_for("further steps", lambda: truth.newest() > before, 60)
+    wait_for("further steps", lambda: truth.newest() > before, 300)
     states = {seen.run.state for seen in looks}
     record_property("looks", len(looks))
     record_property("kills", len(killer.kills))

@@ -144,7 +144,7 @@ def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
         "the pod to go",
         lambda: "disttrain.dev/task"
         not in lab.kubectl("get", "pod", "-o", "jsonpath={.items[*].metadata.labels}"),
-        60,
+        300,
     )
 
 
@@ -306,9 +306,9 @@ def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
 def test_finished_stateful_set_is_not_restarted(lab: Lab, multi: Stack) -> None:
     assert multi
     first = restarts(lab)
-    wait_for("three ready pods", lambda: ready_pods(lab) == 3, 60)
+    wait_for("three ready pods", lambda: ready_pods(lab) == 3, 300)
     pauses = iter(range(40))  # 20 s of looking: a crash loop restarts within 10
-    wait_for("the end of the look", lambda: next(pauses, None) is None or None, 60)
+    wait_for("the end of the look", lambda: next(pauses, None) is None or None, 300)
     assert restarts(lab) == first
     assert ready_pods(lab) == 3
 
@@ -546,7 +546,7 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         pods = ("get", "pod", "-l", "disttrain.dev/task=dashboard", "-o", "name")
         assert len(lab.kubectl(*pods).split()) == 1  # one for all looks
         assert page.end() == 143, page.said()
-        wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 60)
+        wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 300)
 
 
 def step_shown(seen: Browser) -> int:
