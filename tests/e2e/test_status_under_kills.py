@@ -164,10 +164,14 @@ def test_status_is_right_at_every_look_while_pods_are_killed(
     watcher, thread = (threading.Thread(target=each.run) for each in (truth, killer))
     watcher.start()
     looks: list[Look] = []
+
+    def is_there() -> bool:
+        looks[:] = [take_look(api)]
+        return trains(looks[0])
+
     try:
         # On a slow machine this may be the only look between a start and the next kill.
-        wait_for("a look before the first kill", lambda: trains(take_look(api)), COMES_BACK_SECONDS)
-        looks.append(take_look(api))
+        wait_for("training before the first kill", is_there, COMES_BACK_SECONDS)
         thread.start()
         while thread.is_alive():
             looks.append(take_look(api))
