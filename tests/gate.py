@@ -5,13 +5,15 @@ import threading
 import time
 from contextlib import suppress
 
+from tests.ports import free_port
+
 
 class Gate:
     """Passes connections on to a server, and none while it is closed."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.server = server
-        self.port = 0
+        self.port = free_port()
         self.cut_after_bytes = 0  # how many bytes to the server break a connection; 0: none do
         self.close_when_cut = False
         self.delay_seconds = 0.0  # after each block that goes to the server
@@ -19,41 +21,65 @@ class Gate:
         self.cuts_down: list[int] = []  # how many bytes from the server, in all, come before a cut
         self._down_bytes = 0
         self._sockets: list[socket.socket] = []
+        # Each connection has threads of its own, which all count, cut and close.
+        self._lock = threading.RLock()
         self.open()
 
     def open(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
-        self.port = self._listener.getsockname()[1]
+        self._is_open = True
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
+        with self._lock:
+            self._is_open = False
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self.cut()
 
     def cut(self) -> None:
         """Break the connections that there are."""
-        ends, self._sockets = self._sockets, []
-        for end in ends:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
+        with self._lock:
+            ends, self._sockets = self._sockets, []
+            for end in ends:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+                end.close()
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
                 ours, _ = listener.accept()
-                theirs = socket.create_connection(self.server)
-                self._sockets += [ours, theirs]
+                try:
+                    theirs = socket.create_connection(self.server)
+                except OSError:
+                    ours.close()
+                    continue
+                with self._lock:
+                    self._sockets += [ours, theirs]
+                    if not self._is_open:  # it was closed after this one was accepted
+                        self.cut()
+                        return
                 for ends in ((ours, theirs, True), (theirs, ours, False)):
                     threading.Thread(target=self._copy, args=ends, daemon=True).start()
 
     def _count_down(self, count: int) -> None:
-        self._down_bytes += count
-        if self.cuts_down and self._down_bytes > self.cuts_down[0]:
-            del self.cuts_down[0]
-            self.cut()
+        with self._lock:
+            self._down_bytes += count
+            if self.cuts_down and self._down_bytes > self.cuts_down[0]:
+                del self.cuts_down[0]
+                self.cut()
+
+    def _count_up(self, passed: int) -> None:
+        """`passed`: bytes of one connection."""
+        with self._lock:
+            if self.cut_after_bytes and passed > self.cut_after_bytes:
+                self.cut_after_bytes = 0
+                if self.close_when_cut:
+                    self.close()
+                else:
+                    self.cut()
 
     def _copy(self, source: socket.socket, target: socket.socket, upwards: bool) -> None:
         passed = 0
@@ -62,13 +88,9 @@ class Gate:
                 target.sendall(block)
                 passed += len(block)
                 time.sleep(self.delay_seconds if upwards else self.delay_down_seconds)
-                if not upwards:
+                if upwards:
+                    self._count_up(passed)
+                else:
                     self._count_down(len(block))
-                if upwards and self.cut_after_bytes and passed > self.cut_after_bytes:
-                    self.cut_after_bytes = 0
-                    if self.close_when_cut:
-                        self.close()
-                    else:
-                        self.cut()
         with suppress(OSError):
             target.shutdown(socket.SHUT_WR)

@@ -99,6 +99,11 @@ class PodKeeper:
             self._used_at = time.monotonic()
             self._changed.notify_all()
 
+    def _take_back(self) -> None:
+        """No look begins with the pod any more."""
+        with self._changed:
+            self._pod = None
+
     def _fail(self, reason: str) -> None:
         with self._changed:
             self._problem, self._failures = reason, self._failures + 1
@@ -113,6 +118,7 @@ class PodKeeper:
             if now - checked > CHECK_SECONDS:
                 checked = now
                 if not _may_run(pod):
+                    self._take_back()  # its removal takes a while
                     return
             with self._changed:
                 is_idle = not self._users and now - self._used_at > self._idle_seconds

@@ -9,25 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import create_connection, socket
+from socket import create_connection
+
+from tests.ports import free_port
 
 USER, PASSWORD = "me", "hunter2"
-
-
 LOOPBACK = "127.0.0.1"
-
-
-def free_port(address: str = LOOPBACK) -> int:
-    """A port that nobody listens on just now."""
-    with socket() as trial:
-        trial.bind((address, 0))
-        return int(trial.getsockname()[1])
 
 
 def wait_for_port(
     port: int, process: subprocess.Popen[bytes], log: Path, address: str = LOOPBACK
 ) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while True:
         try:
             create_connection((address, port), timeout=1).close()
@@ -51,7 +44,7 @@ def running(
             yield server
         finally:
             server.terminate()
-            server.wait(timeout=20)
+            server.wait(timeout=120)
 
 
 @dataclass(frozen=True)

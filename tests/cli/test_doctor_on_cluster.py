@@ -120,7 +120,7 @@ def stuck_namespace(patient: Patient) -> Callable[[], object]:
     patient.kubectl("delete", "namespace", "disttrain", "--wait=false")
     # the controller says why a moment later
     patient.kubectl(
-        *("wait", "namespace/disttrain", "--timeout=60s"),
+        *("wait", "namespace/disttrain", "--timeout=300s"),
         "--for=condition=NamespaceContentRemaining",
     )
     release = ["-n", "disttrain", "patch", "configmap", "held", "--type=json"]
@@ -170,7 +170,7 @@ def test_fault_of_a_real_cluster_is_named_alone_and_gone_when_mended(
     assert list(found) == [check_id]
     assert words in found[check_id].evidence
     if check_id == "stuck-namespace":
-        patient.kubectl("wait", "--for=delete", "namespace/disttrain", "--timeout=60s")
+        patient.kubectl("wait", "--for=delete", "namespace/disttrain", "--timeout=300s")
     assert patient.findings() == {}
 
 
@@ -216,7 +216,7 @@ def test_a_pod_without_any_label_keeps_no_other_from_being_seen(patient: Patient
     patient.kubectl("apply", "-f", "-", text=BARE_POD)
     try:
         scheduled = "--for=jsonpath={.status.conditions[0].reason}=SchedulingGated"
-        patient.kubectl("-n", "default", "wait", "pod/bare", scheduled, "--timeout=60s")
+        patient.kubectl("-n", "default", "wait", "pod/bare", scheduled, "--timeout=300s")
         found = patient.findings(namespace="default")
         assert list(found) == ["waiting-pods"]
         assert "pod bare has no node: " in found["waiting-pods"].evidence
@@ -232,7 +232,7 @@ def of(patient: Patient) -> dict[str, str]:
 def test_operator_that_fails_is_named_with_its_words_by_doctor_and_wait(patient: Patient) -> None:
     patient.kubectl("apply", "-f", "-", text=definition(POLICIES, "ClusterPolicy"))
     established = ("--for=condition=Established", f"crd/{POLICIES}")
-    patient.kubectl("wait", *established, "--timeout=60s")
+    patient.kubectl("wait", *established, "--timeout=300s")
     patient.kubectl("apply", "-f", "-", text=FAILED_POLICY)
     try:
         finding = patient.findings(gpus=1, ranks=1, operator=True)["cluster-policy"]

@@ -16,6 +16,7 @@ from sandbox.venvs import PROJECT
 T = TypeVar("T")
 NAMESPACE = "disttrain"
 TRAINING_LIMIT_SECONDS = 600
+ENDLESS = 1_000_000  # steps: such a run does not end before its test has done what it wants to
 
 
 class Lab:
@@ -115,7 +116,7 @@ class Lab:
             claim = self.get("persistentvolumeclaim", "disttrain-pvc")
             return claim["status"]["phase"] == "Bound"
 
-        wait_for("the claim to be bound", bound, 60)
+        wait_for("the claim to be bound", bound, 300)
 
     def run_dir(self, run_name: str) -> Path:
         """The run's folder as seen on the host."""
@@ -132,7 +133,9 @@ class Lab:
         return json.loads(marker.read_text())
 
 
-def wait_for(what: str, ask: Callable[[], T], limit_seconds: float) -> T:
+def wait_for(
+    what: str, ask: Callable[[], T], limit_seconds: float, pause_seconds: float = 0.5
+) -> T:
     """The first true answer of `ask`; the test fails and names `what` if there is none in time."""
     deadline = time.monotonic() + limit_seconds
     while True:
@@ -140,7 +143,7 @@ def wait_for(what: str, ask: Callable[[], T], limit_seconds: float) -> T:
         if answer:
             return answer
         assert time.monotonic() < deadline, f"waited {limit_seconds:.0f} s for {what}"
-        time.sleep(0.5)
+        time.sleep(pause_seconds)
 
 
 def run_settings(run_name: str, max_steps: int, **more: str) -> dict[str, str]:

@@ -97,13 +97,13 @@ def test_training_runs_on_the_gpus(lab: Lab, stack: Stack) -> None:
 def test_pod_gets_gpus_and_another_waits_for_them(lab: Lab, stack: Stack) -> None:
     assert stack
     gpu_pod(lab, "reads", GPUS, "visible-devices")
-    wait_for("the reader", lambda: pod_status(lab, "reads")["phase"] == "Succeeded", 60)
+    wait_for("the reader", lambda: pod_status(lab, "reads")["phase"] == "Succeeded", 300)
     devices = lab.kubectl("logs", "reads", namespace="default").strip().split(",")
     assert len(set(devices)) == GPUS
     gpu_pod(lab, "holds", GPUS, "sleep")
-    wait_for("the holder", lambda: pod_status(lab, "holds")["phase"] == "Running", 60)
+    wait_for("the holder", lambda: pod_status(lab, "holds")["phase"] == "Running", 300)
     gpu_pod(lab, "waits", 1, "sleep")
-    message = wait_for("the scheduler", lambda: unscheduled(lab, "waits"), 60)
+    message = wait_for("the scheduler", lambda: unscheduled(lab, "waits"), 300)
     assert "Insufficient nvidia.com/gpu" in message
 
 
@@ -147,7 +147,7 @@ def test_destroy_leaves_no_trace_of_the_operator(lab: Lab, stack: Stack) -> None
     stack.destroy()
     assert traces(lab) == {}
     # The kubelet tells the API server a while after the device plugin's socket has gone.
-    wait_for("the node to offer no GPUs", lambda: offered(lab) == 0, 60)
+    wait_for("the node to offer no GPUs", lambda: offered(lab) == 0, 300)
 
 
 @pytest.fixture

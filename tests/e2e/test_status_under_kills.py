@@ -19,10 +19,9 @@ from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
 from sandbox.stack import Stack
-from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 RUN = "e2e-killed"
-ENDLESS = 1_000_000
 SECONDS = float(os.environ.get("DISTTRAIN_KILL_SECONDS", "60"))
 PODS = 3
 COMES_BACK_SECONDS = 300  # on a busy machine; the faults below are about what is said, not when
@@ -129,6 +128,10 @@ def take_look(api: Api) -> Look:
     return Look(begin, datetime.now(UTC), run)
 
 
+def trains(seen: Look) -> bool:
+    return seen.run.state == "training"
+
+
 def faults_of(seen: Look, steps: set[tuple[int, float]], kills: list[Kill]) -> list[str]:
     """What is wrong with a look, in words."""
     run, faults = seen.run, list[str]()
@@ -160,30 +163,38 @@ def test_status_is_right_at_every_look_while_pods_are_killed(
     killer, truth = Killer(lab, random.Random(seed)), Truth(lab)
     watcher, thread = (threading.Thread(target=each.run) for each in (truth, killer))
     watcher.start()
-    thread.start()
     looks: list[Look] = []
+
+    def is_there() -> bool:
+        looks[:] = [take_look(api)]
+        return trains(looks[0])
+
     try:
+        # On a slow machine this may be the only look between a start and the next kill.
+        wait_for("training before the first kill", is_there, COMES_BACK_SECONDS)
+        thread.start()
         while thread.is_alive():
             looks.append(take_look(api))
             time.sleep(0.3)
     finally:
         killer.over.set()
-        thread.join()
+        if thread.ident:  # it was started
+            thread.join()
         truth.over.set()
         watcher.join()
     # It comes back: status says training, and it is.
-    after: list[RunStatus] = []
+    after: list[Look] = []
 
-    def trains() -> bool:
-        after.append(take_look(api).run)
-        return after[-1].state == "training"
+    def is_back() -> bool:
+        after.append(take_look(api))
+        return trains(after[-1])
 
     try:
-        wait_for("training", trains, COMES_BACK_SECONDS)
+        wait_for("training", is_back, COMES_BACK_SECONDS)
     except AssertionError:
         pytest.fail(f"it does not come back: {after[-1]}; {lab.kubectl('get', 'pods')}")
     before = truth.newest()
-    wait_for("further steps", lambda: truth.newest() > before, 60)
+    wait_for("further steps", lambda: truth.newest() > before, 300)
     states = {seen.run.state for seen in looks}
     record_property("looks", len(looks))
     record_property("kills", len(killer.kills))

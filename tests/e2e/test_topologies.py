@@ -16,9 +16,11 @@ from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
 from tests.browser.browser import Browser, browser
 from tests.e2e.dashboard import Dashboard, take_pictures
-from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 MAX_STEPS = 120
+LONG = 1000  # steps of a run that is killed on its way, and has to come to its end all the same
+AT_ONCE_SECONDS = 0.05  # a fast machine makes hundreds of steps in a second
 SINGLE_RUN, MULTI_RUN = "e2e-single", "e2e-multi"
 PROXY = {
     "httpProxy": "http://proxy.corp.example:3128",
@@ -142,7 +144,7 @@ def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
         "the pod to go",
         lambda: "disttrain.dev/task"
         not in lab.kubectl("get", "pod", "-o", "jsonpath={.items[*].metadata.labels}"),
-        60,
+        300,
     )
 
 
@@ -304,9 +306,9 @@ def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
 def test_finished_stateful_set_is_not_restarted(lab: Lab, multi: Stack) -> None:
     assert multi
     first = restarts(lab)
-    wait_for("three ready pods", lambda: ready_pods(lab) == 3, 60)
+    wait_for("three ready pods", lambda: ready_pods(lab) == 3, 300)
     pauses = iter(range(40))  # 20 s of looking: a crash loop restarts within 10
-    wait_for("the end of the look", lambda: next(pauses, None) is None or None, 60)
+    wait_for("the end of the look", lambda: next(pauses, None) is None or None, 300)
     assert restarts(lab) == first
     assert ready_pods(lab) == 3
 
@@ -347,12 +349,11 @@ def test_image_that_vanished_is_seen_by_up_and_imported_again(
 def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     lab: Lab, multi: Stack
 ) -> None:
-    run_name, steps = "e2e-killed", 500
+    run_name, steps = "e2e-killed", LONG
     multi.set_all(run_settings(run_name, steps))
     multi.up()
-    checkpoints = lab.run_dir(run_name) / "checkpoints"
-    wait_for("the first checkpoint", lambda: list(checkpoints.glob("step-*")), 120)
     old = lab.get("pod", "train-multipod-1")["metadata"]["uid"]
+    wait_for_first_checkpoint(lab, run_name)
     lab.kubectl("delete", "pod", "train-multipod-1", "--grace-period=0", "--force", "--wait=false")
     assert not (lab.run_dir(run_name) / "done.json").exists(), "killed too late to prove anything"
     lab.wait_done(run_name)
@@ -364,6 +365,11 @@ def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     assert int(resumed[1]) > 0
 
 
+def wait_for_first_checkpoint(lab: Lab, run_name: str) -> None:
+    folder = lab.run_dir(run_name) / "checkpoints"
+    wait_for("the first checkpoint", lambda: any(folder.glob("step-*")), 120, AT_ONCE_SECONDS)
+
+
 def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
     """The sha256 of each file with weights of a checkpoint."""
     folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
@@ -373,13 +379,12 @@ def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
 
 def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: Stack) -> None:
     """The run before this one, as a Job: its pods end with it, also when one was killed."""
-    run_name, steps = "e2e-indexed", 500
+    run_name, steps = "e2e-indexed", LONG
     multi.set_all({"topology": "indexed-job", **run_settings(run_name, steps)})
     multi.up()
     assert not {"StatefulSet/train-multipod", "Service/train-mp-headless"} & set(everything(lab))
-    checkpoints = lab.run_dir(run_name) / "checkpoints"
-    wait_for("the first checkpoint", lambda: list(checkpoints.glob("step-*")), 120)
     old = next(pod for pod in training_pods(lab, multi) if "train-indexed-1-" in pod)
+    wait_for_first_checkpoint(lab, run_name)
     lab.kubectl("delete", old, "--grace-period=0", "--force", "--wait=false")
     assert not (lab.run_dir(run_name) / "done.json").exists(), "killed too late to prove anything"
     lab.wait_done(run_name)
@@ -416,11 +421,11 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
 
 
 def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: Stack) -> None:
-    run_name, steps = "e2e-deleted", 500  # the stack is single-pod by now
+    run_name, steps = "e2e-deleted", LONG  # the stack is single-pod by now
     multi.set_all(run_settings(run_name, steps))
     multi.up()
     (old,) = training_pods(lab, multi)
-    wait_for("some steps", lambda: len(lab.losses(run_name)) > 20, 120)
+    wait_for("some steps", lambda: len(lab.losses(run_name)) > 20, 120, AT_ONCE_SECONDS)
     lab.kubectl("delete", old, "--wait=false")
     assert not (lab.run_dir(run_name) / "done.json").exists(), "deleted too late to prove anything"
     lab.wait_done(run_name)
@@ -441,8 +446,8 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
     lab: Lab, single: Stack, multi: Stack
 ) -> None:
     """`whenBusy: replace`: the other run saves and is suspended; its own `up` resumes it there."""
-    name, steps = "e2e-replaced", 1500
-    single.set_all(run_settings(name, steps))
+    name = "e2e-replaced"
+    single.set_all(run_settings(name, ENDLESS))
     single.up()
     wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
     assert states(lab, single)["e2e-single"] == "training"
@@ -456,7 +461,6 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
     assert "is asked to save, and is suspended" in output
     assert training_pods(lab, single) == []
     saved = max(lab.losses(name))
-    assert saved < steps, "replaced too late to prove anything"
     assert states(lab, single)["e2e-single"] == "suspended"
     lab.wait_done("e2e-second")
     output = single.up()
@@ -469,7 +473,7 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
 
 def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack) -> None:
     """`stop`, `resume` and `extend`, as people type them while a run trains."""
-    name, steps = "e2e-stopped", 20_000
+    name, steps = "e2e-stopped", ENDLESS
     single.set_all({**run_settings(name, steps), "verify": "after"})
     shown = single.up()
     assert "every rank has stepped: train-singlepod-" in shown, shown
@@ -480,7 +484,6 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
     assert said == "rank 1 of 2\n"
     said = people_run(lab, single, f"./disttrain stop --stack {single.name}")
     saved = max(lab.losses(name))
-    assert saved < steps, "stopped too late to prove anything"
     assert f"it has saved step {saved}." in said
     assert training_pods(lab, single) == []
     assert states(lab, single)["e2e-single"] == "stopped"
@@ -510,7 +513,7 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         "run.checkpoint.interval": "400"
     }  # a sample is not cut off by the removal of an old one
     often = {"run.eval.interval": "100", "run.eval.max_tokens": "4096"}
-    single.set_all({**run_settings(name, 1_000_000), **often, **rare})
+    single.set_all({**run_settings(name, ENDLESS), **often, **rare})
     single.up()
     wait_for("a checkpoint", lambda: list((lab.run_dir(name) / "checkpoints").glob("step-*")), 120)
     with Dashboard(single, tmp_path) as page, browser() as seen:
@@ -529,7 +532,8 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         seen.wait("two ranks", lambda: seen.text("#ranks tbody").count("● Ready") == 2)
         assert seen.text("#ranks tbody").count(pod.removeprefix("pod/")) == 2
         seen.wait("goodput", lambda: "went into steps that count" in seen.text("#goodput"))
-        seen.wait("its lines", lambda: re.search(r"rank 0\s+step \d+/1000000", seen.text("#lines")))
+        step = re.compile(rf"rank 0\s+step \d+/{ENDLESS}")
+        seen.wait("its lines", lambda: step.search(seen.text("#lines")))
         seen.click("#write")
         seen.wait("a sample", lambda: len(seen.text("#sample pre")) > 100, 300)
         take_pictures(seen, page.address)
@@ -542,7 +546,7 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         pods = ("get", "pod", "-l", "disttrain.dev/task=dashboard", "-o", "name")
         assert len(lab.kubectl(*pods).split()) == 1  # one for all looks
         assert page.end() == 143, page.said()
-        wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 60)
+        wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 300)
 
 
 def step_shown(seen: Browser) -> int:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.lab import Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from tests.e2e.test_topologies import changes, everything, training_pods
 from tests.node.lab import background_up, output_file
 
 SAME = "e2e-same"
-SHORT, ENDLESS = 10, 100_000
+SHORT = 10
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ import pytest
 
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.lab import Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from tests.e2e.remote_node import RemoteNode
 from tests.e2e.test_topologies import changes, training_pods
 from tests.operator.cluster import offered
 from tests.operator.stand_in import GPUS, import_operator_image, operator_chart
 
-LONG, SHORT, STEPS = "two-stacks-dev", "two-stacks-multipod", 1500
+LONG, SHORT = "two-stacks-dev", "two-stacks-multipod"
 # The trainer finds no CUDA on these GPUs, so it is told to take what is there.
 # Three ranks ask for less than what a GPU machine has.
 WHAT_IS_THERE = {
@@ -41,7 +41,7 @@ def dev(remote: RemoteNode, chart: Path) -> Stack:
     stack = remote.stack(
         "e2e-dev",
         {
-            **run_settings(LONG, STEPS),
+            **run_settings(LONG, ENDLESS),
             **WHAT_IS_THERE,
             "accelerator": "gpu",
             "processesPerPod": "1",
@@ -87,8 +87,6 @@ def test_second_stack_takes_the_gpus_after_the_first_has_saved(
     assert "is asked to save, and is suspended" in output
     assert training_pods(lab, dev) == []
     assert len(training_pods(lab, multipod)) == GPUS
-    saved = max(lab.losses(LONG))
-    assert saved < STEPS, "replaced too late to prove anything"
     assert lab.wait_done(SHORT)["step"] == 40
     # three ranks in three pods, and three ranks in one, see the same samples
     first, second = lab.losses(LONG), lab.losses(SHORT)

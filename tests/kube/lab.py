@@ -18,7 +18,7 @@ from sandbox.cluster import Cluster
 
 PROJECT = Path(__file__).parents[2]
 PROBE_IMAGE = "localhost/disttrain/probe:test"
-LIMIT_SECONDS = 90
+LIMIT_SECONDS = 300  # for what has to happen
 SUSPEND = {"Job": {"spec": {"suspend": True}}, "StatefulSet": {"spec": {"replicas": 0}}}
 RESUME = {"Job": {"spec": {"suspend": False}}, "StatefulSet": {"spec": {"replicas": 2}}}
 Json = dict[str, Any]
@@ -139,7 +139,7 @@ class Run:
             "when_busy": "replace",
             "request": "first",
             "grace_seconds": 20,
-            "wait_timeout_seconds": 60,
+            "wait_timeout_seconds": 300,
             "platform_stack": "platform",
             "done": ["Complete"] if self.kind == "Job" else [],
             "failed": ["Failed"] if self.kind == "Job" else [],
@@ -151,7 +151,7 @@ class Run:
         return self.lab.run("hand-over", "create", self.job(revision, **more))
 
     def await_job(self, revision: str = "r1", pods: int = 1, **more: object) -> Json:
-        return self.job(revision, pods=pods, timeout_seconds=60, **more)
+        return self.job(revision, pods=pods, timeout_seconds=300, **more)
 
     def up(self, revision: str = "r1", **more: object) -> Json:
         """Hand over, make the workload, wait for its pods: what `pulumi up` does."""

@@ -5,16 +5,23 @@ from pathlib import Path
 from infra.kube import names
 from tests.gate import Gate
 from tests.kube.gate import through
-from tests.kube.lab import PROBE_IMAGE, Lab, Run
+from tests.kube.lab import PROBE_IMAGE, Lab, Run, wait_for
 
 
 def test_wait_fails_with_the_pods_words_when_they_never_come_up(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
     run.make(resources={"requests": {"cpu": "10000"}})
+    # the three seconds are for the wait that is tested, not for the scheduler of a busy machine
+    wait_for("the scheduler's words", lambda: is_unschedulable(run))
     status, output = lab.run("await", "create", run.await_job() | {"timeout_seconds": 3})
     assert status == 1
     assert "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu" in output
     assert "waited 3 s (trainingTimeoutSeconds) for 1 ready pods of Job train-dev" in output
+
+
+def is_unschedulable(run: Run) -> bool:
+    conditions = [each for pod in run.pods() for each in pod["status"].get("conditions", [])]
+    return any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
 def test_wait_reports_a_failed_job_with_its_last_lines(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run
 from tests.gate import Gate
 from tests.kube.gate import through
 from tests.kube.lab import Lab, Run, wait_for
-from tests.kube.volume import cli, give_to_pods, no_pods, runs_folder
+from tests.kube.volume import bytes_below, cli, give_to_pods, no_pods, runs_folder
 
 LIMIT_SECONDS = 300
 
@@ -59,11 +59,6 @@ def test_fetch_goes_on_after_cut_connections(
     wait_for("the pod to be gone", lambda: no_pods(lab, claim))
 
 
-def _arrived(here: Path) -> int:
-    """The bytes on the disk: the partial files are sparse."""
-    return sum(path.stat().st_blocks * 512 for path in here.rglob("*") if path.is_file())
-
-
 def test_fetch_that_is_ended_leaves_no_pod_and_its_partial_files(
     lab: Lab, claim: Run, gate: Gate, tmp_path: Path
 ) -> None:
@@ -75,7 +70,7 @@ def test_fetch_that_is_ended_leaves_no_pod_and_its_partial_files(
     kubeconfig = through(lab, gate, tmp_path)
     process = cli(lab, claim, tmp_path, *words, kubeconfig=kubeconfig)
     try:
-        wait_for("bytes", lambda: _arrived(here) > 2_000_000 or process.poll() is not None)
+        wait_for("bytes", lambda: bytes_below(here) > 2_000_000 or process.poll() is not None)
     finally:
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=LIMIT_SECONDS)[0].decode()

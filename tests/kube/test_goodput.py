@@ -1,7 +1,5 @@
 """`./disttrain goodput` on a real cluster: a pod reads the events from the claim and goes."""
 
-import os
-import uuid
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ from cli.goodput.fetch import TASK, fetch_events
 from cli.stack_outputs import RunPlace
 from infra.kube import names
 from infra.kube.errors import TaskError
-from tests.kube.lab import Lab, wait_for
+from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.trainer.events.stories import Story
 from trainer.events.account import account_of
@@ -18,26 +16,12 @@ from trainer.events.event import event_file, parse_events
 
 
 @pytest.fixture
-def volume(lab: Lab) -> tuple[RunPlace, Path]:
+def volume(lab: Lab, claim: Run) -> tuple[RunPlace, Path]:
     """A run's place on a claim of its own, and the folder of the node that the claim is."""
-    name, namespace = f"data-{uuid.uuid4().hex[:8]}", lab.namespace()
-    folder = lab.cluster.data_root / name
-    folder.mkdir()
-    os.chown(folder, 1000, 1000)
-    size = {"storage": "1Gi"}
-    access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    spec = {"capacity": size, "hostPath": {"path": str(folder)}, **access}
-    head = {"apiVersion": "v1", "metadata": {"name": name}}
-    lab.api.create("/api/v1/persistentvolumes", {**head, "kind": "PersistentVolume", "spec": spec})
-    spec = {"volumeName": name, "resources": {"requests": size}, **access}
-    lab.api.create(
-        f"/api/v1/namespaces/{namespace}/persistentvolumeclaims",
-        {**head, "kind": "PersistentVolumeClaim", "spec": spec},
-    )
-    place = RunPlace(
-        lab.access(), namespace, "o-1", PYTHON_IMAGE, "/data/runs/dev", "train-singlepod", name
-    )
-    return place, folder
+    run_dir, claim_name = "/data/runs/dev", str(claim.more["claim"])
+    where = (lab.access(), claim.namespace, "o-1")
+    place = RunPlace(*where, PYTHON_IMAGE, run_dir, "train-singlepod", claim_name)
+    return place, Path(str(claim.more["folder"]))
 
 
 def test_events_come_from_the_volume_by_a_pod_that_goes(

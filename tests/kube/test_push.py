@@ -1,6 +1,5 @@
 """`disttrain push` on a real cluster: a run's folder arrives whole, or has no name there."""
 
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -9,7 +8,7 @@ from tests.cli.fetch.local_pod import contents, make_run
 from tests.gate import Gate
 from tests.kube.gate import through
 from tests.kube.lab import Lab, Run, wait_for
-from tests.kube.volume import UID, cli, no_pods, runs_folder
+from tests.kube.volume import UID, bytes_below, cli, no_pods, runs_folder
 
 LIMIT_SECONDS = 300
 
@@ -45,7 +44,8 @@ def test_push_that_was_ended_goes_on_and_has_no_name_before(
     kubeconfig = through(lab, gate, tmp_path)
     gate.delay_seconds = 0.02  # after each block: there is time to end it in the middle
     process = cli(lab, claim, tmp_path, "push", str(run), kubeconfig=kubeconfig)
-    wait_for("some bytes", lambda: _arrived(claim) > 5_000_000 or process.poll() is not None)
+    there = runs_folder(claim)
+    wait_for("some bytes", lambda: bytes_below(there) > 5_000_000 or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 130
     (incoming,) = runs_folder(claim).iterdir()
@@ -67,10 +67,3 @@ def test_push_that_was_ended_goes_on_and_has_no_name_before(
 
 def make_yaml_again(run: Path) -> None:
     (run / "run.yaml").write_text("run_name: demo\ntrain:\n  max_steps: 300\n")
-
-
-def _arrived(claim: Run) -> int:
-    total = 0
-    for where, _, names in os.walk(runs_folder(claim)):
-        total += sum((Path(where) / name).stat().st_size for name in names)
-    return total

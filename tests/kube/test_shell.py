@@ -106,6 +106,15 @@ class Terminal:
                 self.seen += os.read(self.keyboard, 4096).decode(errors="replace")
             assert time.monotonic() < end, f"waited for {words!r}, and saw {self.seen!r}"
 
+    def type_until_size(self, columns: int, lines: int) -> None:
+        """A size goes beside the keys, and may be there some lines later only."""
+        end = time.monotonic() + LIMIT_SECONDS
+        while f"seen hello {columns} {lines} rank 1" not in self.seen:
+            self.seen = ""
+            self.type("hello\r")
+            self.wait_for_words(" rank 1")
+            assert time.monotonic() < end, self.seen
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -126,16 +135,9 @@ def test_keys_screen_and_size_go_through(place: RunPlace, terminals: list[Termin
     terminal = Terminal(place, "--rank", "1", "--", "python3", "-c", ECHO)
     terminals.append(terminal)
     terminal.wait_for_words("ready")
-    terminal.type("hello\r")
-    terminal.wait_for_words("seen hello 80 24 rank 1")
+    terminal.type_until_size(80, 24)
     terminal.resize(132, 43)
-    # The new size goes beside the keys; it is there at the latest some lines later.
-    end = time.monotonic() + LIMIT_SECONDS
-    while "132 43" not in terminal.seen:
-        terminal.type("again\r")
-        terminal.wait_for_words("seen again")
-        terminal.seen = terminal.seen.replace("seen again", "")
-        assert time.monotonic() < end, terminal.seen
+    terminal.type_until_size(132, 43)
     terminal.type("end\r")
     assert terminal.process.wait(LIMIT_SECONDS) == 7
     assert termios.tcgetattr(terminal.there) == terminal.before

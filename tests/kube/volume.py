@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from infra.kube import names
@@ -47,6 +48,16 @@ def _is_bound(lab: Lab, path: str) -> bool:
 def runs_folder(run: Run) -> Path:
     """The folder of all runs, as this machine sees it."""
     return Path(str(run.more["folder"])) / "runs"
+
+
+def bytes_below(folder: Path) -> int:
+    """How many bytes of the files there are on the disk; who writes may rename them meanwhile."""
+    total = 0
+    for where, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += (Path(where) / name).stat().st_blocks * 512  # some files are sparse
+    return total
 
 
 def give_to_pods(folder: Path) -> None:

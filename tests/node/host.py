@@ -21,7 +21,7 @@ from sandbox.waiting import wait_until
 from tests.node.rootfs import SYSTEM, rootfs, run
 
 BOOT = Path(__file__).parent / "boot.sh"
-BOOT_SECONDS = 60
+BOOT_SECONDS = 300
 HOST_LINKS = "dtn-"  # the links' names begin so
 # What a running system writes by itself, whatever we do.
 OWN_BUSINESS = (
@@ -195,7 +195,8 @@ class Host:
             for name in (*names, *files):
                 path = f"{inside}/{name}"
                 if not self._is_own(path):
-                    found[path] = self._entry(path, f"{folder}/{name}")
+                    with suppress(FileNotFoundError):  # it has gone since the folder was read
+                        found[path] = self._entry(path, f"{folder}/{name}")
         return found
 
     def _is_own(self, path: str) -> bool:
@@ -231,7 +232,7 @@ class Host:
                 return str(error)
             return None
 
-        wait_until("the test host's processes to end", busy, timeout_seconds=30)
+        wait_until("the test host's processes to end", busy, timeout_seconds=120)
         self._scratch.cleanup()
 
 

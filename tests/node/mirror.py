@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PORT = 8443
+SERVES = b"it serves\n"  # what the server says when it listens
 HERE, OUTSIDE = "127.0.0.1", "127.0.0.7"  # the other one is in no NO_PROXY
 
 
@@ -36,13 +37,18 @@ class Mirror:
         self.start()
 
     def start(self) -> None:
-        """Serve; it answers a moment later."""
+        """Serve, and return when it does."""
         self._server = self._serve(HERE, self._enter)
 
     def _serve(self, address: str, enter: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         server = [*enter, sys.executable, __file__, str(self.folder), address, str(PORT)]
         here = ["setpriv", "--pdeathsig", "KILL"]
-        return subprocess.Popen([*here, *server], stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*here, *server], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        assert process.stdout
+        assert process.stdout.readline() == SERVES, "the mirror has ended"
+        return process
 
     @contextmanager
     def outside(self) -> Iterator[str]:
@@ -90,8 +96,8 @@ class Mirror:
         return log.read_text().splitlines() if log.exists() else []
 
     def close(self) -> None:
-        self._server.kill()
-        self._server.wait()
+        with self._server as server:
+            server.kill()
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -116,6 +122,7 @@ def serve(folder: str, address: str, port: int) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("mirror.crt", "mirror.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
+    os.write(1, SERVES)
     server.serve_forever()
 
 

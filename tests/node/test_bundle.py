@@ -51,8 +51,6 @@ def mirror_gone(lab: Lab) -> Iterator[None]:
         yield
     finally:
         lab.mirror.start()
-        port = "ss -ltn | grep -q :8443"
-        wait_for("the mirror", lambda: lab.host.try_shell(port).returncode == 0)
 
 
 def test_second_pack_fetches_nothing_and_writes_the_same_manifest(

@@ -186,7 +186,9 @@ def test_k3s_whose_install_or_start_breaks_off_is_completed(lab: Lab) -> None:
     lab.host.shell("touch /lab/installer-stops")
     stack = lab.stack()
     with background_up(stack) as process:
-        wait_for("the installer", lambda: any("install.sh" in call for call in lab.calls()))
+        # it notes its call first; when it sleeps it has come half-way
+        sleeps = "pgrep --full --exact 'sleep 1000'"
+        wait_for("the installer", lambda: lab.host.try_shell(sleeps).returncode == 0)
         cut(lab)
         process.wait(timeout=300)
         assert process.returncode != 0

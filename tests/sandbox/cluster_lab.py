@@ -1,5 +1,6 @@
 """What the tests of clusters share: a user of a cluster, and all that one could leave behind."""
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ class ClusterUser:
             env=self.cluster.environment(),
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=400,  # longer than what kubectl itself is told to wait
             check=False,
         )
 
@@ -60,7 +61,7 @@ class ClusterUser:
 
     def run_pods(self, file: Path = PODS) -> None:
         self.kubectl("apply", "-f", str(file))
-        self.kubectl("-n", "probe", "rollout", "status", "statefulset/web", "--timeout=60s")
+        self.kubectl("-n", "probe", "rollout", "status", "statefulset/web", "--timeout=300s")
 
     def probe(self, pod: str, *arguments: str) -> str:
         return self.kubectl("-n", "probe", "exec", pod, "--", "/probe", *arguments)
@@ -75,7 +76,7 @@ class ClusterUser:
             answer = done.stdout
             return done.stderr if done.returncode else None
 
-        wait_until(f"an answer of {url}", no_answer, timeout_seconds=60)
+        wait_until(f"an answer of {url}", no_answer, timeout_seconds=300)
         return answer
 
     def uid(self) -> str:
@@ -107,10 +108,12 @@ def machine(state_root: Path) -> Machine:
             "mounts": lines("findmnt", "--raw", "--noheadings", "--output", "TARGET,FSTYPE"),
             "links": {line.split("@")[0] for line in lines("ip", "-oneline", "link")},
             "routes": lines("ip", "-4", "route", "show", "table", "all"),
+            # `walk`, and not `glob`: groups of others come and go meanwhile
             "cgroups": {
-                str(path)
-                for path in Path("/sys/fs/cgroup").glob("**/disttrain-sandbox/**/")
-                if path
+                folder
+                for folder, _, _ in os.walk("/sys/fs/cgroup")
+                if "/disttrain-sandbox/" in folder
+                or (folder.endswith("/disttrain-sandbox") and not used_by_others)
             },
             "named network namespaces": lines("ip", "netns", "list"),
             "iptables": lines("iptables-save", "-t", "nat")

@@ -76,7 +76,7 @@ def test_pods_of_a_statefulset_find_each_other_by_name(first: ClusterUser) -> No
 
 def test_a_pod_that_came_back_is_found_at_its_new_address(first: ClusterUser) -> None:
     first.kubectl("-n", "probe", "delete", "pod", "web-1")
-    first.kubectl("-n", "probe", "rollout", "status", "statefulset/web", "--timeout=60s")
+    first.kubectl("-n", "probe", "rollout", "status", "statefulset/web", "--timeout=300s")
     assert first.fetch("web-0", "http://web-1.web:8080") == "web-1"
 
 
@@ -87,7 +87,7 @@ def test_a_service_leads_to_its_pods_from_inside_and_from_the_host(first: Cluste
         seen.add(first.fetch("web-0", "http://any"))  # a pod reaches itself that way, too
         return None if seen == {"web-0", "web-1"} else f"only {seen}"
 
-    wait_until("both pods to answer", not_seen, timeout_seconds=60)
+    wait_until("both pods to answer", not_seen, timeout_seconds=300)
     url = f"http://{first.cluster.node_ip}:30080"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=30) as response:
@@ -171,7 +171,7 @@ def test_status_names_a_component_that_has_ended(first: ClusterUser) -> None:
         problems = first.cluster.status().problems
         return None if any("kube-scheduler does not run" in p for p in problems) else str(problems)
 
-    wait_until("status to see it", not_seen, timeout_seconds=60)
+    wait_until("status to see it", not_seen, timeout_seconds=300)
     assert first.cluster.status().state == "broken"
 
 
@@ -180,7 +180,7 @@ def test_after_a_kill_of_everything_up_recovers_with_images_and_data(first: Clus
     (first.cluster.data_root / "checkpoint").write_text("kept")
     holder = first.holder()
     os.kill(holder.pid, signal.SIGKILL)
-    wait_until("the end", lambda: "alive" if holder.is_alive() else None, timeout_seconds=60)
+    wait_until("the end", lambda: "alive" if holder.is_alive() else None, timeout_seconds=300)
     assert first.cluster.status().state == "broken"
     first.cluster.up()
     assert first.cluster.status().state == "up"

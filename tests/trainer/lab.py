@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import torch
 import yaml
 
 from sandbox.dataset import training_text
+from tests.ports import free_port
 from tests.trainer.accidents import Accident
 from tests.trainer.forked import Forked, Nursery, without_torchruns_variables
 from trainer.checkpoint import layout, store
@@ -30,6 +30,7 @@ from trainer.data.prepare import prepare
 from trainer.launch.stop_request import StopRequest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+TRAINING_SECONDS = 600  # for a run to its end; on a slow machine some compile for minutes
 WORDS = ["to", "be", "or", "not", "that", "is", "the", "question", "suffer", "slings"]
 
 
@@ -218,7 +219,7 @@ class Lab:
         self._forked.add(pid)
         return pid
 
-    def ended(self, pids: Sequence[int], seconds: float = 60) -> list[int]:
+    def ended(self, pids: Sequence[int], seconds: float = 120) -> list[int]:
         """The exit codes of forked processes; fails with their logs if one does not end."""
         codes = [self._nursery.wait(pid, seconds) for pid in pids]
         assert None not in codes, f"exit codes {codes} after {seconds} s\n{self.logs()}"
@@ -235,7 +236,7 @@ class Lab:
     def train_side_by_side(self, *runs: tuple[RunConfig, int], expect: int = 0) -> None:
         """The same for several runs of different names at once."""
         pids = [pid for run in runs for pid in self.fork_ranks(*run)]
-        codes = self.ended(pids, 120)
+        codes = self.ended(pids, TRAINING_SECONDS)
         assert codes == [expect] * len(pids), self.logs()
 
     def start_entrypoint(
@@ -312,11 +313,6 @@ def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
         "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": loopback(),
     }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def loopback() -> str:

@@ -49,15 +49,19 @@ SMALL = {
     "train__global_batch_size": 5,
     "train__warmup_steps": 0,
     "train__decay_steps": 400,
-    "train__timeout_seconds": 5,
-    "train__start_timeout_seconds": 5,
+    # Whom a test kills is missed at once, as its connections end. These limits are for ranks that
+    # say nothing, and a busy machine must not be taken for one.
+    "train__timeout_seconds": 60,
+    "train__start_timeout_seconds": 60,
     "checkpoint__interval": INTERVAL,
 }
+IMPATIENT = {**SMALL, "train__timeout_seconds": 5, "train__start_timeout_seconds": 5}
+LIMIT_SECONDS = 120  # for what has to happen
 SLOW_DISK_SECONDS = 0.02  # per file: a save then takes longer than several steps
 
 
 def soon(what: str, condition: Callable[[], bool], lab: Lab) -> None:
-    wait_for(what, condition, 60, lab, pause_seconds=0.002)
+    wait_for(what, condition, LIMIT_SECONDS, lab, pause_seconds=0.002)
 
 
 def newest(run: RunConfig) -> int:
@@ -137,7 +141,7 @@ def test_after_44_kills_of_a_rank_the_runs_are_the_uninterrupted_ones(
             time.sleep(draw.uniform(0, 0.01))
         os.kill(pids[victim], signal.SIGKILL)
         os.kill(pids[0], signal.SIGCONT)
-        codes = lab.ended(pids, seconds=30)
+        codes = lab.ended(pids, LIMIT_SECONDS)
         assert codes[victim] == -signal.SIGKILL
         assert codes[1 - victim] == ExitCode.RETRYABLE, lab.logs()  # told, not left hanging
         killed_in_save += is_saving(run)
@@ -171,9 +175,8 @@ def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
             case 1:  # by itself
                 pass
             case 2:  # in a save
-                soon("a save", lambda: is_saving(run), lab)
-                time.sleep(draw.uniform(0, 2 * SLOW_DISK_SECONDS))
-                stopped_in_save += is_saving(run)
+                freeze_in_save(lab, run, pids[0], draw)
+                stopped_in_save += 1
             case _:
                 target = before + draw.randint(1, 20)
                 soon("a step", lambda target=target: last_step(run) >= target, lab)
@@ -181,7 +184,9 @@ def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
         number = draw.choice((signal.SIGTERM, signal.SIGINT))
         for pid in [] if in_evaluation else draw.choice((pids[:1], pids[1:], pids)):
             os.kill(pid, number)
-        codes = lab.ended(pids, seconds=30)
+        if not in_evaluation:
+            os.kill(pids[0], signal.SIGCONT)  # it may be frozen, and takes the signal now
+        codes = lab.ended(pids, LIMIT_SECONDS)
         trained = last_step(run)
         if trained > before:
             assert codes == [ExitCode.PREEMPTED] * 2, lab.logs()
@@ -189,7 +194,7 @@ def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
             assert {ExitCode.PREEMPTED, -number} & set(codes), lab.logs()
         assert newest(run) == trained
         assert starts(lab, run)[-1] == before
-    assert stopped_in_save >= 1
+    assert stopped_in_save == 5
     finish_and_compare(lab, run, settings)
     assert "was not evaluated to the end: that comes first" in lab.rank_log(run, 0).read_text()
 
@@ -271,7 +276,7 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
 
 
 def test_a_write_may_take_longer_than_a_collective(lab: Lab) -> None:
-    run = lab.config(**{**SMALL, "train__max_steps": 2})
+    run = lab.config(**{**IMPATIENT, "train__max_steps": 2})
     seconds_per_file = (run.train.timeout_seconds + 1) / 2  # each rank writes two or more
     assert lab.ended(lab.fork_ranks(run, 2, seconds_per_file)) == [ExitCode.DONE] * 2, lab.logs()
 
@@ -280,7 +285,7 @@ def test_verifying_may_take_longer_than_a_collective(lab: Lab) -> None:
     """C8 of the review: rank 0 read and checked every byte while the others waited for it inside
     one collective, timed out, and started the same again until the restarts were used up."""
     lab.train(lab.config(**{**SMALL, "train__max_steps": 2}), 2)
-    run = lab.config(**{**SMALL, "train__max_steps": 3})
+    run = lab.config(**{**IMPATIENT, "train__max_steps": 3})
     seconds_per_file = (run.train.timeout_seconds + 1) / 3  # each rank reads three of the six
     pids = lab.fork_ranks(run, 2, slow_read_seconds=seconds_per_file)
     assert lab.ended(pids) == [ExitCode.DONE] * 2, lab.logs()
@@ -325,18 +330,18 @@ def test_a_rank_that_dies_while_the_ranks_meet_or_stands_still_is_missed_in_boun
     """Side by side, since most of it is waiting."""
     meeting: list[list[int]] = []
     for victim in range(2):
-        run = lab.config(run_name=f"without-{victim}", **SMALL, train__max_steps=ENDLESS)
+        run = lab.config(run_name=f"without-{victim}", **IMPATIENT, train__max_steps=ENDLESS)
         meeting.append(lab.fork_ranks(run, 2))
         os.kill(meeting[victim][victim], signal.SIGKILL)
-    run = lab.config(**SMALL, train__max_steps=ENDLESS)
+    run = lab.config(**IMPATIENT, train__max_steps=ENDLESS)
     pids = lab.fork_ranks(run, 2)
     soon("a step", lambda: last_step(run) >= 5, lab)
     os.kill(pids[1], signal.SIGSTOP)
     for victim, ranks in enumerate(meeting):
-        assert lab.ended(ranks, seconds=30)[1 - victim] == ExitCode.RETRYABLE
-    assert lab.ended(pids[:1], seconds=30) == [ExitCode.RETRYABLE]
+        assert lab.ended(ranks, LIMIT_SECONDS)[1 - victim] == ExitCode.RETRYABLE
+    assert lab.ended(pids[:1], LIMIT_SECONDS) == [ExitCode.RETRYABLE]
     os.kill(pids[1], signal.SIGCONT)
-    assert lab.ended(pids[1:], seconds=30) == [ExitCode.RETRYABLE]
+    assert lab.ended(pids[1:], LIMIT_SECONDS) == [ExitCode.RETRYABLE]
 
 
 def test_a_rank_may_start_later_than_a_collective_waits(lab: Lab) -> None:

@@ -12,8 +12,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
 
 from trainer.config import ConfigError
 from trainer.launch.stop_request import StopRequest
@@ -23,6 +24,7 @@ PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"
 PATH = "/metrics"
 _CLIENT_SECONDS = 5.0  # so long a client may take to say what it wants
 _PAGE_SECONDS = 1.0
+_READINGS = 5  # so many are remembered
 _LONGEST_LAST_READING_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
@@ -41,7 +43,7 @@ class Endpoint:
     def __init__(self, port: int, page: Callable[[], str], say: Callable[[str], None]) -> None:
         """`page` makes the text; it may raise, which the asker sees as status 500."""
         self._page, self._text, self._made_at = page, "", -_PAGE_SECONDS
-        self._readings = list[float]()  # when the newest two were, by the monotonic clock
+        self._readings = list[float]()  # when the newest ones were, by the monotonic clock
         self._is_ending = self._end_was_read = self._is_closed = False
         self._server: _Server | None = None
         if not port:
@@ -77,7 +79,7 @@ class Endpoint:
 
     def note_reading(self, shows_end: bool) -> None:
         """Somebody has got an answer."""
-        self._readings = [*self._readings[-1:], time.monotonic()]
+        self._readings = [*self._readings[1 - _READINGS :], time.monotonic()]
         self._end_was_read = self._end_was_read or shows_end
 
     def await_last_reading(self, stop: StopRequest) -> None:
@@ -87,8 +89,7 @@ class Endpoint:
         """
         if self._server is None or len(self._readings) < 2:
             return
-        earlier, newest = self._readings
-        end = newest + min(2 * (newest - earlier), _LONGEST_LAST_READING_SECONDS)
+        end = next_reading_by(self._readings)
         self._is_ending = True  # an answer that is under way may still show the time before
         while not self._end_was_read and time.monotonic() < end and not stop.requested:
             stop.wait(_POLL_SECONDS)
@@ -101,6 +102,16 @@ class Endpoint:
         while not self._is_closed:
             server.handle_request()
         server.server_close()
+
+
+def next_reading_by(readings: Sequence[float]) -> float:
+    """When somebody who reads regularly has read again for sure, by the clock of `readings`.
+
+    That is two intervals after the newest of them, of which there are two or more. The longest of
+    the intervals counts, because a reading that came late is soon followed by the next.
+    """
+    interval = max(later - earlier for earlier, later in pairwise(readings))
+    return readings[-1] + min(2 * interval, _LONGEST_LAST_READING_SECONDS)
 
 
 class _Server(HTTPServer):

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import cast
 
@@ -24,6 +25,8 @@ class Pods:
         self.opened = self.closed = 0
         self.may_run, self.ends = True, False
         self.gone = threading.Event()
+        self.removal_may_end = threading.Event()
+        self.removal_may_end.set()
 
     def sleep(self, seconds: float) -> None:
         """Ends the keeper as a signal does."""
@@ -42,6 +45,7 @@ class Pods:
         finally:
             self.closed += 1
             self.gone.set()
+            assert self.removal_may_end.wait(LIMIT_SECONDS)
 
 
 @contextmanager
@@ -101,6 +105,27 @@ def test_pod_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
             pods.may_run = True
         with keeper.using() as pod:
             assert cast(str, pod) == "pod 2"
+
+
+def test_pod_that_is_being_removed_is_given_to_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster takes seconds for it; a look that began then failed."""
+    pods = Pods()
+
+    def look(keeper: PodKeeper) -> str:
+        with keeper.using() as pod:
+            return cast(str, pod)
+
+    with kept(pods, monkeypatch, idle_seconds=600) as keeper, ThreadPoolExecutor(1) as beside:
+        assert look(keeper) == "pod 1"
+        pods.removal_may_end.clear()
+        pods.may_run = False
+        assert pods.gone.wait(LIMIT_SECONDS)
+        pods.may_run = True
+        found = beside.submit(look, keeper)
+        while not (keeper._waiting or found.done()):  # pyright: ignore[reportPrivateUsage]
+            time.sleep(0.01)
+        pods.removal_may_end.set()
+        assert found.result(LIMIT_SECONDS) == "pod 2"
 
 
 def test_look_hears_why_there_is_no_pod_and_the_next_gets_one(

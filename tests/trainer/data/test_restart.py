@@ -113,21 +113,29 @@ def test_kills_one_after_the_other_end_all_the_same(tmp_path: Path) -> None:
     assert content(run) == content(undisturbed)
 
 
+# With a third argument it stops after its second batch, so that it is killed on its way for sure.
 PROGRAM = """
-import sys
+import signal, sys
 from pathlib import Path
 from trainer.config import RunConfig
 from trainer.data import batches, stream
 from trainer.data.prepare import prepare
 batches.BATCH_BYTES, stream.COMMIT_SECONDS = 2**14, 0.0
+append, batches_done = stream.TokenStream.append, []
+def append_and_stop(*arguments, **options):
+    append(*arguments, **options)
+    batches_done.append(True)
+    if len(sys.argv) > 3 and len(batches_done) == 2:
+        signal.pause()
+stream.TokenStream.append = append_and_stop
 values = {"name": "d", "file": sys.argv[2]}
 prepare(RunConfig.from_mapping({"data_root": sys.argv[1], "dataset": values}), workers=2)
 """
 
 
-def start(run: RunConfig) -> subprocess.Popen[bytes]:
+def start(run: RunConfig, *stops: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, run.data_root, str(run.dataset.file)],
+        [sys.executable, "-c", PROGRAM, run.data_root, str(run.dataset.file), *stops],
         cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
     )
@@ -146,7 +154,7 @@ def test_workers_give_the_same_and_end_with_their_parent(tmp_path: Path) -> None
     undisturbed, run = config(tmp_path / "undisturbed", source), config(tmp_path / "killed", source)
     prepare(undisturbed, workers=1)
     folder = run.dataset_dir.with_name(".d.partial")
-    first = start(run)
+    first = start(run, "stops")
     try:
         wait_until(lambda: stream.read_progress(folder).tokens > 0, "the first batches")
         family = processes_below(first.pid)
@@ -155,7 +163,7 @@ def test_workers_give_the_same_and_end_with_their_parent(tmp_path: Path) -> None
         first.kill()
         first.wait()
     kept = stream.read_progress(folder)
-    assert not kept.is_complete, "the kill came too late: give it more data"
+    assert not kept.is_complete
     wait_until(lambda: not any(is_alive(pid) for pid in family), "the end of the workers")
     second = start(run)
     assert second.wait(LIMIT_SECONDS) == 0

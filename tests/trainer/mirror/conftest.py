@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def bucket(
     """A bucket of the test's own; this process has the environment that reaches it."""
     for name, value in s3_environment.items():
         monkeypatch.setenv(name, value)
-    name = f"bucket-{gate.port}"
+    name = f"bucket-{uuid.uuid4().hex}"  # a gate's port comes again, and the server stays
     s3_server.make_bucket(name)
     return name
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from sandbox.toolchain import S3_SERVER, tool_folder
+from tests.ports import free_port
 
 KEY, SECRET = "tests", "a-password-of-the-tests"
 
@@ -18,8 +19,7 @@ class S3Server:
     def __init__(self, folder: Path) -> None:
         self.buckets = folder / "buckets"
         self.buckets.mkdir(parents=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address: tuple[str, int] = free.getsockname()
+        self.address = ("127.0.0.1", free_port())
         self._log = folder / "versitygw.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(

@@ -89,7 +89,7 @@ def test_client_that_says_nothing_is_dropped(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise one such client would keep Prometheus away for ever."""
-    monkeypatch.setattr(module._Handler, "timeout", 0.2)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(module._Handler, "timeout", 1.0)  # pyright: ignore[reportPrivateUsage]
     with socket.create_connection(("127.0.0.1", endpoint.port or 0)):
         assert ask(endpoint)[0] == 200
 
@@ -118,6 +118,13 @@ def test_regular_reader_sees_the_end(endpoint: Endpoint, page: Page) -> None:
         status, shown = ask(endpoint)
         assert status == 200
     assert shown == f"page {page.made}\n"
+
+
+def test_reading_that_came_late_shortens_no_wait() -> None:
+    """On a busy machine one comes late and the next in time; the end was hardly waited for."""
+    assert module.next_reading_by([100.0, 115.0]) == 145.0
+    assert module.next_reading_by([100.0, 114.9, 115.0]) == pytest.approx(144.8)
+    assert module.next_reading_by([0.0, 100.0]) == 160.0  # a minute is the most
 
 
 def test_nobody_is_waited_for_who_reads_rarely(endpoint: Endpoint) -> None:
