@@ -20,6 +20,7 @@ from infra.platform.make import make_platform
 from infra.platform.owner import Owner
 from infra.platform.reference import check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
+from infra.preflight import check_platform, check_run
 from infra.run.make import make_run
 from infra.settings import Settings, parse_settings, read_configuration
 
@@ -31,12 +32,13 @@ async def main() -> None:
     if settings.platform is None:
         await on_the_platform_of_another_stack(raw, secret_keys, settings)
     else:
-        on_an_own_platform(settings)
+        await on_an_own_platform(settings)
 
 
-def on_an_own_platform(settings: Settings) -> None:
+async def on_an_own_platform(settings: Settings) -> None:
     """The platform, the run if there is one, and last the guard that `destroy` comes to first."""
     assert settings.platform is not None
+    await check_platform(settings.platform, settings.run)
     made = make_platform(settings.platform)
     everything = [*made.ready]
     export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner))
@@ -68,6 +70,7 @@ async def on_the_platform_of_another_stack(
     run_settings = parse_settings(raw, secret_keys, settings.stack, KINDS, facts.devices).run
     assert run_settings is not None
     check_image(settings.platform_stack, facts.image)
+    await check_run(run_settings, facts, str(await platform.kubeconfig.future() or ""))
     owner = Owner("owner")
     connection = Connection(
         kubeconfig=platform.kubeconfig,

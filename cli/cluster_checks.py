@@ -10,7 +10,6 @@ from infra.node.expectations import Expectations
 
 CERTIFICATE_DAYS = 30
 IMAGE_REASONS = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
-CLAIM = "disttrain-pvc"
 
 
 def kubeconfig(facts: Facts, _: Expectations) -> Fault | str:
@@ -150,14 +149,17 @@ def pending_release(facts: Facts, _: Expectations) -> Fault | str:
 def volume_bound(facts: Facts, expect: Expectations) -> Fault | str:
     """The claim of the data volume is bound to its volume."""
     require_api(facts)
-    claim = f"{expect.namespace}/{CLAIM}"
-    phase = {row[0]: row[1] for row in facts.rows("claim", 2)}.get(claim)
-    skip_unless(phase, f"there is no claim {CLAIM} yet")
+    claim = f"{expect.namespace}/{expect.claim}"
+    claims = {row[0]: (row[1], row[2]) for row in facts.rows("claim", 3)}
+    phase, class_name = claims.get(claim, ("", ""))
+    skip_unless(phase, f"there is no claim {expect.claim} yet")
+    if phase == "Pending" and [class_name, "WaitForFirstConsumer"] in facts.rows("class", 2):
+        return f"Pending: storage class {class_name} binds it when the first pod uses it"
     if phase != "Bound":
         volumes = [row for row in facts.rows("volume", 3) if row[2] == claim]
         state = f"its volume is {volumes[0][1]}" if volumes else "it has no volume"
         return error(
-            f"claim {CLAIM} is {phase}, {state}",
+            f"claim {expect.claim} is {phase}, {state}",
             "run `pulumi up` of the stack that owns the platform, which frees the volume",
         )
     return "Bound"

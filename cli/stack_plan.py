@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from typing import cast
 
 import pulumi
@@ -9,6 +10,7 @@ import pulumi
 from infra.kinds import KINDS
 from infra.node.doctor import make_plan
 from infra.node.doctor_plan import Plan
+from infra.platform.make import make_storage
 from infra.settings import PROJECT_ROOT, parse_settings
 from infra.settings.project import own_values, raw_settings, stack_file
 
@@ -27,7 +29,9 @@ def plan_of_stack(stack: str) -> Plan:
         raw |= _shown(stack)
     try:
         settings = parse_settings(raw, encrypted, stack, KINDS)
-        return make_plan(settings.own_platform, settings.run)
+        plan = make_plan(settings.own_platform, settings.run)
+        claim = make_storage(settings.own_platform).claim
+        return replace(plan, expect=replace(plan.expect, claim=claim))
     except pulumi.RunError as problem:
         raise ValueError(str(problem)) from None
 

@@ -3,6 +3,7 @@
 PROXY_CONFIG = "proxy-config"
 MASTER_PORT = 29500
 STORE_PORTS = 16  # after it, which the rounds use in turn (trainer/launch/ports.py)
+CLAIM = "disttrain-pvc"  # every pod mounts it, where the storage names no other one
 DATA_MOUNT = "/data"  # where every pod sees the volume
 INCOMING = "datasets/.incoming"  # below the volume's root: files on their way to `prepare`
 RUN_CONFIG_PATH = "/etc/disttrain/run.yaml"

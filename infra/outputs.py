@@ -11,7 +11,6 @@ from infra.platform.facts import PlatformFacts
 from infra.platform.make import MadePlatform
 from infra.run.make import MadeRun
 from infra.settings import RunSettings
-from infra.storages.kind import CLAIM
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def cluster_outputs(
         kube_context=facts.context,
         owner=owner,
         image=facts.image.reference,
-        claim=CLAIM,
+        claim=facts.volume.claim,
         data_path=DATA_MOUNT,
         runtime_class=facts.runtime_class,
     )
@@ -98,14 +97,14 @@ def platform_outputs(made: MadePlatform) -> PlatformOutputs:
     return PlatformOutputs(
         platform=made.cluster.generation.apply(made.facts.to_text),
         image_digest=made.image.digest,
-        host_data_path=made.facts.folder_on_host,
+        host_data_path=made.facts.volume.folder_on_host,
     )
 
 
 def run_outputs(settings: RunSettings, facts: PlatformFacts, made: MadeRun) -> RunOutputs:
     """The outputs of a stack that has a run."""
     run, stack = settings.config, settings.stack
-    on_host = facts.folder_on_host
+    on_host = facts.volume.folder_on_host
     return RunOutputs(
         topology=made.run.kind.name,
         workload=made.workload.workload_name,

@@ -13,7 +13,8 @@ export LC_ALL PATH
 readonly OBJECTS='{{range .items}}{{if eq .kind "Node"}}node={{.metadata.name}}|{{range .status.conditions}}{{.type}}:{{.status}} {{end}}|{{with .spec.unschedulable}}cordoned{{end}}|{{range .spec.taints}}{{.key}}:{{.effect}} {{end}}|{{with index .status.allocatable "nvidia.com/gpu"}}{{.}}{{end}}|{{with index .metadata.labels "nvidia.com/gpu.count"}}{{.}}{{end}}|{{with index .metadata.labels "nvidia.com/gpu.replicas"}}{{.}}{{end}}|{{with index .metadata.labels "nvidia.com/mig.strategy"}}{{.}}{{end}}|{{.status.nodeInfo.kubeletVersion}}
 {{else if eq .kind "Namespace"}}namespace={{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .status "True"}}{{.message}} {{end}}{{end}}
 {{else if eq .kind "PersistentVolume"}}volume={{.metadata.name}}|{{.status.phase}}|{{with .spec.claimRef}}{{.namespace}}/{{.name}}{{end}}
-{{else if eq .kind "PersistentVolumeClaim"}}claim={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}
+{{else if eq .kind "PersistentVolumeClaim"}}claim={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{with .spec.storageClassName}}{{.}}{{end}}
+{{else if eq .kind "StorageClass"}}class={{.metadata.name}}|{{with .volumeBindingMode}}{{.}}{{end}}
 {{else if eq .kind "Secret"}}release={{.metadata.namespace}}/{{index .metadata.labels "name"}}|{{index .metadata.labels "status"}}|{{index .metadata.labels "version"}}
 {{else if eq .kind "Pod"}}pod={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}|{{range .status.conditions}}{{if eq .type "PodScheduled"}}{{if eq .status "False"}}{{printf "%q" .message}}{{end}}{{end}}{{end}}|{{with .metadata.labels}}{{with index . "k8s-app"}}{{.}}{{end}}{{end}}
 {{end}}{{end}}'
@@ -76,6 +77,7 @@ main() {
   objects namespaces namespaces &
   objects volumes persistentvolumes &
   objects claims persistentvolumeclaims -n "$NAMESPACE" &
+  objects classes storageclasses &
   objects releases secrets -A -l owner=helm &
   objects pods pods -n "$NAMESPACE" &
   objects operator_pods pods -n gpu-operator &

@@ -21,10 +21,13 @@ TASKS = {
     "destroy-guard": "destroy_guard",
     "free-volume": "free_volume",
     "hand-over": "hand_over",
+    "keep-claim": "keep_claim",
     "leftovers": "leftovers",
     "same-machine": "same_machine",
     "served": "served",
     "upload": "upload",
+    "use-claim": "use_claim",
+    "use-namespace": "use_namespace",
 }
 ACTIONS = ("create", "delete")
 USE = f"usage: python -m infra.kube {'|'.join(TASKS)} {'|'.join(ACTIONS)}"

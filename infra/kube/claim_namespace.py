@@ -4,6 +4,7 @@ from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
+from infra.kube.kept import kept_by, leave
 from infra.kube.objects import Json, is_ending, label, part, parts
 from infra.kube.waiting import wait_for
 
@@ -19,33 +20,47 @@ def create(job: Job, api: Api) -> None:
     existing = {name: api.get(f"/api/v1/namespaces/{name}") for name in job.texts("names")}
     for name, item in existing.items():
         if item is not None:
-            refuse_foreign(name, item, job.owner)
+            refuse_foreign(name, item, job.owner, job.stack)
     for name, item in existing.items():
         if item is not None and is_ending(item):
             _wait_until_gone(api, name)
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of this stays behind."""
+    """Leave the namespace that `destroy` has kept, so that the next `up` takes it up again."""
+    if job.fields.get("kept"):
+        for name in job.texts("names"):
+            path = f"/api/v1/namespaces/{name}"
+            leave(api, path, job.owner, job.stack, f"namespace {name} with the claim in it")
 
 
-def refuse_foreign(name: str, item: Json, owner: str) -> None:
-    """Raises TaskError unless the namespace carries the owner's label. Pure."""
-    whose = label(item, names.OWNER_LABEL)
-    if whose == owner:
+def refuse_foreign(name: str, item: Json, owner: str, stack: str) -> None:
+    """Raises TaskError unless the namespace is ours, or was left by our stack. Pure.
+
+    Args:
+        name: of the namespace.
+        item: the namespace.
+        owner: ours.
+        stack: ours, by its full name.
+    """
+    whose, left_by = label(item, names.OWNER_LABEL), kept_by(item)
+    if whose == owner or left_by == stack:
         return
     if whose:
-        stack = label(item, names.STACK_LABEL) or "of unknown name"
+        other = label(item, names.STACK_LABEL) or "of unknown name"
         belongs = (
-            f"belongs to stack {stack} of another state, such as a colleague's (owner {whose})"
+            f"belongs to stack {other} of another state, such as a colleague's (owner {whose})"
         )
+    elif left_by:
+        belongs = f"was left there with the data of stack {left_by}"
     else:
         belongs = "was not made by this program"
     raise TaskError(
         f"namespace: {name!r} exists on the cluster and {belongs}, so it is left as it is: "
         "`pulumi destroy` of this stack would delete it with all that is in it. Choose another "
         "name, and on the same machine also another data folder: "
-        "pulumi config set namespace NAME; pulumi config set dataRoot FOLDER"
+        "pulumi config set namespace NAME; pulumi config set dataRoot FOLDER. To use it "
+        "without ever changing or deleting it: pulumi config set namespaceExisting use"
     )
 
 

@@ -37,7 +37,8 @@ class TaskPod:
     read_only: bool = False
     environment: dict[str, str] = field(default_factory=lambda: {})
     placement: dict[str, Any] = field(default_factory=lambda: {})
-    """More of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets."""
+    """More of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. What it has
+    in securityContext is added to the pod's own."""
     gpus: int = 0
     """How many whole GPUs it asks for."""
 
@@ -78,6 +79,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "containers": [container],
         "volumes": [{"name": "data", "persistentVolumeClaim": claim}],
     }
+    security = {**spec["securityContext"], **pod.placement.get("securityContext", {})}
     labels = {
         names.PART_OF_LABEL: names.PROJECT,
         names.TASK_LABEL: pod.task,
@@ -87,7 +89,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": pod.namespace, "labels": labels},
-        "spec": {**spec, **pod.placement},
+        "spec": {**spec, **pod.placement, "securityContext": security},
     }
 
 

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from infra.names import CLAIM
+
 DATA_ROOT = "/var/lib/disttrain"
 NAMESPACE = "disttrain"
 HTTPS_PROBE = "https://github.com/"
@@ -28,6 +30,7 @@ class Expectations:
     k3s_version: str = ""
     data_root: str = DATA_ROOT
     namespace: str = NAMESPACE
+    claim: str = CLAIM
     gpus: int = 1
     ranks: int = 1
     pods: int = 1

@@ -8,7 +8,7 @@ from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.objects import Manifest, kubernetes_object
-from infra.storages.kind import CLAIM, Storage
+from infra.storages.kind import Storage
 
 COMPONENT = "storage"
 
@@ -22,12 +22,14 @@ class DataVolumeArgs:
         stack: name of the stack.
         connection: the cluster, and whose the volume is.
         namespace_uid: of the namespace; with another one the claim is another one too.
+        keeps_claim: `destroy` leaves the claim in the cluster, and the next `up` takes it up again.
     """
 
     storage: Storage
     stack: str
     connection: Connection
     namespace_uid: pulumi.Output[str]
+    keeps_claim: bool = False
 
 
 class DataVolume(pulumi.ComponentResource):
@@ -50,14 +52,45 @@ class DataVolume(pulumi.ComponentResource):
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )
             )
+        if args.storage.data_go_with_claim:
+            after.append(
+                kube_command(
+                    f"{name}-keep",
+                    "keep-claim",
+                    args.connection,
+                    {
+                        "claim": args.storage.claim,
+                        "class_name": args.storage.class_name,
+                        "access_mode": args.storage.access_mode,
+                        "size": args.storage.size,
+                        "kept": args.keeps_claim,
+                        "namespace_uid": args.namespace_uid,
+                    },
+                    pulumi.ResourceOptions(parent=self, depends_on=[*after]),
+                )
+            )
+        elif not args.storage.objects:
+            after.append(
+                kube_command(
+                    f"{name}-use",
+                    "use-claim",
+                    args.connection,
+                    {"claim": args.storage.claim, "namespace_uid": args.namespace_uid},
+                    pulumi.ResourceOptions(parent=self, depends_on=[*after]),
+                )
+            )
         for role, manifest in args.storage.objects:
             made = kubernetes_object(
                 f"{name}-{role}",
                 labelled(manifest, args),
-                pulumi.ResourceOptions(parent=self, depends_on=[*after]),
+                pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=[*after],
+                    retain_on_delete=args.keeps_claim or None,
+                ),
             )
             after.append(made)
-        self.claim_name = pulumi.Output.from_input(CLAIM)
+        self.claim_name = pulumi.Output.from_input(args.storage.claim)
         self.register_outputs({"claimName": self.claim_name})
 
 

@@ -9,7 +9,7 @@ import yaml
 from infra.one_line import one_line
 from infra.settings import Devices
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,25 @@ class ImageFacts:
 
 
 @dataclass(frozen=True)
+class VolumeFacts:
+    """The volume of the platform, as a run needs to know it.
+
+    Args:
+        claim: name of the claim that every pod mounts.
+        access_mode: of the claim, such as `ReadWriteMany`; empty: known to the cluster alone.
+        group_writes: the kubelet has to give the volume to the group of the pods.
+        identity: changes when pods would see another volume.
+        folder_on_host: the folder of the node that holds the data; empty: there is none.
+    """
+
+    claim: str
+    access_mode: str
+    group_writes: bool
+    identity: str
+    folder_on_host: str
+
+
+@dataclass(frozen=True)
 class PlatformFacts:
     """The plain part of a platform; it holds no secret.
 
@@ -46,8 +65,7 @@ class PlatformFacts:
         cluster_identifier: names the cluster to the Kubernetes provider.
         kubeconfig_is_path: whether the output `kubeconfig` is a path and not the content.
         context: context of the kubeconfig; empty: its current one.
-        storage_identity: changes when pods would see another volume.
-        folder_on_host: the folder of the node that holds the data; empty: there is none.
+        volume: the volume with the data.
         image: the trainer image.
         proxy: what makes other pods when it changes: the proxies without passwords and NO_PROXY.
         ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
@@ -63,8 +81,7 @@ class PlatformFacts:
     cluster_identifier: str
     kubeconfig_is_path: bool
     context: str
-    storage_identity: str
-    folder_on_host: str
+    volume: VolumeFacts
     image: ImageFacts
     proxy: Mapping[str, Any]
     ca_config_map: str
@@ -80,7 +97,7 @@ class PlatformFacts:
     @property
     def identity(self) -> dict[str, Any]:
         """What of the platform makes other pods when it changes."""
-        return {"storage": self.storage_identity, "proxy": dict(self.proxy)}
+        return {"storage": self.volume.identity, "proxy": dict(self.proxy)}
 
     def to_text(self, generation: str) -> str:
         """As the stack's output `platform` holds it: YAML on one line.
@@ -109,4 +126,5 @@ def facts_from_text(text: object) -> tuple[PlatformFacts, str]:
     image: dict[str, Any] = dict(fields["image"])
     image["pull_secrets"] = tuple(image["pull_secrets"])
     fields["image"] = ImageFacts(**image)
+    fields["volume"] = VolumeFacts(**fields["volume"])
     return PlatformFacts(**fields), generation

@@ -1,6 +1,7 @@
 """What happens on the host before the cluster: doctor, guard, trust, a bundle, the data folder."""
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import pulumi
 
@@ -51,16 +52,18 @@ class HostTrust(pulumi.ComponentResource):
 
 def prepare_host(
     settings: PlatformSettings,
+    data_folder: str,
     runner: Runner,
     owner: pulumi.Input[str],
     checked: list[pulumi.Resource],
 ) -> list[pulumi.Resource]:
     """Register what the cluster waits for, and what `destroy` comes to after the cluster.
 
-    For a cluster that exists this is the data folder alone.
+    For a cluster that exists this is the data folder alone, if there is one.
 
     Args:
         settings: of the platform.
+        data_folder: the folder of the host that holds the data; empty: there is none.
         runner: runs scripts on the host.
         owner: identifies the platform.
         checked: what comes before anything on the host.
@@ -75,7 +78,9 @@ def prepare_host(
             trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
             made.append(HostTrust("trust", trust, _after(made)))
     made += send_bundle(settings, runner, _after(made))
-    folder = DataFolderArgs(settings.storage.data_root, settings.storage.purge, runner)
+    if not data_folder:
+        return made
+    folder = DataFolderArgs(PurePosixPath(data_folder), settings.storage.purge, runner)
     return [*made, DataFolder("data-root", folder, _after(made))]
 
 

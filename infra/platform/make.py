@@ -9,7 +9,7 @@ from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
-from infra.platform.facts import ImageFacts, PlatformFacts
+from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
 from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args
 from infra.platform.guards import TaskPods, TaskPodsArgs
@@ -85,8 +85,13 @@ def platform_facts(
         cluster_identifier=cluster_identifier,
         kubeconfig_is_path=cluster.kind == "existing",
         context=cluster.context,
-        storage_identity=storage.identity,
-        folder_on_host=storage.folder_on_host,
+        volume=VolumeFacts(
+            claim=storage.claim,
+            access_mode=storage.access_mode,
+            group_writes=storage.group_writes,
+            identity=storage.identity,
+            folder_on_host=storage.folder_on_host,
+        ),
         image=ImageFacts(
             reference=image.plan.reference,
             pull_policy=pull.policy,
@@ -111,7 +116,7 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
     kubectl = make_kubectl(settings.cluster, runner)
     look = start_look(settings.cluster, settings.host)
     checked = check_machine(settings, storage, owner.identity)
-    host = prepare_host(settings, runner, owner.identity, checked)
+    host = prepare_host(settings, storage.folder_on_host, runner, owner.identity, checked)
     cluster = Cluster(
         "cluster",
         ClusterArgs(
@@ -149,9 +154,13 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
             inside(cluster, cluster),
         )
         ready.append(operator)
+    # What is lost with the claim stays in the cluster, and so does the namespace around it.
+    keeps = storage.data_go_with_claim and not settings.storage.purge
     namespace = Namespace(
         "namespace",
-        NamespaceArgs(connection, settings.stack),
+        NamespaceArgs(
+            connection, settings.stack, exists=settings.namespace_settings.exists, kept=keeps
+        ),
         inside(cluster, cluster),
     )
     # After the namespace: where that is refused, gigabytes are neither imported nor, by the next
@@ -159,7 +168,7 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
     image = TrainerImage("image", image_args, pulumi.ResourceOptions(depends_on=[namespace]))
     volume = DataVolume(
         "data",
-        DataVolumeArgs(storage, settings.stack, connection, namespace.uid),
+        DataVolumeArgs(storage, settings.stack, connection, namespace.uid, keeps_claim=keeps),
         inside(cluster, namespace, *host),
     )
     proxy = ProxyConfig(
@@ -167,17 +176,15 @@ def make_platform(settings: PlatformSettings) -> MadePlatform:
         ProxyConfigArgs(settings.proxy, settings.namespace, settings.stack, owner.identity),
         inside(cluster, namespace),
     )
-    viewers = Viewers(
-        "viewers",
-        ViewersArgs(settings.namespace, settings.stack, owner.identity),
-        inside(cluster, namespace),
-    )
     pods = TaskPods(
         "task-pods",
         TaskPodsArgs(connection, everyone=True),
         inside(cluster, volume),  # with our own k3s they go, whether it answers or not
     )
-    ready += [image, namespace, volume, proxy, viewers, pods]
+    ready += [image, namespace, volume, proxy, pods]
+    if not settings.namespace_settings.exists:  # where it exists, others decide who sees it
+        who = ViewersArgs(settings.namespace, settings.stack, owner.identity)
+        ready.append(Viewers("viewers", who, inside(cluster, namespace)))
     if image_args.pull.docker_config:
         (secret,) = image_args.pull.secrets
         login = PullSecretArgs(

@@ -18,10 +18,14 @@ class NamespaceArgs:
     Args:
         connection: the cluster; names the namespace and its owner.
         stack: name of the stack.
+        exists: it is there before, and stays as it is.
+        kept: `destroy` leaves it, because the claim in it holds the data.
     """
 
     connection: Connection
     stack: str
+    exists: bool = False
+    kept: bool = False
 
 
 def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:
@@ -35,8 +39,9 @@ def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:
 class Namespace(pulumi.ComponentResource):
     """Everything of the platform and of its runs lies in this namespace.
 
-    `destroy` deletes it with all that is in it. So a namespace that exists and does not carry the
-    label of this stack's owner is refused before anything is made.
+    `destroy` deletes it with all that is in it, unless it is kept. So a namespace that exists and
+    does not carry the label of this stack's owner is refused before anything is made. With
+    `namespaceExisting: use` no object is registered, and so nothing changes or deletes it.
     """
 
     uid: pulumi.Output[str]
@@ -50,16 +55,29 @@ class Namespace(pulumi.ComponentResource):
         connection = args.connection
         self.look = kube_command(
             f"{name}-look",
-            "claim-namespace",
+            "use-namespace" if args.exists else "claim-namespace",
             connection,
-            {"names": [connection.namespace]},
+            _job(args),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
-        made = kubernetes_object(
-            f"{name}-namespace",
-            namespace_manifest(args),
-            pulumi.ResourceOptions(parent=self, depends_on=[self.look]),
-        )
-        self.uid = uid_of(made)
+        if args.exists:
+            self.uid = self.look.stdout
+        else:
+            retained = pulumi.ResourceOptions(retain_on_delete=args.kept or None)
+            after = pulumi.ResourceOptions(parent=self, depends_on=[self.look])
+            made = kubernetes_object(
+                f"{name}-namespace",
+                namespace_manifest(args),
+                pulumi.ResourceOptions.merge(after, retained),
+            )
+            self.uid = uid_of(made)
         self.namespace_name = pulumi.Output.from_input(connection.namespace)
         self.register_outputs({"namespaceName": self.namespace_name, "uid": self.uid})
+
+
+def _job(args: NamespaceArgs) -> dict[str, Any]:
+    """What the look gets to know; as ever where nothing is kept, so that it does not run again."""
+    if args.exists:
+        return {}
+    names = {"names": [args.connection.namespace]}
+    return {**names, "kept": True} if args.kept else names

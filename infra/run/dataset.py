@@ -8,8 +8,7 @@ from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.objects import kubernetes_object
 from infra.run.dataset_job import DatasetJobArgs, dataset_job
-from infra.storages.kind import CLAIM
-from infra.workloads.pod import TRAINER_UID, pull_secrets
+from infra.workloads.pod import TRAINER_UID, pull_secrets, volume_access
 
 LOWEST_UPLOAD_BYTES_PER_SECOND = 200_000
 
@@ -52,7 +51,7 @@ class DatasetJob(pulumi.ComponentResource):
         self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:DatasetJob", name, {}, opts)
-        after = dependencies(opts)
+        after, parts = dependencies(opts), args.job.parts
         if args.uploads:
             size = sum(upload.size for upload in args.uploads)
             after.append(
@@ -61,10 +60,14 @@ class DatasetJob(pulumi.ComponentResource):
                     "upload",
                     args.connection,
                     {
-                        "claim": CLAIM,
-                        "image": args.job.parts.image,
+                        "claim": parts.claim,
+                        "image": parts.image,
                         "uid": TRAINER_UID,
-                        "placement": {**args.job.nodes, **pull_secrets(args.job.parts)},
+                        "placement": {
+                            **args.job.nodes,
+                            **pull_secrets(parts),
+                            **volume_access(parts),
+                        },
                         "files": [asdict(upload) for upload in args.uploads],
                     },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),

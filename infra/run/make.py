@@ -91,6 +91,8 @@ def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> P
         pull_policy=facts.image.pull_policy,
         pull_secrets=facts.image.pull_secrets,
         config_map=config_map,
+        claim=facts.volume.claim,
+        group_writes=facts.volume.group_writes,
         ca_config_map=facts.ca_config_map,
         bpe_file=settings.bpe_file.path_in_pods if settings.bpe_file else "",
     )

@@ -6,7 +6,6 @@ import pulumi
 
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
-from infra.storages.kind import CLAIM
 from infra.workloads.run import Run
 
 LIMIT_SECONDS = 900
@@ -51,7 +50,7 @@ class Verification(pulumi.ComponentResource):
                     "image": run.parts.image,
                     "run_path": args.run_path,
                     "workload": run.workload_name,
-                    "claim": CLAIM,
+                    "claim": run.parts.claim,
                     "placement": run.task_placement,
                     "world_size": run.world.world_size,
                 },

@@ -118,24 +118,6 @@ def read_pod_policy(reader: Reader) -> PodPolicyChoice:
     return cast(PodPolicyChoice, reader.choice("podPolicy", ("none", "warn", "deny")))
 
 
-def read_namespace(reader: Reader) -> str:
-    """Read the namespace; refuses those of Kubernetes and of the GPU Operator."""
-    namespace = reader.text(
-        "namespace",
-        pattern=r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
-        form="a name of 1 to 63 lower-case letters, digits and '-'",
-        example="disttrain",
-    )
-    if namespace in ("default", "gpu-operator") or namespace.startswith("kube-"):
-        reader.problem(
-            "namespace",
-            namespace,
-            "`pulumi destroy` deletes the namespace with all that is in it",
-            "Set a namespace that nothing else uses, such as disttrain",
-        )
-    return namespace
-
-
 def _read_k3s(reader: Reader) -> K3sSettings:
     sha256 = reader.checksum("k3sSha256")
     installer = reader.checksum("k3sInstallerSha256")

@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from infra.registry import Kind
 from infra.settings.reader import Reader
@@ -19,12 +19,31 @@ class WorkloadChoice(Kind, Protocol):
         ...
 
 
+class StorageChoice(Kind, Protocol):
+    """What the settings have to know of a kind of storage; see `infra/storages/kind.py`."""
+
+    @property
+    def purges(self) -> Literal["folder", "claim", "nothing"]:
+        """What `dataOnDestroy: purge` deletes."""
+        ...
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Whether the cluster has to outlive `pulumi destroy`."""
+        ...
+
+    @property
+    def needs_namespace(self) -> bool:
+        """Whether the namespace has to be there before."""
+        ...
+
+
 @dataclass(frozen=True)
 class Kinds:
     """The registries of the settings `topology`, `storage`, `network` and `imageDelivery`."""
 
     workloads: Mapping[str, WorkloadChoice]
-    storages: Mapping[str, Kind]
+    storages: Mapping[str, StorageChoice]
     networks: Mapping[str, Kind]
     deliveries: Mapping[str, Kind]
 

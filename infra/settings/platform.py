@@ -8,7 +8,6 @@ from infra.settings.cluster import (
     ClusterSettings,
     PodPolicyChoice,
     read_cluster,
-    read_namespace,
     read_pod_policy,
 )
 from infra.settings.devices import Devices, read_devices
@@ -18,6 +17,7 @@ from infra.settings.image import ImageSettings, read_image
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
 from infra.settings.monitoring import Monitoring, read_monitoring
+from infra.settings.namespace import NamespaceSettings, read_namespace
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.reader import Reader
@@ -29,7 +29,7 @@ class PlatformSettings:
     """Everything that a stack says about the platform that it owns."""
 
     stack: str
-    namespace: str
+    namespace_settings: NamespaceSettings
     devices: Devices
     host: HostSettings
     cluster: ClusterSettings
@@ -45,6 +45,11 @@ class PlatformSettings:
     pod_policy: PodPolicyChoice
     monitoring: Monitoring
 
+    @property
+    def namespace(self) -> str:
+        """Name of the namespace."""
+        return self.namespace_settings.name
+
 
 def read_platform(
     reader: Reader, stack: str, kinds: Kinds, bundle: BundleSettings | None, limits: LimitSettings
@@ -55,12 +60,14 @@ def read_platform(
     cluster = read_cluster(reader, host)
     gpu_operator = read_gpu_operator(reader, cluster, devices)
     storage_kind = read_kind(reader, "storage", "storageOptions", kinds.storages)
-    storage = read_storage(reader)
+    namespace, doctor = read_namespace(reader), read_doctor(reader)
+    storage = read_storage(
+        reader, storage_kind, kinds.storages[storage_kind.name], cluster, namespace
+    )
     delivery = read_kind(reader, "imageDelivery", "imageDeliveryOptions", kinds.deliveries)
     image = read_image(reader, host, cluster, devices)
     proxy = read_proxy(reader, cluster)
     _refuse_shown_password(reader, gpu_operator, proxy)
-    namespace, doctor = read_namespace(reader), read_doctor(reader)
     pod_policy = read_pod_policy(reader)
     monitoring = read_monitoring(reader)
     if image is None:
@@ -68,7 +75,7 @@ def read_platform(
     shared = gpu_operator is not None and gpu_operator.sharing.shares
     return PlatformSettings(
         stack=stack,
-        namespace=namespace,
+        namespace_settings=namespace,
         devices=Devices(devices.accelerator, devices.gpus, shared),
         host=host,
         cluster=cluster,

@@ -1,8 +1,12 @@
-"""The folder on the node that holds data sets, checkpoints and logs."""
+"""Where data sets, checkpoints and logs lie, and what `destroy` does with them."""
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from infra.names import CLAIM
+from infra.settings.cluster import ClusterSettings
+from infra.settings.kinds import Chosen, StorageChoice
+from infra.settings.namespace import NamespaceSettings
 from infra.settings.reader import Reader
 
 # k3s' uninstaller and the kubelet remove what lies in these folders.
@@ -11,15 +15,80 @@ K3S_FOLDERS = ("/var/lib/rancher", "/var/lib/kubelet", "/etc/rancher", "/run/k3s
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """The data folder on the node and the volume's size."""
+    """The data folder on the node, the volume's size, and whether `destroy` deletes the data."""
 
     data_root: PurePosixPath
     size: str
     purge: bool
 
 
-def read_storage(reader: Reader) -> StorageSettings:
-    """Read the data root; refuses one that k3s' uninstaller would delete."""
+def read_storage(
+    reader: Reader,
+    chosen: Chosen,
+    kind: StorageChoice,
+    cluster: ClusterSettings,
+    namespace: NamespaceSettings,
+) -> StorageSettings:
+    """Read the data root and the size, and check what the kind of storage needs.
+
+    Args:
+        reader: gives the values and collects what is wrong with them.
+        chosen: the setting `storage`.
+        kind: the kind that it names.
+        cluster: where the claim will be.
+        namespace: the same.
+    """
+    root = _read_data_root(reader)
+    purge = reader.choice("dataOnDestroy", ("keep", "purge")) == "purge"
+    confirmed = reader.text("purgeConfirmed")
+    if purge and kind.purges == "nothing":
+        reader.problem(
+            "dataOnDestroy",
+            "purge",
+            f"storage: {chosen.name} leads to data that are not this stack's to delete",
+            "Set keep, and delete them where they lie",
+        )
+    elif purge:
+        by_folder = kind.purges == "folder"
+        wanted = str(root) if by_folder else f"{namespace.name}/{CLAIM}"
+        if confirmed not in (wanted, f"{wanted}/"):
+            what = "value of dataRoot" if by_folder else "namespace and name of the claim"
+            reader.problem(
+                "purgeConfirmed",
+                confirmed,
+                "dataOnDestroy: purge would delete every data set, checkpoint and log unconfirmed",
+                f"Set {wanted}, the {what}, or dataOnDestroy: keep",
+            )
+    _check_place(reader, chosen, kind, cluster, namespace)
+    return StorageSettings(root, reader.size("dataSize"), purge)
+
+
+def _check_place(
+    reader: Reader,
+    chosen: Chosen,
+    kind: StorageChoice,
+    cluster: ClusterSettings,
+    namespace: NamespaceSettings,
+) -> None:
+    if kind.needs_cluster and cluster.kind == "k3s" and cluster.k3s.existing == "refuse":
+        reader.problem(
+            "storage",
+            chosen.name,
+            "the way to the data lies in the cluster, which here comes and goes with this stack",
+            "Set host-path or nfs, or use a cluster that stays (cluster: existing, or "
+            "k3sExisting: adopt)",
+        )
+    if kind.needs_namespace and not namespace.exists:
+        reader.problem(
+            "storage",
+            chosen.name,
+            "the claim is there before, and so is its namespace, which this stack must not make",
+            "Set namespaceExisting: use, and namespace to the one that holds the claim",
+        )
+
+
+def _read_data_root(reader: Reader) -> PurePosixPath:
+    """Refuses a folder that k3s' uninstaller would delete."""
     text = reader.text(
         "dataRoot",
         pattern=r"(/[A-Za-z0-9._-]+)+/?",
@@ -36,13 +105,4 @@ def read_storage(reader: Reader) -> StorageSettings:
                 f"Set a folder that neither holds nor lies in {', '.join(K3S_FOLDERS)}",
             )
             break
-    purge = reader.choice("dataOnDestroy", ("keep", "purge")) == "purge"
-    confirmed = reader.text("purgeConfirmed")
-    if purge and confirmed != text:
-        reader.problem(
-            "purgeConfirmed",
-            confirmed,
-            "dataOnDestroy: purge would delete every data set, checkpoint and log unconfirmed",
-            f"Set {text}, the value of dataRoot, or dataOnDestroy: keep",
-        )
-    return StorageSettings(root, reader.size("dataSize"), purge)
+    return root

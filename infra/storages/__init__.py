@@ -1,7 +1,9 @@
 """The kinds of storage: choices of the setting `storage`."""
 
 from infra.registry import Registry
-from infra.storages import host_path
+from infra.storages import existing_claim, host_path, nfs, storage_class
 from infra.storages.kind import StorageKind
 
-STORAGES: Registry[StorageKind] = Registry("storage", [host_path.KIND])
+STORAGES: Registry[StorageKind] = Registry(
+    "storage", [host_path.KIND, nfs.KIND, storage_class.KIND, existing_claim.KIND]
+)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from infra.names import CLAIM
 from infra.objects import Manifest
 from infra.registry import NoOptions
 
-CLAIM = "disttrain-pvc"
+ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,25 @@ class Storage:
         volume: name of the PersistentVolume; empty: the cluster chooses one.
         objects: role in the stack and manifest of each object, in the order of creation. The
             component adds the labels.
+        claim: name of the claim that pods mount.
+        access_mode: of the claim; empty: the one that a claim of somebody else has.
+        class_name: the storage class that provides the volume; empty: none does.
+        size: that a claim of a class asks for.
+        data_go_with_claim: the cluster may delete the data once the claim is gone.
+        group_writes: the volume's root belongs to root at first, and the kubelet has to give it to
+            the group of the pods.
     """
 
     identity: str
     folder_on_host: str
     volume: str
     objects: tuple[tuple[str, Manifest], ...]
+    claim: str = CLAIM
+    access_mode: str = ONE_NODE
+    class_name: str = ""
+    size: str = ""
+    data_go_with_claim: bool = False
+    group_writes: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,8 +68,82 @@ class StorageKind:
         name: the value of the setting.
         make: works out the storage; raises ValueError where the request cannot be met.
         options: dataclass of the keys that `storageOptions` may hold.
+        purges: what `dataOnDestroy: purge` deletes: the content of the folder `dataRoot`, the
+            claim with its volume, or nothing, because the data are not this program's to delete.
+        needs_cluster: the cluster has to outlive `pulumi destroy`, because the way to the data
+            lies in it, or has to be there before the first `pulumi up`.
+        needs_namespace: the namespace has to be there before (`namespaceExisting: use`).
     """
 
     name: str
     make: Callable[[StorageRequest], Storage]
     options: type = NoOptions
+    purges: Literal["folder", "claim", "nothing"] = "folder"
+    needs_cluster: bool = False
+    needs_namespace: bool = False
+
+
+def claim_manifest(
+    namespace: str,
+    access_mode: str,
+    size: str,
+    *,
+    class_name: str = "",
+    volume: str = "",
+) -> Manifest:
+    """The claim of this program.
+
+    Args:
+        namespace: Kubernetes namespace.
+        access_mode: such as `ReadWriteMany`.
+        size: such as `50Gi`.
+        class_name: empty: no class, which keeps provisioners from making a volume for this claim.
+        volume: name of the volume that it is bound to; empty: the cluster chooses one.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": CLAIM,
+            "namespace": namespace,
+            # The provider's wait would warn that there is no storage class where that is intended,
+            # and wait for ever where a class binds at the first pod. A claim that stays unbound
+            # shows in the pod that waits for it.
+            "annotations": {"pulumi.com/skipAwait": "true"},
+        },
+        "spec": {
+            "accessModes": [access_mode],
+            "storageClassName": class_name,
+            **({"volumeName": volume} if volume else {}),
+            "resources": {"requests": {"storage": size}},
+        },
+    }
+
+
+def volume_manifest(name: str, namespace: str, access_mode: str, size: str) -> Manifest:
+    """A volume that waits for the claim of this program, without its source.
+
+    Deleting it leaves the data as they are.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": [access_mode],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": namespace,
+                "name": CLAIM,
+            },
+        },
+    }
+
+
+def with_source(volume: Manifest, source: Manifest) -> Manifest:
+    """The volume with the fields of its spec that say where the data are."""
+    return {**volume, "spec": {**volume["spec"], **source}}

@@ -20,7 +20,6 @@ from infra.names import (
     TRAINER_CONTAINER,
     TRAINING,
 )
-from infra.storages.kind import CLAIM
 from infra.workloads.trust import trust
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class PodParts:
         pull_policy: when the kubelet pulls the image.
         pull_secrets: names of Secrets with the registry's credentials.
         config_map: name of the ConfigMap that holds `run.yaml`.
+        claim: name of the claim that is mounted.
+        group_writes: the kubelet has to give the volume to the group of the pods.
         ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
         bpe_file: path in the pods of GPT-2's BPE merge table; empty: tiktoken downloads it.
     """
@@ -53,6 +54,8 @@ class PodParts:
     pull_policy: str
     pull_secrets: tuple[str, ...]
     config_map: str
+    claim: str
+    group_writes: bool = False
     ca_config_map: str = ""
     bpe_file: str = ""
 
@@ -70,6 +73,7 @@ def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
             "runAsUser": TRAINER_UID,
             "runAsGroup": TRAINER_UID,
             "seccompProfile": {"type": "RuntimeDefault"},
+            **volume_group(parts),
         },
         "containers": [
             {
@@ -101,7 +105,7 @@ def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
             }
         ],
         "volumes": [
-            {"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": parts.claim}},
             {"name": "config", "configMap": {"name": parts.config_map}},
         ],
     }
@@ -158,6 +162,20 @@ def pull_secrets(parts: PodParts) -> Manifest:
     """The field of a pod's spec by which the kubelet gets the registry's credentials."""
     names = [{"name": name} for name in parts.pull_secrets]
     return {"imagePullSecrets": names} if names else {}
+
+
+def volume_group(parts: PodParts) -> Manifest:
+    """Fields of a pod's security context by which it can write to a volume that was root's."""
+    if not parts.group_writes:
+        return {}
+    # Without the policy the kubelet would go through all files at each start of a pod.
+    return {"fsGroup": TRAINER_UID, "fsGroupChangePolicy": "OnRootMismatch"}
+
+
+def volume_access(parts: PodParts) -> Manifest:
+    """The same as fields of the spec of a command's pod; see `infra.kube.task_pod`."""
+    group = volume_group(parts)
+    return {"securityContext": group} if group else {}
 
 
 def environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:

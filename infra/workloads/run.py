@@ -17,7 +17,7 @@ from infra.names import TRAINING
 from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
 from infra.workloads.kind import WorkloadKind
-from infra.workloads.pod import PodParts, pull_secrets, training_pod
+from infra.workloads.pod import PodParts, pull_secrets, training_pod, volume_access
 from infra.world import World
 
 
@@ -108,7 +108,7 @@ class Run:
     @property
     def task_placement(self) -> Manifest:
         """For pods of commands on the run's data: they may run where the training pods may."""
-        return {**self.placement.nodes, **pull_secrets(self.parts)}
+        return {**self.placement.nodes, **pull_secrets(self.parts), **volume_access(self.parts)}
 
     @property
     def workload_name(self) -> str:

@@ -40,6 +40,17 @@ def test_clean_host_has_no_finding_and_nothing_unchecked(bare: bool) -> None:
     assert Report("local", results, 1.0).exit_code() == NO_FINDINGS
 
 
+def test_claim_that_waits_for_its_first_pod_is_no_fault() -> None:
+    """Many classes bind a claim when a pod uses it, to know on which node the volume is needed."""
+    waits: Changes = {
+        "claim": "disttrain/disttrain-pvc|Pending|gp3",
+        "class": "gp3|WaitForFirstConsumer",
+    }
+    results = {result.id: result for result in results_of(Seeded("", waits))}
+    assert findings([*results.values()]) == {}
+    assert "when the first pod uses it" in results["volume-bound"].evidence
+
+
 @pytest.mark.parametrize("check_id", list(FAULTS))
 def test_fault_is_named_by_exactly_its_check_with_evidence_and_a_fix(check_id: str) -> None:
     seeded = FAULTS[check_id]
@@ -106,6 +117,13 @@ OTHER_FAULTS = {
         Seeded("no spare ones left", {"gpu_rows": ["0000:17:00.0, 0, 0", "0000:65:00.0, 0, 1"]}),
         Seeded("at its next reset", {"gpu_rows": "0000:17:00.0, Yes, No"}, severity="warning"),
         Seeded("GPU 1 has had 2 errors", {"gpu_ecc": ["0, 0", "1, 2"]}, severity="warning"),
+    ],
+    "volume-bound": [
+        Seeded(
+            "claim lustre is Pending, it has no volume",
+            {"claim": "disttrain/lustre|Pending|fsx", "class": "fsx|Immediate"},
+            {"claim": "lustre"},
+        )
     ],
     "k3s-complete": [
         Seeded("data there", {"k3s_data": "yes"}, bare=True),

@@ -22,6 +22,7 @@ from pulumi.runtime import mocks, rpc, set_all_config
 from pulumi.runtime.settings import configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
+from infra.kube.storage_look import Findings
 from infra.node.k3s_look import K3sLook
 from infra.settings import project
 from infra.settings.project import as_text, stack_file
@@ -34,6 +35,14 @@ PLATFORM_OF = {"multipod": "dev", "sandbox-multipod": "sandbox"}
 LOOK = K3sLook("repair-1", "generation-1")
 IMPORT_REQUEST = ""  # what the node's containerd would answer: the image is there
 TEXT = "To be, or not to be, that is the question:\n" * 40
+
+
+def nothing_lacks(*_: object) -> Findings:
+    """What a cluster would say on which the stack can come up."""
+    return Findings()
+
+
+ANSWER = nothing_lacks  # tests put another one here
 
 
 def raw_settings(stack: str, changes: Mapping[str, object] | None = None) -> dict[str, str]:
@@ -258,6 +267,7 @@ def run_with(
         patch("infra.platform.k3s.look_at_k3s", return_value=LOOK),
         patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
         patch("infra.run.make.look", return_value=""),
+        patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
         ThreadPoolExecutor(1) as thread,
     ):
         # The SDK sends the stack's frames with each resource, and pytest's are many.

@@ -68,7 +68,8 @@ FLOORS = (
     {"kinds"},
     {"platform"},
     {"run"},
-    {"outputs"},
+    {"outputs", "rights"},
+    {"preflight"},
 )
 # What the settings' floor may use of its own floor: the settings read plans and manifests, and the
 # programs for images and bundles reach machines. Only two programs of airgap read settings.

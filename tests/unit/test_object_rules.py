@@ -9,6 +9,7 @@ from infra.platform.object_rules import OBJECT_RULES
 from infra.platform.pod_rules import RULES
 from tests.unit.pods import BREAKS, broken
 from tests.unit.stacks import PROJECT, STACKS, deploy
+from tests.unit.test_storages import CLASS, EXISTING, NFS
 
 LABELS = {"metadata": {"labels": {"disttrain.dev/owner": "me"}}}
 VOLUME = "kubernetes:core/v1:PersistentVolume"
@@ -34,6 +35,12 @@ def test_every_stack_keeps_every_rule(stack: str, tmp_path: Path) -> None:
     assert {
         r.name: found(r.type, r.inputs) for r in made.resources if found(r.type, r.inputs)
     } == {}
+
+
+@pytest.mark.parametrize("storage", [NFS, CLASS, EXISTING], ids=["nfs", "class", "existing"])
+def test_every_storage_keeps_every_rule(storage: dict[str, object], tmp_path: Path) -> None:
+    made = deploy("sandbox", tmp_path, storage)
+    assert [r.name for r in made.resources if found(r.type, r.inputs)] == []
 
 
 @pytest.mark.parametrize(("id", "type_", "props"), FAULTS)

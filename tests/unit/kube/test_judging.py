@@ -12,6 +12,7 @@ from infra.kube.busy import OtherRun, other_run, runs_to_replace
 from infra.kube.claim_namespace import refuse_foreign
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.exec_stream import exit_code_of
+from infra.kube.kept import KEPT_ANNOTATION
 from infra.kube.lock import is_expired
 from infra.kube.pods import describe_pods, report_pod
 from infra.kube.record import Record, parse_record
@@ -211,8 +212,18 @@ def test_namespace_of_another_stack_is_named_as_such() -> None:
     labels = {"disttrain.dev/owner": "o2", "disttrain.dev/stack": "dev"}
     metadata: Json = {"labels": labels}
     with pytest.raises(TaskError, match=r"belongs to stack dev of another state.*\(owner o2\)"):
-        refuse_foreign("shared", {"metadata": metadata}, "o1")
-    refuse_foreign("shared", {"metadata": metadata}, "o2")
+        refuse_foreign("shared", {"metadata": metadata}, "o1", "dev")
+    refuse_foreign("shared", {"metadata": metadata}, "o2", "dev")
+
+
+def test_namespace_left_with_data_is_for_its_stack_alone() -> None:
+    left: Json = {"metadata": {"annotations": {KEPT_ANNOTATION: "dev"}}}
+    refuse_foreign("shared", left, "o1", "dev")
+    with pytest.raises(TaskError, match="was left there with the data of stack dev"):
+        refuse_foreign("shared", left, "o1", "other")
+    taken_up: Json = {"metadata": {**left["metadata"], "labels": {"disttrain.dev/owner": "o2"}}}
+    with pytest.raises(TaskError, match="of another state"):
+        refuse_foreign("shared", taken_up, "o1", "dev")
 
 
 def test_exit_code_of_a_command_in_a_pod_is_found() -> None:

@@ -41,7 +41,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"namespace": "Dist_Train"}, "namespace: 'Dist_Train' cannot be used: it is not a name of"),
     (
         {"namespace": "kube-system"},
-        "namespace: 'kube-system' cannot be used: `pulumi destroy` deletes the namespace",
+        "namespace: 'kube-system' cannot be used: it is one of the cluster's own",
     ),
     ({"dataSize": "50 GB"}, "dataSize: '50 GB' cannot be used: it is not a size in Ki, Mi, Gi"),
     ({"runName": "../x"}, "runName: '../x' cannot be used"),
@@ -252,5 +252,7 @@ def test_rsa_host_key_is_refused_with_the_reason() -> None:
 
 
 def test_single_choice_is_named_alone() -> None:
-    text = refusal({"storage": "nfs"})
-    assert "storage: 'nfs' cannot be used: storage has no such choice. Set host-path." in text
+    text = refusal({"imageDelivery": "nfs"})
+    assert "imageDelivery: 'nfs' cannot be used: imageDelivery has no such choice. Set import." in (
+        text
+    )

@@ -1,0 +1,277 @@
+"""Whether a cluster can give the pods of a stack their volume: looks, and changes nothing."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from infra.kube.api import Api
+from infra.kube.errors import ApiError
+from infra.kube.objects import Json, is_ending, name_of, names_of, part, parts
+
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+DRIVERS_ON_NODES = "/apis/storage.k8s.io/v1/csinodes"
+VOLUMES = "/api/v1/persistentvolumes"
+CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
+BY_HAND = "kubernetes.io/no-provisioner"
+WAITS = "WaitForFirstConsumer"
+MANY_NODES, ONE_NODE, ONE_POD = "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"
+
+
+@dataclass(frozen=True)
+class StorageNeeds:
+    """What a stack wants of its cluster.
+
+    Args:
+        namespace: of the claim.
+        claim: name of the claim.
+        is_there: somebody else has made the claim, or another stack.
+        class_name: the storage class of a claim that this stack makes; empty: none.
+        access_mode: of a claim that this stack makes.
+        size: that such a claim asks for, such as `50Gi`.
+        pods: pods of the run that write to the volume at one time; 0: this stack has no run.
+    """
+
+    namespace: str
+    claim: str
+    is_there: bool
+    class_name: str
+    access_mode: str
+    size: str
+    pods: int
+
+
+@dataclass
+class Findings:
+    """What cannot work, and what is worth knowing, each as a sentence."""
+
+    problems: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+    def unseen(self, what: str) -> None:
+        """Note that the user may not look at something, so that nothing is said about it."""
+        self.notes.append(f"it was not checked {what}: these credentials may not look there")
+
+
+def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
+    """Ask the cluster. Raises ApiError and UnreachableError."""
+    found = Findings()
+    modes = {needs.access_mode}
+    if needs.is_there:
+        item = _get(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
+        if item == "unseen":
+            found.unseen(f"whether the claim {needs.claim} can be used")
+            return found
+        modes = _look_at_claim(api, needs, item, found)
+    elif needs.class_name:
+        _look_at_class(api, needs, found)
+    if modes and not found.problems:
+        _look_at_nodes(api, needs, modes, found)
+    return found
+
+
+def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Findings) -> set[str]:
+    """Returns the claim's ways of access."""
+    key = f"storageOptions.claimName: {needs.claim!r} cannot be used"
+    if item is None:
+        others = _listed(api, CLAIMS.format(needs.namespace))
+        there = f"; there is {others}" if others else ""
+        found.problems.append(
+            f"{key}: namespace {needs.namespace} has no such claim{there}. Set one that is there, "
+            "or make it first"
+        )
+        return set()
+    if is_ending(item):
+        found.problems.append(
+            f"{key}: it is being deleted (deletionTimestamp). Set another claim, or make it again"
+        )
+        return set()
+    phase = str(part(item, "status").get("phase") or "Pending")
+    class_name = str(part(item, "spec").get("storageClassName") or "")
+    if phase != "Bound":
+        class_ = _get(api, f"{CLASSES}/{class_name}") if class_name else None
+        if phase == "Pending" and _binding(class_) == WAITS:
+            found.notes.append(_waiting(needs.claim, class_name))
+        else:
+            found.problems.append(
+                f"{key}: it is {phase} and not Bound, so no pod could mount it. "
+                f"`kubectl -n {needs.namespace} describe persistentvolumeclaim {needs.claim}` "
+                "says what it waits for"
+            )
+    else:
+        _look_at_volume(api, needs, str(part(item, "spec").get("volumeName") or ""), found)
+    modes = set(cast(list[str], part(item, "spec").get("accessModes") or []))
+    if not modes & {MANY_NODES, ONE_NODE, ONE_POD}:
+        found.problems.append(
+            f"{key}: its access mode is {', '.join(sorted(modes))}, and a training writes "
+            f"checkpoints. Set a claim with {MANY_NODES}"
+        )
+    return modes
+
+
+def _look_at_volume(api: Api, needs: StorageNeeds, volume: str, found: Findings) -> None:
+    item = _get(api, f"{VOLUMES}/{volume}")
+    if item == "unseen":
+        found.unseen(f"whether the driver of volume {volume} is installed")
+    elif item is not None:
+        driver = str(part(item, "spec", "csi").get("driver") or "")
+        _look_at_driver(api, f"storageOptions.claimName: {needs.claim!r}", driver, found)
+
+
+def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
+    key = f"storageOptions.className: {needs.class_name!r}"
+    item = _get(api, f"{CLASSES}/{needs.class_name}")
+    if item == "unseen":
+        found.unseen(f"whether there is a storage class {needs.class_name}")
+        return
+    if item is None:
+        others = _listed(api, CLASSES) or "none"
+        found.problems.append(
+            f"{key} cannot be used: the cluster has no such storage class; it has {others}. Set "
+            "one of them, or let the driver that brings the class be installed"
+        )
+        return
+    own = _get(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
+    if isinstance(own, dict):
+        _look_at_change(own, needs, found)
+        if part(own, "status").get("phase") == "Bound":
+            return
+    provisioner = str(item.get("provisioner") or "")
+    if re.search(r"(^|[.-])csi([.-]|$)", provisioner):
+        _look_at_driver(api, key, provisioner, found)
+    elif provisioner == BY_HAND:
+        _look_for_free_volume(api, needs, key, found)
+    if _binding(item) == WAITS:
+        found.notes.append(_waiting(needs.claim, needs.class_name))
+
+
+def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
+    """A claim that is there already can grow, and cannot change otherwise."""
+    spec, capacity = part(own, "spec"), part(own, "status", "capacity")
+    modes = ", ".join(cast(list[str], spec.get("accessModes") or []))
+    held = f"the claim {needs.claim}, which holds data"
+    for key, is_now, wanted in (
+        ("className", str(spec.get("storageClassName") or ""), needs.class_name),
+        ("accessMode", modes, needs.access_mode),
+    ):
+        if is_now != wanted:
+            found.problems.append(
+                f"storageOptions.{key}: {wanted!r} cannot be used for {held} and has {is_now}, "
+                f"because a claim cannot change it. Set {is_now} again, or another namespace for a "
+                "claim of its own"
+            )
+    size = str(capacity.get("storage") or "")
+    if size and needs.size and _mebibytes(needs.size) < _mebibytes(size):
+        found.problems.append(
+            f"dataSize: {needs.size!r} cannot be used for {held} on a volume of {size}, because a "
+            f"claim can only grow. Set at least {size}"
+        )
+
+
+def _mebibytes(quantity: str) -> float:
+    """A quantity of bytes as Kubernetes writes it; Kubernetes' own are without decimals."""
+    units = {"Ki": 2**-10, "Mi": 1, "Gi": 2**10, "Ti": 2**20, "": 2**-20}
+    units |= {"k": 1e3 / 2**20, "M": 1e6 / 2**20, "G": 1e9 / 2**20, "T": 1e12 / 2**20}
+    number = quantity.rstrip("KkMGTi")
+    return float(number) * units.get(quantity[len(number) :], 1)
+
+
+def _look_for_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findings) -> None:
+    items = _items(api, VOLUMES)
+    if items is None:
+        found.unseen(f"whether a volume of storage class {needs.class_name} is free")
+        return
+    for item in items:
+        spec = part(item, "spec")
+        wanted_by = part(spec, "claimRef")
+        ours = (needs.namespace, needs.claim)
+        free = part(item, "status").get("phase") == "Available" and (
+            not wanted_by or (wanted_by.get("namespace"), wanted_by.get("name")) == ours
+        )
+        modes = cast(list[str], spec.get("accessModes") or [])
+        of_class = spec.get("storageClassName") == needs.class_name
+        if free and of_class and needs.access_mode in modes:
+            return
+    found.problems.append(
+        f"{key} cannot be used: nothing makes volumes for this class ({BY_HAND}), and none of its "
+        f"volumes is free and has {needs.access_mode}. Let a volume be made, or set another class"
+    )
+
+
+def _look_at_driver(api: Api, key: str, driver: str, found: Findings) -> None:
+    """A driver is installed when it has a CSIDriver object, or is registered on a node."""
+    if not driver:
+        return
+    item = _get(api, f"{DRIVERS}/{driver}")
+    nodes = _items(api, DRIVERS_ON_NODES) if item is None else []
+    if item == "unseen" or nodes is None:
+        found.unseen(f"whether the CSI driver {driver} is installed")
+        return
+    specs = (part(node, "spec") for node in nodes)
+    on_nodes = {str(entry["name"]) for spec in specs for entry in parts(spec, "drivers")}
+    if item is None and driver not in on_nodes:
+        there = _listed(api, DRIVERS) or "none"
+        found.problems.append(
+            f"{key} cannot be used: its CSI driver {driver} is not installed; the cluster has "
+            f"{there}. Let the driver be installed, or set another one"
+        )
+
+
+def _look_at_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findings) -> None:
+    """Several pods on several nodes need a volume that several nodes can mount."""
+    if needs.pods < 2 or MANY_NODES in modes:
+        return
+    if ONE_NODE not in modes:
+        found.problems.append(
+            f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_POD}, which only "
+            f"one pod can mount. Set topology: single-pod, or a storage with {MANY_NODES}"
+        )
+        return
+    nodes = _items(api, "/api/v1/nodes")
+    if nodes is None:
+        found.unseen(f"whether all {needs.pods} pods can be on one node, as {ONE_NODE} needs")
+        return
+    usable = [node for node in nodes if not part(node, "spec").get("unschedulable")]
+    if len(usable) > 1:
+        found.problems.append(
+            f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_NODE}, which one "
+            f"node alone can mount, and the cluster has {len(usable)} nodes for pods "
+            f"({names_of(usable[:5])}{', ...' if len(usable) > 5 else ''}). Set topology: "
+            f"single-pod, or a storage with {MANY_NODES} (docs/storage.md)"
+        )
+
+
+def _waiting(claim: str, class_name: str) -> str:
+    return (
+        f"storage class {class_name} binds the claim {claim} when the first pod uses it "
+        f"({WAITS}); until then the claim is Pending, and nothing is wrong with it"
+    )
+
+
+def _binding(class_: Json | str | None) -> str:
+    return str(class_.get("volumeBindingMode") or "") if isinstance(class_, dict) else ""
+
+
+def _get(api: Api, path: str) -> Json | Literal["unseen"] | None:
+    """The object; None: there is none; `unseen`: these credentials may not look at it."""
+    try:
+        return api.get(path)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return "unseen"
+
+
+def _items(api: Api, path: str) -> list[Json] | None:
+    """The objects; None: these credentials may not look at them."""
+    try:
+        return api.list(path)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
+
+
+def _listed(api: Api, path: str) -> str:
+    """The names of the objects, sorted; empty where there is none to be seen."""
+    return ", ".join(sorted(name_of(item) for item in _items(api, path) or []))

@@ -1,0 +1,75 @@
+"""What a user has to be allowed to do on the cluster for one stack: worked out from the stack."""
+
+from collections.abc import Iterable
+
+from infra.kube.rights import Need
+from infra.objects import Manifest
+from infra.settings import PlatformSettings
+from infra.storages.kind import Storage
+from infra.workloads.run import Run
+
+# What Pulumi's provider does with an object: it applies it, waits for it and deletes it.
+OBJECT = ("create", "delete", "get", "list", "patch", "update", "watch")
+ADMINISTRATOR = Need("*", "*", "*", "")
+Kind = tuple[str, str, bool]
+"""API version, kind, and whether the object lies in the namespace."""
+
+# What the programs of infra/kube and the commands do in the namespace, beside those objects.
+PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("", "namespaces", ("get",)),
+    ("", "persistentvolumeclaims", ("get",)),
+    ("", "configmaps", OBJECT),  # the runs' records
+    ("", "pods", ("create", "delete", "get", "list", "watch")),
+    ("", "pods/log", ("get",)),
+    ("", "pods/exec", ("create", "get")),  # get: a WebSocket begins with a GET
+    ("", "events", ("get", "list", "watch")),
+    ("coordination.k8s.io", "leases", ("create", "get", "update")),  # the hand-over's lock
+)
+
+
+def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
+    """The kinds of objects that `make_platform` registers; a test compares the two."""
+    kinds: set[Kind] = {("v1", "ConfigMap", True), ("v1", "Secret", True)}
+    kinds |= {_kind_of(manifest) for _, manifest in storage.objects}
+    if not settings.namespace_settings.exists:
+        kinds |= {("v1", "Namespace", False)}
+        kinds |= {("rbac.authorization.k8s.io/v1", "ClusterRole", False)}
+    if settings.pod_policy != "none":
+        api_version = "admissionregistration.k8s.io/v1"
+        kinds |= {(api_version, "ValidatingAdmissionPolicy", False)}
+        kinds |= {(api_version, "ValidatingAdmissionPolicyBinding", False)}
+    if settings.monitoring == "existing":
+        kinds |= {("monitoring.coreos.com/v1", "PodMonitor", True)}
+        kinds |= {("monitoring.coreos.com/v1", "PrometheusRule", True)}
+    return kinds
+
+
+def run_kinds(run: Run) -> set[Kind]:
+    """The kinds of objects that `make_run` registers; the same test compares them."""
+    kinds: set[Kind] = {("v1", "ConfigMap", True), ("v1", "Secret", True)}
+    kinds |= {("batch/v1", "Job", True)}  # of the data set
+    return kinds | {_kind_of(manifest) for _, manifest in run.kind.render(run)}
+
+
+def needs_of(kinds: Iterable[Kind], namespace: str) -> set[Need]:
+    """Each verb on each kind, and what the programs of this stack do beside."""
+    needs = {
+        Need(group, resource, verb, namespace)
+        for group, resource, verbs in PROGRAMS
+        for verb in verbs
+    }
+    for api_version, kind, in_namespace in kinds:
+        group = api_version.rpartition("/")[0]
+        for verb in OBJECT:
+            needs.add(Need(group, plural(kind), verb, namespace if in_namespace else ""))
+    return needs
+
+
+def plural(kind: str) -> str:
+    """The name of a kind's objects in paths and rules."""
+    word = kind.lower()
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
+def _kind_of(manifest: Manifest) -> Kind:
+    return manifest["apiVersion"], manifest["kind"], bool(manifest["metadata"].get("namespace"))

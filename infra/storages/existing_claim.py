@@ -1,0 +1,51 @@
+"""Storage `existing-claim`: a claim that somebody else has made; it is mounted, never changed."""
+
+import re
+from dataclasses import dataclass
+
+from infra.labels import content_hash
+from infra.storages.kind import Storage, StorageKind, StorageRequest
+
+
+@dataclass(frozen=True)
+class ExistingClaimOptions:
+    """Options in the setting `storageOptions`.
+
+    Args:
+        claimName: name of the claim in the setting `namespace`; the pods' user (uid 1000) has to
+            be able to write to its volume.
+    """
+
+    claimName: str  # noqa: N815 - as the stack's settings name it
+
+
+def existing_claim(request: StorageRequest) -> Storage:
+    """No object is made: neither labels nor anything else of the claim change.
+
+    Raises:
+        ValueError: the option is no name of a claim.
+    """
+    name = request.options.claimName
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", name):
+        raise ValueError(
+            f"storageOptions.claimName: {name!r} is no name of a claim; set one that "
+            f"`kubectl -n {request.namespace} get persistentvolumeclaim` lists"
+        )
+    return Storage(
+        identity=content_hash([request.namespace, name]),
+        folder_on_host="",
+        volume="",
+        objects=(),
+        claim=name,
+        access_mode="",
+    )
+
+
+KIND = StorageKind(
+    name="existing-claim",
+    make=existing_claim,
+    options=ExistingClaimOptions,
+    purges="nothing",
+    needs_cluster=True,
+    needs_namespace=True,
+)

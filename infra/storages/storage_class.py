@@ -1,0 +1,75 @@
+"""Storage `storage-class`: a claim for which a storage class of the cluster provides a volume."""
+
+import re
+from dataclasses import dataclass
+
+from infra.labels import content_hash
+from infra.storages.kind import (
+    MANY_NODES,
+    ONE_NODE,
+    ONE_POD,
+    Storage,
+    StorageKind,
+    StorageRequest,
+    claim_manifest,
+)
+
+ACCESS_MODES = (MANY_NODES, ONE_NODE, ONE_POD)
+
+
+@dataclass(frozen=True)
+class StorageClassOptions:
+    """Options in the setting `storageOptions`.
+
+    Args:
+        className: name of the storage class; `kubectl get storageclass` lists them.
+        accessMode: ReadWriteMany; or, where all pods are on one node, ReadWriteOnce; or, where
+            there is one pod, ReadWriteOncePod.
+    """
+
+    className: str  # noqa: N815 - as the stack's settings name it
+    accessMode: str = MANY_NODES  # noqa: N815 - the same
+
+
+def storage_class(request: StorageRequest) -> Storage:
+    """Another class or way of access is another claim; a larger size is the same one, grown.
+
+    Raises:
+        ValueError: an option cannot be used.
+    """
+    options: StorageClassOptions = request.options
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", options.className):
+        raise ValueError(
+            f"storageOptions.className: {options.className!r} is no name of a storage class; set "
+            "one that `kubectl get storageclass` lists"
+        )
+    if options.accessMode not in ACCESS_MODES:
+        raise ValueError(
+            f"storageOptions.accessMode: {options.accessMode!r} is no way of access that a "
+            f"training can use; set one of {', '.join(ACCESS_MODES)}"
+        )
+    claim = claim_manifest(
+        request.namespace, options.accessMode, request.size, class_name=options.className
+    )
+    # A claim that a former stack has left is grown by this one: its size is the other's field.
+    claim["metadata"]["annotations"]["pulumi.com/patchForce"] = "true"
+    return Storage(
+        identity=content_hash([options.className, options.accessMode]),
+        folder_on_host="",
+        volume="",
+        objects=(("claim", claim),),
+        access_mode=options.accessMode,
+        class_name=options.className,
+        size=request.size,
+        data_go_with_claim=True,
+        group_writes=True,
+    )
+
+
+KIND = StorageKind(
+    name="storage-class",
+    make=storage_class,
+    options=StorageClassOptions,
+    purges="claim",
+    needs_cluster=True,
+)

@@ -1,0 +1,225 @@
+"""What of a storage cannot work is found on a real API server, before anything is made."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from infra.kube.storage_look import (
+    CLAIMS,
+    CLASSES,
+    DRIVERS,
+    VOLUMES,
+    StorageNeeds,
+    storage_findings,
+)
+from infra.names import CLAIM
+from infra.storages.kind import Storage, StorageRequest, claim_manifest
+from infra.storages.nfs import NfsOptions, nfs
+from tests.kube.lab import Json, Lab, wait_for
+from tests.kube.test_status import viewer_of
+
+MANY, ONE = "ReadWriteMany", "ReadWriteOnce"
+
+
+def phase_of(lab: Lab, path: str) -> str:
+    return str(((lab.api.get(path) or {}).get("status") or {}).get("phase"))
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+@contextmanager
+def made(lab: Lab, collection: str, item: Json) -> Iterator[Json]:
+    """An object of the whole cluster, which other tests must not meet."""
+    lab.api.create(collection, item)
+    path = f"{collection}/{item['metadata']['name']}"
+    if collection == VOLUMES:  # a claim that comes before that is looked at again after 15 s
+        wait_for("the volume to be free", lambda: phase_of(lab, path) == "Available")
+    yield item
+    lab.api.delete(path, {})
+
+
+def storage_class(provisioner: str, mode: str = "Immediate") -> Json:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": unique("class")},
+        "provisioner": provisioner,
+        "volumeBindingMode": mode,
+    }
+
+
+def volume(class_name: str, mode: str, **source: object) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": unique("volume")},
+        "spec": {
+            "capacity": {"storage": "1Mi"},
+            "accessModes": [mode],
+            "storageClassName": class_name,
+            "persistentVolumeReclaimPolicy": "Retain",
+            **(source or {"hostPath": {"path": "/nowhere"}}),
+        },
+    }
+
+
+def node(name: str) -> Json:
+    """A node that is there by name alone: no kubelet is behind it."""
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def wants_class(lab: Lab, class_name: str, mode: str = MANY) -> StorageNeeds:
+    return StorageNeeds(lab.namespace(), CLAIM, False, class_name, mode, "1Mi", 0)
+
+
+def has_claim(lab: Lab, mode: str, class_name: str = "", bound_to: str = "") -> StorageNeeds:
+    """A claim that is there, bound where a volume is named."""
+    namespace = lab.namespace()
+    claim = claim_manifest(namespace, mode, "1Mi", class_name=class_name, volume=bound_to)
+    path = CLAIMS.format(namespace)
+    lab.api.create(path, claim)
+    wanted = "Bound" if bound_to else "Pending"
+    wait_for(f"the claim to be {wanted}", lambda: phase_of(lab, f"{path}/{CLAIM}") == wanted)
+    return StorageNeeds(namespace, CLAIM, True, "", "", "", 0)
+
+
+def problem(lab: Lab, needs: StorageNeeds) -> str:
+    (found,) = storage_findings(lab.api, needs).problems
+    return found
+
+
+def test_class_that_does_not_exist_is_refused_with_those_that_do(lab: Lab) -> None:
+    with made(lab, CLASSES, storage_class("example.com/disks")) as there:
+        said = problem(lab, wants_class(lab, "fast-ssd"))
+        assert "storageOptions.className: 'fast-ssd' cannot be used" in said
+        assert there["metadata"]["name"] in said
+        needs = wants_class(lab, there["metadata"]["name"])
+        assert storage_findings(lab.api, needs).problems == []
+
+
+def test_class_whose_driver_is_missing_is_refused_until_it_is_there(lab: Lab) -> None:
+    name = unique("efs.csi.example.com")
+    with made(lab, CLASSES, storage_class(name)) as there:
+        needs = wants_class(lab, there["metadata"]["name"])
+        assert f"its CSI driver {name} is not installed" in problem(lab, needs)
+        driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "spec": {}}
+        with made(lab, DRIVERS, {**driver, "metadata": {"name": name}}):
+            assert storage_findings(lab.api, needs).problems == []
+
+
+def test_class_without_provisioner_needs_a_free_volume(lab: Lab) -> None:
+    with made(lab, CLASSES, storage_class("kubernetes.io/no-provisioner")) as there:
+        needs = wants_class(lab, there["metadata"]["name"])
+        assert "nothing makes volumes for this class" in problem(lab, needs)
+        with made(lab, VOLUMES, volume(needs.class_name, ONE)):
+            assert f"is free and has {MANY}" in problem(lab, needs)
+            assert storage_findings(lab.api, replace(needs, access_mode=ONE)).problems == []
+
+
+def test_class_that_waits_for_a_pod_is_explained(lab: Lab) -> None:
+    """Otherwise a claim that stays Pending looks like a fault."""
+    with made(lab, CLASSES, storage_class("example.com/disks", "WaitForFirstConsumer")) as there:
+        name = there["metadata"]["name"]
+        found = storage_findings(lab.api, wants_class(lab, name))
+        assert found.problems == []
+        assert f"storage class {name} binds the claim {CLAIM} when the first pod" in found.notes[0]
+        found = storage_findings(lab.api, has_claim(lab, MANY, name))
+        assert found.problems == []
+        assert "nothing is wrong with it" in found.notes[0]
+
+
+def test_claim_with_data_can_grow_and_not_change_otherwise(lab: Lab) -> None:
+    """Kubernetes would refuse the change with ten lines of a difference of two objects."""
+    with made(lab, CLASSES, storage_class("example.com/disks")) as there:
+        name = there["metadata"]["name"]
+        with made(lab, VOLUMES, volume(name, MANY)) as item:
+            claim = has_claim(lab, MANY, name, bound_to=item["metadata"]["name"])
+            same = StorageNeeds(claim.namespace, CLAIM, False, name, MANY, "1Mi", 0)
+            for fits in (same, replace(same, size="2Gi")):
+                assert storage_findings(lab.api, fits).problems == []
+            said = problem(lab, replace(same, size="1000Ki"))
+            assert "dataSize: '1000Ki' cannot be used" in said
+            assert "Set at least 1Mi" in said
+            said = problem(lab, replace(same, access_mode=ONE))
+            assert f"storageOptions.accessMode: '{ONE}' cannot be used" in said
+            with made(lab, CLASSES, storage_class("example.com/disks")) as other:
+                said = problem(lab, replace(same, class_name=other["metadata"]["name"]))
+                assert f"which holds data and has {name}" in said
+
+
+def test_claim_that_is_not_there_or_not_bound_is_refused(lab: Lab) -> None:
+    needs = has_claim(lab, MANY)
+    assert "it is Pending and not Bound" in problem(lab, needs)
+    said = problem(lab, replace(needs, claim="lustre"))
+    assert f"namespace {needs.namespace} has no such claim; there is {CLAIM}" in said
+
+
+def test_claim_that_is_being_deleted_is_refused(lab: Lab) -> None:
+    needs = has_claim(lab, MANY)
+    path = f"{CLAIMS.format(needs.namespace)}/{CLAIM}"
+    lab.api.patch(path, {"metadata": {"finalizers": ["example.com/kept-by-the-test"]}})
+    lab.api.delete(path, {})
+    assert "it is being deleted" in problem(lab, needs)
+    lab.api.patch(path, {"metadata": {"finalizers": None}})
+
+
+def test_claim_that_can_only_be_read_is_refused(lab: Lab) -> None:
+    with made(lab, VOLUMES, volume("", "ReadOnlyMany")) as there:
+        needs = has_claim(lab, "ReadOnlyMany", bound_to=there["metadata"]["name"])
+        assert "its access mode is ReadOnlyMany" in problem(lab, needs)
+
+
+def test_claim_whose_driver_is_missing_is_refused(lab: Lab) -> None:
+    csi = {"driver": unique("fsx.csi.example.com"), "volumeHandle": "one"}
+    with made(lab, VOLUMES, volume("", MANY, csi=csi)) as there:
+        needs = has_claim(lab, MANY, bound_to=there["metadata"]["name"])
+        assert f"its CSI driver {csi['driver']} is not installed" in problem(lab, needs)
+
+
+def test_volume_for_one_node_is_refused_for_pods_on_several(lab: Lab) -> None:
+    """With one node several pods share it; with a second one the cluster may spread them."""
+    with made(lab, CLASSES, storage_class("example.com/disks")) as there:
+        name = there["metadata"]["name"]
+        one_node = replace(wants_class(lab, name, ONE), pods=2)
+        assert storage_findings(lab.api, one_node).problems == []
+        assert "only one pod can mount" in problem(
+            lab, replace(one_node, access_mode="ReadWriteOncePod")
+        )
+        with made(lab, "/api/v1/nodes", node(unique("second"))):
+            said = problem(lab, one_node)
+            assert "pods: 2 cannot be used" in said
+            assert "the cluster has 2 nodes for pods" in said
+            for fits in (replace(one_node, pods=1), replace(one_node, access_mode=MANY)):
+                assert storage_findings(lab.api, fits).problems == []
+
+
+def test_nfs_volume_and_claim_are_bound_by_the_api_server(lab: Lab) -> None:
+    """The API server checks what is rendered; no server is asked before a pod mounts it."""
+    namespace = lab.namespace()
+    options = NfsOptions("nfs.example.com", "/exports/train")
+    storage: Storage = nfs(StorageRequest(namespace, "/data", "1Mi", options))
+    (_, item), (_, claim) = storage.objects
+    with made(lab, VOLUMES, item):
+        path = CLAIMS.format(namespace)
+        lab.api.create(path, claim)
+        wait_for("the claim to be bound", lambda: phase_of(lab, f"{path}/{CLAIM}") == "Bound")
+        found = lab.api.get(f"{path}/{CLAIM}")
+        assert found
+        assert found["spec"]["volumeName"] == storage.volume
+
+
+@pytest.mark.parametrize("kind", ["class", "claim"])
+def test_what_the_user_may_not_see_is_said_and_not_refused(
+    lab: Lab, tmp_path_factory: pytest.TempPathFactory, kind: str
+) -> None:
+    needs = wants_class(lab, "unseen")
+    folder = tmp_path_factory.mktemp("viewer")
+    somebody = viewer_of(lab, needs.namespace, folder, "system:basic-user", "rolebinding")
+    found = storage_findings(somebody, replace(needs, is_there=kind == "claim"))
+    assert found.problems == []
+    assert "these credentials may not look there" in found.notes[0]

@@ -1,0 +1,142 @@
+"""The rights that a stack is said to need are those of the objects that it registers."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pulumi
+import pytest
+import yaml
+
+from infra.kube.rights import Need, as_roles, covers
+from infra.kube.storage_look import Findings, StorageNeeds
+from infra.preflight import rights_problem
+from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS
+from tests.unit.stacks import Deployment, deploy
+from tests.unit.test_storages import CLASS, EXISTING, NFS
+
+CASES: dict[str, tuple[str, dict[str, object]]] = {
+    "host-path": ("sandbox", {}),
+    "nfs": ("sandbox", NFS),
+    "class in a namespace that exists": ("sandbox", {**CLASS, "namespaceExisting": "use"}),
+    "existing claim": ("sandbox", EXISTING),
+    "policy, metrics and secrets": (
+        "sandbox",
+        {"podPolicy": "warn", "monitoring": "existing", "topology": "multi-pod"},
+    ),
+    "indexed job": ("sandbox", {"topology": "indexed-job"}),
+    "platform alone": ("sandbox", {"topology": "none"}),
+    "registry with a login": (
+        "sandbox",
+        {
+            "imageDelivery": "registry",
+            "imageRepository": "registry.example.org/team/trainer",
+            "imageDeliveryOptions": '{"user": "me", "password": "sekret"}',
+        },
+    ),
+}
+
+
+def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set[Need], Deployment]:
+    """The rights that the program asks for, and what it registers after that."""
+    asked: list[set[Need]] = []
+
+    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
+        asked.append(set(needs))
+        return Findings()
+
+    with patch("tests.unit.stacks.ANSWER", ask):
+        result = deploy(stack, scratch, changes)
+    (needs,) = asked
+    return needs, result
+
+
+def registered(result: Deployment) -> set[tuple[str, str, bool]]:
+    """API group, kind in lower case, and whether in a namespace, of each Kubernetes object."""
+    found: set[tuple[str, str, bool]] = set()
+    for resource in result.resources:
+        if resource.type.startswith("kubernetes:"):
+            _, api_version, kind = resource.type.split(":")
+            group = api_version.partition("/")[0].removeprefix("core")
+            inside = bool(resource.inputs["metadata"].get("namespace"))
+            found.add((group, kind.lower(), inside))
+    return found
+
+
+@pytest.mark.parametrize(("stack", "changes"), CASES.values(), ids=CASES)
+def test_rights_asked_for_are_those_of_the_registered_objects(
+    tmp_path: Path, stack: str, changes: dict[str, object]
+) -> None:
+    """A kind that is registered and not asked for would be refused in the middle of `up`."""
+    needs, result = asked_of(stack, tmp_path, changes)
+    beside = {(group, resource) for group, resource, _ in PROGRAMS}
+    of_objects = {
+        (need.group, need.resource.replace("policies", "policys").removesuffix("s"), bool(inside))
+        for need in needs
+        for inside in [need.namespace]
+        if need.verb == "patch" and not (inside and (need.group, need.resource) == ("", "pods"))
+    }
+    assert of_objects == registered(result)
+    for group, resource in beside:
+        assert any((need.group, need.resource) == (group, resource) for need in needs)
+    assert {need.verb for need in needs if need.resource == "secrets"} == set(OBJECT)
+    assert {need.namespace for need in needs} <= {"", "disttrain"}
+
+
+def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:
+    for changes in ({**CLASS, "namespaceExisting": "use"}, EXISTING):
+        needs, _ = asked_of("sandbox", tmp_path, changes)
+        assert {need.namespace for need in needs} == {"disttrain"}
+
+
+def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:
+    """Before the first `pulumi up` there is none."""
+
+    def ask(*_: Any) -> Findings:
+        raise AssertionError("nobody answers")
+
+    with patch("tests.unit.stacks.ANSWER", ask):
+        deploy("dev", tmp_path)
+        deploy("multipod", tmp_path)
+
+
+def test_what_the_cluster_lacks_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with (
+        patch("tests.unit.stacks.ANSWER", lambda *_: Findings(["first", "second"], ["by the way"])),
+        pytest.raises(pulumi.RunError) as refused,
+    ):
+        deploy("sandbox", tmp_path)
+    assert "nothing was made:\n  - first\n  - second" in str(refused.value)
+
+
+def test_rule_for_one_name_alone_is_no_right_to_the_kind() -> None:
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    need = Need("", "pods", "get", "n")
+    assert covers([rule], need)
+    assert covers([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], need)
+    assert not covers([{**rule, "resourceNames": ["one"]}], need)
+    assert not covers([rule], Need("", "pods/log", "get", "n"))
+    assert not covers([rule], Need("", "pods", "list", "n"))
+    assert not covers([rule], Need("apps", "pods", "get", "n"))
+
+
+def test_missing_rights_are_said_as_roles_to_paste() -> None:
+    needs = [
+        Need("", "pods", "get", "team"),
+        Need("", "pods", "create", "team"),
+        Need("", "secrets", "create", "team"),
+        Need("", "secrets", "get", "team"),
+        Need("", "namespaces", "create", ""),
+    ]
+    role, cluster_role = yaml.safe_load_all(as_roles(needs, "team-trains"))
+    assert role["kind"] == "Role"
+    assert role["metadata"] == {"name": "team-trains", "namespace": "team"}
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["create", "get"]}
+    ]
+    assert cluster_role["kind"] == "ClusterRole"
+    assert cluster_role["rules"][0]["resources"] == ["namespaces"]
+    assert "namespaceExisting: use" in rights_problem(needs, "team")
+    assert "namespaceExisting" not in rights_problem(needs[:4], "team")
+    assert "gpuOperator: false" in rights_problem([*needs, ADMINISTRATOR], "team")

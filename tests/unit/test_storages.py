@@ -1,0 +1,160 @@
+"""The kinds of storage: what each makes of the settings, and what the program registers."""
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from infra.names import CLAIM
+from infra.registry import NoOptions
+from infra.storages import STORAGES
+from infra.storages.existing_claim import ExistingClaimOptions
+from infra.storages.kind import Storage, StorageRequest
+from infra.storages.nfs import NfsOptions
+from infra.storages.storage_class import StorageClassOptions
+from tests.unit.stacks import Deployment, deploy
+
+NFS = {"storage": "nfs", "storageOptions": {"server": "nfs.example.com", "path": "/exports/train"}}
+CLASS = {"storage": "storage-class", "storageOptions": {"className": "efs"}}
+EXISTING = {
+    "storage": "existing-claim",
+    "storageOptions": {"claimName": "lustre"},
+    "namespaceExisting": "use",
+}
+
+
+def made(kind: str, options: Any, size: str = "5Gi") -> Storage:
+    return STORAGES[kind].make(StorageRequest("disttrain", "/data", size, options))
+
+
+def claims_of(result: Deployment) -> set[str]:
+    """The claims that pods and the programs of the stack mount."""
+    found: set[str] = set()
+    for resource in result.resources:
+        template = resource.inputs.get("spec", {}).get("template")
+        for volume in template["spec"]["volumes"] if template else ():
+            if claim := volume.get("persistentVolumeClaim"):
+                found.add(claim["claimName"])
+    return found | {str(result.outputs["claim"])}
+
+
+def test_nfs_volume_waits_for_the_claim_of_the_stack() -> None:
+    """The volume is kept with its data, many nodes may write, and no write is given up."""
+    storage = made("nfs", NfsOptions("nfs.example.com", "/exports/train"))
+    (_, volume), (_, claim) = storage.objects
+    assert volume["spec"]["nfs"] == {"server": "nfs.example.com", "path": "/exports/train"}
+    assert volume["spec"]["mountOptions"] == ["nfsvers=4.1", "hard"]
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert volume["spec"]["accessModes"] == claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert claim["spec"]["volumeName"] == volume["metadata"]["name"] == storage.volume
+    assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
+
+
+def test_other_place_of_the_data_is_another_volume() -> None:
+    first = made("nfs", NfsOptions("a", "/x"))
+    others = [
+        made("nfs", NfsOptions("b", "/x")),
+        made("nfs", NfsOptions("a", "/y")),
+        made("nfs", NfsOptions("a", "/x", "nfsvers=4.2,hard")),
+        made("nfs", NfsOptions("a", "/x"), "6Gi"),
+        made("host-path", NoOptions()),
+    ]
+    assert len({storage.identity for storage in (first, *others)}) == 6
+    assert len({storage.volume for storage in (first, *others)}) == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("nfs", NfsOptions("nfs:/x y", "/x"), "storageOptions.server: 'nfs:/x y' is no name"),
+        ("nfs", NfsOptions("a", "exports"), "storageOptions.path: 'exports' is no absolute path"),
+        ("nfs", NfsOptions("a", "/x", "nfsvers=4.1,soft"), "'soft' lets writes fail"),
+        ("storage-class", StorageClassOptions("EFS x"), "storageOptions.className: 'EFS x' is no"),
+        (
+            "storage-class",
+            StorageClassOptions("efs", "ReadOnlyMany"),
+            "storageOptions.accessMode: 'ReadOnlyMany' is no way of access that a training can use",
+        ),
+        ("existing-claim", ExistingClaimOptions("My Claim"), "claimName: 'My Claim' is no name"),
+    ],
+)
+def test_option_that_cannot_be_used_is_named(kind: str, options: Any, words: str) -> None:
+    with pytest.raises(ValueError, match="storageOptions") as refused:
+        made(kind, options)
+    assert words in str(refused.value)
+    assert "; set " in str(refused.value)
+
+
+def test_claim_of_a_class_stays_when_the_stack_goes(tmp_path: Path) -> None:
+    """The class may delete the data once the claim is gone, so the claim and its namespace stay."""
+    result = deploy("sandbox", tmp_path, CLASS)
+    for name in ("data-claim", "namespace-namespace"):
+        assert result.one(name).request.retainOnDelete, name
+    claim = result.one("data-claim").inputs
+    assert claim["spec"]["storageClassName"] == "efs"
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert not result.of_type("kubernetes:core/v1:PersistentVolume")
+    assert result.one("data-keep")
+    purged = {**CLASS, "dataOnDestroy": "purge", "purgeConfirmed": f"disttrain/{CLAIM}"}
+    result = deploy("sandbox", tmp_path, purged)
+    for name in ("data-claim", "namespace-namespace"):
+        assert not result.one(name).request.retainOnDelete, name
+
+
+def test_pods_can_write_to_a_volume_that_a_class_has_made(tmp_path: Path) -> None:
+    """A new file system belongs to root, and the kubelet gives it to the group of the pods."""
+    templates = [
+        resource.inputs["spec"]["template"]["spec"]["securityContext"]
+        for resource in deploy("sandbox", tmp_path, CLASS).of_type("kubernetes:batch/v1:Job")
+    ]
+    assert [context["fsGroup"] for context in templates] == [1000, 1000]
+    assert {context["fsGroupChangePolicy"] for context in templates} == {"OnRootMismatch"}
+    for unchanged in ({}, NFS, EXISTING):
+        for job in deploy("sandbox", tmp_path, unchanged).of_type("kubernetes:batch/v1:Job"):
+            assert "fsGroup" not in job.inputs["spec"]["template"]["spec"]["securityContext"]
+
+
+def test_existing_claim_and_namespace_are_mounted_and_never_registered(tmp_path: Path) -> None:
+    """What is not registered can be neither changed nor deleted."""
+    result = deploy("sandbox", tmp_path, EXISTING)
+    types = {resource.type for resource in result.resources}
+    for kind in ("Namespace", "PersistentVolume", "PersistentVolumeClaim"):
+        assert f"kubernetes:core/v1:{kind}" not in types
+    assert not any("ClusterRole" in type_ for type_ in types)
+    assert claims_of(result) == {"lustre"}
+    assert '"claim":"lustre"' in result.one("dataset-upload").program.replace('": "', '":"')
+
+
+@pytest.mark.parametrize("changes", [NFS, CLASS, EXISTING], ids=["nfs", "class", "existing"])
+def test_no_folder_of_a_host_is_made_for_data_elsewhere(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    result = deploy("sandbox", tmp_path, changes)
+    assert "data-root-folder" not in {resource.name for resource in result.resources}
+    assert result.outputs["hostDataPath"] == result.outputs["hostRunPath"] == ""
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "words"),
+    [
+        ("sandbox", {**NFS, "dataOnDestroy": "purge"}, "storage: nfs leads to data that are not"),
+        ("sandbox", {**EXISTING, "dataOnDestroy": "purge"}, "dataOnDestroy: 'purge' cannot be"),
+        (
+            "sandbox",
+            {**CLASS, "dataOnDestroy": "purge", "purgeConfirmed": "yes"},
+            "purgeConfirmed: 'yes' cannot be used: dataOnDestroy: purge would delete every data "
+            f"set, checkpoint and log unconfirmed. Set disttrain/{CLAIM}",
+        ),
+        ("sandbox", {**EXISTING, "namespaceExisting": "refuse"}, "Set namespaceExisting: use"),
+        ("dev", CLASS, "storage: 'storage-class' cannot be used: the way to the data lies in the"),
+        ("dev", EXISTING, "storage: 'existing-claim' cannot be used: the way to the data lies in"),
+        ("sandbox", {**NFS, "storageOptions": {"server": "a"}}, "storageOptions.path"),
+    ],
+)
+def test_storage_that_cannot_keep_its_promise_is_refused(
+    tmp_path: Path, stack: str, changes: dict[str, object], words: str
+) -> None:
+    with pytest.raises(pulumi.RunError) as refused:
+        deploy(stack, tmp_path, changes)
+    assert words in str(refused.value)
