@@ -1,7 +1,10 @@
-"""Storage `host-path`: a folder of the one node, as a volume that is bound to the claim by name."""
+"""Storage `host-path`: a folder of the nodes, as a volume that is bound to the claim by name."""
+
+from dataclasses import dataclass
 
 from infra.labels import content_hash
 from infra.storages.kind import (
+    MANY_NODES,
     ONE_NODE,
     Storage,
     StorageKind,
@@ -12,19 +15,34 @@ from infra.storages.kind import (
 )
 
 
+@dataclass(frozen=True)
+class HostPathOptions:
+    """Options in the setting `storageOptions`.
+
+    Args:
+        shared: the folder is the same one on every node, such as a file system of the network that
+            is mounted there. Kubernetes cannot see that, and believes it.
+    """
+
+    shared: bool = False
+
+
 def host_path(request: StorageRequest) -> Storage:
     """Another folder or size is another volume, because neither can be changed in place."""
-    identity = content_hash([request.folder, request.size])
+    shared = isinstance(request.options, HostPathOptions) and request.options.shared
+    mode = MANY_NODES if shared else ONE_NODE
+    identity = content_hash([request.folder, request.size, *(["shared"] if shared else [])])
     name = f"{request.namespace}-pv-{identity}"
-    volume = volume_manifest(name, request.namespace, ONE_NODE, request.size)
+    volume = volume_manifest(name, request.namespace, mode, request.size)
     source = {"hostPath": {"path": request.folder, "type": "Directory"}}
-    claim = claim_manifest(request.namespace, ONE_NODE, request.size, volume=name)
+    claim = claim_manifest(request.namespace, mode, request.size, volume=name)
     return Storage(
         identity=identity,
         folder_on_host=request.folder,
         volume=name,
         objects=(("volume", with_source(volume, source)), ("claim", claim)),
+        access_mode=mode,
     )
 
 
-KIND = StorageKind(name="host-path", make=host_path)
+KIND = StorageKind(name="host-path", make=host_path, options=HostPathOptions)

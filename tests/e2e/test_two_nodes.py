@@ -1,7 +1,7 @@
 """A training whose pods are on two nodes, from `pulumi up` to the loss of the same run on one.
 
 Where a real cluster has shared storage, both nodes of the sandbox see the same folder of this
-machine, so that `storage: host-path` stands in for it. The image is brought to the first node by
+machine, so that `storage: host-path` with `shared` stands in for it. The image is brought to the first node by
 `imageDelivery: import`; the second one gets it from the first, as with k3s' embedded registry.
 """
 
@@ -32,6 +32,7 @@ def stack(two_nodes: Lab) -> Iterator[Stack]:
         **run_settings(ON_ONE, STEPS),
         "topology": "single-pod",
         "podCidr": "10.244.0.0/16",
+        "storageOptions.shared": "true",
     }
     made = two_nodes.stack("e2e-nodes", "sandbox", settings)
     yield made

@@ -261,11 +261,12 @@ def run_with(
         {f"disttrain:{key}": value for key, value in settings.items()},
         [f"disttrain:{key}" for key in secret_keys],
     )
-    # There is no host with a k3s, no containerd that could be asked for the image, and no cluster
+    # There is no host with a k3s, no containerd or registry to ask for the image, and no cluster
     # that knows whether the run is in force.
     with (
         patch("infra.platform.k3s.look_at_k3s", return_value=LOOK),
         patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
+        patch("infra.deliveries.registry.look", return_value=IMPORT_REQUEST),
         patch("infra.run.make.look", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
         ThreadPoolExecutor(1) as thread,

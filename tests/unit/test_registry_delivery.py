@@ -11,9 +11,11 @@ from infra.deliveries import DELIVERIES
 from infra.deliveries.kind import DeliveryRequest, Pull
 from infra.deliveries.registry import RegistryOptions, check, look, pull, push_command
 from infra.image.plan import plan_image
+from infra.image.registry.login import PASSWORD_VARIABLE
 from infra.settings.kinds import read_options
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
+from tests.unit.stacks import deploy, without_secrets
 
 PROJECT = Path(__file__).parents[2]
 NAME = "registry.example.org/team/trainer"
@@ -94,3 +96,24 @@ def test_password_in_plain_text_is_refused_and_not_shown() -> None:
     assert encrypted.problems == []
     assert options.password.text == "sekret"
     assert "sekret" not in repr(options)
+
+
+def test_whole_program_hides_the_login_and_gives_it_to_the_pods(tmp_path: Path) -> None:
+    changes: dict[str, object] = {
+        "imageDelivery": "registry",
+        "imageRepository": NAME,
+        "imageDeliveryOptions": '{"user": "me", "password": "sekret"}',
+    }
+    made = deploy("sandbox", tmp_path, changes, ["imageDeliveryOptions"])
+    secret = made.one("image-pull-secret")
+    assert secret.inputs["type"] == "kubernetes.io/dockerconfigjson"
+    assert "sekret" not in json.dumps(without_secrets(secret.wire))
+    push = made.one("image-push")
+    assert push.inputs["environment"][PASSWORD_VARIABLE] == "sekret"
+    assert "sekret" not in json.dumps(without_secrets(push.wire))
+    jobs = made.of_type("kubernetes:batch/v1:Job")
+    assert jobs
+    for job in jobs:
+        pod = job.inputs["spec"]["template"]["spec"]
+        assert pod["imagePullSecrets"] == [{"name": "image-registry"}]
+    assert not [r for r in made.resources if r.name == "image-ensure"]

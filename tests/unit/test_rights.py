@@ -47,7 +47,7 @@ def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set
         return Findings()
 
     with patch("tests.unit.stacks.ANSWER", ask):
-        result = deploy(stack, scratch, changes)
+        result = deploy(stack, scratch, changes, ["imageDeliveryOptions"])
     (needs,) = asked
     return needs, result
 

@@ -10,6 +10,7 @@ from infra.names import CLAIM
 from infra.registry import NoOptions
 from infra.storages import STORAGES
 from infra.storages.existing_claim import ExistingClaimOptions
+from infra.storages.host_path import HostPathOptions
 from infra.storages.kind import Storage, StorageRequest
 from infra.storages.nfs import NfsOptions
 from infra.storages.storage_class import StorageClassOptions
@@ -59,9 +60,18 @@ def test_other_place_of_the_data_is_another_volume() -> None:
         made("nfs", NfsOptions("a", "/x", "nfsvers=4.2,hard")),
         made("nfs", NfsOptions("a", "/x"), "6Gi"),
         made("host-path", NoOptions()),
+        made("host-path", HostPathOptions(shared=True)),
     ]
-    assert len({storage.identity for storage in (first, *others)}) == 6
-    assert len({storage.volume for storage in (first, *others)}) == 6
+    assert len({storage.identity for storage in (first, *others)}) == 7
+    assert len({storage.volume for storage in (first, *others)}) == 7
+
+
+def test_folder_that_all_nodes_share_is_for_many_nodes() -> None:
+    for shared, mode in ((False, "ReadWriteOnce"), (True, "ReadWriteMany")):
+        storage = made("host-path", HostPathOptions(shared))
+        assert storage.access_mode == mode
+        for _, manifest in storage.objects:
+            assert manifest["spec"]["accessModes"] == [mode]
 
 
 @pytest.mark.parametrize(

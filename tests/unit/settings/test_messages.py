@@ -252,7 +252,5 @@ def test_rsa_host_key_is_refused_with_the_reason() -> None:
 
 
 def test_single_choice_is_named_alone() -> None:
-    text = refusal({"imageDelivery": "nfs"})
-    assert "imageDelivery: 'nfs' cannot be used: imageDelivery has no such choice. Set import." in (
-        text
-    )
+    text = refusal({"network": "nfs"})
+    assert "network: 'nfs' cannot be used: network has no such choice. Set pod-tcp." in (text)
