@@ -1,8 +1,9 @@
 """A training whose pods are on two nodes, from `pulumi up` to the loss of the same run on one.
 
 Where a real cluster has shared storage, both nodes of the sandbox see the same folder of this
-machine, so that `storage: host-path` with `shared` stands in for it. The image is brought to the first node by
-`imageDelivery: import`; the second one gets it from the first, as with k3s' embedded registry.
+machine, so that `storage: host-path` with `shared` stands in for it. The image is brought to the
+first node by `imageDelivery: import`; the second one gets it from the first, as with k3s' embedded
+registry.
 """
 
 from collections.abc import Iterator
