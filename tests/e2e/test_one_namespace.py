@@ -1,11 +1,12 @@
 """A user who may only work in one namespace trains on a claim of a storage class.
 
-The class has no provisioner: the volume is made by the test, which stands in for the driver of a
-cluster. The tests build on each other in file order.
+The class has no provisioner: the volumes are made by the test, which stands in for the driver of a
+cluster.
 """
 
 import json
 import os
+import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import Lab, run_settings, wait_for
 
 TEAM, CLASS, CLAIM, ANN = "team-a", "team-disks", "disttrain-pvc", "ann"
+GIVEN = "given"  # a claim that somebody has given to the team, and its volume
 FIRST, SECOND = 20, 40
 UID = 1000
 COMMON = {
@@ -28,54 +30,83 @@ COMMON = {
 }
 
 
+def volume(name: str, folder: Path, class_name: str) -> dict[str, Any]:
+    """A volume on a folder that pods may write to; it would go with its claim."""
+    folder.mkdir()
+    os.chown(folder, UID, UID)
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "50Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": class_name,
+            "persistentVolumeReclaimPolicy": "Delete",
+            "hostPath": {"path": str(folder), "type": "Directory"},
+        },
+    }
+
+
+def of_the_team(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": TEAM},
+        **fields,
+    }
+
+
 @pytest.fixture(scope="module")
-def folder(lab: Lab) -> Iterator[Path]:
-    """What an administrator has made: the namespace, the class, and a volume on this folder."""
-    place = lab.cluster.data_root.parent / "team-volume"
+def folders(lab: Lab) -> Iterator[Path]:
+    """What an administrator has made: namespace, class, two volumes on folders, and a claim."""
+    place = lab.cluster.data_root.parent / "team"
     place.mkdir()
-    os.chown(place, UID, UID)
-    source: dict[str, Any] = {"hostPath": {"path": str(place), "type": "Directory"}}
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "volumeName": GIVEN,
+        "resources": {"requests": {"storage": "50Gi"}},
+    }
     objects: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}},
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": ANN, "namespace": TEAM},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "theirs", "namespace": TEAM},
-        },
+        of_the_team("ServiceAccount", ANN),
+        of_the_team("ConfigMap", "theirs"),
         {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
             "metadata": {"name": CLASS},
             "provisioner": "kubernetes.io/no-provisioner",
         },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": CLASS},
-            "spec": {
-                "capacity": {"storage": "50Gi"},
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": CLASS,
-                "persistentVolumeReclaimPolicy": "Delete",
-                **source,
-            },
-        },
+        volume(CLASS, place / CLASS, CLASS),
+        volume(GIVEN, place / GIVEN, ""),
+        of_the_team("PersistentVolumeClaim", GIVEN, spec=claim),
     ]
-    apply(lab, place.parent / "team.yaml", yaml.safe_dump_all(objects))
+    apply(lab, lab.scratch / "team.yaml", yaml.safe_dump_all(objects))
+    bound = "--for=jsonpath={.status.phase}=Bound"
+    lab.kubectl("wait", f"pvc/{GIVEN}", bound, "--timeout=300s", namespace=TEAM)
     yield place
     lab.kubectl("delete", "namespace", TEAM)
-    lab.kubectl("delete", "persistentvolume,storageclass", CLASS)
-    lab.kubectl("delete", "clusterrole,clusterrolebinding", f"{TEAM}-trains", "--ignore-not-found")
+    lab.kubectl("delete", "persistentvolume", CLASS, GIVEN, "--ignore-not-found")
+    lab.kubectl("delete", "storageclass", CLASS)
+    shutil.rmtree(place)
 
 
 @pytest.fixture(scope="module")
-def stack(lab: Lab, folder: Path) -> Iterator[Stack]:
-    """Ann's stack, with her own kubeconfig; she has no rights yet."""
+def kubeconfig(lab: Lab, folders: Path) -> Path:
+    """Ann's own."""
+    token = lab.kubectl("create", "token", ANN, "--duration=8h", namespace=TEAM).strip()
+    content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": token}
+    file = lab.scratch / "ann.kubeconfig"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+@pytest.fixture(scope="module")
+def stack(lab: Lab, kubeconfig: Path) -> Iterator[Stack]:
+    """Ann's stack."""
     made = lab.stack(
         "e2e-team",
         "sandbox",
@@ -84,11 +115,30 @@ def stack(lab: Lab, folder: Path) -> Iterator[Stack]:
             **COMMON,
             "storage": "storage-class",
             "storageOptions.className": CLASS,
-            "kubeconfig": str(kubeconfig_of_ann(lab, folder.parent / "ann.kubeconfig")),
+            "kubeconfig": str(kubeconfig),
         },
     )
     yield made
     made.destroy()
+
+
+@pytest.fixture(scope="module")
+def role(lab: Lab, stack: Stack) -> dict[str, Any]:
+    """The role that `preview` has printed for a user without rights; it is given to her now."""
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.preview()
+    said = str(refused.value)
+    assert "its user may not do all that this stack needs" in said
+    shown = said.partition("bind them to the user:\n")[2]
+    roles = textwrap.dedent(shown.partition("    error: ")[0])
+    (only,) = yaml.safe_load_all(roles)  # one namespace, and nothing of the whole cluster
+    apply(lab, lab.scratch / "role.yaml", roles)
+    who = f"--serviceaccount={TEAM}:{ANN}"
+    name = only["metadata"]["name"]
+    lab.kubectl("create", "rolebinding", ANN, f"--role={name}", who, namespace=TEAM)
+    asks = f"kubectl -n {TEAM} auth can-i get pods --as=system:serviceaccount:{TEAM}:{ANN} || true"
+    wait_for("the API server to know the role", lambda: lab.shell(asks).strip() == "yes", 120)
+    return only
 
 
 def apply(lab: Lab, file: Path, text: str) -> None:
@@ -98,18 +148,9 @@ def apply(lab: Lab, file: Path, text: str) -> None:
     file.unlink()
 
 
-def kubeconfig_of_ann(lab: Lab, file: Path) -> Path:
-    token = lab.kubectl("create", "token", ANN, "--duration=8h", namespace=TEAM).strip()
-    content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
-    content["users"][0]["user"] = {"token": token}
-    file.touch(mode=0o600)
-    file.write_text(yaml.safe_dump(content))
-    return file
-
-
-def claim_as_it_is(lab: Lab) -> dict[str, Any]:
+def claim_as_it_is(lab: Lab, name: str = CLAIM) -> dict[str, Any]:
     """The claim, without what the cluster itself writes into it."""
-    item = lab.get("persistentvolumeclaim", CLAIM, namespace=TEAM)
+    item = lab.get("persistentvolumeclaim", name, namespace=TEAM)
     about = item["metadata"]
     return {key: about.get(key) for key in ("uid", "labels", "annotations")} | {
         "spec": item["spec"]
@@ -124,92 +165,63 @@ def done_step(folder: Path, run: str) -> int:
     return json.loads((folder / "runs" / run / "done.json").read_text())["step"]
 
 
-def test_missing_rights_come_as_roles_that_are_enough(lab: Lab, stack: Stack) -> None:
-    """What `preview` prints is applied as it stands, and then the stack comes up."""
-    with pytest.raises(PulumiFailedError) as refused:
-        stack.preview()
-    said = str(refused.value)
-    assert "its user may not do all that this stack needs" in said
-    shown = said.partition("bind them to the user:\n")[2]
-    roles = textwrap.dedent(shown.partition("    error: ")[0])
-    (role,) = yaml.safe_load_all(roles)  # one namespace, and nothing of the whole cluster
+def wait_complete(lab: Lab) -> None:
+    job = "job/train-singlepod"
+    lab.kubectl("wait", job, "--for=condition=Complete", "--timeout=400s", namespace=TEAM)
+
+
+def test_missing_rights_come_as_a_role_that_is_enough(stack: Stack, role: dict[str, Any]) -> None:
+    """What `preview` has printed was applied as it stands."""
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", TEAM)
-    apply(lab, lab.scratch / "role.yaml", roles)
-    who = f"--serviceaccount={TEAM}:{ANN}"
-    name = role["metadata"]["name"]
-    lab.kubectl("create", "rolebinding", ANN, f"--role={name}", who, namespace=TEAM)
-    asks = f"kubectl -n {TEAM} auth can-i get pods --as=system:serviceaccount:{TEAM}:{ANN} || true"
-    wait_for("the API server to know the role", lambda: lab.shell(asks).strip() == "yes", 60)
     stack.preview()
 
 
-def test_user_of_one_namespace_trains_on_a_claim_of_a_class(
-    lab: Lab, stack: Stack, folder: Path
-) -> None:
-    stack.up()
-    lab.kubectl(
-        "wait", "job/train-singlepod", "--for=condition=Complete", "--timeout=600s", namespace=TEAM
-    )
-    assert done_step(folder, "e2e-team") == FIRST
-    claim = lab.get("persistentvolumeclaim", CLAIM, namespace=TEAM)
-    assert claim["spec"]["volumeName"] == CLASS
-    assert claim["spec"]["storageClassName"] == CLASS
-
-
-def test_destroy_leaves_the_claim_and_all_that_is_not_ours(
-    lab: Lab, stack: Stack, folder: Path
+def test_claim_of_a_class_outlives_its_stack_and_is_taken_up_again(
+    lab: Lab, stack: Stack, role: dict[str, Any], folders: Path
 ) -> None:
     """The volume's reclaim policy is Delete: without its claim it would be gone with the data."""
+    assert role
+    stack.set_all({"run.train.max_steps": str(FIRST), "run.eval.interval": str(FIRST)})
+    stack.up()
+    wait_complete(lab)
+    assert done_step(folders / CLASS, "e2e-team") == FIRST
     before = claim_as_it_is(lab)
+    assert before["spec"]["volumeName"] == before["spec"]["storageClassName"] == CLASS
     stack.destroy()
     assert claim_as_it_is(lab)["uid"] == before["uid"]
     assert lab.get("persistentvolume", CLASS)["status"]["phase"] == "Bound"
-    assert done_step(folder, "e2e-team") == FIRST
+    assert done_step(folders / CLASS, "e2e-team") == FIRST
     assert names_of(lab, "configmap") == {"kube-root-ca.crt", "theirs"}
     assert names_of(lab, "job") == names_of(lab, "secret") == set()
-    wait_for("the last pod to be gone", lambda: not names_of(lab, "pod"), 60)
-
-
-def test_next_up_takes_the_claim_up_again_and_goes_on(lab: Lab, stack: Stack, folder: Path) -> None:
-    before = claim_as_it_is(lab)
-    stack.set("run.train.max_steps", str(SECOND))
-    stack.set("run.eval.interval", str(SECOND))
+    wait_for("the last pod to be gone", lambda: not names_of(lab, "pod"), 120)
+    stack.set_all({"run.train.max_steps": str(SECOND), "run.eval.interval": str(SECOND)})
     stack.up()
-    lab.kubectl(
-        "wait", "job/train-singlepod", "--for=condition=Complete", "--timeout=600s", namespace=TEAM
-    )
+    wait_complete(lab)
     assert claim_as_it_is(lab)["uid"] == before["uid"]
-    assert done_step(folder, "e2e-team") == SECOND
+    assert done_step(folders / CLASS, "e2e-team") == SECOND
     said = lab.kubectl("logs", "job/train-singlepod", namespace=TEAM)
     assert f"continuing after step {FIRST}" in said
     stack.destroy()
 
 
 def test_claim_of_somebody_else_is_used_and_stays_as_it_is(
-    lab: Lab, stack: Stack, folder: Path
+    lab: Lab, role: dict[str, Any], kubeconfig: Path, folders: Path
 ) -> None:
-    """The claim that the stack before has left is somebody else's to this one."""
-    assert stack
+    assert role
     settings = {
         **run_settings("e2e-guest", FIRST),
         **COMMON,
         "storage": "existing-claim",
-        "storageOptions.claimName": CLAIM,
-        "kubeconfig": str(folder.parent / "ann.kubeconfig"),
+        "storageOptions.claimName": GIVEN,
+        "kubeconfig": str(kubeconfig),
     }
     guest = lab.stack("e2e-guest", "sandbox", settings)
-    before = claim_as_it_is(lab)
+    before = claim_as_it_is(lab, GIVEN)
     try:
         guest.up()
-        lab.kubectl(
-            "wait",
-            "job/train-singlepod",
-            "--for=condition=Complete",
-            "--timeout=600s",
-            namespace=TEAM,
-        )
-        assert done_step(folder, "e2e-guest") == FIRST
+        wait_complete(lab)
+        assert done_step(folders / GIVEN, "e2e-guest") == FIRST
     finally:
         guest.destroy()
-    assert claim_as_it_is(lab) == before
-    assert done_step(folder, "e2e-guest") == FIRST
+    assert claim_as_it_is(lab, GIVEN) == before
+    assert done_step(folders / GIVEN, "e2e-guest") == FIRST
