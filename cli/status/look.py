@@ -9,6 +9,7 @@ from cli.status.judge import (
     judge_platform,
     judge_run,
 )
+from cli.status.lost_node import on_lost_node
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api import Api
@@ -63,7 +64,7 @@ def look(api: Api, namespace: str) -> Look:
             unseen = "; ".join(text for text in (unseen, str(error)) if text)
             continue
         status, pods = see_run(api, record)
-        runs.append((status, record, pods))
+        runs.append((on_lost_node(status, pods, platform.not_ready), record, pods))
     runs.sort(key=lambda each: (each[0].stack, each[0].namespace))
     statuses = tuple(status for status, _, _ in runs)
     return Look(platform, statuses, unseen, tuple((record, pods) for _, record, pods in runs))

@@ -27,6 +27,7 @@ from infra.image.registry.push import Pushed, push
 from infra.image.registry.repository import Repository
 from sandbox.pki import Certificate, make_pki
 from sandbox.toolchain import IMAGE_REGISTRY, tool_folder
+from tests.ports import free_port
 from tests.unit.image.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parents[2]
@@ -45,8 +46,7 @@ class Server:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.storage = folder / "storage"
-        with socket.create_server((host, 0)) as free:
-            self.address: tuple[str, int] = free.getsockname()[:2]
+        self.address = (host, free_port(host))
         http_part = f'  addr: "{self.name}"\n  secret: "of the tests"\n'
         if tls:
             names = (f"IP:{host}",)

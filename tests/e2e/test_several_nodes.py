@@ -1,0 +1,104 @@
+"""A training whose pods are on two nodes: its loss is that of one node, and it outlives a node.
+
+Where a real cluster has shared storage, both nodes of the sandbox see the same folder of this
+machine, so that `storage: host-path` with `shared` stands in for it. The image is brought to the
+first node by `imageDelivery: import`; the second one gets it from the first, as with k3s' embedded
+registry.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from cli.status.look import look
+from infra.kube.access import Access
+from infra.kube.api import Api
+from sandbox.namespaces import find_holder
+from sandbox.stack import Stack
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+
+STEPS = 20
+ON_ONE, ON_TWO, ON_LOST = "e2e-one-node", "e2e-two-nodes", "e2e-lost-node"
+LOSS_TOLERANCE = 1e-5
+
+
+@pytest.fixture
+def nodes(lab: Lab) -> Iterator[Lab]:
+    lab.cluster.up(3)
+    try:
+        yield lab
+    finally:
+        lab.cluster.up(1)
+
+
+@pytest.fixture
+def stack(nodes: Lab) -> Iterator[Stack]:
+    settings = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}
+    made = nodes.stack("e2e-nodes", "sandbox", {**run_settings(ON_ONE, STEPS), **settings})
+    yield made
+    made.destroy()
+
+
+def spread(lab: Lab) -> dict[str, str]:
+    """Settings of two pods with a rank each, which no node has room for at the same time."""
+    return {
+        "topology": "indexed-job",
+        "pods": "2",
+        "processesPerPod": "1",
+        "cpuPerRank": more_than_half_a_node(lab),
+    }
+
+
+def more_than_half_a_node(lab: Lab) -> str:
+    """An amount of CPU of which each node has room for one, however many cores it has."""
+    cores = lab.get("nodes")["items"][0]["status"]["allocatable"]["cpu"]
+    return f"{int(cores) * 1000 // 2 + 1}m"
+
+
+def places(lab: Lab) -> dict[str, str]:
+    """The node of each pod of the training."""
+    pods = lab.get("pods", "-l", "job-name=train-indexed")["items"]
+    return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
+
+
+def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
+    nodes: Lab, stack: Stack
+) -> None:
+    stack.up()
+    nodes.wait_done(ON_ONE)
+    stack.set_all({"runName": ON_TWO, **spread(nodes)})
+    stack.up()
+    nodes.wait_done(ON_TWO)
+    assert len(set(places(nodes).values())) == 2
+    one, two = nodes.losses(ON_ONE), nodes.losses(ON_TWO)
+    assert sorted(one) == sorted(two) == list(range(1, STEPS + 1))
+    assert two[STEPS] == pytest.approx(one[STEPS], abs=LOSS_TOLERANCE)
+
+
+def test_run_goes_on_on_a_spare_node_when_one_is_lost(nodes: Lab, stack: Stack) -> None:
+    """M7: status names the node, and the command that it gives is all that is to be done."""
+    first = f"sandbox-{nodes.cluster.name}"
+    often = {"run.checkpoint.interval": "10"}
+    stack.set_all({**run_settings(ON_LOST, ENDLESS), **spread(nodes), **often})
+    stack.up()
+    pod, node = next((pod, node) for pod, node in places(nodes).items() if node != first)
+    wait_for("a checkpoint", lambda: max(nodes.losses(ON_LOST), default=0) > 20, 300)
+    holder = find_holder(nodes.cluster.layout.node(int(node.removeprefix(f"{first}-"))))
+    assert holder is not None
+    holder.end()
+    made = max(nodes.losses(ON_LOST))
+    api = Api(Access(kubeconfig_path=str(nodes.cluster.kubeconfig)))
+
+    def told() -> str:
+        (run,) = look(api, NAMESPACE).runs
+        return run.detail if run.state == "stalled" and node in run.detail else ""
+
+    detail = wait_for("status to name the node", told, 300)
+    assert detail.startswith(f"pod {pod} is on node {node}, which does not answer")
+    command = re.search(r"`kubectl (taint node .*)`", detail)
+    assert command is not None
+    nodes.kubectl(*command[1].split())
+    wait_for("steps after the last one", lambda: max(nodes.losses(ON_LOST)) > made, 300)
+    assert node not in places(nodes).values()
+    assert len(set(places(nodes).values())) == 2
