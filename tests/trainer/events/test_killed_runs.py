@@ -121,7 +121,8 @@ def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -
     assert abs(found.seconds[Kind.LOST] - lost_seconds) <= one_report_each
     # A pod that was killed is known to have lived until its last line, a report or a sign of life.
     assert -0.1 <= found.seconds[Kind.DOWN] - away_seconds <= one_report_each
-    assert found.starts[2].phases[Phase.DETECT] > 0  # nobody was there
+    told = [(event.monotonic_seconds, event.name, event.values) for event in events]
+    assert found.starts[2].phases[Phase.DETECT] > 0, told  # nobody was there
 
 
 def test_each_node_has_a_file_and_node_0_waits_for_the_others(lab: Lab) -> None:
