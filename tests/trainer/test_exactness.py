@@ -375,6 +375,9 @@ def test_a_loss_that_overflows_once_is_recorded_as_none(tmp_path: Path) -> None:
         peak_memory_bytes=1,
         checkpoint_seconds=None,
         eta_seconds=None,
+        slow_rank=None,
+        slow_cause=None,
+        slow_factor=None,
         tokens=1,
         world_size=1,
     )
