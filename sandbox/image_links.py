@@ -80,6 +80,9 @@ def link_image(source: Store, target: Store, digest: str) -> None:
     manifest = read_json(source, digest)
     if "config" not in manifest:
         raise RuntimeError(f"{digest} is an index of several images")
+    # First the blobs: a pull leaves out those of layers that are unpacked.
+    for part in manifest["layers"]:
+        link_blob(source, target, part["digest"])
     config = read_json(source, manifest["config"]["digest"])
     chains = chain_ids(config["rootfs"]["diff_ids"])
     if chains and not target.has_layers(chains[-1]):
@@ -89,8 +92,6 @@ def link_image(source: Store, target: Store, digest: str) -> None:
         for number, (chain, folder) in enumerate(zip(chains, folders, strict=True)):
             if not target.has_layers(chain):
                 link_layer(target, folder, chain, chains[number - 1] if number else "")
-    for part in manifest["layers"]:  # a pull leaves out layers that are unpacked
-        link_blob(source, target, part["digest"])
 
 
 def link_blob(source: Store, target: Store, digest: str) -> None:
@@ -102,6 +103,8 @@ def link_blob(source: Store, target: Store, digest: str) -> None:
     expected = ("--expected-digest", digest, "--expected-size", str(here.stat().st_size))
     with here.open("rb") as blob:
         target.ctr("content", "ingest", *expected, f"sandbox-link-{digest}", stdin=blob)
+    # No image refers to it yet, and containerd collects what nothing refers to.
+    target.ctr("content", "label", digest, "containerd.io/gc.root=linked")
 
 
 def chain_ids(diff_ids: Sequence[str]) -> list[str]:

@@ -82,6 +82,27 @@ def find_holder(layout: Layout) -> Holder | None:
     return None
 
 
+def wait_until_gone(layout: Layout) -> None:
+    """Wait until nobody is in the namespaces: `unshare`, the holder's parent, ends after it.
+
+    Raises:
+        TimeoutError: a process does not end.
+    """
+    end = f"{MARK} {shlex.quote(str(layout.root))}"  # of the command lines of both
+
+    def still_there() -> str | None:
+        for pid in _pids():
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            except OSError:  # the process has just ended
+                continue
+            if words.rstrip("\0").replace("\0", " ").endswith(end):
+                return f"process {pid} still runs"
+        return None
+
+    wait_until("the cluster's processes to end", still_there, timeout_seconds=60)
+
+
 def start_holder(layout: Layout, pause: Path) -> Holder:
     """Make the namespaces, prepare them, and start `pause` in them.
 

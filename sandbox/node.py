@@ -12,7 +12,7 @@ from sandbox.cgroups import make_cgroup, remove_cgroup
 from sandbox.folder_lock import locked
 from sandbox.image_archive import image_archive
 from sandbox.layout import Layout
-from sandbox.namespaces import Holder, find_holder, start_holder
+from sandbox.namespaces import Holder, find_holder, start_holder, wait_until_gone
 from sandbox.network import Link
 from sandbox.processes import Component, Processes
 from sandbox.waiting import wait_until
@@ -103,6 +103,7 @@ class Node:
         with locked(MACHINE, "the start or end of another cluster"):
             if holder := self.holder:
                 holder.end()
+            wait_until_gone(layout)
             network.disconnect(layout.host_link)
             mountpoints.remove_mount_points()
         remove_cgroup(layout.cgroup)

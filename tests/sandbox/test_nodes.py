@@ -12,7 +12,7 @@ import pytest
 from sandbox.__main__ import main
 from sandbox.cluster import Cluster
 from sandbox.image_archive import image_archive
-from sandbox.image_links import Store
+from sandbox.image_links import Store, link_image
 from sandbox.peer_links import TO_FIRST, at_first
 from sandbox.waiting import wait_until
 from tests.sandbox.cluster_lab import ClusterUser, Machine, left_behind, machine
@@ -154,6 +154,26 @@ def test_an_image_of_the_first_node_costs_the_others_no_disk(several: SeveralNod
 def unpacked(store: Store) -> list[Path]:
     """The program of the image where it is unpacked."""
     return list(store.root.glob("io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs/probe"))
+
+
+def test_a_linked_image_outlives_a_collection_of_garbage(
+    several: SeveralNodes, tmp_path: Path
+) -> None:
+    """No image refers to it before the pull that it is linked for has ended."""
+    first, third = several.store(1), several.store(3)
+    program = tmp_path / "probe"
+    program.write_bytes(unpacked(first)[0].read_bytes() + b"\n\n")  # another layer
+    image, other = "registry.example/probe:kept", "registry.example/probe:other"
+    (tmp_path / "kept.tar").write_bytes(image_archive(program, image))
+    several.ctr("images", "import", str(tmp_path / "kept.tar"))
+    digest = first.images()[image]
+    link_image(first, third, digest)
+    third.ctr("images", "tag", PROBE_IMAGE, other)
+    third.ctr("images", "remove", "--sync", other)  # collects garbage at once
+    (layer,) = json.loads(first.blob(digest).read_text())["layers"]
+    assert layer["digest"] in third.ctr("content", "ls", "--quiet").split()
+    config = json.loads(first.blob(digest).read_text())["config"]["digest"]
+    assert third.has_layers(json.loads(first.blob(config).read_text())["rootfs"]["diff_ids"][0])
 
 
 def test_an_image_that_cannot_be_linked_is_pulled(several: SeveralNodes, tmp_path: Path) -> None:
