@@ -6,6 +6,7 @@ which starts a moment later, wants it. These lie below that range, and a process
 is given one says so to all others by a name that only one of them can have.
 """
 
+import atexit
 import itertools
 import os
 import socket
@@ -18,6 +19,13 @@ HELD = 20  # so many of the newest ports stay this process' own
 _begin = os.getpid() % len(PORTS)
 _next_ports = itertools.cycle([*PORTS[_begin:], *PORTS[:_begin]])
 _names = deque[socket.socket]()
+
+
+@atexit.register
+def _give_back() -> None:
+    """An open socket at a process' end is a warning of Python's."""
+    while _names:
+        _names.popleft().close()
 
 
 def free_port(address: str = "127.0.0.1") -> int:
