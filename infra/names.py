@@ -16,3 +16,5 @@ TRAINER_CONTAINER = "trainer"
 # other nodes, and the volume may be on none of them.
 GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
+# Access modes of a claim, as Kubernetes writes them.
+ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"

@@ -6,14 +6,13 @@ What is found here is found by `pulumi preview` too. A cluster that does not ans
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import closing
 
 import pulumi
 
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.quick_client import QuickClient, UnsupportedError
+from infra.kube.quick_look import quick_look
 from infra.kube.rights import Need, as_roles, missing_rights
 from infra.kube.storage_look import Findings, StorageNeeds, storage_findings
 from infra.platform.facts import PlatformFacts
@@ -103,13 +102,7 @@ async def _refuse(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -
 def ask(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
     """All findings; a cluster that gives no answer leaves a note."""
     try:
-        api = Api(access, patience_seconds=0)
-        try:
-            quick = QuickClient(access, SECONDS)
-        except UnsupportedError:  # then the official client is imported
-            return _ask(api, volume, needs)
-        with closing(quick):
-            api.use(quick)
+        with quick_look(access, SECONDS) as api:
             return _ask(api, volume, needs)
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
         return Findings(notes=[f"the cluster was not asked beforehand: {reason}"])

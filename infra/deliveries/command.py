@@ -1,10 +1,15 @@
 """What the commands of several deliveries have in common."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from infra.deliveries.kind import DeliveryRequest
+from infra.deliveries.kind import Delivered, DeliveryRequest
+
+if TYPE_CHECKING:
+    from pulumi_command import local
 
 PROJECT = Path(__file__).parents[2]
 # From the project's folder, in which the engine starts commands: inputs and the recorded delete
@@ -27,6 +32,16 @@ def project_path(path: Path) -> str:
     return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
 
 
-def json_field(stdout: str, name: str) -> str:
-    """A field of the JSON object in the last line of a command's output."""
-    return cast(str, json.loads(stdout.strip().splitlines()[-1])[name])
+def delivered(request: DeliveryRequest, command: local.Command) -> Delivered:
+    """What a command has brought: its last line of output is a JSON object with the digest."""
+    import pulumi
+
+    return Delivered(
+        reference=pulumi.Output.from_input(request.plan.reference),
+        digest=command.stdout.apply(last_digest),
+    )
+
+
+def last_digest(stdout: str) -> str:
+    """The digest in the last line of a command's output, a JSON object."""
+    return cast(str, json.loads(stdout.strip().splitlines()[-1])["digest"])

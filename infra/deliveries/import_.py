@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.command_line import cache_folder
-from infra.deliveries.command import PYTHON, json_field, project_path
+from infra.deliveries.command import PYTHON, delivered, project_path
 from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest
 from infra.image import presence
 from infra.image.build_context import TORCH_INDEX_VARIABLE
@@ -71,10 +71,7 @@ def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -
             ),
         ),
     )
-    return Delivered(
-        reference=pulumi.Output.from_input(request.plan.reference),
-        digest=command.stdout.apply(lambda stdout: json_field(stdout, "digest")),
-    )
+    return delivered(request, command)
 
 
 def _environment(request: DeliveryRequest) -> dict[str, pulumi.Input[str]]:

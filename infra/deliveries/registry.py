@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from infra.command_line import cache_folder
 from infra.deliveries.command import (
     PYTHON,
-    json_field,
+    delivered,
     plan_arguments,
     project_path,
 )
@@ -121,10 +121,7 @@ def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -
             ),
         ),
     )
-    return Delivered(
-        reference=pulumi.Output.from_input(request.plan.reference),
-        digest=command.stdout.apply(lambda stdout: json_field(stdout, "digest")),
-    )
+    return delivered(request, command)
 
 
 def push_command(request: DeliveryRequest) -> str:

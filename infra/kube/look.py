@@ -6,7 +6,6 @@ suspended ours, or ours is gone, the answer is a text that the record does not h
 for the preview and the update: then `pulumi up` hands over again, which resumes the run.
 """
 
-from contextlib import closing
 from typing import cast
 
 from infra.kube import names
@@ -14,7 +13,7 @@ from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, label
-from infra.kube.quick_client import QuickClient, UnsupportedError
+from infra.kube.quick_look import quick_look
 from infra.kube.record import parse_record, record_path
 from infra.kube.workload import is_suspended
 
@@ -30,13 +29,7 @@ def look(access: Access, namespace: str, owner: str) -> str:
         owner: the stack's uuid.
     """
     try:
-        api = Api(access, patience_seconds=0)
-        try:
-            quick = QuickClient(access, SECONDS)
-        except UnsupportedError:  # then the official client is imported
-            return _request(api, namespace, owner)
-        with closing(quick):
-            api.use(quick)
+        with quick_look(access, SECONDS) as api:
             return _request(api, namespace, owner)
     except Exception:  # whatever it is: a look must not end a preview
         return ""

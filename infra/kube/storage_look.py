@@ -7,6 +7,7 @@ from typing import Literal, cast
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, is_ending, name_of, names_of, part, parts
+from infra.names import MANY_NODES, ONE_NODE, ONE_POD
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
@@ -15,7 +16,6 @@ VOLUMES = "/api/v1/persistentvolumes"
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 BY_HAND = "kubernetes.io/no-provisioner"
 WAITS = "WaitForFirstConsumer"
-MANY_NODES, ONE_NODE, ONE_POD = "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from infra.labels import content_hash
+from infra.names import MANY_NODES, ONE_NODE
 from infra.storages.kind import (
-    MANY_NODES,
-    ONE_NODE,
     Storage,
     StorageKind,
     StorageRequest,

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infra.names import CLAIM
+from infra.names import CLAIM, ONE_NODE
 from infra.objects import Manifest
 from infra.registry import NoOptions
-
-ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
 
 
 @dataclass(frozen=True)

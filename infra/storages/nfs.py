@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from infra.labels import content_hash
+from infra.names import MANY_NODES
 from infra.storages.kind import (
-    MANY_NODES,
     Storage,
     StorageKind,
     StorageRequest,

@@ -4,15 +4,8 @@ import re
 from dataclasses import dataclass
 
 from infra.labels import content_hash
-from infra.storages.kind import (
-    MANY_NODES,
-    ONE_NODE,
-    ONE_POD,
-    Storage,
-    StorageKind,
-    StorageRequest,
-    claim_manifest,
-)
+from infra.names import MANY_NODES, ONE_NODE, ONE_POD
+from infra.storages.kind import Storage, StorageKind, StorageRequest, claim_manifest
 
 ACCESS_MODES = (MANY_NODES, ONE_NODE, ONE_POD)
 

@@ -16,6 +16,7 @@ from sandbox.pulumi_home import pulumi_environment
 from sandbox.toolchain import COMMAND_PROVIDER, go_program
 from sandbox.venvs import ensure_venv
 from tests.cli.servers import free_port
+from tests.sandbox.cluster_lab import Machine, machine
 from tests.sandbox.command_lab import (
     PLUGIN_VARIABLE,
     Engine,
@@ -112,3 +113,15 @@ def ssh(stopped_ssh: SshServer) -> SshServer:
     """A server that runs."""
     stopped_ssh.start()
     return stopped_ssh
+
+
+@pytest.fixture(scope="module")
+def state_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the clusters of a file of tests keep what they have."""
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="module")
+def before(state_root: Path) -> Machine:
+    """The machine before the clusters of a file of tests."""
+    return machine(state_root)

@@ -21,16 +21,6 @@ from tests.sandbox.cluster_lab import ClusterUser, Machine, left_behind, lines, 
 
 
 @pytest.fixture(scope="module")
-def state_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
-
-
-@pytest.fixture(scope="module")
-def before(state_root: Path) -> Machine:
-    return machine(state_root)
-
-
-@pytest.fixture(scope="module")
 def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[ClusterUser]:
     """The user of a cluster that is down at first, and at the end."""
     assert before["links"]  # was looked at before the cluster could change it

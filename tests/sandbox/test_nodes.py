@@ -62,16 +62,6 @@ class SeveralNodes(ClusterUser):
 
 
 @pytest.fixture(scope="module")
-def state_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
-
-
-@pytest.fixture(scope="module")
-def before(state_root: Path) -> Machine:
-    return machine(state_root)
-
-
-@pytest.fixture(scope="module")
 def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[SeveralNodes]:
     assert before["links"]  # was looked at before the cluster could change it
     cluster = Cluster("several", bin_dir, state_root)

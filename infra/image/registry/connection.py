@@ -240,9 +240,8 @@ def _words(answer: urllib3.BaseHTTPResponse) -> str:
     """What the registry says itself."""
     try:
         errors = json.loads(answer.data)["errors"]
-        return "; ".join(f"{e.get('code', '')} {e.get('message', '')}".strip() for e in errors)[
-            :300
-        ]
+        said = (f"{error.get('code', '')} {error.get('message', '')}".strip() for error in errors)
+        return "; ".join(said)[:300]
     except (ValueError, KeyError, TypeError, AttributeError):
         return answer.data.decode(errors="replace").strip()[:300] or "nothing"
 

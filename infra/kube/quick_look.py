@@ -1,0 +1,31 @@
+"""Questions of the Pulumi program, asked by the quick client where it knows the kubeconfig."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from infra.kube.access import Access
+from infra.kube.api import Api
+from infra.kube.quick_client import QuickClient, UnsupportedError
+
+
+@contextmanager
+def quick_look(access: Access, seconds: float) -> Iterator[Api]:
+    """The cluster, of which each question is asked once.
+
+    Args:
+        access: how it is reached.
+        seconds: for each step of a connection and for an answer of the quick client.
+
+    Raises:
+        ValueError: the kubeconfig cannot be read.
+        OSError: a file or a credential plugin that it names is missing.
+    """
+    api = Api(access, patience_seconds=0)
+    try:
+        quick = QuickClient(access, seconds)
+    except UnsupportedError:  # then the official client is imported
+        yield api
+        return
+    with closing(quick):
+        api.use(quick)
+        yield api
