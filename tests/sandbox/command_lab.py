@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tarfile
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -186,8 +187,20 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """Read the rest of the engine's output."""
-    return process.communicate(timeout=PATIENCE_SECONDS)[0]
+    """Read the rest of the engine's output, and wait for its end.
+
+    `communicate` with a limit reads the file descriptor itself. It would leave out what the lines
+    of `read_until` have already brought into the buffer of `process.stdout`.
+    """
+    assert process.stdout is not None
+    limit = threading.Timer(PATIENCE_SECONDS, process.kill)
+    limit.start()
+    try:
+        rest = process.stdout.read()
+        process.wait(PATIENCE_SECONDS)
+    finally:
+        limit.cancel()
+    return rest
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
