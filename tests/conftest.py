@@ -10,6 +10,8 @@ import pytest
 
 PROJECT = Path(__file__).parent.parent
 
+pytest_plugins = ["tests.second_try"]
+
 # The text for the tests: the real one where it lies beside the checkout.
 BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
 if BESIDE.is_file():

@@ -1,0 +1,75 @@
+"""The second try of a failed test, seen in runs of pytest over small suites."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.second_try import MOST_UNSTABLE, TITLE
+
+CHECKOUT = Path(__file__).parent.parent.parent
+ONCE = """
+from pathlib import Path
+
+def test_fails_once_number_{number}():
+    seen = Path(__file__).with_suffix(".seen")
+    first = not seen.exists()
+    seen.touch()
+    assert not first, "accident {number}"
+"""
+
+
+def run_suite(folder: Path, *options: str) -> tuple[int, str]:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.second_try", *options, str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def unstable_suite(folder: Path, number: int) -> None:
+    for each in range(number):
+        (folder / f"test_{each}.py").write_text(ONCE.format(number=each))
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_unstable_test_passes_and_is_shown(tmp_path: Path, workers: list[str]) -> None:
+    """With the words of its first failure, whether workers ran it or not."""
+    unstable_suite(tmp_path, 1)
+    code, output = run_suite(tmp_path, "--second-try", *workers)
+    assert code == 0, output
+    assert TITLE in output
+    assert "AssertionError: accident 0" in output
+    assert "1 unstable: the run does not fail" in output
+
+
+def test_too_many_unstable_tests_fail(tmp_path: Path) -> None:
+    unstable_suite(tmp_path, MOST_UNSTABLE + 1)
+    code, output = run_suite(tmp_path, "--second-try", "-n", "2")
+    assert code == 1, output
+    assert f"{MOST_UNSTABLE + 1} unstable: the run fails" in output
+
+
+def test_failing_twice_fails_the_run(tmp_path: Path) -> None:
+    """And such a test is not called unstable."""
+    (tmp_path / "test_bad.py").write_text("def test_bad():\n    assert 0\n")
+    code, output = run_suite(tmp_path, "--second-try")
+    assert code == 1, output
+    assert TITLE not in output
+
+
+@pytest.mark.parametrize(("below", "option"), [("tests/unit", "--second-try"), ("tests/e2e", "-q")])
+def test_no_second_try_without_need(tmp_path: Path, below: str, option: str) -> None:
+    """A test of pure functions gets none, and no test does where nobody asked for it."""
+    folder = tmp_path / below
+    folder.mkdir(parents=True)
+    unstable_suite(folder, 1)
+    code, output = run_suite(tmp_path, option)
+    assert code == 1, output
+    assert "1 rerun" not in output
