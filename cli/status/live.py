@@ -57,10 +57,15 @@ def drawing(seen: Look, now: datetime) -> Group:
     slow = [
         Text(f"slow rank: {found}", "yellow") for run in seen.runs if (found := slow_rank_of(run))
     ]
+    goodput = [
+        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), f"goodput {account}")
+        for run in seen.runs
+        if (account := run.progress.goodput)
+    ]
     rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
     runs = [table] if seen.runs else [Text("no run is on this platform")]
     foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
-    return Group(platform, "", *runs, *reasons, *slow, *rest, "", foot)
+    return Group(platform, "", *runs, *reasons, *slow, *goodput, *rest, "", foot)
 
 
 def watch(

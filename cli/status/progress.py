@@ -21,6 +21,7 @@ _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
 _LOST = re.compile(r"training stopped: (?P<why>.*)")
 _HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
+_GOODPUT = re.compile(r"goodput (?P<account>\d.*)")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
 
@@ -42,6 +43,7 @@ class Progress:
         trouble_at: when `trouble` was written.
         slow_rank: which one holds the others up, and by what, as the last reported step says.
         hang: which rank all others wait for; empty once a step was reported after it.
+        goodput: how much of the run's time was productive, and what was lost to restarts.
     """
 
     step: int | None = None
@@ -61,6 +63,7 @@ class Progress:
     trouble_at: datetime | None = None
     slow_rank: str = ""
     hang: str = ""
+    goodput: str = ""
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -114,6 +117,8 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
         return replace(before, trouble=lost["why"], trouble_at=at, waits_for="", hang="")
     if hangs := _HANGS.match(text):
         return replace(before, hang=hangs["who"])
+    if account := _GOODPUT.match(text):
+        return replace(before, goodput=account["account"])
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:

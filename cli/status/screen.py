@@ -33,6 +33,8 @@ def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, no
             lines.append(f"  {reason}")
         if number and (slow := slow_rank_of(runs[number - 1])):
             lines.append(f"  slow rank: {slow}")
+        if number and (goodput := runs[number - 1].progress.goodput):
+            lines.append(f"  goodput {goodput}")
     if unseen:
         lines.append(f"not seen: {unseen}")
     return "\n".join(lines)

@@ -22,6 +22,7 @@ from trainer.events.writers import entrypoint_events, pod_started, shortened
 from trainer.launch.coordinator import Coordinator
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.gathering import RoundRules
+from trainer.launch.goodput_line import GoodputLine
 from trainer.launch.hang_watch import HangWatch
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.local_ranks import LocalRanks
@@ -74,6 +75,7 @@ class _Entrypoint:
         self._say = self._output.say
         self._events = entrypoint_events(config.run_dir, node.rank, self._say)
         self._mirror = MirrorProcess(config, config_arguments, node.rank, self._output)
+        self._goodput = GoodputLine(config_arguments, node.rank, self._say)
         self._vitals = Vitals(config, node)
         self._metrics = start_endpoint(config, node, self._vitals, self._say)
 
@@ -92,6 +94,7 @@ class _Entrypoint:
             raise
         finally:
             self._events.close()
+            self._goodput.close()
             self._mirror.finish()
             self._metrics.close()
             self._output.close()
@@ -218,6 +221,7 @@ class _Entrypoint:
                     member.report_stalled(states, watch.still_seconds)
                 else:
                     self._tell_stalled(states, watch.still_seconds)
+            self._goodput.poll()
             if member is not None:
                 lost = member.poll_lost() or lost
             if lost is None and not failing and ranks.has_failed():
@@ -296,6 +300,7 @@ class _Entrypoint:
         assert marker is not None
         self._status.mark_ready()
         self._vitals.end(has_failed=False)
+        self._goodput.say_last()
         loss = f"loss {marker['loss']:.4f}" if marker["loss"] is not None else "no loss"
         self._say(f"run {self._config.run_name} is finished: step {marker['step']}, {loss}")
         if self._node.is_restarted_when_done:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from cli.status.progress import Progress, last_words, read_progress
+from trainer.launch.goodput_line import goodput_line
 from trainer.watch.beat import Phase
 from trainer.watch.hang import RankState, describe_hang
 from trainer.watch.slow import Cause, Finding
@@ -100,3 +101,17 @@ def test_time_between_reports_is_that_of_most_of_them() -> None:
     log = "\n".join(line.replace(":13Z", f":{second}Z") for second in seconds)
     assert read_progress(log).seconds_between_reports == 2.0
     assert read_progress(line).seconds_between_reports is None
+
+
+def test_newest_account_of_the_time_counts() -> None:
+    """It outlasts steps and restarts, as it is about the whole run."""
+    account = {"wall_seconds": 11160.0, "restarts": 2, "lost_steps": 14, "goodput": 0.92345}
+    first = goodput_line({**account, "wall_seconds": 90.0, "restarts": 1, "lost_steps": 1})
+    early = f"2026-11-22T06:41:00Z [node 0] {first}\n"
+    assert read_progress(STEPS + early).goodput == (
+        "92.3% of 1.5 min: 1 restart, 1 step made again"
+    )
+    late = f"2026-11-22T06:45:00Z [node 0] {goodput_line(account)}\n"
+    assert read_progress(early + late + LOST + START + STEPS).goodput == (
+        "92.3% of 3.1 h: 2 restarts, 14 steps made again"
+    )

@@ -51,6 +51,16 @@ def test_a_slow_rank_stands_below_its_run_while_it_moves() -> None:
     assert "slow rank" not in as_text(PLATFORM, [ended, WAITS], "", NOW)
 
 
+def test_goodput_stands_below_its_run() -> None:
+    """As the run's pod of node 0 last said it; of an ended run too."""
+    account = "92.3% of 3.1 h: 2 restarts, 14 steps made again"
+    told = replace(TRAINS, progress=replace(TRAINS.progress, goodput=account))
+    lines = as_text(PLATFORM, [told, WAITS], "", NOW).splitlines()
+    assert lines[3] == f"  goodput {account}"
+    assert lines[:3] + lines[4:] == SCREEN.splitlines()
+    assert f"goodput {account}" in as_text(PLATFORM, [replace(told, state="failed")], "", NOW)
+
+
 def test_what_was_not_seen_is_said() -> None:
     text = as_text(PLATFORM, [], "runs in other namespaces than disttrain (403)", NOW)
     assert "no run is on this platform" in text

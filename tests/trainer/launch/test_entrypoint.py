@@ -252,6 +252,10 @@ def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
     assert lab.start_entrypoint(run, 0, 1, 2, free_port()).wait(timeout=60) == 0
     assert losses(run) == before
     assert lab.logs().count("] round 1: ") == 1
+    lines = lab.logs().splitlines()
+    end = next(number for number, line in enumerate(lines) if "is finished: step 5" in line)
+    account = r"\[node 0\] goodput \d+\.\d% of .*: 0 restarts, 0 steps made again"
+    assert re.search(account, lines[end - 1]), lines
     more = lab.config(train__max_steps=7)
     assert lab.start_entrypoint(more, 0, 1, 2, free_port()).wait(timeout=60) == 0
     assert json.loads((more.run_dir / "done.json").read_text())["step"] == 7

@@ -1,0 +1,58 @@
+"""The account of a run in one line, made by a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.trainer.events.stories import Story
+from tests.trainer.lab import Lab, wait_for
+from trainer.events.event import event_file
+from trainer.launch.goodput_line import GoodputLine, goodput_line
+
+
+@pytest.fixture
+def arguments(lab: Lab) -> list[str]:
+    """Name a run which made 11 steps in 2 s of 2.3 s."""
+    run, told = lab.config(), Story()
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 200)
+    file = event_file(run.run_dir, 0)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(told.content)
+    return ["--config", str(lab.config_file(run))]
+
+
+def test_line_comes_while_the_ranks_run(lab: Lab, arguments: list[str]) -> None:
+    """From calls that never wait, and again and again."""
+    said: list[str] = []
+    line = GoodputLine(arguments, 0, said.append, least_seconds=0)
+
+    def has_said(times: int) -> bool:
+        line.poll()
+        return len(said) >= times
+
+    wait_for("two lines", lambda: has_said(2), 120, lab)
+    line.close()
+    assert said[0] == said[1]
+    assert said[0].startswith("goodput ")
+    assert said[0].endswith(" min: 0 restarts, 0 steps made again")
+
+
+def test_last_line_is_said_at_the_end(arguments: list[str]) -> None:
+    said: list[str] = []
+    GoodputLine(arguments, 0, said.append).say_last()
+    assert len(said) == 1
+
+
+def test_other_nodes_and_missing_events_say_nothing(lab: Lab, arguments: list[str]) -> None:
+    """A run whose volume lost its event file has no account, and trains on."""
+    said: list[str] = []
+    GoodputLine(arguments, 1, said.append).say_last()
+    event_file(lab.config().run_dir, 0).unlink()
+    GoodputLine(arguments, 0, said.append).say_last()
+    assert said == []
+
+
+def test_line_names_restarts_and_lost_steps() -> None:
+    account = {"wall_seconds": 8000.0, "goodput": 0.5, "restarts": 1, "lost_steps": 1}
+    assert goodput_line(account) == "goodput 50.0% of 2.2 h: 1 restart, 1 step made again"

@@ -1,0 +1,116 @@
+"""Says from time to time how much of the run's time was productive, for logs and for `status`.
+
+The account is made by a process of its own with a low priority: the event file of a long run takes
+seconds to read, and the entrypoint has ranks to look after.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+from trainer.launch.messages import RUN_KEY_VARIABLE
+
+LEAST_SECONDS = 300.0
+LEAST_SHARE = 0.01
+"""The time from one line to the next, as a share of the run's time: reading costs ever more."""
+LAST_LINE_SECONDS = 20.0
+_LOWEST_PRIORITY = 19
+
+
+class GoodputLine:
+    """`python -m trainer goodput`, started again and again while the ranks of node 0 run."""
+
+    def __init__(
+        self,
+        config_arguments: Sequence[str],
+        node_rank: int,
+        say: Callable[[str], None],
+        least_seconds: float = LEAST_SECONDS,
+    ) -> None:
+        """`config_arguments` go to the process unchanged; nodes other than 0 stay silent."""
+        self._command = [sys.executable, "-m", "trainer", "goodput", "--json", *config_arguments]
+        self._is_wanted, self._say, self._least_seconds = node_rank == 0, say, least_seconds
+        self._due = time.monotonic() + least_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
+
+    def poll(self) -> None:
+        """Start the process if it is time to, or say what it has found. Never waits."""
+        if self._process is not None and self._process.poll() is not None:
+            found = self._take()
+            wall_seconds = found.get("wall_seconds", 0.0)
+            self._due = time.monotonic() + max(self._least_seconds, LEAST_SHARE * wall_seconds)
+        elif self._process is None and self._is_wanted and time.monotonic() >= self._due:
+            self._start()
+
+    def say_last(self) -> None:
+        """Say it once more at the end of the run; it takes as long as the file takes to read."""
+        if not self._is_wanted:
+            return
+        self.close()
+        self._start()
+        assert self._process is not None
+        try:
+            self._process.wait(LAST_LINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.close()
+        else:
+            self._take()
+
+    def close(self) -> None:
+        """End the process, if one runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+    def _start(self) -> None:
+        self._output = tempfile.TemporaryFile()  # a pipe would be full before it is read
+        environment = {**os.environ}
+        environment.pop(RUN_KEY_VARIABLE, None)
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.DEVNULL,  # without an account there is no line, and nothing is lost
+            env=environment,
+            start_new_session=True,
+        )
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, _LOWEST_PRIORITY)
+
+    def _take(self) -> Mapping[str, Any]:
+        """Say what the process that has ended found; empty where it found nothing."""
+        assert self._process is not None
+        assert self._output is not None
+        self._output.seek(0)
+        found = json.loads(self._output.read()) if self._process.returncode == 0 else {}
+        self.close()
+        if found.get("wall_seconds"):
+            self._say(goodput_line(found))
+        return found
+
+
+def goodput_line(account: Mapping[str, Any]) -> str:
+    """`goodput 92.3% of 3.1 h: 2 restarts, 14 steps made again`. Pure.
+
+    Args:
+        account: as `trainer goodput --json` prints it.
+    """
+    seconds = account["wall_seconds"]
+    length = f"{seconds / 3600:.1f} h" if seconds >= 2 * 3600 else f"{seconds / 60:.1f} min"
+    restarts, lost = account["restarts"], account["lost_steps"]
+    return (
+        f"goodput {account['goodput']:.1%} of {length}: "
+        f"{restarts} restart{'' if restarts == 1 else 's'}, "
+        f"{lost} step{'' if lost == 1 else 's'} made again"
+    )
