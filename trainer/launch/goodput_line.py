@@ -75,7 +75,8 @@ class GoodputLine:
             self._output = None
 
     def _start(self) -> None:
-        self._output = tempfile.TemporaryFile()  # a pipe would be full before it is read
+        # A file, as a pipe would be full before it is read. `close` closes it.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115
         environment = {**os.environ}
         environment.pop(RUN_KEY_VARIABLE, None)
         self._process = subprocess.Popen(
