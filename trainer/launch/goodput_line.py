@@ -94,7 +94,8 @@ class GoodputLine:
         assert self._process is not None
         assert self._output is not None
         self._output.seek(0)
-        found = json.loads(self._output.read()) if self._process.returncode == 0 else {}
+        text = self._output.read() if self._process.returncode == 0 else b"{}"
+        found: dict[str, Any] = json.loads(text)
         self.close()
         if found.get("wall_seconds"):
             self._say(goodput_line(found))
