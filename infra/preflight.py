@@ -5,22 +5,27 @@ What is found here is found by `pulumi preview` too. A cluster that does not ans
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pulumi
 
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.findings import Findings
+from infra.kube.pods_look import RunPods, pods_findings
 from infra.kube.quick_look import quick_look
 from infra.kube.rights import Need, as_roles, missing_rights
-from infra.kube.storage_look import Findings, StorageNeeds, storage_findings
+from infra.kube.storage_look import StorageNeeds, storage_findings
+from infra.names import GPU_RESOURCE
 from infra.platform.facts import PlatformFacts
 from infra.platform.make import make_storage, platform_facts
 from infra.platform.trainer_image import trainer_image_args
 from infra.rights import ADMINISTRATOR, needs_of, platform_kinds, run_kinds
 from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
+from infra.workloads.pod import training_pod
+from infra.workloads.run import Run
 
 SECONDS = 5.0
 """For each answer of the cluster."""
@@ -37,10 +42,13 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
+    pods = None
     if run:
         pull = trainer_image_args(settings).pull
-        facts = platform_facts(settings, storage, pull, "")
-        kinds |= _run_kinds(run, facts, owns_platform=True)
+        value = _run_value(run, platform_facts(settings, storage, pull, ""), owns_platform=True)
+        kinds |= run_kinds(value)
+        offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
+        pods = _pods(value, settings.cluster.grows, offered_later)
     needs = needs_of(kinds, settings.namespace)
     if settings.gpu_operator:
         needs.add(ADMINISTRATOR)
@@ -54,7 +62,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pods=run.compute.world.pods if run else 0,
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    await _refuse(access, volume, needs)
+    await _refuse(access, volume, needs, pods)
 
 
 async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str) -> None:
@@ -67,7 +75,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     """
     if not facts.kubeconfig_is_path:
         return
-    kinds = _run_kinds(settings, facts, owns_platform=False)
+    value = _run_value(settings, facts, owns_platform=False)
     volume = StorageNeeds(
         namespace=facts.namespace,
         claim=facts.volume.claim,
@@ -78,18 +86,26 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
         pods=settings.compute.world.pods,
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
-    await _refuse(access, volume, needs_of(kinds, facts.namespace))
+    needs = needs_of(run_kinds(value), facts.namespace)
+    await _refuse(access, volume, needs, _pods(value, facts.cluster_grows))
 
 
-def _run_kinds(
-    settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool
-) -> set[tuple[str, str, bool]]:
+def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:
     names = run_names(settings, owns_platform=owns_platform)
-    return run_kinds(make_run_value(settings, facts, names, pulumi.Output.from_input("")))
+    return make_run_value(settings, facts, names, pulumi.Output.from_input(""))
 
 
-async def _refuse(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -> None:
-    found = await asyncio.to_thread(ask, access, volume, needs)
+def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> RunPods:
+    template = training_pod(run)
+    spec = {**template["spec"], "restartPolicy": "Never"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": spec}
+    return RunPods(run.namespace, pod, run.world.pods, cluster_grows, offered_later)
+
+
+async def _refuse(
+    access: Access, volume: StorageNeeds, needs: Iterable[Need], pods: RunPods | None
+) -> None:
+    found = await asyncio.to_thread(ask, access, volume, needs, pods)
     for note in found.notes:
         pulumi.log.info(note)
     if found.problems:
@@ -99,20 +115,24 @@ async def _refuse(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -
         )
 
 
-def ask(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
+def ask(
+    access: Access, volume: StorageNeeds, needs: Iterable[Need], pods: RunPods | None = None
+) -> Findings:
     """All findings; a cluster that gives no answer leaves a note."""
     try:
         with quick_look(access, SECONDS) as api:
-            return _ask(api, volume, needs)
+            return _ask(api, volume, needs, pods)
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
         return Findings(notes=[f"the cluster was not asked beforehand: {reason}"])
 
 
-def _ask(api: Api, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
+def _ask(api: Api, volume: StorageNeeds, needs: Iterable[Need], pods: RunPods | None) -> Findings:
     found = storage_findings(api, volume)
     missing = missing_rights(api, needs, volume.namespace)
     if missing:
         found.problems.append(rights_problem(missing, volume.namespace))
+    if pods is not None:
+        found.add(pods_findings(api, pods))
     return found
 
 

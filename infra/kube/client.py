@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import certifi
 import requests.utils
@@ -67,8 +67,7 @@ class Client:
         try:
             response = self._pool.request(
                 method,
-                self._url(path),
-                fields=query if body is None else None,
+                self._url(path) + (f"?{urlencode(query)}" if query else ""),
                 body=None if body is None else json.dumps(body),
                 headers=self._authorised(headers),
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS),

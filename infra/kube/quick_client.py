@@ -81,9 +81,9 @@ class QuickClient:
     def request(
         self, method: str, path: str, query: dict[str, str], body: object, content_type: str
     ) -> Answer:
-        """A GET, or the POST of a question about rights, which makes no object."""
-        is_review = path.startswith(REVIEWS)
-        assert method == "GET" or (method == "POST" and is_review), "this client only looks"
+        """A GET, or a POST which makes no object: about rights, or never carried out (dryRun)."""
+        asks = path.startswith(REVIEWS) or query.get("dryRun") == "All"
+        assert method == "GET" or (method == "POST" and asks), "this client only looks"
         headers = {"Accept": "application/json", "Content-Type": content_type}
         data = None if body is None else json.dumps(body)
         if self._token:

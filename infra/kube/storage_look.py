@@ -1,12 +1,13 @@
 """Whether a cluster can give the pods of a stack their volume: looks, and changes nothing."""
 
 import re
-from dataclasses import dataclass, field
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import cast
 
 from infra.kube.api import Api
-from infra.kube.errors import ApiError
-from infra.kube.objects import Json, is_ending, name_of, names_of, part, parts
+from infra.kube.findings import Findings, listed, object_at, objects_at
+from infra.kube.objects import Json, is_ending, names_of, part, parts
+from infra.kube.quantity import amount
 from infra.names import MANY_NODES, ONE_NODE, ONE_POD
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
@@ -41,24 +42,12 @@ class StorageNeeds:
     pods: int
 
 
-@dataclass
-class Findings:
-    """What cannot work, and what is worth knowing, each as a sentence."""
-
-    problems: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])
-
-    def unseen(self, what: str) -> None:
-        """Note that the user may not look at something, so that nothing is said about it."""
-        self.notes.append(f"it was not checked {what}: these credentials may not look there")
-
-
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
     """Ask the cluster. Raises ApiError and UnreachableError."""
     found = Findings()
     modes = {needs.access_mode}
     if needs.is_there:
-        item = _get(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
+        item = object_at(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
         if item == "unseen":
             found.unseen(f"whether the claim {needs.claim} can be used")
             return found
@@ -74,7 +63,7 @@ def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Find
     """Returns the claim's ways of access."""
     key = f"storageOptions.claimName: {needs.claim!r} cannot be used"
     if item is None:
-        others = _listed(api, CLAIMS.format(needs.namespace))
+        others = listed(api, CLAIMS.format(needs.namespace))
         there = f"; there is {others}" if others else ""
         found.problems.append(
             f"{key}: namespace {needs.namespace} has no such claim{there}. Set one that is there, "
@@ -89,7 +78,7 @@ def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Find
     phase = str(part(item, "status").get("phase") or "Pending")
     class_name = str(part(item, "spec").get("storageClassName") or "")
     if phase != "Bound":
-        class_ = _get(api, f"{CLASSES}/{class_name}") if class_name else None
+        class_ = object_at(api, f"{CLASSES}/{class_name}") if class_name else None
         if phase == "Pending" and _binding(class_) == WAITS:
             found.notes.append(_waiting(needs.claim, class_name))
         else:
@@ -110,7 +99,7 @@ def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Find
 
 
 def _look_at_volume(api: Api, needs: StorageNeeds, volume: str, found: Findings) -> None:
-    item = _get(api, f"{VOLUMES}/{volume}")
+    item = object_at(api, f"{VOLUMES}/{volume}")
     if item == "unseen":
         found.unseen(f"whether the driver of volume {volume} is installed")
     elif item is not None:
@@ -120,18 +109,18 @@ def _look_at_volume(api: Api, needs: StorageNeeds, volume: str, found: Findings)
 
 def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
     key = f"storageOptions.className: {needs.class_name!r}"
-    item = _get(api, f"{CLASSES}/{needs.class_name}")
+    item = object_at(api, f"{CLASSES}/{needs.class_name}")
     if item == "unseen":
         found.unseen(f"whether there is a storage class {needs.class_name}")
         return
     if item is None:
-        others = _listed(api, CLASSES) or "none"
+        others = listed(api, CLASSES) or "none"
         found.problems.append(
             f"{key} cannot be used: the cluster has no such storage class; it has {others}. Set "
             "one of them, or let the driver that brings the class be installed"
         )
         return
-    own = _get(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
+    own = object_at(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
     if isinstance(own, dict):
         _look_at_change(own, needs, found)
         if part(own, "status").get("phase") == "Bound":
@@ -161,23 +150,15 @@ def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
                 "claim of its own"
             )
     size = str(capacity.get("storage") or "")
-    if size and needs.size and _mebibytes(needs.size) < _mebibytes(size):
+    if size and needs.size and amount(needs.size) < amount(size):
         found.problems.append(
             f"dataSize: {needs.size!r} cannot be used for {held} on a volume of {size}, because a "
             f"claim can only grow. Set at least {size}"
         )
 
 
-def _mebibytes(quantity: str) -> float:
-    """A quantity of bytes as Kubernetes writes it; Kubernetes' own are without decimals."""
-    units = {"Ki": 2**-10, "Mi": 1, "Gi": 2**10, "Ti": 2**20, "": 2**-20}
-    units |= {"k": 1e3 / 2**20, "M": 1e6 / 2**20, "G": 1e9 / 2**20, "T": 1e12 / 2**20}
-    number = quantity.rstrip("KkMGTi")
-    return float(number) * units.get(quantity[len(number) :], 1)
-
-
 def _look_for_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findings) -> None:
-    items = _items(api, VOLUMES)
+    items = objects_at(api, VOLUMES)
     if items is None:
         found.unseen(f"whether a volume of storage class {needs.class_name} is free")
         return
@@ -202,15 +183,15 @@ def _look_at_driver(api: Api, key: str, driver: str, found: Findings) -> None:
     """A driver is installed when it has a CSIDriver object, or is registered on a node."""
     if not driver:
         return
-    item = _get(api, f"{DRIVERS}/{driver}")
-    nodes = _items(api, DRIVERS_ON_NODES) if item is None else []
+    item = object_at(api, f"{DRIVERS}/{driver}")
+    nodes = objects_at(api, DRIVERS_ON_NODES) if item is None else []
     if item == "unseen" or nodes is None:
         found.unseen(f"whether the CSI driver {driver} is installed")
         return
     specs = (part(node, "spec") for node in nodes)
     on_nodes = {str(entry["name"]) for spec in specs for entry in parts(spec, "drivers")}
     if item is None and driver not in on_nodes:
-        there = _listed(api, DRIVERS) or "none"
+        there = listed(api, DRIVERS) or "none"
         found.problems.append(
             f"{key} cannot be used: its CSI driver {driver} is not installed; the cluster has "
             f"{there}. Let the driver be installed, or set another one"
@@ -227,7 +208,7 @@ def _look_at_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findin
             f"one pod can mount. Set topology: single-pod, or a storage with {MANY_NODES}"
         )
         return
-    nodes = _items(api, "/api/v1/nodes")
+    nodes = objects_at(api, "/api/v1/nodes")
     if nodes is None:
         found.unseen(f"whether all {needs.pods} pods can be on one node, as {ONE_NODE} needs")
         return
@@ -250,28 +231,3 @@ def _waiting(claim: str, class_name: str) -> str:
 
 def _binding(class_: Json | str | None) -> str:
     return str(class_.get("volumeBindingMode") or "") if isinstance(class_, dict) else ""
-
-
-def _get(api: Api, path: str) -> Json | Literal["unseen"] | None:
-    """The object; None: there is none; `unseen`: these credentials may not look at it."""
-    try:
-        return api.get(path)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return "unseen"
-
-
-def _items(api: Api, path: str) -> list[Json] | None:
-    """The objects; None: these credentials may not look at them."""
-    try:
-        return api.list(path)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return None
-
-
-def _listed(api: Api, path: str) -> str:
-    """The names of the objects, sorted; empty where there is none to be seen."""
-    return ", ".join(sorted(name_of(item) for item in _items(api, path) or []))

@@ -9,7 +9,7 @@ import yaml
 from infra.one_line import one_line
 from infra.settings import Devices
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class PlatformFacts:
         ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
         runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
         is_gone: the platform's host is lost.
+        cluster_grows: the cluster makes nodes when pods need them.
     """
 
     stack: str
@@ -87,6 +88,7 @@ class PlatformFacts:
     ca_config_map: str
     runtime_class: str
     is_gone: bool
+    cluster_grows: bool
 
     @property
     def devices(self) -> Devices:

@@ -105,6 +105,7 @@ def platform_facts(
         # k3s' own class for a toolkit of the host; otherwise runc itself adds the devices.
         runtime_class="nvidia" if preinstalled else "",
         is_gone=settings.host.gone and cluster.kind == "k3s",
+        cluster_grows=cluster.grows,
     )
 
 

@@ -29,7 +29,7 @@ class K3sSettings:
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """Which Kubernetes; kubeconfig, context and kubectl are for an existing one."""
+    """Which Kubernetes; kubeconfig, context, kubectl and grows are for an existing one."""
 
     kind: Literal["k3s", "existing"]
     kubeconfig: str
@@ -40,6 +40,7 @@ class ClusterSettings:
     pod_cidr: str
     service_cidr: str
     node_address: str
+    grows: bool
 
 
 def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
@@ -107,7 +108,16 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
         pod_cidr=str(pods or ""),
         service_cidr=str(services or ""),
         node_address=address,
+        grows=_read_grows(reader, kind),
     )
+
+
+def _read_grows(reader: Reader, kind: str) -> bool:
+    grows = reader.boolean("clusterGrows")
+    if grows and kind != "existing":
+        reason = "k3s has the machines of this stack, and nobody adds others by itself"
+        reader.problem("clusterGrows", "true", reason, "Remove it, or set cluster: existing")
+    return grows
 
 
 PodPolicyChoice: TypeAlias = Literal["none", "warn", "deny"]

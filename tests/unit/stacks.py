@@ -22,7 +22,7 @@ from pulumi.runtime import mocks, rpc, set_all_config
 from pulumi.runtime.settings import configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
-from infra.kube.storage_look import Findings
+from infra.kube.findings import Findings
 from infra.node.k3s_look import K3sLook
 from infra.settings import project
 from infra.settings.project import as_text, stack_file

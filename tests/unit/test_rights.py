@@ -9,8 +9,10 @@ import pulumi
 import pytest
 import yaml
 
+from infra.kube.findings import Findings
+from infra.kube.pods_look import RunPods
 from infra.kube.rights import Need, as_roles, covers
-from infra.kube.storage_look import Findings, StorageNeeds
+from infra.kube.storage_look import StorageNeeds
 from infra.preflight import rights_problem
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS
 from tests.unit.stacks import Deployment, deploy
@@ -42,7 +44,7 @@ def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set
     """The rights that the program asks for, and what it registers after that."""
     asked: list[set[Need]] = []
 
-    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
+    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need], _: object) -> Findings:
         asked.append(set(needs))
         return Findings()
 
@@ -88,6 +90,34 @@ def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:
     for changes in ({**CLASS, "namespaceExisting": "use"}, EXISTING):
         needs, _ = asked_of("sandbox", tmp_path, changes)
         assert {need.namespace for need in needs} == {"disttrain"}
+
+
+def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> RunPods:
+    found: list[RunPods] = []
+
+    def ask(_: object, __: object, ___: object, pods: RunPods) -> Findings:
+        found.append(pods)
+        return Findings()
+
+    with patch("tests.unit.stacks.ANSWER", ask):
+        deploy(stack, scratch, changes, ["imageDeliveryOptions"])
+    (pods,) = found
+    return pods
+
+
+def test_cluster_is_asked_about_the_pods_of_the_run(tmp_path: Path) -> None:
+    """As the workload will have them; GPUs that the stack's own operator brings are not missed."""
+    placed = {"nodeSelector": {"pool": "a"}, "priorityClass": "high", "cpuPerRank": "2"}
+    pods = pods_asked_about("sandbox", tmp_path, {**placed, "processesPerPod": 3})
+    spec = pods.pod["spec"]
+    assert (spec["nodeSelector"], spec["priorityClassName"]) == ({"pool": "a"}, "high")
+    assert spec["containers"][0]["resources"]["requests"]["cpu"] == "6"
+    assert (pods.namespace, pods.pods, pods.grows, pods.without) == ("disttrain", 1, False, ())
+    gpus = {"accelerator": "gpu", "gpus": 2, "gpusPerPod": 2, "processesPerPod": 1}
+    gpus["clusterGrows"] = True
+    own = pods_asked_about("sandbox", tmp_path, {**gpus, "gpuOperator": True})
+    assert (own.grows, own.without) == (True, ("nvidia.com/gpu",))
+    assert pods_asked_about("sandbox", tmp_path, {**gpus, "gpuOperator": False}).without == ()
 
 
 def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:

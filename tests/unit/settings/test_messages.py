@@ -94,6 +94,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "k3sRegistries: [secret] cannot be used: it holds a secret in plain text",
     ),
     ({"clusterAccess": "tunnel"}, "clusterAccess: 'tunnel' cannot be used: a tunnel leads to k3s"),
+    (
+        {"clusterGrows": True},
+        "clusterGrows: 'true' cannot be used: k3s has the machines of this stack",
+    ),
     # the data, on destroy
     ({"dataOnDestroy": "purge"}, "purgeConfirmed: '' cannot be used: dataOnDestroy: purge would"),
     (

@@ -1,0 +1,125 @@
+"""Whether a cluster can ever run the pods of a run: looks, and changes nothing.
+
+The API server itself is asked what it thinks of a pod, by a request that is never carried out
+(dryRun): namespaces' limits, priority classes and the cluster's own rules need no second opinion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.kube.api import Api
+from infra.kube.errors import ApiError
+from infra.kube.findings import FORBIDDEN, Findings, objects_at
+from infra.kube.objects import Json, name_of, part
+from infra.kube.quantity import amount
+from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
+
+NODES = "/api/v1/nodes"
+QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
+PODS = "/api/v1/namespaces/{}/pods"
+TRIAL = "disttrain-trial"  # name of a pod that is never made
+REFUSALS = (400, FORBIDDEN, 422)
+# Words of the API server's refusals, and the keys that decide on them.
+WORDS = (
+    ("PriorityClass", "priorityClass"),
+    ("RuntimeClass", "accelerator"),
+    ("PodSecurity", "network"),
+    ("memory", "memoryPerRank"),
+    ("cpu", "cpuPerRank"),
+)
+
+
+@dataclass(frozen=True)
+class RunPods:
+    """The pods of a run.
+
+    Args:
+        namespace: where they will be.
+        pod: one of them, as the API server takes it.
+        pods: how many there are at one time.
+        grows: nodes are made when pods need them, so today's nodes decide nothing.
+        without: resources that no node offers before this stack is up.
+    """
+
+    namespace: str
+    pod: Json
+    pods: int
+    grows: bool
+    without: Sequence[str] = ()
+
+
+def pods_findings(api: Api, run: RunPods) -> Findings:
+    """Ask the cluster. Raises ApiError and UnreachableError."""
+    found = Findings()
+    needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
+    _look_at_nodes(api, run, needs, found)
+    _look_at_quotas(api, run, needs, found)
+    _try(api, run, found)
+    return found
+
+
+def _look_at_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
+    nodes = objects_at(api, NODES)
+    if nodes is None:
+        found.unseen("whether nodes have room for the training's pods")
+    elif problem := room_problem(nodes, needs):
+        if run.grows:
+            found.notes.append(f"clusterGrows: new nodes have to come. {problem}")
+        else:
+            hint = "Where the cluster makes nodes when pods need them, set clusterGrows: true"
+            found.problems.append(f"{problem}. {hint}")
+
+
+def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
+    """Only what a quota allows in all counts: what is used now may be given back."""
+    quotas = objects_at(api, QUOTAS.format(run.namespace))
+    if quotas is None:
+        found.unseen(f"whether the quotas of namespace {run.namespace} suffice")
+        return
+    for quota in quotas:
+        spec = part(quota, "spec")
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            found.notes.append(
+                f"quota {name_of(quota)} of namespace {run.namespace} is for some pods alone, and "
+                "was not checked"
+            )
+            continue
+        for name, allowed in part(spec, "hard").items():
+            problem = _quota_problem(name, str(allowed), needs)
+            if problem:
+                found.problems.append(
+                    f"{problem}: quota {name_of(quota)} of namespace {run.namespace} allows "
+                    f"{allowed} {name} in all. Set less, or ask for a larger quota"
+                )
+
+
+def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
+    if name in ("pods", "count/pods"):
+        # The pod that prepares the data set has ended before, or holds the same place.
+        return f"pods: {needs.pods} cannot be used" if needs.pods > amount(allowed) else ""
+    resource = name.removeprefix("requests.")
+    wanted = needs.requests.get(resource)
+    if wanted is None or amount(wanted) * needs.pods <= amount(allowed):
+        return ""
+    key = KEYS.get(resource, resource)
+    return f"{key}: {needs.pods} pod{'' if needs.pods == 1 else 's'} with {wanted} {resource} each"
+
+
+def _try(api: Api, run: RunPods, found: Findings) -> None:
+    """Let the API server say whether it would take such a pod."""
+    metadata = {**run.pod["metadata"], "name": TRIAL}
+    try:
+        trial = {**run.pod, "metadata": metadata}
+        api.request("POST", PODS.format(run.namespace), trial, query={"dryRun": "All"})
+    except ApiError as refused:
+        words = str(refused)
+        # A namespace that is made later, rights that `missing_rights` names, a quota that others
+        # use up at the moment, and a webhook that cannot be tried.
+        known = ("cannot create resource", "exceeded quota", "does not support dry run")
+        if refused.status not in REFUSALS or any(each in words for each in known):
+            return
+        key = next((f"{key}: " for word, key in WORDS if word in words), "")
+        found.problems.append(
+            f"{key}the cluster would refuse the training's pods in namespace {run.namespace}: "
+            f"{words}"
+        )

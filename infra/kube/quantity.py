@@ -1,0 +1,25 @@
+"""Kubernetes' amounts as numbers. Pure."""
+
+# https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+_UNITS = {
+    "": 1.0,
+    "m": 1e-3,
+    **{unit: 1000.0**power for power, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)},
+}
+
+
+def amount(quantity: str) -> float:
+    """`500m` is 0.5, `4Gi` is 4 * 2**30, `1e3` is 1000.
+
+    Raises:
+        ValueError: it is no such amount.
+    """
+    try:
+        return float(quantity)
+    except ValueError:
+        number = quantity.rstrip("mkKMGTPEi")
+        unit = quantity[len(number) :]
+        if unit not in _UNITS:
+            raise
+        return float(number) * _UNITS[unit]

@@ -1,0 +1,225 @@
+"""What is said of a run's pods beforehand is what the real scheduler and API server say of them.
+
+The nodes are there by name alone: no kubelet is behind them, and the scheduler does not mind.
+"""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kube.pods_look import RunPods, pods_findings
+from infra.kube.quick_look import quick_look
+from infra.names import GPU_RESOURCE, GPU_TOLERATION
+from tests.kube.lab import LIMIT_SECONDS, PROBE_IMAGE, Json, Lab, wait_for
+from tests.kube.test_status import viewer_of
+
+NODES = "/api/v1/nodes"
+POOL = "test.disttrain.dev/pool"
+# Kubernetes' own taints of a node without a kubelet; what is checked does not depend on them.
+PASSING = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists"} for key in ("not-ready",)] + [
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
+]
+SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+KEPT = {"key": GPU_RESOURCE, "effect": "NoSchedule"}  # for pods with GPUs
+LARGE = {"cpu": "8", "memory": "32Gi", GPU_RESOURCE: "4", "pods": "110"}
+SMALL = {"cpu": "2", "memory": "4Gi", "pods": "110"}
+
+
+def node(pool: str, offers: dict[str, str], *taints: Json, cordoned: bool = False) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"n-{uuid.uuid4().hex[:8]}", "labels": {POOL: pool}},
+        "spec": {"taints": list(taints), "unschedulable": cordoned},
+        "status": {"allocatable": offers, "capacity": offers},
+    }
+
+
+@contextmanager
+def nodes(lab: Lab, items: list[Json]) -> Iterator[None]:
+    for item in items:
+        lab.api.create(NODES, item)
+    try:
+        yield
+    finally:
+        for item in items:
+            lab.api.delete(f"{NODES}/{item['metadata']['name']}", {})
+
+
+def pod(
+    requests: dict[str, str], selector: dict[str, str], *tolerations: Json, **more: Any
+) -> Json:
+    gpus = {name: text for name, text in requests.items() if "/" in name}
+    rest = {name: text for name, text in requests.items() if "/" not in name}
+    container = {
+        "name": "trainer",
+        "image": PROBE_IMAGE,
+        "resources": {"requests": rest, **({"limits": gpus} if gpus else {})},
+    }
+    spec = {
+        "containers": [container],
+        "nodeSelector": selector,
+        "tolerations": [*PASSING, *tolerations],
+        "terminationGracePeriodSeconds": 0,
+        **more,
+    }
+    metadata = {"generateName": "p-"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def scheduled(lab: Lab, namespace: str, wanted: Json, pods: int) -> bool:
+    """Whether the scheduler finds a node for each of so many pods."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    names = [lab.api.create(path, wanted)["metadata"]["name"] for _ in range(pods)]
+
+    def verdicts() -> list[bool]:
+        found: list[bool] = []
+        for name in names:
+            item = lab.api.get(f"{path}/{name}") or {}
+            conditions = (item.get("status") or {}).get("conditions") or []
+            by_type = {c["type"]: c["status"] for c in conditions}
+            if "PodScheduled" in by_type:
+                found.append(by_type["PodScheduled"] == "True")
+        return found
+
+    wait_for("a verdict on each pod", lambda: len(verdicts()) == pods)
+    verdict = all(verdicts())
+    for name in names:
+        lab.api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("there", "requests", "tolerations", "pods", "said"),
+    [
+        ([LARGE], {"cpu": "8", GPU_RESOURCE: "4"}, [], 1, ""),
+        ([LARGE, LARGE], {"cpu": "4", GPU_RESOURCE: "2"}, [], 4, ""),
+        ([LARGE], {GPU_RESOURCE: "8"}, [], 1, "gpusPerPod: a pod asks for 8 nvidia.com/gpu"),
+        ([SMALL], {GPU_RESOURCE: "1"}, [], 1, "Install NVIDIA's device plugin"),
+        ([SMALL], {"memory": "5Gi"}, [], 1, "memoryPerRank: a pod asks for 5Gi memory"),
+        ([SMALL], {"cpu": "2100m"}, [], 1, "cpuPerRank: a pod asks for 2100m cpu"),
+        ([LARGE, SMALL], {GPU_RESOURCE: "2"}, [], 3, "pods: 3 cannot be used: the nodes have room"),
+        ([LARGE, SMALL], {"cpu": "8", "memory": "33Gi"}, [], 1, "memoryPerRank"),
+        ([(SMALL, SPOT)], {"cpu": "1"}, [], 1, "{key: spot, operator: Equal, value: true, effect"),
+        ([(SMALL, SPOT)], {"cpu": "1"}, [{"key": "spot", "operator": "Exists"}], 1, ""),
+        ([(SMALL, SPOT)], {"cpu": "1"}, [{"operator": "Exists"}], 1, ""),
+        ([(SMALL, SPOT)], {"cpu": "1"}, [{**SPOT, "value": "no"}], 1, "tolerations: the pods"),
+        ([(SMALL, {**SPOT, "effect": "PreferNoSchedule"})], {"cpu": "1"}, [], 1, ""),
+        ([(SMALL, {"key": "gpu", "effect": "NoExecute"})], {"cpu": "1"}, [], 1, "operator: Exists"),
+        ([(LARGE, KEPT)], {GPU_RESOURCE: "1"}, [GPU_TOLERATION], 1, ""),
+        ([None], {"cpu": "1"}, [], 1, "cordoned"),
+        ([], {"cpu": "1"}, [], 1, "nodeSelector: test.disttrain.dev/pool"),
+    ],
+)  # fmt: skip
+def test_nodes_that_cannot_hold_the_pods_are_found_as_the_scheduler_finds_them(
+    lab: Lab,
+    there: list[Any],
+    requests: dict[str, str],
+    tolerations: list[Json],
+    pods: int,
+    said: str,
+) -> None:
+    """Two sizes of node, spot nodes with taints, GPU counts, cordons; one sentence each."""
+    namespace, pool = lab.namespace(), uuid.uuid4().hex[:8]
+    items: list[Json] = []
+    for each in there:
+        offers, *taints = each if isinstance(each, tuple) else (each or SMALL,)
+        items.append(node(pool, offers, *taints, cordoned=each is None))
+    wanted = pod(requests, {POOL: pool}, *tolerations)
+    with nodes(lab, items):
+        found = pods_findings(lab.api, RunPods(namespace, wanted, pods, grows=False))
+        assert scheduled(lab, namespace, wanted, pods) == (not said), found
+    if said:
+        (problem,) = found.problems
+        assert said in problem
+        assert problem.endswith("set clusterGrows: true")
+    else:
+        assert found.problems == []
+
+
+def test_growing_cluster_refuses_nothing_for_its_nodes(lab: Lab) -> None:
+    wanted = pod({GPU_RESOURCE: "8"}, {POOL: "nowhere"})
+    found = pods_findings(lab.api, RunPods(lab.namespace(), wanted, 2, grows=True))
+    assert found.problems == []
+    assert found.notes[0].startswith("clusterGrows: new nodes have to come. nodeSelector:")
+
+
+def test_devices_that_come_with_the_stack_are_not_missed(lab: Lab) -> None:
+    pool = uuid.uuid4().hex[:8]
+    wanted = pod({"cpu": "1", GPU_RESOURCE: "1"}, {POOL: pool})
+    with nodes(lab, [node(pool, SMALL)]):
+        later = RunPods(lab.namespace(), wanted, 1, grows=False, without=[GPU_RESOURCE])
+        assert pods_findings(lab.api, later).problems == []
+
+
+def refusal(lab: Lab, namespace: str, wanted: Json, pods: int = 1) -> str:
+    """The only finding, by the client of commands and by that of the Pulumi program.
+
+    Nothing is made by looking.
+    """
+    run = RunPods(namespace, wanted, pods, grows=False)
+    found = pods_findings(lab.api, run)
+    with quick_look(lab.access(), LIMIT_SECONDS) as api:
+        assert pods_findings(api, run) == found
+    assert lab.api.list(f"/api/v1/namespaces/{namespace}/pods") == []
+    return "".join(found.problems)
+
+
+def test_limits_of_the_namespace_are_found_beforehand(lab: Lab) -> None:
+    """By the API server itself, which refuses the same pod later."""
+    namespace = lab.namespace()
+    limits = [{"type": "Container", "max": {"memory": "1Gi"}, "min": {"cpu": "50m"}}]
+    item = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "limits"}}
+    path = f"/api/v1/namespaces/{namespace}/limitranges"
+    lab.api.create(path, {**item, "spec": {"limits": limits}})
+    fits = pod({"cpu": "100m", "memory": "512Mi"}, {})
+    larger = pod({"cpu": "100m", "memory": "2Gi"}, {})
+    wait_for("the limits to hold", lambda: "memory" in refusal(lab, namespace, larger))
+    assert refusal(lab, namespace, fits) == ""
+    problem = refusal(lab, namespace, larger)
+    assert problem.startswith("memoryPerRank: the cluster would refuse the training's pods")
+    assert namespace in problem
+
+
+def test_quota_counts_all_pods_of_the_run(lab: Lab) -> None:
+    """And not what others use of it now, which they may give back."""
+    namespace = lab.namespace()
+    hard = {"requests.cpu": "1", "pods": "3", f"requests.{GPU_RESOURCE}": "4"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    lab.api.create(path, {**quota, "spec": {"hard": hard}})
+    assert refusal(lab, namespace, pod({"cpu": "100m"}, {}), 3) == ""
+    problem = refusal(lab, namespace, pod({"cpu": "500m"}, {}), 3)
+    assert problem.startswith("cpuPerRank: 3 pods with 500m cpu each: quota q of namespace")
+    assert "allows 1 requests.cpu in all" in problem
+    assert refusal(lab, namespace, pod({"cpu": "100m"}, {}), 4).startswith("pods: 4 cannot be used")
+
+
+def test_priority_class_that_is_missing_is_named(lab: Lab) -> None:
+    wanted = pod({"cpu": "100m"}, {}, priorityClassName="nobody-made-this")
+    problem = refusal(lab, lab.namespace(), wanted)
+    assert problem.startswith("priorityClass: the cluster would refuse")
+    assert "nobody-made-this" in problem
+
+
+def test_namespace_that_is_made_later_refuses_nothing(lab: Lab) -> None:
+    assert refusal(lab, "made-later", pod({"cpu": "100m"}, {})) == ""
+
+
+def test_what_may_not_be_seen_is_said(lab: Lab, tmp_path: Path) -> None:
+    namespace = lab.namespace()
+    somebody = viewer_of(lab, namespace, tmp_path, "edit", "rolebinding")
+    wanted = pod({"cpu": "100m"}, {POOL: "nowhere"})
+    run = RunPods(namespace, wanted, 1, grows=False)
+
+    def is_said() -> bool:  # the binding holds a moment after it was made
+        found = pods_findings(somebody, run)
+        return (
+            found.problems == [] and len(found.notes) == 1 and "nodes have room" in found.notes[0]
+        )
+
+    wait_for("only the nodes to be unseen", is_said)
