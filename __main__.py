@@ -39,7 +39,7 @@ async def on_an_own_platform(settings: Settings) -> None:
     """The platform, the run if there is one, and last the guard that `destroy` comes to first."""
     assert settings.platform is not None
     await check_platform(settings.platform, settings.run)
-    made = make_platform(settings.platform)
+    made = await make_platform(settings.platform)
     everything = [*made.ready]
     export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner))
     export(platform_outputs(made))

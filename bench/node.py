@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
 from bench.table import put_into_section, table
 from sandbox.cache import locked
@@ -142,12 +143,34 @@ def running(lab: Lab, old: set[str]) -> int:
     )
 
 
+def second_up(scratch: Path) -> list[float]:
+    """`pulumi up`, its preview included, of a run that has finished; nothing has changed."""
+    with cluster_lab(scratch) as lab:
+        return nothing_to_do(lab, RUNS, seconds)
+
+
+def switch(scratch: Path) -> list[float]:
+    """`pulumi up` of a run in three pods, while one in a single pod trains."""
+    with cluster_lab(scratch) as lab:
+        return switches(lab, RUNS, seconds)
+
+
 # row -> what is measured, the bar in seconds, how
 ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
-    "preview": ("`pulumi preview` of the dev stack, warm", 2, preview),
+    "preview": ("`pulumi preview` of the dev stack, warm", 1.7, preview),
     "doctor": ("the doctor's whole host pass", 5, doctor),
     "install": ("our own time on top of the bare installer and k3s' start, over SSH", 5, install),
     "no-change": ("`pulumi up` of the whole program over SSH, nothing to do", 10, no_change),
+    "second-up": (
+        "`pulumi up` with its preview, a run on another stack's platform, finished, nothing to do",
+        3,
+        second_up,
+    ),
+    "switch": (
+        "`pulumi up` from a run in one pod to one in three pods, until all of them train",
+        15,
+        switch,
+    ),
     "pods": ("from `pulumi up` to three new pods Running", 15, pods),
 }
 

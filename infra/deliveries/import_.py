@@ -115,7 +115,7 @@ def ensure_command(request: DeliveryRequest) -> str:
         source += ["--authorities", "-"]
     source += ["--keep-unused-minutes", str(request.options.keepUnusedMinutes)]
     base = ["--base-image", request.plan.base_image]
-    return shlex.join([*_program("ensure", request), *base, *source])
+    return shlex.join([*_program("ensure", request), *base, *source, *_platform(request)])
 
 
 def remove_command(request: DeliveryRequest) -> str:
@@ -125,8 +125,11 @@ def remove_command(request: DeliveryRequest) -> str:
     """
     names = (request.plan.reference, request.plan.deps_reference)
     references = [part for name in names for part in ("--reference", name)]
-    whose = ["--pods-of", request.namespace] if request.namespace else []
-    return shlex.join([*_program("remove", request), *references, *whose])
+    return shlex.join([*_program("remove", request), *references, *_platform(request)])
+
+
+def _platform(request: DeliveryRequest) -> list[str]:
+    return ["--pods-of", request.namespace] if request.namespace else []
 
 
 def _program(action: str, request: DeliveryRequest) -> list[str]:

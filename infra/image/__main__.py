@@ -5,12 +5,13 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from infra.command_line import cache_folder, short_lines
 from infra.image import plan as planning
-from infra.image import presence
+from infra.image import presence, wanted
 from infra.image.builders import BUILDERS
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.dependencies import Sources
@@ -57,6 +58,7 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
         _say,
         os.environ.get(presence.VARIABLE, ""),
         arguments.keep_unused_minutes,
+        arguments.pods_of,
     )
     print(json.dumps(asdict(result)), flush=True)
     # `pulumi up` shows the last line that a command has written, and people do not read JSON.
@@ -144,11 +146,23 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
         containers = containerd.container_images(outside=arguments.pods_of)
         digests = {there[name] for name in containers if name in there}
         used = [name for name in names if there.get(name) in digests]
+        wanted.release(containerd, [name for name in names if name in there], arguments.pods_of)
     for name in used:
         _say(f"image: {name} stays with what it is made of: pods of another namespace use it")
-    removed = containerd.remove_images(names) if there and not used else []
+    others = _platforms_of(containerd, names) if there and arguments.pods_of else []
+    if others and not used:
+        who = ", ".join(others)
+        _say(f"image: {names[0]} stays with what it is made of: the platform of {who} wants it")
+    removed = containerd.remove_images(names) if there and not used and not others else []
     print(json.dumps({"removed": len(removed)}), flush=True)
     return 0
+
+
+def _platforms_of(containerd: Containerd, names: Sequence[str]) -> list[str]:
+    """The namespaces whose platforms want one of these images."""
+    labels = containerd.labels()
+    found = (place for name in names for place in wanted.platforms(labels.get(name, {})))
+    return [f"namespace {place}" for place in dict.fromkeys(found)]
 
 
 def _sbom(arguments: argparse.Namespace, containerd: Containerd) -> int:
@@ -215,7 +229,8 @@ def _parser() -> argparse.ArgumentParser:
         "--pods-of",
         metavar="NAMESPACE",
         default="",
-        help="remove: nothing that pods of another Kubernetes namespace use",
+        help="the platform's Kubernetes namespace. ensure: notes that this platform wants the "
+        "image. remove: takes nothing that pods or the platform of another namespace need",
     )
     add(
         "--user", default="", help=f"push: of the registry; the password is in ${PASSWORD_VARIABLE}"

@@ -19,6 +19,7 @@ from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
 from infra.image.prune import KEEP_UNUSED_MINUTES, ensured_label, prune
 from infra.image.transfer import import_images
+from infra.image.wanted import want
 from infra.image.with_code import with_code
 
 
@@ -39,10 +40,11 @@ def ensure(
     say: Say,
     request: str = "",
     keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
+    namespace: str = "",
 ) -> Ensured:
     """Have the planned image in containerd, complete, under its name, and for its platform.
 
-    Afterwards older tags of the repository that no container uses are removed.
+    Afterwards older tags of the repository that no container and no platform needs are removed.
 
     Args:
         plan: the image.
@@ -51,6 +53,7 @@ def ensure(
         say: takes a line of progress.
         request: left on the image as a label (presence.py); empty: none.
         keep_unused_minutes: older tags that were asked for within this time stay.
+        namespace: of the platform that wants the image (wanted.py); empty: it is for none.
 
     Raises:
         ContainerdError: containerd does not answer, refused, or does not hold the image after.
@@ -68,6 +71,8 @@ def ensure(
         label = {REQUEST_LABEL: request} if request else {}
         containerd.set_labels(plan.reference, {**ensured_label(), **label})
         presence.forget(sources.cache, request)
+        if namespace:
+            want(containerd, plan, namespace)
         prune(plan, containerd, say, keep_unused_minutes)
         return done
 

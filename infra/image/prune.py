@@ -1,4 +1,4 @@
-"""Removes older tags of our image from the node's containerd, where no container uses them.
+"""Removes older tags of our image from the node's containerd, where nothing needs them.
 
 Every change of the trainer or its dependencies makes another tag. The tags are pinned, so the
 kubelet does not remove them, and dependencies have gigabytes.
@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.plan import ImagePlan, deps_repository
+from infra.image.wanted import platforms
 
 Say = Callable[[str], None]
 ENSURED_LABEL = "disttrain.dev/ensured-at"
@@ -52,7 +53,7 @@ def prune(
         say(f"image: older tags were not removed: {error}")
         return []
     for name in old:
-        say(f"image: removed {name}, which no container uses")
+        say(f"image: removed {name}, which nothing needs")
     return removed
 
 
@@ -69,7 +70,7 @@ def unused_tags(
         plan: the image that is wanted; it and its dependencies stay.
         images: `{name: manifest digest}` of all images.
         container_images: the images' names that containers, also ended ones, were made from.
-        labels: `{name: labels}` of all images.
+        labels: `{name: labels}` of all images; what a platform wants (wanted.py) stays.
         asked_for_before: tags that were asked for later stay.
 
     Returns:
@@ -80,7 +81,8 @@ def unused_tags(
     kept = {plan.reference}
     for name, digest in images.items():
         recent = labels.get(name, {}).get(ENSURED_LABEL, "") > limit
-        if name in container_images or digest in used_digests or recent:
+        wanted = platforms(labels.get(name, {}))
+        if name in container_images or digest in used_digests or recent or wanted:
             kept.add(name)
     dependencies = {_deps_of(plan, name) for name in kept if _is_tag_of(plan.repository, name)}
     return sorted(

@@ -46,11 +46,13 @@ class K3sLook:
         repair_id: another one than noted on the host means that k3s has to be repaired.
         generation_id: another one than noted on the host means that k3s' data are gone.
         problem: why the host could not be asked; empty when it was.
+        owner: identifies the platform that has installed k3s; empty: none has, or it is not noted.
     """
 
     repair_id: str
     generation_id: str
     problem: str = ""
+    owner: str = ""
 
 
 def look_at_k3s(access: HostAccess, now: datetime | None = None) -> K3sLook:
@@ -79,6 +81,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
         return K3sLook(
             repair_id=facts["repair"] if healthy else new_id,
             generation_id=new_id if wiped else facts["generation"],
+            owner=facts["owner"],
         )
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge

@@ -1,5 +1,6 @@
 """Refuses what would take k3s away from a host by mistake, before anything is changed there."""
 
+import asyncio
 from dataclasses import dataclass
 
 import pulumi
@@ -8,7 +9,14 @@ from pulumi_command import local
 from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.node.runner import Script, program_text
-from infra.settings import HostSettings
+from infra.platform.k3s import LookAtK3s
+from infra.settings import ClusterSettings, HostSettings
+
+OWN_K3S = (
+    "k3sExisting: 'adopt' cannot be used: this stack has installed the k3s of this host itself, "
+    "and would take it for somebody else's. Nothing was changed. Set it back: "
+    "pulumi config set k3sExisting refuse"
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,29 @@ class HostGuardArgs:
     namespace: str
     owner: pulumi.Input[str]
     existing: str
+
+
+async def check_adoption(
+    cluster: ClusterSettings, look: LookAtK3s | None, owner: pulumi.Output[str]
+) -> None:
+    """Refuse `k3sExisting: adopt` for the stack's own k3s while nothing is registered yet.
+
+    The script of `HostGuard` refuses it too, but a preview does not run that, and showed all that
+    is in the cluster as replaced. Where the host could not be asked, `up` leaves it to the script.
+
+    Args:
+        cluster: the setting.
+        look: what the host has said about its k3s; None: it was not asked.
+        owner: identifies this platform; unknown before its first `up`.
+
+    Raises:
+        pulumi.RunError: this platform has installed the k3s of the host.
+    """
+    if look is None or cluster.k3s.existing != "adopt":
+        return
+    noted = (await asyncio.wrap_future(look)).owner
+    if noted and noted == await owner.future():
+        raise pulumi.RunError(OWN_K3S)
 
 
 class HostGuard(pulumi.ComponentResource):

@@ -14,6 +14,7 @@ from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args
 from infra.platform.guards import TaskPods, TaskPodsArgs
 from infra.platform.host import prepare_host
+from infra.platform.host_guard import check_adoption
 from infra.platform.k3s import start_look
 from infra.platform.kubectl import make_kubectl
 from infra.platform.monitoring import Monitoring, MonitoringArgs
@@ -109,13 +110,18 @@ def platform_facts(
     )
 
 
-def make_platform(settings: PlatformSettings) -> MadePlatform:
-    """Register everything that runs stand on."""
+async def make_platform(settings: PlatformSettings) -> MadePlatform:
+    """Register everything that runs stand on.
+
+    Raises:
+        pulumi.RunError: the settings do not fit what is there.
+    """
     storage, image_args = make_storage(settings), trainer_image_args(settings)
     owner = Owner("owner")
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
     look = start_look(settings.cluster, settings.host)
+    await check_adoption(settings.cluster, look, owner.identity)
     checked = check_machine(settings, storage, owner.identity)
     host = prepare_host(settings, storage.folder_on_host, runner, owner.identity, checked)
     cluster = Cluster(

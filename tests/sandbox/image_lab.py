@@ -83,6 +83,7 @@ class Lab:
         cache: Path | None = None,
         request: str = "",
         keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
+        namespace: str = "",
     ) -> Ensured:
         return ensure(
             self.plan(repository),
@@ -91,6 +92,7 @@ class Lab:
             self.said.append,
             request,
             keep_unused_minutes,
+            namespace,
         )
 
     @property

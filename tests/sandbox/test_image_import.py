@@ -233,6 +233,22 @@ def test_remove_leaves_what_pods_of_another_namespace_use(lab: Lab) -> None:
         lab.ctr("containers", "rm", "trainer")
 
 
+def test_remove_leaves_what_the_platform_of_another_namespace_wants(lab: Lab) -> None:
+    """`destroy` of one platform took the image's name from a second one on the same node that had
+    no pod in that moment. The pods of its next run could not be started, as its own stack's `up`
+    alone brings an image."""
+    lab.ensure(namespace="ours")
+    lab.ensure(namespace="theirs")
+    names = (lab.plan().reference, lab.plan().deps_reference)
+    references = [word for name in names for word in ("--reference", name)]
+    words = ("remove", "--repository", REPOSITORY, "--address", str(lab.containerd.address))
+    before = lab.containerd.images().items()
+    assert run_command(*words, *references, "--pods-of", "ours") == {"removed": 0}
+    assert {name: lab.containerd.images()[name] for name in names}.items() <= before
+    assert run_command(*words, *references, "--pods-of", "theirs")["removed"] >= 2
+    assert not set(names) & set(lab.containerd.images())
+
+
 def test_remove_has_nothing_to_do_when_containerd_is_gone(tmp_path: Path) -> None:
     gone = ("--address", f"{tmp_path}/no.sock")
     assert run_command("remove", "--repository", REPOSITORY, *gone) == {"removed": 0}

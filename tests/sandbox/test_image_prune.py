@@ -28,6 +28,16 @@ def test_older_tags_go_and_used_ones_stay(lab: Lab) -> None:
     assert tags(lab) == {other, wanted, lab.plan().deps_reference}
 
 
+def test_older_tags_stay_while_the_platform_of_another_namespace_wants_them(lab: Lab) -> None:
+    """A platform without pods lost its image to the newer code of a second one on the node."""
+    theirs = lab.ensure(namespace="theirs").image
+    lab.change_code("print(2)\n")
+    ours = lab.ensure(namespace="ours", keep_unused_minutes=0).image
+    assert {theirs, ours} <= tags(lab)
+    lab.ensure(namespace="theirs", keep_unused_minutes=0)
+    assert tags(lab) == {ours, lab.plan().deps_reference}, "nobody wants the older one any more"
+
+
 def test_a_name_that_somebody_gave_an_image_of_ours_stays(lab: Lab) -> None:
     """Also the second name, by which the kubelet's side finds it."""
     first = lab.ensure()

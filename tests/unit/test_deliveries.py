@@ -28,6 +28,7 @@ def request(minutes: int = 60, layout: Path | None = None, own: str = "") -> Del
         ctr="no-such-ctr",
         node='{"sudo_password": "sekret"}',
         authorities=own,
+        namespace="trains",
         options=ImportOptions(minutes),
     )
 
@@ -73,6 +74,13 @@ def test_ensure_gets_the_index_and_the_certificates_and_no_secret() -> None:
     assert words[words.index("--authorities") + 1] == "-"
     assert "--authorities" not in ensure_command(request())
     assert "sekret" not in repr(request()) + " ".join(words)
+
+
+def test_import_and_removal_name_the_platforms_namespace() -> None:
+    """By it containerd knows which platform wants the image, and which one no longer does."""
+    for text in (ensure_command(request()), remove_command(request())):
+        words = shlex.split(text)
+        assert words[words.index("--pods-of") + 1] == "trains"
 
 
 def test_a_negative_time_is_refused_with_key_value_and_way_out() -> None:

@@ -20,6 +20,7 @@ look() {
     echo "noted_data=$(yes_no has_noted_data)"
     echo "repair=$(noted repair)"
     echo "generation=$(noted generation)"
+    echo "owner=$(noted owner)"
   elif [ -e "$OWNERSHIP_FILE" ] || [ -e "$BINARY" ] || [ -e "$UNIT" ]; then
     echo "state=others"
   else
