@@ -17,7 +17,7 @@ set -eu
 readonly READY_SECONDS=300
 readonly ANSWER_SECONDS=30 # how long a k3s that starts, or is in trouble, is asked again
 readonly TOKEN=/var/lib/rancher/k3s/server/node-token
-readonly MANIFEST=/run/disttrain-node-$NODE.yaml DRAIN_LOG=/run/disttrain-drain-$NODE.log
+readonly MANIFEST="/run/disttrain-node-$NODE.yaml" DRAIN_LOG="/run/disttrain-drain-$NODE.log"
 readonly TAINTS_NOTE=disttrain.dev/taints # annotation of the Node: those that are from TAINTS
 
 get_node() { k3s_kubectl get node "$NODE" --ignore-not-found -o "$1"; }
