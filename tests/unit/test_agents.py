@@ -8,7 +8,6 @@ from unittest.mock import patch
 import pulumi
 import pytest
 
-from infra.node import agent
 from infra.node.k3s_look import K3sLook
 from tests.unit.stacks import Deployment, deploy, without_secrets
 from tests.unit.test_k3s_program import SSH
@@ -115,14 +114,3 @@ def test_what_pods_would_not_find_on_a_machine_is_refused(
 ) -> None:
     with pytest.raises(pulumi.RunError, match=said):
         deployed(tmp_path, TWO, **changes)
-
-
-def test_failed_step_never_shows_the_token(tmp_path: Path) -> None:
-    """The first step at the server prints it, and may fail after that."""
-    way: dict[str, Any] = {"ssh": None, "sudo_password": "", "gone": False}
-    script = "echo token=hunter2; echo the reason >&2; exit 1"
-    texts = dict.fromkeys(agent.FILES, script)
-    empty: dict[Any, dict[str, str]] = {name: {} for name in agent.FILES}
-    with pytest.raises(agent.StepError) as error:
-        agent.Job(way, way, texts, empty).on_server("join")
-    assert str(error.value) == "the reason\n"
