@@ -23,6 +23,9 @@ readonly TAINTS_NOTE=disttrain.dev/taints # annotation of the Node: those that a
 get_node() { k3s_kubectl get node "$NODE" --ignore-not-found -o "$1"; }
 
 await_answer() {
+  case $(systemctl is-active k3s) in
+    inactive | failed) return 1 ;;
+  esac
   asked=$(date +%s)
   until k3s_kubectl get --raw /readyz >/dev/null 2>&1; do
     [ $(($(date +%s) - asked)) -lt "$ANSWER_SECONDS" ] || return 1
