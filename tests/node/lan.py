@@ -105,11 +105,6 @@ class Lan:
         end = ".node-password.k3s"
         return sorted(name.removesuffix(end) for name in names if name.endswith(end))
 
-    def reinstall(self, name: str) -> None:
-        """As after an installation of the machine from scratch: nothing of k3s is there."""
-        host = self.machines[name].host
-        host.shell("/usr/local/bin/k3s-agent-uninstall.sh; rm -rf /etc/rancher /etc/default/k3s-*")
-
     def clean(self) -> None:
         """For the next test: no machine has anything of k3s."""
         for machine in self.machines.values():

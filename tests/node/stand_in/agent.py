@@ -50,7 +50,7 @@ def password() -> str:
         PASSWORD.parent.mkdir(parents=True, exist_ok=True)
         PASSWORD.touch(mode=0o600)
         PASSWORD.write_text(secrets.token_hex(16))
-    return PASSWORD.read_text()
+    return PASSWORD.read_text().strip()
 
 
 def get(server: str, tls: ssl.SSLContext, path: str, headers: dict[str, str]) -> bytes:
