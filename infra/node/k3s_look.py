@@ -55,15 +55,18 @@ class K3sLook:
     owner: str = ""
 
 
-def look_at_k3s(access: HostAccess, now: datetime | None = None) -> K3sLook:
+def look_at_k3s(
+    access: HostAccess, now: datetime | None = None, script: str = "k3s-look.sh"
+) -> K3sLook:
     """Ask the host; takes some milliseconds there, at most LOOK_SECONDS, and never raises.
 
     Args:
         access: the way to the host.
         now: the time, from which new ids are made.
+        script: k3s-look.sh, or k3s-agent-look.sh for a further machine.
     """
     new_id = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S.%fZ")
-    program = assemble_program(script_text("k3s-look.sh"), {}, "root", access.sudo_password)
+    program = assemble_program(script_text(script), {}, "root", access.sudo_password)
     try:
         done = run_on_host(access.ssh, program, "look", LOOK_SECONDS)
         done.check_returncode()
@@ -77,11 +80,11 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
     """The two ids that follow from what k3s-look.sh has printed."""
     if facts["state"] == "ours":
         healthy = facts["healthy"] == "yes" and facts["repair"]
-        wiped = facts["noted_data"] != "yes"
+        wiped = facts.get("noted_data", "yes") != "yes"  # an agent has no data
         return K3sLook(
             repair_id=facts["repair"] if healthy else new_id,
-            generation_id=new_id if wiped else facts["generation"],
-            owner=facts["owner"],
+            generation_id=new_id if wiped else facts.get("generation", ""),
+            owner=facts.get("owner", ""),
         )
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge

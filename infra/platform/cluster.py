@@ -93,6 +93,11 @@ class Cluster(pulumi.ComponentResource):
         self.register_outputs({"kubeconfig": self.kubeconfig})
 
     @property
+    def server(self) -> pulumi.Resource:
+        """What further machines wait for, and what goes after them: k3s, or an existing cluster."""
+        return self._k3s.install if self._k3s else self
+
+    @property
     def options(self) -> pulumi.ResourceOptions:
         """For components whose objects lie in the cluster.
 

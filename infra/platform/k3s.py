@@ -155,22 +155,34 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
 
 
 def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
-    cluster, k3s = args.cluster, args.cluster.k3s
+    cluster = args.cluster
+    # a kubeconfig names the one, and further machines the other
+    ssh_host = args.host.ssh.host if args.host.ssh and not cluster.tunnel else ""
     return {
-        "K3S_VERSION": k3s.version,
-        "K3S_SHA256": k3s.sha256,
-        "K3S_INSTALLER_SHA256": k3s.installer_sha256,
-        "K3S_MIRROR": k3s.mirror,
-        "K3S_EXISTING": k3s.existing,
-        "K3S_FORCE": "true" if k3s.force else "",
-        "K3S_REGISTRIES": k3s.registries.output if k3s.registries else "",
+        **k3s_variables(cluster, args.proxy),
+        "K3S_EXISTING": cluster.k3s.existing,
         "POD_CIDR": cluster.pod_cidr,
         "SERVICE_CIDR": cluster.service_cidr,
-        "TLS_SAN": cluster.node_address,
+        "TLS_SAN": " ".join(dict.fromkeys(filter(None, (cluster.node_address, ssh_host)))),
         "NAMESPACE": args.namespace,
         "GRACE_SECONDS": str(args.grace_seconds),
         "OWNER": args.owner,
         "STACK": args.stack,
         **bundle_variables(args.bundle, args.host),
-        **k3s_proxy_environment(args.proxy),
+    }
+
+
+def k3s_variables(
+    cluster: ClusterSettings, proxy: ProxySettings
+) -> Mapping[str, pulumi.Input[str]]:
+    """What is the same for k3s on every machine, as a server and as an agent."""
+    k3s = cluster.k3s
+    return {
+        "K3S_VERSION": k3s.version,
+        "K3S_SHA256": k3s.sha256,
+        "K3S_INSTALLER_SHA256": k3s.installer_sha256,
+        "K3S_MIRROR": k3s.mirror,
+        "K3S_FORCE": "true" if k3s.force else "",
+        "K3S_REGISTRIES": k3s.registries.output if k3s.registries else "",
+        **k3s_proxy_environment(proxy),
     }

@@ -7,6 +7,7 @@ import pulumi
 from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
+from infra.platform.agents import check_nodes, make_agents, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
@@ -117,11 +118,13 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         pulumi.RunError: the settings do not fit what is there.
     """
     storage, image_args = make_storage(settings), trainer_image_args(settings)
+    check_nodes(settings, storage)
     owner = Owner("owner")
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
     look = start_look(settings.cluster, settings.host)
     await check_adoption(settings.cluster, look, owner.identity)
+    looks = start_looks(settings)
     checked = check_machine(settings, storage, owner.identity)
     host = prepare_host(settings, storage.folder_on_host, runner, owner.identity, checked)
     cluster = Cluster(
@@ -152,6 +155,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         generation=cluster.generation,
     )
     ready: list[pulumi.Resource] = [cluster]
+    ready += make_agents(settings, looks, owner.identity, cluster.generation, cluster.server)
     if settings.gpu_operator:
         operator = GpuOperator(
             "gpu-operator",

@@ -23,6 +23,7 @@ from infra.settings.kinds import Kinds, import_extensions
 from infra.settings.limits import LimitSettings, read_limits
 from infra.settings.load import read_configuration
 from infra.settings.node import HostSettings, JumpSettings, SshSettings
+from infra.settings.nodes import NodeSettings
 from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
@@ -43,6 +44,7 @@ __all__ = [
     "JumpSettings",
     "K3sSettings",
     "LimitSettings",
+    "NodeSettings",
     "PlatformSettings",
     "ProxySettings",
     "RunSettings",

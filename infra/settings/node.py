@@ -1,10 +1,12 @@
 """The machine that is the node: whether it is this one, and how to reach it over SSH."""
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
+from infra.settings.setting_error import SettingError
 
 _HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
 _ADDRESS = r"[A-Za-z0-9._:-]*"
@@ -42,11 +44,16 @@ class SshSettings:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """The machine that is the node; `ssh` is None when it is this one."""
+    """The machine that is the node; `ssh` is None when it is this one.
+
+    `defaults` is what the settings say of SSH also then: further machines (nodes.py) have the same
+    user, port, key and jump host where they have none of their own.
+    """
 
     ssh: SshSettings | None
     sudo_password: Secret | None
-    gone: bool = False
+    gone: bool
+    defaults: SshSettings
 
 
 def read_host(reader: Reader) -> HostSettings:
@@ -75,7 +82,10 @@ def read_host(reader: Reader) -> HostSettings:
             "Set the node's public key; `ssh-keyscan` shows it, compare it on the node itself",
         )
     return HostSettings(
-        ssh if kind == "ssh" else None, reader.secret("sudoPassword"), reader.boolean("hostGone")
+        ssh if kind == "ssh" else None,
+        reader.secret("sudoPassword"),
+        reader.boolean("hostGone"),
+        ssh,
     )
 
 
@@ -85,14 +95,32 @@ def _read_host_key(reader: Reader, key: str) -> str:
         key, pattern=_HOST_KEY, form="a host's public key", example="ssh-ed25519 AAAA..."
     )
     if text.startswith("ssh-rsa "):
-        reader.problem(
-            key,
-            text[:20] + "...",
+        try:
+            host_key_fault(text)
+        except SettingError as refused:
+            reader.problem(key, text[:20] + "...", refused.reason, refused.hint)
+    return text
+
+
+def host_key_fault(text: str) -> None:
+    """Look at a host's public key.
+
+    Raises:
+        SettingError: it is missing, is none, or is of a kind that Pulumi's plugin cannot use.
+    """
+    if not text:
+        raise SettingError(
+            "without it another machine could take the node's place",
+            "Set the node's public key; `ssh-keyscan` shows it, compare it on the node itself",
+        )
+    if re.fullmatch(_HOST_KEY, text) is None:
+        raise SettingError("it is not a host's public key", "Write it like ssh-ed25519 AAAA...")
+    if text.startswith("ssh-rsa "):
+        raise SettingError(
             "with such a key pulumi-command 1.2.1 asks for SHA-1 signatures, which SSH servers "
             "refuse nowadays",
             "Set the host's ed25519 or ecdsa key; `ssh-keyscan -t ed25519,ecdsa HOST` shows them",
         )
-    return text
 
 
 def read_doctor(reader: Reader) -> str:

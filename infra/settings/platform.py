@@ -19,6 +19,7 @@ from infra.settings.limits import LimitSettings
 from infra.settings.monitoring import Monitoring, read_monitoring
 from infra.settings.namespace import NamespaceSettings, read_namespace
 from infra.settings.node import HostSettings, read_doctor, read_host
+from infra.settings.nodes import NodeSettings, read_nodes
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.reader import Reader
 from infra.settings.storage import StorageSettings, read_storage
@@ -32,6 +33,7 @@ class PlatformSettings:
     namespace_settings: NamespaceSettings
     devices: Devices
     host: HostSettings
+    nodes: tuple[NodeSettings, ...]
     cluster: ClusterSettings
     gpu_operator: GpuOperatorSettings | None
     storage_kind: Chosen
@@ -58,6 +60,7 @@ def read_platform(
     devices = read_devices(reader)
     host = read_host(reader)
     cluster = read_cluster(reader, host)
+    nodes = read_nodes(reader, host, cluster)
     gpu_operator = read_gpu_operator(reader, cluster, devices)
     storage_kind = read_kind(reader, "storage", "storageOptions", kinds.storages)
     namespace, doctor = read_namespace(reader), read_doctor(reader)
@@ -78,6 +81,7 @@ def read_platform(
         namespace_settings=namespace,
         devices=Devices(devices.accelerator, devices.gpus, shared),
         host=host,
+        nodes=nodes,
         cluster=cluster,
         gpu_operator=gpu_operator,
         storage_kind=storage_kind,

@@ -40,14 +40,20 @@ def check_marks(
         values_too: whether the values are those of labels; an annotation may have any text.
     """
     for name, value in marks.items():
-        if not is_key(name):
-            reason = f"Kubernetes takes no key {name!r}"
-            hint = "Write it like team or example.org/team, with at most 63 characters behind the /"
-            reader.problem(f"{key}.{name}", value, reason, hint)
-        elif values_too and not is_value(value):
-            reason = "Kubernetes takes no such value of a label"
-            hint = "Use at most 63 letters, digits, '.', '_' and '-', and end with no sign"
-            reader.problem(f"{key}.{name}", value, reason, hint)
+        if fault := label_fault(name, value if values_too else ""):
+            reader.problem(f"{key}.{name}", value, *fault)
+
+
+def label_fault(name: str, value: str) -> tuple[str, str] | None:
+    """Why Kubernetes would refuse a label, and what to do; None: it would take it."""
+    if not is_key(name):
+        reason = f"Kubernetes takes no key {name!r}"
+        hint = "Write it like team or example.org/team, with at most 63 characters behind the /"
+        return reason, hint
+    if not is_value(value):
+        reason = "Kubernetes takes no such value of a label"
+        return reason, "Use at most 63 letters, digits, '.', '_' and '-', and end with no sign"
+    return None
 
 
 def toleration_fault(item: object) -> str:

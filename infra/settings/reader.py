@@ -40,7 +40,7 @@ class Reader:
             reason: why it cannot be used; goes on after a colon, without a full stop.
             hint: what to do, as a sentence without its full stop.
         """
-        shown = "[secret]" if key.partition(".")[0] in self._hidden else repr(value)
+        shown = "[secret]" if re.split(r"[.\[]", key)[0] in self._hidden else repr(value)
         self.problems.append(problem_text(key, shown, reason, hint))
         self._wrong.add(key)
 

@@ -7,6 +7,7 @@ import pytest
 
 from sandbox.cache import locked
 from tests.node.lab import Lab
+from tests.node.lan import Lan
 from tests.node.releases import session_source
 from tests.node.rootfs import SYSTEM
 from tests.node.standing import Platform, Standing
@@ -63,3 +64,22 @@ def platform(standing: Standing) -> Iterator[Platform]:
     """A stack that is up on the host; see standing.py."""
     with standing.use() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def whole_lan(whole_lab: Lab) -> Iterator[Lan]:
+    lan = Lan(whole_lab)
+    try:
+        yield lan
+    finally:
+        lan.close()
+
+
+@pytest.fixture
+def lan(lab: Lab, whole_lan: Lan) -> Iterator[Lan]:
+    """Two further hosts beside the lab's, all as they were at first, before and after each test."""
+    assert whole_lan.lab is lab
+    yield whole_lan
+    whole_lan.clean()
+    for name, machine in whole_lan.machines.items():
+        assert machine.differences() == [], f"a test left {name} changed"

@@ -85,8 +85,8 @@ class Lab:
             "cat >/usr/local/share/ca-certificates/mirror.crt; update-ca-certificates",
             self.mirror.certificate,
         )
-        self.private_key, public_key = make_key(scratch)
-        self.host.authorize(public_key)
+        self.private_key, self.public_key = make_key(scratch)
+        self.host.authorize(self.public_key)
         self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo's own
         self.host_key = self.host.host_key
         self._first_host_key = self.host.key_pair()
@@ -108,7 +108,7 @@ class Lab:
         """The way back of `checkout`."""
         shutil.rmtree(self.scratch / name)
 
-    def stack(self, user: str = "root", **changes: str | bool) -> Stack:
+    def stack(self, user: str = "root", **changes: Any) -> Stack:
         """A stack of the project's program that makes a platform on this host, over SSH."""
         return self._new_stack(
             {

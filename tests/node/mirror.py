@@ -34,7 +34,12 @@ class Mirror:
         self.url = f"https://{HERE}:{PORT}/k3s"
         self._enter = enter  # only into the network namespace: files and Python are this machine's
         self._make_certificate()
+        self._further: list[subprocess.Popen[bytes]] = []
         self.start()
+
+    def serve_in(self, enter: list[str]) -> None:
+        """Serve the same on the loopback of a further host."""
+        self._further.append(self._serve(HERE, enter))
 
     def start(self) -> None:
         """Serve, and return when it does."""
@@ -96,8 +101,9 @@ class Mirror:
         return log.read_text().splitlines() if log.exists() else []
 
     def close(self) -> None:
-        with self._server as server:
-            server.kill()
+        for process in (self._server, *self._further):
+            with process as server:
+                server.kill()
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

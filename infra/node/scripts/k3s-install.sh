@@ -6,7 +6,8 @@
 # create changes nothing; a create that was broken off is finished by the next.
 # Needs: K3S_VERSION, POD_CIDR, SERVICE_CIDR, NAMESPACE, GRACE_SECONDS. May be empty:
 # - K3S_EXISTING: refuse or adopt; K3S_FORCE: true changes k3s under running pods with GPUs;
-# - K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES (text), TLS_SAN;
+# - K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES (text), TLS_SAN (several, with
+#   blanks between them);
 # - K3S_BUNDLE: a folder on this host, from which everything is taken; both sums are given then;
 # - K3S_IMAGES: lines `sha256 name`, archives in that folder which k3s is to import;
 # - HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX: the environment of k3s;
@@ -27,6 +28,7 @@ umask 022
 . ./lib/k3s-files.sh
 . ./lib/k3s-setup.sh
 . ./lib/k3s-remove.sh
+. ./lib/k3s-server.sh
 
 main() {
   case $1 in

@@ -13,6 +13,7 @@ import ssl
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def administrator(folder: Path) -> ssl.SSLContext:
     return context
 
 
-def ask(connection: Socket, method: str, path: str, body: Any = None, kind: str = "") -> Any:
+def ask(
+    connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, kind: str = ""
+) -> Any:
     """The JSON answer; raises OSError with the server's text where it refuses."""
     content = None if body is None else json.dumps(body)
     try:
@@ -85,33 +88,64 @@ def _removal(key: str) -> dict[str, Any]:
     return {"request_delete_range": {"key": b64encode(key.encode()).decode()}}
 
 
+@dataclass(frozen=True)
+class Node:
+    """A node, as a kubelet registers it; a taint is `key=value:Effect`."""
+
+    name: str
+    version: str
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    taints: list[str] = field(default_factory=list[str])
+    address: str = "203.0.113.254"
+
+
 def be_the_node(folder: Path, version: str) -> None:
-    """What k3s' kubelet writes as it starts: the Node, that it is Ready, and its Lease."""
+    """What the kubelet of a server does as it starts."""
     api = Socket(folder / "api.sock", administrator(folder))
+    register(api, Node(NODE, version))
+    renew(api, NODE)
+
+
+def register(api: http.client.HTTPConnection, node: Node) -> None:
+    """What a kubelet writes as it starts: the Node, if there is none, and that it is Ready."""
+    path = f"/api/v1/nodes/{node.name}"
+    try:
+        ask(api, "GET", path)
+    except OSError as error:
+        if " 404 " not in str(error):
+            raise
+        spec = {"podCIDR": "10.42.0.0/24"} if node.name == NODE else {}
+        metadata = {"name": node.name, "labels": node.labels}
+        taints = [_taint(text) for text in node.taints]
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+        ask(api, "POST", "/api/v1/nodes", {**body, "spec": {**spec, "taints": taints}})
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    address = [{"type": "InternalIP", "address": "203.0.113.254"}]
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "stand-in"}
     ready |= {"lastTransitionTime": f"{now}Z", "lastHeartbeatTime": f"{now}Z"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    information = dict.fromkeys(NODE_INFORMATION, "stand-in") | {"kubeletVersion": version}
-    status = {"conditions": [ready], "addresses": address, "nodeInfo": information}
-    _apply(api, "/api/v1/nodes/" + NODE, {**node, "spec": {"podCIDR": "10.42.0.0/24"}})
-    _apply(api, f"/api/v1/nodes/{NODE}/status", {**node, "status": status})
-    renew(folder)
+    information = dict.fromkeys(NODE_INFORMATION, "stand-in") | {"kubeletVersion": node.version}
+    addresses = [{"type": "InternalIP", "address": node.address}]
+    status = {"conditions": [ready], "addresses": addresses, "nodeInfo": information}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}}
+    _apply(api, f"{path}/status", {**body, "status": status})
 
 
-def renew(folder: Path) -> None:
+def _taint(text: str) -> dict[str, str]:
+    key_and_value, _, effect = text.rpartition(":")
+    key, _, value = key_and_value.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def renew(api: http.client.HTTPConnection, name: str) -> None:
     """What the kubelet does every 10 seconds for as long as it lives."""
-    api = Socket(folder / "api.sock", administrator(folder))
     seconds, rest = divmod(time.time_ns() // 1000, 1_000_000)
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:06d}Z"
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": NODE, "namespace": "kube-node-lease"},
-        "spec": {"holderIdentity": NODE, "renewTime": now},
+        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": name, "renewTime": now},
     }
-    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
     _apply(api, path, lease)
 
 
@@ -121,5 +155,5 @@ NODE_INFORMATION: Iterable[str] = (
 )
 
 
-def _apply(api: Socket, path: str, body: dict[str, Any]) -> None:
+def _apply(api: http.client.HTTPConnection, path: str, body: dict[str, Any]) -> None:
     ask(api, "PATCH", f"{path}?fieldManager=k3s&force=true", body, APPLY)

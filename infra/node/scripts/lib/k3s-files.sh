@@ -77,7 +77,7 @@ run_installer() {
   fi
   env -i PATH="$PATH" HOME=/root INSTALL_K3S_VERSION="$K3S_VERSION" \
     INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_SKIP_START=true INSTALL_K3S_SYMLINK=skip \
-    INSTALL_K3S_BIN_DIR="${BINARY%/*}" INSTALL_K3S_EXEC=server \
+    INSTALL_K3S_BIN_DIR="${BINARY%/*}" INSTALL_K3S_EXEC="$K3S_EXEC" \
     sh "$SCRATCH/install.sh" </dev/null >"$SCRATCH/installer.log" 2>&1 || {
     tail -n 15 "$SCRATCH/installer.log" | cut -c 1-300 >&2
     fail "k3s' installer failed"

@@ -86,18 +86,3 @@ default_route() {
 nowhere is enough: ip link add dummy0 type dummy && ip addr add 203.0.113.254/31 dev dummy0 && \
 ip link set dummy0 up && ip route add default via 203.0.113.255 dev dummy0 (docs/airgap.md)"
 }
-
-# The installer makes systemd read its units again, which takes the GPUs from running pods
-# (gpu-operator#485), and a restart disturbs them more.
-guard_gpu_pods() {
-  if [ "${K3S_FORCE:-}" = true ] || ! is_active; then
-    return
-  fi
-  # shellcheck disable=SC2016 # the $ are the template's
-  running=$(k3s_kubectl get pods --all-namespaces --field-selector=status.phase=Running -o \
-    'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}') ||
-    fail "the running k3s does not say whether pods use GPUs. To go on all the same: \
-pulumi config set k3sForce true"
-  [ -z "$running" ] || fail "pods with GPUs run, and would lose them: $running. \
-Wait for their end, or disturb them: pulumi config set k3sForce true"
-}

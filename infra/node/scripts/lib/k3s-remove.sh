@@ -3,12 +3,6 @@
 
 was_there_before() { grep -qxF "before $1" "$OWNERSHIP_FILE"; }
 
-end_pods() {
-  is_active || return 0
-  k3s_kubectl delete namespace "$NAMESPACE" --ignore-not-found \
-    --timeout="$((GRACE_SECONDS + 60))s" || echo "namespace $NAMESPACE did not go in time"
-}
-
 # The uninstaller takes some paths whoever made them: those of before are moved aside meanwhile.
 keep_others_paths() { # aside or back
   for path in $LINKS /var/lib/cni; do
@@ -33,11 +27,12 @@ run_uninstaller() {
 }
 
 remove_rest() { # also what an install that was broken off has left
-  systemctl disable --quiet --now k3s 2>/dev/null || true
+  systemctl disable --quiet --now "$SERVICE" 2>/dev/null || true
   rm -rf "$UNIT" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
-    "$BINARY.disttrain-new" "$ENVIRONMENT" "$CONFIG" "$REGISTRIES" "$SCRATCH" /root/.kube/cache
+    "$BINARY.disttrain-new" "$ENVIRONMENT" "$CONFIG" "$REGISTRIES" "$TOKEN_FILE" \
+    "$REGISTRATION" "$SCRATCH" /root/.kube/cache
   systemctl daemon-reload
-  systemctl reset-failed k3s 2>/dev/null || true
+  systemctl reset-failed "$SERVICE" 2>/dev/null || true
 }
 
 remove_folders() {
@@ -64,25 +59,29 @@ remove_folder() {
   rm -rf --one-file-system "$1" || echo "$1 stays: something is mounted in it; look yourself"
 }
 
-delete() {
-  one_at_a_time
+# Whether there is something of ours to take away; says why not, or what it would be.
+removable() {
   if [ ! -e "$OWNERSHIP_FILE" ]; then
     dry || rm -f "$LOCK"
     echo "k3s here was not installed by this program, or is gone already"
-    return
+    return 1
+  fi
+  if [ "$(noted_service)" != "$SERVICE" ]; then
+    echo "this host has $(noted_service) of this program, not $SERVICE; it is left as it is"
+    return 1
   fi
   if other_owner || is_adopted; then
     echo "the k3s of this host belongs to another stack ($(noted stack)); it is left as it is"
-    return
+    return 1
   fi
   if dry; then
     echo "would remove: k3s $(noted version), $BINARY, $UNIT, $ENVIRONMENT and what k3s made in"
     for path in $FOLDERS; do was_there_before "$path" || echo "  $path"; done
-    return
+    return 1
   fi
-  refuse_other_runs "" "runs of other stacks stand on this platform, and would be lost:" \
-    "Nothing was removed. First take these runs away; their data are kept:"
-  end_pods
+}
+
+take_away() {
   run_uninstaller
   remove_rest
   keep_others_paths back

@@ -3,14 +3,6 @@
 readonly PROXIES='HTTP_PROXY HTTPS_PROXY NO_PROXY'
 readonly IMAGES=/var/lib/rancher/k3s/agent/images # k3s imports what lies there as it starts
 
-configuration() {
-  echo "write-kubeconfig-mode: \"0600\""
-  echo "cluster-cidr: \"$POD_CIDR\""
-  echo "service-cidr: \"$SERVICE_CIDR\""
-  echo "disable: [traefik, servicelb]"
-  [ -z "${TLS_SAN:-}" ] || echo "tls-san: [\"$TLS_SAN\"]"
-}
-
 environment() {
   for name in $PROXIES; do
     eval "value=\${$name:-}"
@@ -54,10 +46,6 @@ wrong_images() { # where none are asked for, those of before may stay
   [ -n "$images" ]
 }
 
-wrong_kubeconfig() { # k3s writes it as it starts
-  [ -n "$(noted installed)" ] && [ ! -s "$KUBECONFIG_FILE" ] && is_active
-}
-
 # Sets `changes`: what differs from what is wanted, one word each.
 compare() {
   changes=""
@@ -67,7 +55,7 @@ compare() {
   if wrong_text "$REGISTRIES" "${K3S_REGISTRIES:-}"; then changes="$changes registries.yaml"; fi
   if wrong_text "$ENVIRONMENT" "$(environment)"; then changes="$changes environment"; fi
   if wrong_images; then changes="$changes images"; fi
-  if wrong_kubeconfig; then changes="$changes kubeconfig"; fi
+  if wrong_files_of_role; then changes="$changes $files_of_role"; fi
   changes=${changes# }
 }
 

@@ -1,20 +1,30 @@
 # shellcheck shell=sh disable=SC2034 # not every script that includes this uses every constant
 # What all scripts about k3s have in common: where things are, and whose k3s this is.
+# The service of the server; a script of an agent has said `k3s-agent` before.
+: "${SERVICE:=k3s}"
 readonly BINARY=/usr/local/bin/k3s
-readonly UNINSTALLER=/usr/local/bin/k3s-uninstall.sh # k3s' installer makes it
-readonly UNIT=/etc/systemd/system/k3s.service        # k3s' installer makes this too
+readonly UNINSTALLER="/usr/local/bin/$SERVICE-uninstall.sh" # k3s' installer makes it
+readonly UNIT="/etc/systemd/system/$SERVICE.service"        # k3s' installer makes this too
 readonly CONFIG=/etc/rancher/k3s/config.yaml
 readonly REGISTRIES=/etc/rancher/k3s/registries.yaml
 readonly KUBECONFIG_FILE=/etc/rancher/k3s/k3s.yaml
 # k3s keeps this one for itself: it is there also where the other was removed, or is written elsewhere.
 readonly ADMIN_KUBECONFIG_FILE=/var/lib/rancher/k3s/server/cred/admin.kubeconfig
-readonly ENVIRONMENT=/etc/default/k3s # the unit reads it; k3s' installer never writes it
+readonly ENVIRONMENT="/etc/default/$SERVICE" # the unit reads it; k3s' installer never writes it
+readonly REGISTRATION=/etc/rancher/k3s/config.yaml.d/disttrain.yaml # of an agent
+readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token # of an agent: the server's secret, 0600
 # Notes of what we installed, one `key value` a line. k3s' uninstaller leaves this file alone.
 readonly OWNERSHIP_FILE=/etc/rancher/disttrain
 # Lies among k3s' data, so that it goes with them: tells whether they are those that we noted.
 readonly GENERATION_FILE=/var/lib/rancher/k3s/server/db/disttrain-generation
 readonly LOCK=/run/disttrain-k3s.lock
 readonly LOCK_SECONDS=600
+
+case $SERVICE in # what a server can do with a k3s of others, and an agent cannot
+  k3s) USE_IT_AS_IT_IS="Or use its k3s as it is: pulumi config set k3sExisting adopt. " ;;
+  *) USE_IT_AS_IT_IS="" ;;
+esac
+readonly AGENT_LABEL=disttrain.dev/agent # of Nodes that `nodes` of the settings has brought
 
 fail() {
   echo "$1" >&2
@@ -42,7 +52,7 @@ k3s_kubectl() {
     --request-timeout=15s "$@" </dev/null 9>&-
 }
 
-is_active() { systemctl is-active --quiet k3s; }
+is_active() { systemctl is-active --quiet "$SERVICE"; }
 
 sha256_of() { sha256sum "$1" | cut -d ' ' -f 1; }
 
@@ -54,6 +64,11 @@ note() { # key value
   (umask 077 && { grep -v "^$1 " "$OWNERSHIP_FILE" || true && echo "$1 $2"; } \
     >"$OWNERSHIP_FILE.new")
   mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"
+}
+
+noted_service() { # a server is not noted, as there were no agents once
+  service=$(noted service)
+  echo "${service:-k3s}"
 }
 
 # Of all owners and this one: k3s is another's if the noted owner is not ours.
@@ -74,12 +89,16 @@ installed_by_others() { [ ! -e "$OWNERSHIP_FILE" ] && { [ -e "$BINARY" ] || [ -e
 refuse_k3s_of_others() {
   if other_owner; then
     fail "the k3s of this host belongs to another stack ($(noted stack)). Destroy that stack \
-first, or use its k3s as it is: pulumi config set k3sExisting adopt. If that stack is lost, remove \
-the line 'owner' from $OWNERSHIP_FILE on this host"
+first. ${USE_IT_AS_IT_IS}If that stack is lost, remove the line 'owner' from $OWNERSHIP_FILE on this host"
+  fi
+  if [ -e "$OWNERSHIP_FILE" ] && [ "$(noted_service)" != "$SERVICE" ]; then
+    fail "this host is in the cluster already: $(noted_service) of this program runs here, and no \
+host is the server and a further node. Take it out of sshHost or of nodes, run pulumi up, and then \
+give it its other place"
   fi
   if installed_by_others; then
-    fail "a k3s that this program did not install is on this host. Use it as it is: \
-pulumi config set k3sExisting adopt. Or remove that k3s first"
+    fail "a k3s that this program did not install is on this host. $USE_IT_AS_IT_IS\
+Or remove that k3s first"
   fi
 }
 
@@ -90,7 +109,7 @@ is_ours() { [ -e "$OWNERSHIP_FILE" ] && ! other_owner; }
 installed_files() {
   {
     stat -c '%n %s %Y' "$BINARY" "$UNINSTALLER" 2>/dev/null || true
-    sha256sum "$UNIT" "$CONFIG" "$REGISTRIES" "$ENVIRONMENT" 2>/dev/null || true
+    sha256sum "$UNIT" "$CONFIG" "$REGISTRIES" "$ENVIRONMENT" "$TOKEN_FILE" 2>/dev/null || true
   } | sha256sum | cut -d ' ' -f 1
 }
 

@@ -1,0 +1,149 @@
+"""Joins a further machine to our k3s and takes it away: `python -m infra.node.agent ACTION`.
+
+One step follows the other, on the machine and on the server, and what a step says goes to the next
+one. So the token, which the machine shows to the server, goes through the memory of this program
+from one standard input to another, and stands in no argument, file of this machine, log or state.
+
+Standard input is JSON: `server` and `machine` are the ways there (`ssh` as `ssh_command` takes it,
+`sudo_password`, and whether the host is `gone`), `scripts` the texts and `variables` what they are
+given, for each of `agent`, `look` and `member`. Standard library only.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from infra.node.on_host import CUT_OFF, run_on_host
+from infra.node.shell_program import assemble_program, script_text
+
+Name = Literal["agent", "look", "member"]
+FILES: Mapping[Name, str] = {
+    "agent": "k3s-agent.sh",
+    "look": "k3s-agent-look.sh",
+    "member": "k3s-member.sh",
+}
+
+
+class StepError(Exception):
+    """A step has failed; the text is what its script said."""
+
+
+def scripts() -> dict[Name, str]:
+    """The texts as they are now: a change of them is a change of the job."""
+    return {name: script_text(file) for name, file in FILES.items()}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done; see the head of this file."""
+
+    server: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    scripts: Mapping[Name, str]
+    variables: Mapping[Name, Mapping[str, str]]
+
+    def on_server(self, action: str, **more: str) -> str:
+        """Output of a step of k3s-member.sh."""
+        return self._run(self.server, "member", action, more)
+
+    def on_machine(self, name: Name, action: str, **more: str) -> str:
+        """Output of a step on the machine."""
+        return self._run(self.machine, name, action, more)
+
+    def _run(self, way: Mapping[str, Any], name: Name, action: str, more: Mapping[str, str]) -> str:
+        given = {**self.variables[name], **more}
+        program = assemble_program(self.scripts[name], given, "root", way["sudo_password"])
+        done = run_on_host(way["ssh"], program, action)
+        if done.returncode == 0:
+            return done.stdout
+        if way["ssh"] and done.returncode == CUT_OFF:
+            raise StepError(f"{done.stderr}{unreachable(way, self.machine)}")
+        # not the output of `join`: the token is in it
+        raise StepError((done.stdout if action != "join" else "") + done.stderr)
+
+
+def unreachable(way: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
+    """What to do when ssh does not get through."""
+    text = f"{way['ssh']['host']} cannot be reached. Try again when it can be"
+    if way is machine:
+        text += (
+            ", or, if it is lost for good, set `gone: true` at its place in nodes and run "
+            "pulumi up: the cluster then forgets it, and it can be taken out of the list"
+        )
+    return text
+
+
+def join(job: Job) -> None:
+    """Bring k3s to the machine, and wait until the server has its node.
+
+    Raises:
+        StepError: with the last lines of k3s' log where the node does not come up.
+    """
+    if job.server["gone"]:
+        print("the server is gone, so nothing was done")
+        return
+    if job.machine["gone"]:
+        leave(job)
+        return
+    found = facts(job.on_machine("look", "look"))
+    given = facts(job.on_server("join", NEW_MACHINE=found["new_machine"]))
+    token, pods = given["token"], given["gpu_pods"]
+    *said, last = job.on_machine("agent", "create", K3S_TOKEN=token, GPU_PODS=pods).splitlines()
+    print("\n".join(said), flush=True)
+    started = last.removeprefix("started=")
+    assert started != last, last
+    try:
+        print(job.on_server("await", STARTED=started), end="")
+    except StepError as error:
+        log = job.on_machine("look", "log")
+        raise StepError(f"{error}k3s on the machine said at last:\n{log}") from None
+
+
+def leave(job: Job) -> None:
+    """Let the node's pods end, take k3s from the machine, and let the server forget the node.
+
+    A host that is gone is left out; with the server, the node goes too.
+
+    Raises:
+        StepError: a host does not answer, or a script has failed.
+    """
+    if not job.server["gone"] and not job.machine["gone"]:
+        print(job.on_server("drain"), end="")
+    if not job.machine["gone"]:
+        print(job.on_machine("agent", "delete"), end="")
+    if not job.server["gone"]:
+        print(job.on_server("forget"), end="")
+
+
+ACTIONS: Mapping[str, Callable[[Job], None]] = {"create": join, "delete": leave}
+
+
+def facts(text: str) -> dict[str, str]:
+    """The `key=value` lines of a script whose last line is `done=yes`.
+
+    Raises:
+        StepError: the answer is not complete.
+    """
+    pairs = [line.partition("=") for line in text.splitlines()]
+    found = {key: value for key, separator, value in pairs if separator}
+    if found.get("done") != "yes":
+        raise StepError("the host's answer is not complete; run pulumi up again")
+    return found
+
+
+def main() -> int:
+    """Returns the exit status."""
+    job = Job(**json.load(sys.stdin))
+    try:
+        ACTIONS[sys.argv[1]](job)
+    except (StepError, subprocess.SubprocessError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

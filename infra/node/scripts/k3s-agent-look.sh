@@ -1,0 +1,40 @@
+#!/bin/sh
+# look: prints the state of k3s on this further node, one `key=value` a line; changes nothing.
+# log: prints the last lines of k3s' log. May be empty: DRY_RUN (1: the same, as nothing is changed).
+# Usage: k3s-agent-look.sh look|log
+set -eu
+
+SERVICE=k3s-agent
+. ./lib/k3s.sh
+
+# k3s makes it at its first start, and the server remembers it: without it, this is a new machine.
+readonly NODE_PASSWORD=/etc/rancher/node/password
+
+yes_no() { if "$@"; then echo yes; else echo no; fi; }
+
+is_healthy() {
+  [ "$(noted files)" = "$(installed_files)" ] && is_active && [ -s "$NODE_PASSWORD" ]
+}
+
+look() {
+  if is_ours; then
+    echo "state=ours"
+    echo "healthy=$(yes_no is_healthy)"
+    echo "repair=$(noted repair)"
+  else
+    echo "state=absent"
+  fi
+  echo "new_machine=$(yes_no test ! -s "$NODE_PASSWORD")"
+  echo "done=yes"
+}
+
+log() { journalctl --unit="$SERVICE" --lines=20 --no-pager --output=cat | cut -c 1-300; }
+
+main() {
+  case $1 in
+    look | log) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,37 @@
+#!/bin/sh
+# create, update: brings k3s to a version and a configuration, as an agent that joins a server. What
+# is left of an agent that was broken off or damaged is completed. The last line of the output is
+# `started=` with the time at which k3s was started, or with nothing if it went on running.
+# delete: takes away what create made, and nothing that it did not make.
+# Whether the server has the node is seen there: k3s-member.sh.
+# Needs: NODE (its name), K3S_VERSION, SERVER_URL. May be empty:
+# - K3S_TOKEN: the server's token, which only delete does without;
+# - TAINTS: of the Node, one a line; GPU_PODS: those that now run on the node;
+# - K3S_FORCE, K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_BUNDLE, K3S_IMAGES,
+#   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX, OWNER, STACK: as in k3s-install.sh;
+# - REPAIR_ID: noted at the end, and read by k3s-agent-look.sh;
+# - DRY_RUN: 1 only says what would change.
+# Usage: k3s-agent.sh create|update|delete
+set -eu
+umask 022
+
+: "${NODE:?}" "${K3S_VERSION:?}" "${SERVER_URL:?}"
+SERVICE=k3s-agent
+
+. ./lib/k3s.sh
+. ./lib/k3s-preflight.sh
+. ./lib/k3s-wanted.sh
+. ./lib/k3s-download.sh
+. ./lib/k3s-files.sh
+. ./lib/k3s-setup.sh
+. ./lib/k3s-remove.sh
+. ./lib/k3s-agent.sh
+
+main() {
+  case $1 in
+    create | update | delete) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

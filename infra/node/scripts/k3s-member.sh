@@ -1,0 +1,164 @@
+#!/bin/sh
+# What the server does for a further node, which runs k3s-agent.sh:
+# join: prints the token, and the pods with GPUs that run on the node, one `key=value` a line. With
+#   NEW_MACHINE=yes it forgets a machine of this name first, whose password the new one has not.
+# await: waits until the node is Ready, since STARTED if that is given, and sets labels and taints.
+# drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute.
+# forget: deletes the Node, and the Secret with the password of its machine.
+# Needs: NODE, GRACE_SECONDS. May be empty: LABELS and TAINTS, one a line; NEW_MACHINE, STARTED,
+# DRY_RUN (1: only says what would change).
+# Usage: k3s-member.sh join|await|drain|forget
+set -eu
+
+: "${NODE:?}" "${GRACE_SECONDS:?}"
+
+. ./lib/k3s.sh
+
+readonly READY_SECONDS=300
+readonly ANSWER_SECONDS=30 # how long a k3s that starts, or is in trouble, is asked again
+readonly TOKEN=/var/lib/rancher/k3s/server/node-token
+readonly MANIFEST="/run/disttrain-node-$NODE.yaml" DRAIN_LOG="/run/disttrain-drain-$NODE.log"
+readonly TAINTS_NOTE=disttrain.dev/taints # annotation of the Node: those that are from TAINTS
+
+get_node() { k3s_kubectl get node "$NODE" --ignore-not-found -o "$1"; }
+
+await_answer() {
+  case $(systemctl is-active k3s) in
+    inactive | failed) return 1 ;;
+  esac
+  asked=$(date +%s)
+  until k3s_kubectl get --raw /readyz >/dev/null 2>&1; do
+    [ $(($(date +%s) - asked)) -lt "$ANSWER_SECONDS" ] || return 1
+    sleep 1
+  done
+}
+
+refuse_node_of_others() {
+  found=$(get_node "jsonpath={.metadata.name}{.metadata.labels['disttrain\.dev/agent']}")
+  case $found in
+    "" | "$NODE"?*) ;;
+    *) fail "nodes: the cluster has a node $NODE already, which is none of this list (the server \
+is named after its host). Choose another name" ;;
+  esac
+}
+
+join() {
+  if dry; then
+    echo "would read: $TOKEN"
+    return
+  fi
+  await_answer || fail "the k3s of the server does not answer"
+  [ -s "$TOKEN" ] || fail "$TOKEN is missing: k3s has not started here"
+  refuse_node_of_others
+  if [ "${NEW_MACHINE:-}" = yes ]; then delete_node >&2; fi
+  # shellcheck disable=SC2016 # the $ are the template's
+  pods=$(k3s_kubectl get pods --all-namespaces \
+    --field-selector="status.phase=Running,spec.nodeName=$NODE" -o \
+    'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}')
+  echo "token=$(cat "$TOKEN")"
+  echo "gpu_pods=$pods"
+  echo "done=yes"
+}
+
+# As for the server (lib/k3s-server.sh); the time is the node's own, and so is that of its lease.
+is_ready() {
+  k3s_kubectl get node "$NODE" --no-headers 2>/dev/null | awk '$2 !~ /^Ready/ { exit 1 }' || return 1
+  renewed=$(k3s_kubectl -n kube-node-lease get lease "$NODE" \
+    -o 'jsonpath={.spec.renewTime}' 2>/dev/null) && [ -n "$renewed" ] &&
+    [ "$(printf '%s\n%s\n' "${STARTED:-}" "$renewed" | sort | head -n 1)" = "${STARTED:-}" ]
+}
+
+await() {
+  if dry; then
+    echo "would wait for: node $NODE, and set its labels and taints"
+    return
+  fi
+  start=$(date +%s)
+  until is_ready; do
+    [ $(($(date +%s) - start)) -lt "$READY_SECONDS" ] ||
+      fail "node $NODE did not get Ready in $READY_SECONDS s"
+    sleep 0.5
+  done
+  set_labels
+  set_taints
+  echo "node $NODE is Ready"
+}
+
+# Server-side apply takes away the labels that were there of us and are no longer in the list.
+set_labels() {
+  {
+    printf 'apiVersion: v1\nkind: Node\nmetadata:\n  name: "%s"\n  labels:\n' "$NODE"
+    printf '%s\n' "$AGENT_LABEL=true" "${LABELS:-}" | awk -F = 'NF { print "    \"" $1 "\": \"" $2 "\"" }'
+  } >"$MANIFEST"
+  k3s_kubectl apply --server-side --force-conflicts --field-manager=disttrain-nodes \
+    -f "$MANIFEST" >/dev/null
+  rm -f "$MANIFEST"
+}
+
+# Kubernetes puts taints of its own there, so the list as a whole is not ours.
+set_taints() {
+  wanted=$(printf '%s\n' "${TAINTS:-}" | tr '\n' ' ' | sed 's/ *$//')
+  before=$(get_node "jsonpath={.metadata.annotations['disttrain\.dev/taints']}")
+  set --
+  for taint in $before; do # of which a taint is known by its key and its effect
+    id=$(taint_id "$taint")
+    case " $(for other in $wanted; do taint_id "$other"; done | tr '\n' ' ')" in
+      *" $id "*) ;;
+      *) set -- "$@" "$id-" ;;
+    esac
+  done
+  for id in "$@"; do # one that was taken away by hand is no error
+    k3s_kubectl taint node "$NODE" "$id" >/dev/null 2>&1 || true
+  done
+  # shellcheck disable=SC2086 # one word for each
+  [ -z "$wanted" ] || k3s_kubectl taint node "$NODE" --overwrite $wanted >/dev/null
+  [ "$before" = "$wanted" ] ||
+    k3s_kubectl annotate node "$NODE" --overwrite "$TAINTS_NOTE=$wanted" >/dev/null
+}
+
+taint_id() { echo "${1%%[=:]*}:${1##*:}"; }
+
+drain() {
+  if dry; then
+    echo "would drain: node $NODE"
+    return
+  fi
+  if ! await_answer; then
+    echo "the k3s of the server does not answer, so $NODE is not drained"
+    return
+  fi
+  [ -n "$(get_node name)" ] || return 0
+  k3s_kubectl drain "$NODE" --ignore-daemonsets --delete-emptydir-data --force \
+    --timeout="$((GRACE_SECONDS + 60))s" >"$DRAIN_LOG" 2>&1 || {
+    tail -n 5 "$DRAIN_LOG" | cut -c 1-300
+    echo "not every pod of $NODE ended in time; going on"
+  }
+  rm -f "$DRAIN_LOG"
+}
+
+forget() {
+  if dry; then
+    echo "would delete: node $NODE and its password"
+    return
+  fi
+  if await_answer; then
+    refuse_node_of_others
+    delete_node
+  else
+    echo "the k3s of the server does not answer, so $NODE is not deleted there"
+  fi
+}
+
+delete_node() {
+  k3s_kubectl delete node "$NODE" --ignore-not-found
+  k3s_kubectl -n kube-system delete secret "$NODE.node-password.k3s" --ignore-not-found
+}
+
+main() {
+  case $1 in
+    join | await | drain | forget) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,127 @@
+# shellcheck shell=sh
+# k3s as the server: what its configuration is, when it is up, and what comes before it goes.
+# Needs the other files of k3s-install.sh.
+readonly READY_SECONDS=300
+readonly K3S_EXEC=server
+
+configuration() {
+  echo "write-kubeconfig-mode: \"0600\""
+  echo "cluster-cidr: \"$POD_CIDR\""
+  echo "service-cidr: \"$SERVICE_CIDR\""
+  echo "disable: [traefik, servicelb]"
+  [ -z "${TLS_SAN:-}" ] || echo "tls-san: [\"$(echo "$TLS_SAN" | sed 's/ /", "/g')\"]"
+}
+
+put_files_of_role() { :; } # k3s writes the kubeconfig itself, as it starts
+
+wrong_files_of_role() {
+  files_of_role=kubeconfig
+  [ -n "$(noted installed)" ] && [ ! -s "$KUBECONFIG_FILE" ] && is_active
+}
+
+# The installer makes systemd read its units again, which takes the GPUs from running pods
+# (gpu-operator#485), and a restart disturbs them more.
+guard_gpu_pods() {
+  if [ "${K3S_FORCE:-}" = true ] || ! is_active; then
+    return
+  fi
+  # shellcheck disable=SC2016 # the $ are the template's
+  running=$(k3s_kubectl get pods --all-namespaces --field-selector=status.phase=Running -o \
+    'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}') ||
+    fail "the running k3s does not say whether pods use GPUs. To go on all the same: \
+pulumi config set k3sForce true"
+  [ -z "$running" ] || fail "pods with GPUs run, and would lose them: $running. \
+Wait for their end, or disturb them: pulumi config set k3sForce true"
+}
+
+# After a start, a node that was Ready before is still called Ready for a while: the kubelet must
+# have renewed its lease since. The times are all of this host, in microseconds, and compare as text.
+is_ready() {
+  server_nodes=$(k3s_kubectl get nodes --no-headers -l "!$AGENT_LABEL" 2>/dev/null) || return 1
+  server_node=$(echo "$server_nodes" | awk '$2 ~ /^Ready/ { print $1; exit }')
+  [ -n "$server_node" ] || return 1
+  [ -n "${started:-}" ] || return 0
+  renewed=$(k3s_kubectl -n kube-node-lease get lease "$server_node" \
+    -o 'jsonpath={.spec.renewTime}' 2>/dev/null)
+  [ -n "$renewed" ] &&
+    [ "$(printf '%s\n%s\n' "$started" "$renewed" | sort | head -n 1)" = "$started" ]
+}
+
+wait_ready() {
+  start=$(date +%s) shown=$(date +%s)
+  until is_ready; do
+    now=$(date +%s)
+    if systemctl is-failed --quiet k3s || [ $((now - start)) -ge "$READY_SECONDS" ]; then
+      journalctl --unit=k3s --lines=20 --no-pager --output=cat | cut -c 1-300 >&2
+      fail "k3s did not get its node Ready in $((now - start)) s; its last lines are above"
+    fi
+    if [ $((now - shown)) -ge 20 ]; then
+      echo "$((now - start)) s: the node is not Ready yet"
+      shown=$now
+    fi
+    sleep 0.5
+  done
+}
+
+note_generation() {
+  [ -n "${GENERATION_ID:-}" ] || return 0
+  if [ "$(noted generation)" = "$GENERATION_ID" ] && has_noted_data; then return; fi
+  mkdir -p "${GENERATION_FILE%/*}"
+  (umask 077 && echo "$GENERATION_ID" >"$GENERATION_FILE.new")
+  mv "$GENERATION_FILE.new" "$GENERATION_FILE"
+  note generation "$GENERATION_ID"
+}
+
+adopt() {
+  [ -x "$BINARY" ] || fail "k3sExisting: adopt, but this host has no $BINARY"
+  is_active || fail "k3sExisting: adopt, but the k3s of this host does not run (systemctl status k3s)"
+  dry || wait_ready
+  range=$(k3s_kubectl get nodes -o 'jsonpath={.items[0].spec.podCIDR}')
+  echo "taken as it is: $("$BINARY" --version | head -n 1), pods in $range; it is not ours"
+}
+
+create() {
+  one_at_a_time
+  if is_adopted; then
+    adopt
+    return
+  fi
+  bring_to_version
+  if dry; then return; fi
+  wait_ready
+  note_state
+  note_generation
+  echo "k3s $K3S_VERSION is up, the node is Ready"
+}
+
+update() {
+  one_at_a_time
+  if is_adopted; then
+    adopt
+    return
+  fi
+  if [ -n "$(noted generation)" ] && ! has_noted_data; then
+    fail "the data of k3s on this host were wiped while this up was at work, or this host could \
+not be asked before; run pulumi up again: it makes what was in them anew"
+  fi
+  bring_to_version
+  if dry; then return; fi
+  wait_ready
+  note_state
+  echo "k3s $K3S_VERSION is up, the node is Ready"
+}
+
+end_pods() {
+  is_active || return 0
+  k3s_kubectl delete namespace "$NAMESPACE" --ignore-not-found \
+    --timeout="$((GRACE_SECONDS + 60))s" || echo "namespace $NAMESPACE did not go in time"
+}
+
+delete() {
+  one_at_a_time
+  removable || return 0
+  refuse_other_runs "" "runs of other stacks stand on this platform, and would be lost:" \
+    "Nothing was removed. First take these runs away; their data are kept:"
+  end_pods
+  take_away
+}

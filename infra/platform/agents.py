@@ -1,0 +1,223 @@
+"""Further machines: each joins, as an agent, the k3s that this stack has installed."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pulumi
+from pulumi_command import local
+
+from infra.deliveries import DELIVERIES
+from infra.dependencies import dependencies
+from infra.kube_command import PYTHON
+from infra.names import ONE_NODE
+from infra.node.agent import FILES, scripts
+from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
+from infra.node.node_environment import host_text, host_variable
+from infra.node.runner import host_runner
+from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
+from infra.platform.host import HostTrust, HostTrustArgs
+from infra.platform.k3s import k3s_variables
+from infra.platform.stack_name import shown_stack_name
+from infra.settings import HostSettings, NodeSettings, PlatformSettings
+from infra.settings.nodes import shown_nodes
+from infra.storages.kind import Storage
+
+Looks = Mapping[str, "Future[K3sLook]"]
+
+
+@dataclass(frozen=True)
+class AgentArgs:
+    """What one machine gets.
+
+    Args:
+        node: the machine.
+        server: the host of the server.
+        server_url: address of the server, as the machine reaches it.
+        variables: for k3s-agent.sh, beside those of this machine.
+        grace_seconds: how long pods may take to end.
+        generation: another text when the server's cluster has become another one.
+        look: what was found on the machine; None: it is gone.
+    """
+
+    node: NodeSettings
+    server: HostSettings
+    server_url: str
+    variables: Mapping[str, pulumi.Input[str]] = field(repr=False)
+    grace_seconds: int
+    generation: pulumi.Input[str]
+    look: K3sLook | None
+
+
+class Agent(pulumi.ComponentResource):
+    """One command, that joins the machine, and whose `delete` takes it out of the cluster again.
+
+    It is a command of this machine, as it has to talk to two hosts: infra/node/agent.py says why.
+    Another address means that k3s is removed from the machine of before; another cluster on the
+    server means that the machine leaves what it knew, and joins anew.
+    """
+
+    joined: pulumi.Output[str]
+    """What the command printed when it last ran."""
+
+    def __init__(
+        self, name: str, args: AgentArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:Agent", name, {}, opts)
+        words = f"{PYTHON} -m infra.node.agent"
+        command = local.Command(
+            f"{name}-k3s",
+            create=f"{words} create",
+            delete=f"{words} delete",
+            # It holds SSH keys and passwords of sudo, and not the token.
+            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(_job(args))),
+            triggers=[args.node.name, args.node.ssh.host, args.generation],
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=dependencies(opts),
+                delete_before_replace=True,
+                ignore_changes=_ignored(args),
+                custom_timeouts=pulumi.CustomTimeouts(create="25m", update="25m", delete="20m"),
+            ),
+        )
+        self.joined = command.stdout
+        self.register_outputs({"joined": self.joined})
+
+
+def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
+    """Standard input of infra.node.agent."""
+    node = args.node
+    marks = {"TAINTS": "\n".join(node.taints)}
+    agent = {
+        **args.variables,
+        **marks,
+        "NODE": node.name,
+        "SERVER_URL": args.server_url,
+        "REPAIR_ID": args.look.repair_id if args.look else "",
+    }
+    member = {
+        **marks,
+        "NODE": node.name,
+        "LABELS": "\n".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
+        "GRACE_SECONDS": str(args.grace_seconds),
+    }
+    return {
+        "server": _way(args.server),
+        "machine": _way(node.host),
+        "scripts": scripts(),
+        "variables": {"agent": agent, "look": {}, "member": member},
+    }
+
+
+def _way(host: HostSettings) -> dict[str, object]:
+    return {
+        "ssh": host.ssh.ssh_spec() if host.ssh else None,
+        "sudo_password": host.sudo_password.text if host.sudo_password else "",
+        "gone": host.gone,
+    }
+
+
+def _ignored(args: AgentArgs) -> list[str] | None:
+    """A preview that cannot ask a machine shows it as it is in the state, and says so."""
+    if not (args.look and args.look.problem and pulumi.runtime.is_dry_run()):
+        return None
+    pulumi.log.warn(
+        f"{args.node.ssh.host} could not be asked about its k3s ({args.look.problem}), so this "
+        "preview does not show what would be done to it"
+    )
+    return ["stdin"]
+
+
+def start_looks(settings: PlatformSettings) -> Looks:
+    """Begin to ask every further machine about its k3s, all at once, beside the program."""
+    nodes = [node for node in settings.nodes if not (node.host.gone or settings.host.gone)]
+    if not nodes:
+        return {}
+    executor = ThreadPoolExecutor(max_workers=len(nodes), thread_name_prefix="look-at-agents")
+    futures = {
+        node.name: executor.submit(
+            look_at_k3s,
+            HostAccess(
+                node.ssh.ssh_spec(), node.host.sudo_password.text if node.host.sudo_password else ""
+            ),
+            script=FILES["look"],
+        )
+        for node in nodes
+    }
+    executor.shutdown(wait=False)
+    return futures
+
+
+def check_nodes(settings: PlatformSettings, storage: Storage) -> None:
+    """Whether pods on further machines would find what they need.
+
+    Raises:
+        pulumi.RunError: they would not.
+    """
+    if not settings.nodes:
+        return
+    shown = shown_nodes(settings.nodes)
+    if storage.folder_on_host and storage.access_mode == ONE_NODE:
+        raise pulumi.RunError(
+            f"nodes: {shown} cannot be used: the storage ({settings.storage_kind.name}) is a "
+            "folder of the first machine, and pods on these would not find their data. Set "
+            "storage: nfs, or, where the folder is the same one on every machine, "
+            "storageOptions.shared: true."
+        )
+    if DELIVERIES[settings.delivery.name].needs_node:
+        raise pulumi.RunError(
+            f"nodes: {shown} cannot be used: imageDelivery: {settings.delivery.name} brings the "
+            "image to the first machine alone, and pods on these could not start. Set "
+            "imageDelivery: registry."
+        )
+
+
+def make_agents(
+    settings: PlatformSettings,
+    looks: Looks,
+    owner: pulumi.Input[str],
+    generation: pulumi.Input[str],
+    server: pulumi.Resource,
+) -> list[pulumi.Resource]:
+    """Register all machines; they wait for the server and not for each other."""
+    address = settings.cluster.node_address
+    url = f"https://[{address}]:6443" if ":" in address else f"https://{address}:6443"
+    common = {
+        **k3s_variables(settings.cluster, settings.proxy),
+        "OWNER": owner,
+        "STACK": shown_stack_name(settings.stack),
+    }
+    made: list[pulumi.Resource] = []
+    for node in settings.nodes:
+        name = f"node-{node.name}"
+        after = [server, *_prepare(name, settings, node, server)]
+        look = looks.get(node.name)
+        args = AgentArgs(
+            node=node,
+            server=settings.host,
+            server_url=url,
+            variables={**common, **bundle_variables(settings.bundle, node.host)},
+            grace_seconds=settings.limits.termination_grace_seconds,
+            generation=generation,
+            look=look.result() if look else None,
+        )
+        made.append(Agent(name, args, pulumi.ResourceOptions(depends_on=after)))
+    return made
+
+
+def _prepare(
+    name: str, settings: PlatformSettings, node: NodeSettings, server: pulumi.Resource
+) -> list[pulumi.Resource]:
+    """The authorities and the files of a bundle, as the first machine has them."""
+    runner = host_runner(node.host)
+    made: list[pulumi.Resource] = []
+    opts = pulumi.ResourceOptions(depends_on=[server])
+    if settings.proxy.ca_bundle:
+        trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
+        made.append(HostTrust(f"{name}-trust", trust, opts))
+    if settings.bundle:
+        way = host_variable(host_text(node.host))
+        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner)
+        made.append(SentBundle(f"{name}-bundle", sent, opts))
+    return made

@@ -1,0 +1,207 @@
+"""Further machines: each joins, as a node, the k3s that is installed on the host of `host`."""
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from infra.settings.cluster import ClusterSettings
+from infra.settings.node import HostSettings, SshSettings, host_key_fault
+from infra.settings.pod_marks import is_key, is_value, label_fault
+from infra.settings.reader import Reader
+from infra.settings.secret import Secret
+from infra.settings.setting_error import SettingError, problem_text
+
+KEY = "nodes"
+_DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+# key of an item -> what its value must be, and in words
+_KEYS: Mapping[str, tuple[type, str]] = {
+    "name": (str, "a text"),
+    "address": (str, "a text"),
+    "port": (int, "a whole number"),
+    "user": (str, "a text"),
+    "host_key": (str, "a text"),
+    "private_key": (str, "a text"),
+    "sudo_password": (str, "a text"),
+    "labels": (dict, "an object of texts"),
+    "taints": (list, "a list of texts"),
+    "gone": (bool, "true or false"),
+}
+_SECRETS = ("private_key", "sudo_password")
+_TAINT = r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute)"
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """A further machine.
+
+    Args:
+        name: of the Node in the cluster, whatever the machine calls itself.
+        host: the way to it, always over SSH; `gone` says that it is lost.
+        labels: of the Node.
+        taints: of the Node, as `key=value:Effect` or `key:Effect`.
+    """
+
+    name: str
+    host: HostSettings
+    labels: Mapping[str, str]
+    taints: tuple[str, ...]
+
+    @property
+    def ssh(self) -> SshSettings:
+        """The way to it."""
+        assert self.host.ssh is not None
+        return self.host.ssh
+
+
+def read_nodes(
+    reader: Reader, host: HostSettings, cluster: ClusterSettings
+) -> tuple[NodeSettings, ...]:
+    """Read the list; what is wrong is left with `reader`, and such items are left out."""
+    items = reader.sequence(KEY)
+    if not items:
+        return ()
+    _check_secrets(reader, items)
+    _check_cluster(reader, cluster)
+    found: list[NodeSettings] = []
+    seen: dict[tuple[str, object], str] = {}
+    if host.ssh:
+        seen["address", (host.ssh.host, host.ssh.port)] = "the first machine (sshHost)"
+    for index, item in enumerate(items):
+        where = f"{KEY}[{index}]"
+        node = _read_node(reader, where, item, host)
+        if node is None:
+            continue
+        for key, value, shown in (
+            ("name", node.name, node.name),
+            ("address", (node.ssh.host, node.ssh.port), node.ssh.host),
+        ):
+            first = seen.setdefault((key, value), where)
+            if first != where:
+                reason = f"{first} has it too, and each machine is one node"
+                reader.problem(f"{where}.{key}", shown, reason, "Take one of the two away")
+        found.append(node)
+    return tuple(found)
+
+
+def _check_secrets(reader: Reader, items: list[Any]) -> None:
+    """Before anything is shown: an item may hold a key that the user forgot to encrypt."""
+    if reader.is_encrypted(KEY):
+        return
+    for index, item in enumerate(items):
+        for name in _SECRETS:
+            if isinstance(item, dict) and cast(dict[str, Any], item).get(name):
+                reader.hide(KEY)
+                path = f"{KEY}[{index}].{name}"
+                reason = "it holds a secret in plain text"
+                hint = f"Encrypt it: `pulumi config set --secret --path '{path}'`"
+                reader.problems.append(problem_text(path, "[secret]", reason, hint))
+
+
+def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
+    if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
+        reader.problem(
+            KEY,
+            "...",
+            "machines join a k3s that this stack installs, and this cluster is not its own",
+            "Remove the list, and let whoever runs the cluster add machines to it",
+        )
+    elif not cluster.node_address or is_loopback(cluster.node_address):
+        reader.problem(
+            "nodeAddress",
+            cluster.node_address,
+            "the further machines (nodes) must reach the first one",
+            "Set the first machine's address, as the others reach it",
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address leads back to the machine that uses it."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> NodeSettings | None:
+    """None where something is missing or of another type."""
+    if not isinstance(item, dict):
+        reader.problem(where, item, "it is not an object", "Write it like {name: gpu2, ...}")
+        return None
+    given = cast(dict[str, Any], item)
+    before = len(reader.problems)
+    for name in sorted(set(given) - set(_KEYS)):
+        hint = f"Use one of {', '.join(_KEYS)}"
+        reader.problem(f"{where}.{name}", given[name], "a machine has no such key", hint)
+    for name, (type_, words) in _KEYS.items():
+        if name in given and type(given[name]) is not type_:
+            reason = f"it is not {words}"
+            reader.problem(f"{where}.{name}", given[name], reason, f"Set {words}")
+    if len(reader.problems) > before:
+        return None
+    shared = host.defaults
+    _check_texts(reader, where, given, shared)
+    labels = {str(k): str(v) for k, v in given.get("labels", {}).items()}
+    taints = tuple(str(taint) for taint in given.get("taints", []))
+    _check_marks(reader, where, labels, taints)
+    if len(reader.problems) > before:
+        return None
+    ssh = replace(
+        shared,
+        host=given["address"],
+        port=given.get("port", shared.port),
+        user=given.get("user", shared.user),
+        host_key=given["host_key"],
+        private_key=_secret(given, "private_key") or shared.private_key,
+    )
+    password = _secret(given, "sudo_password") or host.sudo_password
+    return NodeSettings(
+        given["name"], HostSettings(ssh, password, given.get("gone", False), ssh), labels, taints
+    )
+
+
+def _secret(given: Mapping[str, Any], name: str) -> Secret | None:
+    return Secret(given[name]) if given.get(name) else None
+
+
+def _check_texts(reader: Reader, where: str, given: Mapping[str, Any], shared: SshSettings) -> None:
+    checks = (
+        ("name", _DNS_LABEL, "the name of a node: small letters, digits and '-'", "gpu2"),
+        ("address", r"[A-Za-z0-9._:-]+", "the name or address of a host", "10.1.2.4"),
+        ("user", r"[a-z_][a-z0-9_.-]*", "the name of a user", "root"),
+    )
+    for name, pattern, form, example in checks:
+        value = given.get(name, shared.user if name == "user" else "")
+        if re.fullmatch(pattern, value) is None:
+            reader.problem(f"{where}.{name}", value, f"it is not {form}", f"Set one like {example}")
+    port = given.get("port", shared.port)
+    if not 1 <= port <= 65535:
+        reader.problem(f"{where}.port", port, "it is no port", "Set a number from 1 to 65535")
+    try:
+        host_key_fault(given.get("host_key", ""))
+    except SettingError as refused:
+        shown = given.get("host_key", "")[:20]
+        reader.problem(f"{where}.host_key", shown, refused.reason, refused.hint)
+
+
+def _check_marks(
+    reader: Reader, where: str, labels: Mapping[str, str], taints: tuple[str, ...]
+) -> None:
+    for name, value in labels.items():
+        if fault := label_fault(name, value):
+            reader.problem(f"{where}.labels.{name}", value, *fault)
+        elif name.startswith("disttrain.dev/"):
+            reason = "the program finds its nodes by the labels that begin so"
+            reader.problem(f"{where}.labels.{name}", value, reason, "Use a label of another prefix")
+    for taint in taints:
+        found = re.fullmatch(_TAINT, taint)
+        if not found or not is_key(found["key"]) or not is_value(found["value"] or ""):
+            hint = "Write it like dedicated=training:NoSchedule"
+            reader.problem(f"{where}.taints", taint, "it is not a taint", hint)
+
+
+def shown_nodes(nodes: tuple[NodeSettings, ...]) -> str:
+    """Their names, for messages."""
+    return json.dumps([node.name for node in nodes])

@@ -1,0 +1,138 @@
+"""Further test hosts beside the lab's, on a network of their own with it.
+
+The hosts' links to this machine are one for each. What k3s' machines say to each other goes over a
+bridge in the first host's network namespace, as the switch of a rack would carry it.
+"""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from infra.node.shell_program import assemble_program, script_text
+from sandbox.stack import Stack
+from tests.node.host import Entry, Host
+from tests.node.lab import Lab, different, wait_for
+from tests.node.releases import VERSION
+
+SERVER_ADDRESS = "192.0.2.1"  # reserved for documentation, so no network uses it
+BRIDGE = "lan0"
+NAMES = ("gpu-two", "gpu-three")
+AGENT = {"NODE": "by-hand", "K3S_VERSION": VERSION, "SERVER_URL": f"https://{SERVER_ADDRESS}:6443"}
+
+
+@dataclass
+class Machine:
+    """A further host, as it was at first."""
+
+    host: Host
+    before: dict[str, Entry]
+
+    def differences(self) -> list[str]:
+        """What of its file list is not as at first."""
+        return different(self.before, self.host.files())
+
+    def log(self) -> str:
+        """What k3s has said there."""
+        return self.host.shell("journalctl --unit=k3s-agent --no-pager --output=cat")
+
+
+class Lan:
+    """The machines; close it. The lab has to outlive it."""
+
+    def __init__(self, lab: Lab) -> None:
+        assert lab.api, "the stand-in of k3s alone has agents here"
+        self.lab = lab
+        enter_server = ("nsenter", "--target", str(lab.host.pid), "--net", "ip")
+        for words in (
+            ("link", "add", BRIDGE, "type", "bridge"),
+            ("address", "add", f"{SERVER_ADDRESS}/24", "dev", BRIDGE),
+            ("link", "set", BRIDGE, "up"),
+        ):
+            _run(*enter_server, *words)
+        self.machines: dict[str, Machine] = {}
+        try:
+            for number, name in enumerate(NAMES, start=2):
+                self._add(name, number, enter_server)
+        except BaseException:
+            self.close()
+            raise
+
+    def _add(self, name: str, number: int, enter_server: tuple[str, ...]) -> None:
+        lab = self.lab
+        assert lab.api
+        host = Host(name, lab.api.folder)
+        self.machines[name] = Machine(host, {})
+        port = f"port{number}"
+        veth = ("type", "veth", "peer", "name", BRIDGE, "netns", str(host.pid))
+        _run(*enter_server, "link", "add", port, *veth)
+        _run(*enter_server, "link", "set", port, "master", BRIDGE, "up")
+        host.shell(
+            f"ip address add 192.0.2.{number}/24 dev {BRIDGE}; ip link set {BRIDGE} up; "
+            f"ip route add default via {SERVER_ADDRESS}; mkdir -p /lab; "
+            f"ln -s {lab.api.folder} /lab/cluster"
+        )
+        lab.mirror.serve_in(["nsenter", "--target", str(host.pid), "--net", "--"])
+        host.shell(
+            "cat >/usr/local/share/ca-certificates/mirror.crt; update-ca-certificates",
+            lab.mirror.certificate,
+        )
+        host.authorize(lab.public_key)
+        self.machines[name].before = host.files()
+
+    def settings(self, *names: str, **more: Any) -> list[dict[str, Any]]:
+        """The setting `nodes`, with these machines; `more` is for each of them."""
+        hosts = [self.machines[name].host for name in names]
+        return [
+            {"name": host.name, "address": host.address, "host_key": host.host_key, **more}
+            for host in hosts
+        ]
+
+    def stack(self, *names: str, **changes: Any) -> Stack:
+        """A platform on the lab's host and these machines."""
+        nodes = {"nodes": self.settings(*names), "nodeAddress": SERVER_ADDRESS}
+        return self.lab.stack(**{**nodes, "storageOptions": {"shared": True}, **changes})
+
+    def members(self) -> dict[str, dict[str, Any]]:
+        """`{name: Node}` of what the cluster has."""
+        found = json.loads(self.lab.kubectl("get", "nodes", "--output=json"))
+        return {item["metadata"]["name"]: item for item in found["items"]}
+
+    def passwords(self) -> list[str]:
+        """The machines whose passwords the server knows."""
+        wanted = ("get", "secrets", "--namespace", "kube-system", "--output=name")
+        names = [line.removeprefix("secret/") for line in self.lab.kubectl(*wanted).split()]
+        end = ".node-password.k3s"
+        return sorted(name.removesuffix(end) for name in names if name.endswith(end))
+
+    def clean(self) -> None:
+        """For the next test: no machine has anything of k3s."""
+        for machine in self.machines.values():
+            machine.host.shell("systemctl start ssh; pkill -KILL -x sleep || true")
+            program = assemble_program(script_text("k3s-agent.sh"), AGENT, "root")
+            machine.host.shell("sh -s -- delete", program)
+            machine.host.shell("rm -f /lab/calls")
+
+    def close(self) -> None:
+        for machine in self.machines.values():
+            machine.host.close()
+        _run("nsenter", "--target", str(self.lab.host.pid), "--net", "ip", "link", "del", BRIDGE)
+
+
+def lose(host: Host) -> None:
+    """As a machine whose line is cut: what speaks to it is ended, and nobody gets in."""
+    host.shell(
+        "systemctl stop ssh.socket ssh 2>/dev/null; "
+        "pkill -KILL -f '^sshd: (root|admin|deploy)' || true"
+    )
+
+
+def find_again(host: Host) -> None:
+    """The line is mended."""
+    host.shell("systemctl start ssh")
+    active = "systemctl is-active --quiet ssh"
+    wait_for("sshd", lambda: host.try_shell(active).returncode == 0)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,126 @@
+"""`k3s agent` of the stand-in: joins as k3s does, and is the kubelet of its node.
+
+`agent.py VERSION`. It trusts the server by the hash in the token, shows the token and the password
+of its machine, gets a certificate, and registers its Node with the labels and taints of its
+configuration. It tries again for ever, as k3s does. Standard library only.
+"""
+
+import base64
+import hashlib
+import http.client
+import json
+import secrets
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cluster import Node, register, renew  # pyright: ignore # beside this file on the test host
+
+CONFIG = Path("/etc/rancher/k3s")
+PASSWORD = Path("/etc/rancher/node/password")
+DATA = Path("/var/lib/rancher/k3s/agent")
+RETRY_SECONDS = 0.5
+RENEW_SECONDS = 2
+
+
+class RefusedError(Exception):
+    """The server does not take this machine, or is not the one of the token."""
+
+
+def configuration() -> dict[str, Any]:
+    """Of config.yaml and config.yaml.d, as far as the project writes YAML: JSON values, lists."""
+    found: dict[str, Any] = {}
+    for file in (CONFIG / "config.yaml", *sorted((CONFIG / "config.yaml.d").glob("*.yaml"))):
+        key = ""
+        for line in file.read_text().splitlines():
+            if line.startswith("- "):
+                found[key].append(json.loads(line[2:]))
+                continue
+            key, _, value = line.partition(":")
+            found[key] = json.loads(value) if value.strip() else []
+    return found
+
+
+def password() -> str:
+    """Of this machine: made once, and asked for by the server at each start."""
+    if not PASSWORD.exists():
+        PASSWORD.parent.mkdir(parents=True, exist_ok=True)
+        PASSWORD.touch(mode=0o600)
+        PASSWORD.write_text(secrets.token_hex(16))
+    return PASSWORD.read_text().strip()
+
+
+def get(server: str, tls: ssl.SSLContext, path: str, headers: dict[str, str]) -> bytes:
+    """The answer of the server's supervisor; raises RefusedError with its words."""
+    there = urlsplit(server)
+    assert there.hostname
+    connection = http.client.HTTPSConnection(there.hostname, there.port, timeout=30, context=tls)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(repr(error)) from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise RefusedError(content.decode())
+    return content
+
+
+def join(config: dict[str, Any]) -> ssl.SSLContext:
+    """TLS settings with the certificate that the server has given."""
+    token = Path(config["token-file"]).read_text().strip()
+    digest = token.removeprefix("K10").partition("::")[0]
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    authority = get(config["server"], unverified, "/cacerts", {})
+    if hashlib.sha256(authority).hexdigest() != digest:
+        raise RefusedError("token CA hash does not match the Cluster CA certificate hash")
+    tls = ssl.create_default_context(cadata=authority.decode())
+    login = base64.b64encode(f"node:{token}".encode()).decode()
+    headers = {
+        "Authorization": f"Basic {login}",
+        "k3s-Node-Name": config["node-name"],
+        "k3s-Node-Password": password(),
+    }
+    pair = json.loads(get(config["server"], tls, "/v1-k3s/serving-kubelet", headers))
+    DATA.mkdir(parents=True, exist_ok=True)
+    for name, text in pair.items():
+        (DATA / name).touch(mode=0o600)
+        (DATA / name).write_text(text)
+    tls.load_cert_chain(DATA / "client.crt", DATA / "client.key")
+    return tls
+
+
+def main(version: str) -> None:
+    config = configuration()
+    there = urlsplit(config["server"])
+    assert there.hostname
+    node = Node(
+        config["node-name"],
+        version,
+        labels=dict(label.split("=") for label in config.get("node-label", [])),
+        taints=config.get("node-taint", []),
+    )
+    tls, is_registered = None, False
+    while True:
+        try:
+            tls = tls or join(config)
+            api = http.client.HTTPSConnection(there.hostname, there.port, timeout=30, context=tls)
+            if not is_registered:
+                register(api, node)
+                is_registered = True
+            renew(api, node.name)
+        except (OSError, RefusedError) as error:
+            print(f'level=error msg="{error}"', flush=True)
+            time.sleep(RETRY_SECONDS)
+        else:
+            time.sleep(RENEW_SECONDS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,57 @@
+"""What k3s answers on port 6443 to a machine that wants to join, and so has no certificate yet.
+
+As in k3s: the authority for everyone; for the token a certificate, if the machine knows the
+password with which the first machine of its name came. The server keeps it, hashed, in the Secret
+`<name>.node-password.k3s` of kube-system. Standard library only.
+"""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+from cluster import Socket, administrator, ask  # pyright: ignore # beside this file there
+
+TOKEN = Path("/var/lib/rancher/k3s/server/token")
+REJECTED = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password'"
+REJECTED += " may not match server node-passwd entry, try enabling a unique node name with the"
+REJECTED += " --with-node-id flag"
+
+
+def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tuple[int, str]:
+    """Status and content.
+
+    Args:
+        cluster: folder with the way to the API server.
+        tls: folder of k3s' own certificates.
+        path: what is asked for.
+        headers: of the request, with names in small letters.
+    """
+    if path == "/cacerts":
+        return 200, (tls / "ca.crt").read_text()
+    if path != "/v1-k3s/serving-kubelet":
+        return 404, "not found"
+    login = base64.b64encode(f"node:{TOKEN.read_text().strip()}".encode()).decode()
+    if headers.get("authorization") != f"Basic {login}":
+        return 401, "not authorized: the token is not this server's"
+    name, password = headers["k3s-node-name"], headers["k3s-node-password"]
+    if not is_known(cluster, name, hashlib.sha256(password.encode()).hexdigest()):
+        return 403, REJECTED
+    # k3s makes one for the kubelet; here the administrator's, as no rights are looked at
+    return 200, json.dumps({n: (tls / n).read_text() for n in ("client.crt", "client.key")})
+
+
+def is_known(cluster: Path, name: str, digest: str) -> bool:
+    """Whether the first machine of this name came with this password; if none came, it has now."""
+    secrets, secret = "/api/v1/namespaces/kube-system/secrets", f"{name}.node-password.k3s"
+    data = {"hash": base64.b64encode(digest.encode()).decode()}
+    try:
+        api = Socket(cluster / "api.sock", administrator(cluster))
+        return ask(api, "GET", f"{secrets}/{secret}")["data"] == data
+    except OSError as error:
+        if " 404 " not in str(error):
+            raise
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "data": data}
+    api = Socket(cluster / "api.sock", administrator(cluster))
+    ask(api, "POST", secrets, {**body, "immutable": True})
+    return True

@@ -1,0 +1,127 @@
+"""`pulumi up` with further machines: they join k3s, change, leave, and get lost on the way."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from sandbox.stack import Stack
+from tests.node.lab import (
+    CommandLines,
+    background_up,
+    counts,
+    output_file,
+    rewritten,
+    wait_for,
+)
+from tests.node.lan import NAMES, Lan, find_again, lose
+from tests.node.releases import VERSION
+
+pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
+SERVER = "gpu-node"
+TOKEN = "cat /var/lib/rancher/k3s/server/token"
+NOTE = "stat -c '%a %U' /etc/rancher/k3s/disttrain-token"
+
+
+def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
+    """All versions are those of the server, and the token is only where root alone can read it."""
+    lab, stack = lan.lab, lan.stack(*NAMES)
+    with CommandLines() as watch:
+        output = stack.up()
+        token = lab.host.shell(TOKEN).strip()
+        members = lan.members()
+        assert sorted(members) == sorted([SERVER, *NAMES])
+        versions = {item["status"]["nodeInfo"]["kubeletVersion"] for item in members.values()}
+        assert versions == {VERSION}
+        assert lan.passwords() == sorted(NAMES)
+        for machine in lan.machines.values():
+            assert machine.host.shell(NOTE).strip() == "600 root"
+        before = {name: machine.host.files() for name, machine in lan.machines.items()}
+        again = stack.up()
+        assert set(counts(again)) == {"unchanged"}, again
+        for name, machine in lan.machines.items():
+            assert rewritten(before[name], machine.host.files()) == []
+        refreshed = stack.refresh()
+        state = lab.state(stack) + stack.export()
+        output += again + refreshed + stack.destroy()
+    output += lab.host.shell("journalctl --no-pager --all --output=cat")
+    output += "".join(machine.log() for machine in lan.machines.values())
+    password = token.rpartition(":")[2]
+    assert len(password) == 32
+    assert password not in output
+    assert password not in state
+    assert not [line for line in watch.seen if password.encode() in line]
+    assert any(b"k3s" in line and b"agent" in line for line in watch.seen), "nothing was watched"
+    assert lab.differences() == []
+    assert [m.differences() for m in lan.machines.values()] == [[], []]
+
+
+def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
+    """Labels and taints follow the list without a restart of k3s; the others are not touched."""
+    two, three = NAMES
+    marks = {"labels": {"rack": "a", "node-role.kubernetes.io/worker": ""}}
+    settings = lan.settings(two, **marks, taints=["only=training:NoSchedule"])
+    stack = lan.stack(nodes=[*settings, *lan.settings(three)])
+    stack.up()
+    assert {"rack": "a", "disttrain.dev/agent": "true"}.items() <= labels(lan, two).items()
+    assert "only=training:NoSchedule" in taints(lan, two)
+    host = lan.machines[two].host
+    started = host.shell("systemctl show --property=MainPID --value k3s-agent")
+    set_nodes(stack, lan.settings(two, labels={"rack": "b"}, taints=["only:NoExecute"]))
+    output = stack.up()
+    changed = counts(output)
+    assert (changed["updated"], changed["deleted"]) == (1, 2), output  # a component, its command
+    assert not {"created", "replaced"} & changed.keys(), output
+    assert labels(lan, two)["rack"] == "b"
+    assert "node-role.kubernetes.io/worker" not in labels(lan, two)
+    assert [taint for taint in taints(lan, two) if "only" in taint] == ["only=:NoExecute"]
+    assert host.shell("systemctl show --property=MainPID --value k3s-agent") == started
+    assert sorted(lan.members()) == [SERVER, two]
+    assert lan.passwords() == [two]
+    assert lan.machines[three].differences() == []
+    # what was removed joins again under its old name
+    set_nodes(stack, lan.settings(*NAMES))
+    stack.up()
+    assert lan.passwords() == sorted(NAMES)
+    stack.destroy()
+    assert lan.lab.differences() == []
+
+
+def test_up_after_a_machine_was_lost_on_the_way_is_finished_by_the_next(lan: Lan) -> None:
+    """The other machine joins all the same."""
+    two, three = NAMES
+    lost = lan.machines[three].host
+    stack = lan.stack(two)
+    stack.up()
+    set_nodes(stack, lan.settings(*NAMES))
+    lan.lab.mirror.slow(True)
+    with background_up(stack) as process:
+        loading = "test -s /var/lib/rancher/disttrain-scratch/k3s"
+        wait_for("the download", lambda: lost.try_shell(loading).returncode == 0)
+        lose(lost)
+        process.wait(timeout=300)
+        assert process.returncode != 0
+    assert f"{lost.address} cannot be reached" in output_file(stack).read_text()
+    assert sorted(lan.members()) == [SERVER, two]
+    lan.lab.mirror.slow(False)
+    find_again(lost)
+    output = stack.up()
+    assert counts(output)["created"] == 1, output
+    assert sorted(lan.members()) == sorted([SERVER, *NAMES])
+    stack.destroy()
+
+
+def set_nodes(stack: Stack, nodes: list[dict[str, Any]]) -> None:
+    """Change the list in the stack's file."""
+    content = yaml.safe_load(stack.settings_file.read_text())
+    content["config"]["disttrain:nodes"] = nodes
+    stack.settings_file.write_text(yaml.safe_dump(content))
+
+
+def labels(lan: Lan, name: str) -> dict[str, str]:
+    return lan.members()[name]["metadata"]["labels"]
+
+
+def taints(lan: Lan, name: str) -> list[str]:
+    found = lan.members()[name]["spec"].get("taints", [])
+    return [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in found]

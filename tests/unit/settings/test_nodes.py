@@ -1,0 +1,104 @@
+"""The list of further machines: what it may say, and what is refused in which words."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.settings.reading import SSH, platform, refusal
+
+NODE: dict[str, Any] = {
+    "name": "gpu2",
+    "address": "10.1.2.4",
+    "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
+}
+OTHER = {**NODE, "name": "gpu3", "address": "10.1.2.5"}
+
+
+def with_nodes(*nodes: object, **more: object) -> dict[str, object]:
+    return {**SSH, "nodes": [*nodes], **more}
+
+
+def test_machine_has_what_the_first_one_has() -> None:
+    """What is equal need not be said again: user, port, key, jump host, password of sudo."""
+    first = {"sshUser": "admin", "sshPort": 2222, "sshPrivateKey": "key", "sudoPassword": "sudo"}
+    jump = {"sshJumpHost": "gate", "sshJumpHostKey": NODE["host_key"]}
+    own = {"user": "root", "port": 22, "private_key": "own", "sudo_password": "own-sudo"}
+    changes = with_nodes(NODE, {**OTHER, **own}, **first, **jump)
+    found = platform(changes, ("sshPrivateKey", "sudoPassword", "nodes")).nodes
+    shown: list[tuple[object, ...]] = []
+    for node in found:
+        ssh, sudo = node.ssh, node.host.sudo_password
+        assert ssh.private_key
+        assert sudo
+        assert ssh.jump
+        shown.append((ssh.host, ssh.user, ssh.port, ssh.private_key.text, sudo.text, ssh.jump.host))
+    assert shown == [
+        ("10.1.2.4", "admin", 2222, "key", "sudo", "gate"),
+        ("10.1.2.5", "root", 22, "own", "own-sudo", "gate"),
+    ]
+
+
+def test_machines_may_join_this_one() -> None:
+    """With `host: local` the ssh... settings are there for the further machines."""
+    changes = {"nodes": [NODE], "nodeAddress": "10.1.2.3", "sshUser": "admin"}
+    (node,) = platform(changes).nodes
+    assert node.ssh.user == "admin"
+    assert platform(changes).host.ssh is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([NODE, {**OTHER, "name": "gpu2"}], "nodes[1].name: 'gpu2' cannot be used: nodes[0]"),
+        ([NODE, {**OTHER, "address": NODE["address"]}], "nodes[1].address: '10.1.2.4' cannot"),
+        ([{**NODE, "address": "node"}], "nodes[0].address: 'node' cannot be used: the first"),
+        ([{**NODE, "name": "GPU_2"}], "nodes[0].name: 'GPU_2' cannot be used: it is not the"),
+        ([{**NODE, "name": "a" * 64}], "it is not the name of a node"),
+        ([{**NODE, "address": "10.1.2.4; reboot"}], "it is not the name or address of a host"),
+        ([{"name": "a", "host_key": NODE["host_key"]}], "nodes[0].address: '' cannot be used"),
+        ([{**NODE, "host_key": ""}], "another machine could take the node's place. Set the"),
+        ([{**NODE, "host_key": "ssh-rsa AAAA"}], "asks for SHA-1 signatures"),
+        ([{**NODE, "host_key": "AAAA"}], "it is not a host's public key. Write it like"),
+        ([{**NODE, "user": "Me & you"}], "nodes[0].user: 'Me & you' cannot be used"),
+        ([{**NODE, "port": 70000}], "nodes[0].port: 70000 cannot be used: it is no port"),
+        ([{**NODE, "port": "22"}], "nodes[0].port: '22' cannot be used: it is not a whole number"),
+        ([{**NODE, "gone": "yes"}], "nodes[0].gone: 'yes' cannot be used: it is not true or"),
+        ([{**NODE, "rack": "a"}], "nodes[0].rack: 'a' cannot be used: a machine has no such key"),
+        ([{**NODE, "labels": {"a b": "c"}}], "Kubernetes takes no key 'a b'"),
+        ([{**NODE, "labels": {"a": "c d"}}], "Kubernetes takes no such value of a label"),
+        ([{**NODE, "labels": {"disttrain.dev/agent": ""}}], "Use a label of another prefix"),
+        ([{**NODE, "taints": ["a=b"]}], "nodes[0].taints: 'a=b' cannot be used: it is not a taint"),
+        ([{**NODE, "taints": ["a b:NoExecute"]}], "Write it like dedicated=training:NoSchedule"),
+        (["gpu2"], "nodes[0]: 'gpu2' cannot be used: it is not an object. Write it like"),
+    ],
+)
+def test_wrong_item_is_named_with_its_place(nodes: list[object], said: str) -> None:
+    assert said in refusal(with_nodes(*nodes))
+
+
+def test_all_wrong_items_are_named_at_once() -> None:
+    said = refusal(with_nodes({**NODE, "name": "A"}, {**OTHER, "port": 0}))
+    assert "nodes[0].name: " in said
+    assert "nodes[1].port: " in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"k3sExisting": "adopt"}, "nodes: '...' cannot be used: machines join a k3s that this"),
+        ({"nodeAddress": "127.0.0.1"}, "nodeAddress: '127.0.0.1' cannot be used: the further"),
+        ({"host": "local"}, "nodeAddress: '' cannot be used: the further machines (nodes) must"),
+    ],
+)
+def test_server_that_no_machine_can_join_is_refused(changes: dict[str, object], said: str) -> None:
+    assert said in refusal(with_nodes(NODE, **changes))
+
+
+def test_secret_of_a_machine_must_be_encrypted_and_is_not_shown() -> None:
+    said = refusal(with_nodes({**NODE, "private_key": "hunter2", "port": 0}))
+    assert "nodes[0].private_key: [secret] cannot be used: it holds a secret in plain text" in said
+    assert "pulumi config set --secret --path 'nodes[0].private_key'" in said
+    encrypted = refusal(
+        with_nodes({**NODE, "private_key": "hunter2", "name": "hunter3"}, 7), ["nodes"]
+    )
+    assert "hunter" not in said + encrypted

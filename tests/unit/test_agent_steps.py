@@ -1,0 +1,92 @@
+"""The steps of joining and leaving, at the server and at the machine: their order and words.
+
+The scripts are short ones, run on this machine; tests/node has the real ones, on hosts over SSH.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.node.agent import Job, Name, StepError, join, leave
+
+SCRIPTS: dict[Name, str] = {
+    "look": 'echo "look $1" >>"$NOTES"; echo new_machine=yes; echo done=yes',
+    "member": 'echo "member $1 ${NEW_MACHINE:-}${STARTED:-}" >>"$NOTES"; '
+    '[ "$1" != join ] || printf "token=hunter2\\ngpu_pods=a/b \\ndone=yes\\n"',
+    "agent": 'echo "agent $1 ${K3S_TOKEN:-} ${GPU_PODS:-}" >>"$NOTES"; '
+    "echo said; echo started=12:00",
+}
+JOINED = ["look look", "member join yes", "agent create hunter2 a/b ", "member await 12:00"]
+
+
+def job(
+    notes: Path, changes: dict[Name, str] | None = None, *, server: bool = False, gone: bool = False
+) -> Job:
+    """A job; `server` says that the server is gone, and `gone` that the machine is."""
+    way: dict[str, Any] = {"ssh": None, "sudo_password": ""}
+    variables: dict[Name, dict[str, str]] = {name: {"NOTES": str(notes)} for name in SCRIPTS}
+    texts: dict[Name, str] = {**SCRIPTS, **(changes or {})}
+    return Job({**way, "gone": server}, {**way, "gone": gone}, texts, variables)
+
+
+def lines(notes: Path) -> list[str]:
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+def test_token_goes_from_the_server_to_the_machine_and_is_not_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes"
+    join(job(notes))
+    assert lines(notes) == JOINED
+    said = "".join(capfd.readouterr())
+    assert "said" in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("server", "gone", "steps"),
+    [
+        (False, False, ["member drain ", "agent delete  ", "member forget "]),
+        (False, True, ["member forget "]),
+        (True, False, ["agent delete  "]),
+        (True, True, []),
+    ],
+)
+def test_who_is_gone_is_not_asked_when_a_machine_leaves(
+    tmp_path: Path, server: bool, gone: bool, steps: list[str]
+) -> None:
+    notes = tmp_path / "notes"
+    leave(job(notes, server=server, gone=gone))
+    assert lines(notes) == steps
+
+
+def test_machine_that_is_gone_is_forgotten_and_a_lost_server_not_asked(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    join(job(notes, server=True))
+    assert lines(notes) == []
+    join(job(notes, gone=True))
+    assert lines(notes) == ["member forget "]
+
+
+def test_node_that_does_not_come_up_is_explained_by_the_log_of_its_machine(tmp_path: Path) -> None:
+    member = SCRIPTS["member"] + '\n[ "$1" != await ] || { echo "not Ready" >&2; exit 1; }'
+    look = SCRIPTS["look"] + '\n[ "$1" != log ] || echo "Node password rejected"'
+    with pytest.raises(StepError) as error:
+        join(job(tmp_path / "notes", {"member": member, "look": look}))
+    assert "not Ready\nk3s on the machine said at last:" in str(error.value)
+    assert "Node password rejected" in str(error.value)
+
+
+def test_failed_step_never_shows_the_token(tmp_path: Path) -> None:
+    """The first step at the server prints it, and may fail after that."""
+    member = SCRIPTS["member"] + '\n[ "$1" != join ] || { echo "the reason" >&2; exit 1; }'
+    with pytest.raises(StepError) as error:
+        join(job(tmp_path / "notes", {"member": member}))
+    assert str(error.value) == "the reason\n"
+
+
+def test_answer_that_is_cut_off_is_no_answer(tmp_path: Path) -> None:
+    with pytest.raises(StepError, match="not complete"):
+        join(job(tmp_path / "notes", {"look": "echo new_machine=no"}))

@@ -1,0 +1,116 @@
+"""What the real program tells the engine about further machines."""
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pulumi
+import pytest
+
+from infra.node.k3s_look import K3sLook
+from tests.unit.stacks import Deployment, deploy, without_secrets
+from tests.unit.test_k3s_program import SSH
+from tests.unit.test_program import everything_before
+
+MARK = "cluster-remote-generation"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"
+TWO = {"name": "gpu2", "address": "10.1.2.4", "host_key": KEY}
+THREE = {"name": "gpu3", "address": "10.1.2.5", "host_key": KEY}
+FITTING: dict[str, object] = {
+    **SSH,
+    "storageOptions": {"shared": True},
+    "imageDelivery": "registry",
+    "imageRepository": "registry.example.org/team/trainer",
+}
+
+
+def deployed(scratch: Path, *nodes: object, **changes: object) -> Deployment:
+    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")):
+        return deploy("dev", scratch, {**FITTING, "nodes": [*nodes], **changes})
+
+
+def job(result: Deployment, name: str) -> dict[str, Any]:
+    return json.loads(result.one(f"node-{name}-k3s").inputs["stdin"])
+
+
+def before(result: Deployment, name: str) -> set[str]:
+    return everything_before(result, result.one(name))
+
+
+def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> None:
+    result = deployed(tmp_path, TWO, THREE)
+    for name, other in (("gpu2", "gpu3"), ("gpu3", "gpu2")):
+        first = before(result, f"node-{name}-k3s")
+        assert "cluster-k3s" in first
+        assert f"node-{other}-k3s" not in first
+        assert not [name for name in first if name.startswith("namespace")]
+    assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= before(result, "destroy-guard-look")
+    assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= before(result, "training-hand-over")
+
+
+def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> None:
+    """M2 of the goals: adding one host plans its own resources and nothing else."""
+    none, one, both = (deployed(tmp_path, *nodes) for nodes in ((), (TWO,), (TWO, THREE)))
+    for less, more, added in ((none, one, "node-gpu2"), (one, both, "node-gpu3")):
+        inputs = {resource.name: resource.inputs for resource in less.resources}
+        now = {resource.name: resource.inputs for resource in more.resources}
+        new = {name for name in now if name not in inputs}
+        assert new == {added, f"{added}-k3s"}
+        assert {name: now[name] for name in inputs} == inputs
+
+
+def test_machine_is_replaced_with_its_address_and_with_the_cluster(tmp_path: Path) -> None:
+    result = deployed(tmp_path, TWO)
+    command = result.one("node-gpu2-k3s")
+    assert command.inputs["triggers"] == ["gpu2", "10.1.2.4", f"{MARK}-id"]
+    assert command.request.deleteBeforeReplace
+
+
+def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
+    """Version, checksums, mirror, registries, proxy and authorities."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    changes = {"httpProxy": "http://proxy:3128", "k3sMirror": "https://mirror.example/k3s"}
+    result = deployed(tmp_path, TWO, **changes, caBundle=str(authority))
+    server = result.one("cluster-k3s").inputs["stdin"]
+    variables = job(result, "gpu2")["variables"]["agent"]
+    for name in ("K3S_VERSION", "K3S_MIRROR", "HTTP_PROXY", "NO_PROXY", "OWNER"):
+        assert variables[name], name
+        assert f"export {name}={variables[name]}" in server.replace("'", ""), name
+    assert variables["SERVER_URL"] == "https://10.1.2.3:6443"
+    assert "trust-bundle" in {r.name for r in result.resources}
+    trusts = (
+        result.one(name).inputs["stdin"] for name in ("trust-bundle", "node-gpu2-trust-bundle")
+    )
+    assert len(set(trusts)) == 1
+
+
+def test_job_holds_labels_and_taints_and_no_token(tmp_path: Path) -> None:
+    marks = {"labels": {"rack": "a", "arch": "x"}, "taints": ["a=b:NoSchedule", "c:NoExecute"]}
+    variables = job(deployed(tmp_path, {**TWO, **marks}), "gpu2")["variables"]
+    assert variables["member"]["LABELS"] == "arch=x\nrack=a"
+    for name in ("member", "agent"):
+        assert variables[name]["TAINTS"] == "a=b:NoSchedule\nc:NoExecute"
+    assert "K3S_TOKEN" not in variables["agent"]
+
+
+def test_input_of_the_command_is_a_secret(tmp_path: Path) -> None:
+    """It holds the key and sudo's password."""
+    command = deployed(tmp_path, TWO).one("node-gpu2-k3s")
+    assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" in command.inputs["stdin"]
+    assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" not in json.dumps(without_secrets(command.wire))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"storageOptions": {}}, "folder of the first machine"),
+        ({"imageDelivery": "import"}, "image to the first machine alone"),
+    ],
+)
+def test_what_pods_would_not_find_on_a_machine_is_refused(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(pulumi.RunError, match=said):
+        deployed(tmp_path, TWO, **changes)
