@@ -21,6 +21,8 @@ from infra.platform.trainer_image import trainer_image_args
 from infra.rights import ADMINISTRATOR, needs_of, platform_kinds, run_kinds
 from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
+from infra.workloads import WORKLOADS
+from infra.workloads.kind import WorkloadKind
 
 SECONDS = 5.0
 """For each answer of the cluster."""
@@ -54,7 +56,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pods=run.compute.world.pods if run else 0,
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    await _refuse(access, volume, needs)
+    await _refuse(access, volume, needs, _kind(run) if run else None)
 
 
 async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str) -> None:
@@ -78,7 +80,11 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
         pods=settings.compute.world.pods,
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
-    await _refuse(access, volume, needs_of(kinds, facts.namespace))
+    await _refuse(access, volume, needs_of(kinds, facts.namespace), _kind(settings))
+
+
+def _kind(settings: RunSettings) -> WorkloadKind:
+    return WORKLOADS[settings.compute.topology.name]
 
 
 def _run_kinds(
@@ -88,8 +94,10 @@ def _run_kinds(
     return run_kinds(make_run_value(settings, facts, names, pulumi.Output.from_input("")))
 
 
-async def _refuse(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -> None:
-    found = await asyncio.to_thread(ask, access, volume, needs)
+async def _refuse(
+    access: Access, volume: StorageNeeds, needs: Iterable[Need], kind: WorkloadKind | None
+) -> None:
+    found = await asyncio.to_thread(ask, access, volume, needs, kind)
     for note in found.notes:
         pulumi.log.info(note)
     if found.problems:
@@ -99,17 +107,30 @@ async def _refuse(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -
         )
 
 
-def ask(access: Access, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
-    """All findings; a cluster that gives no answer leaves a note."""
+def ask(
+    access: Access, volume: StorageNeeds, needs: Iterable[Need], kind: WorkloadKind | None
+) -> Findings:
+    """All findings; a cluster that gives no answer leaves a note.
+
+    Args:
+        access: how the cluster is reached.
+        volume: what the stack's pods mount.
+        needs: what the user has to be allowed to do.
+        kind: the kind of the stack's workload; None: it has no run.
+    """
     try:
         with quick_look(access, SECONDS) as api:
-            return _ask(api, volume, needs)
+            return _ask(api, volume, needs, kind)
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
         return Findings(notes=[f"the cluster was not asked beforehand: {reason}"])
 
 
-def _ask(api: Api, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
+def _ask(
+    api: Api, volume: StorageNeeds, needs: Iterable[Need], kind: WorkloadKind | None
+) -> Findings:
     found = storage_findings(api, volume)
+    if kind and kind.otherwise and api.get(f"/apis/{kind.api_version}") is None:
+        found.problems.append(kind.otherwise)
     missing = missing_rights(api, needs, volume.namespace)
     if missing:
         found.problems.append(rights_problem(missing, volume.namespace))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from infra.kube.rights import Need, as_roles, covers
-from infra.kube.storage_look import Findings, StorageNeeds
+from infra.kube.storage_look import Findings
 from infra.preflight import rights_problem
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS
 from tests.unit.stacks import Deployment, deploy
@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
         {"podPolicy": "warn", "monitoring": "existing", "topology": "multi-pod"},
     ),
     "indexed job": ("sandbox", {"topology": "indexed-job"}),
+    "job set": ("sandbox", {"topology": "jobset"}),
     "platform alone": ("sandbox", {"topology": "none"}),
     "registry with a login": (
         "sandbox",
@@ -42,7 +43,7 @@ def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set
     """The rights that the program asks for, and what it registers after that."""
     asked: list[set[Need]] = []
 
-    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need]) -> Findings:
+    def ask(access: object, volume: object, needs: Iterable[Need], kind: object) -> Findings:
         asked.append(set(needs))
         return Findings()
 
