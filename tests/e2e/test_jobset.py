@@ -100,19 +100,12 @@ def test_definition_of_the_controller_knows_every_field(controller: Lab, tmp_pat
 def test_lost_pod_starts_the_gang_again_and_the_weights_are_the_same(
     controller: Lab, stack: Stack
 ) -> None:
-    """E1, E2 and E4: every rank is where its index says, and the bits are those of multi-pod."""
+    """E2 and E4: the bits are those of multi-pod."""
     lab = controller
     stack.set_all({"topology": "jobset", **run_settings(KILLED, STEPS)})
     stack.up()
     assert f"StatefulSet/{STATEFUL_SET}" not in lab.uids("statefulset")
     old = training_pods(lab, stack)
-    for index in range(PODS):
-        pod = pod_of(lab, stack, index)
-        variables = lab.kubectl("exec", pod, "--", "env").splitlines()
-        assert f"JOB_COMPLETION_INDEX={index}" in variables
-        assert f"PET_MASTER_ADDR={JOBSET}-nodes-0-0.{JOBSET}" in variables
-        said = f"[node {index}] round 1: {PODS} node(s) x 1 rank(s)"
-        assert said in lab.kubectl("logs", pod)
     container = container_of(lab, pod_of(lab, stack, 1))
     wait_for_first_checkpoint(lab, KILLED)
     # At once and without a word to it, as the kernel does for want of memory.
@@ -133,10 +126,20 @@ def test_lost_pod_starts_the_gang_again_and_the_weights_are_the_same(
 
 
 def test_stopped_jobset_goes_on_where_it_was_and_hands_over(controller: Lab, stack: Stack) -> None:
-    """`stop`, `resume`, and another kind in the same stack, with no step lost or done twice."""
+    """`stop`, `resume`, and another kind in the same stack, with no step lost or done twice.
+
+    E1 too: every rank is where its index says. This run goes on for as long as it is looked at.
+    """
     lab = controller
     stack.set_all({"topology": "jobset", **run_settings(STOPPED, ENDLESS)})
     stack.up()
+    for index in range(PODS):
+        pod = pod_of(lab, stack, index)
+        variables = lab.kubectl("exec", pod, "--", "env").splitlines()
+        assert f"JOB_COMPLETION_INDEX={index}" in variables
+        assert f"PET_MASTER_ADDR={JOBSET}-nodes-0-0.{JOBSET}" in variables
+        said = f"[node {index}] round 1: {PODS} node(s) x 1 rank(s)"
+        assert said in lab.kubectl("logs", pod)
     said = people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     saved = max(lab.losses(STOPPED))
     assert f"it has saved step {saved}." in said
