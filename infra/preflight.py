@@ -99,7 +99,15 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
     template = training_pod(run)
     spec = {**template["spec"], "restartPolicy": "Never"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": spec}
-    return RunPods(run.namespace, pod, run.world.pods, cluster_grows, offered_later)
+    return RunPods(
+        namespace=run.namespace,
+        pod=pod,
+        pods=run.world.pods,
+        grows=cluster_grows,
+        without=offered_later,
+        workload_api=run.kind.api_version if run.kind.otherwise else "",
+        otherwise=run.kind.otherwise,
+    )
 
 
 async def _refuse(

@@ -221,7 +221,7 @@ class Cluster:
         Raises:
             ValueError: there is no node of this number, or no component of that name on it.
         """
-        first = (*components.COMPONENTS, components.MIRROR)
+        first = (*components.COMPONENTS, components.MIRROR, *components.CONTROLLERS)
         allowed = first if number == 1 else components.NODE_COMPONENTS
         if component not in allowed:
             text = ", ".join(allowed)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from sandbox.cluster import Cluster
 from sandbox.commands import Command
-from sandbox.components import COMPONENTS, MIRROR, SYSTEM_PATH
+from sandbox.components import COMPONENTS, CONTROLLERS, MIRROR, SYSTEM_PATH
+from sandbox.jobset import start_jobset
 from sandbox.layout import STATE_ROOT
 from sandbox.say import say
 from sandbox.toolchain import bin_dir
@@ -43,10 +44,21 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", type=int, help="how many (default: as many as there are, or one)"
     )
+    parser.add_argument(
+        "--with",
+        dest="controllers",
+        action="append",
+        choices=CONTROLLERS,
+        default=[],
+        help="also start this controller, which is built the first time",
+    )
 
 
 def _up(arguments: argparse.Namespace) -> None:
-    _cluster(arguments, with_programs=True).up(arguments.nodes)
+    cluster = _cluster(arguments, with_programs=True)
+    cluster.up(arguments.nodes)
+    if "jobset" in arguments.controllers:
+        start_jobset(cluster)
 
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +128,7 @@ def _link(arguments: argparse.Namespace) -> None:
 
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     _which_node(parser)
-    parser.add_argument("component", help=", ".join((*COMPONENTS, MIRROR)))
+    parser.add_argument("component", help=", ".join((*COMPONENTS, MIRROR, *CONTROLLERS)))
     parser.add_argument("--lines", type=int, default=40, help="how many of the last ones")
     parser.add_argument("--follow", action="store_true", help="wait for more")
 

@@ -122,6 +122,10 @@ class Node:
         for component in wanted:
             self._processes.start(component, {**environment, **(more or {})})
 
+    def end(self, name: str) -> None:
+        """End one program, if it runs; raises TimeoutError where it does not end."""
+        self._processes.end(name)
+
     def wait(self, what: str, missing: Callable[[], str | None]) -> None:
         """Until nothing is missing, while all of its programs run.
 

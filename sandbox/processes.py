@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.namespaces import Holder
+from sandbox.waiting import wait_until
 
 TAIL_LINES = 15
+END_SECONDS = 60
 IN_BACKGROUND = 'setsid "$@" </dev/null >"$COMPONENT_LOG" 2>&1 & echo $!'
 
 
@@ -48,6 +50,23 @@ class Processes:
         )
         record = f"{int(started.stdout)} {component.command[0]}\n"
         (self.pids / f"{component.name}.pid").write_text(record)
+
+    def end(self, name: str) -> None:
+        """End a component, if it runs, and forget it.
+
+        Raises:
+            TimeoutError: it does not end.
+        """
+        record = self.pids / f"{name}.pid"
+        if self.is_running(name):
+            pid = record.read_text().split()[0]
+            subprocess.run(self.holder.enter("kill", pid), check=False)  # it may have ended now
+            wait_until(
+                f"{name} to end",
+                lambda: f"its process {pid} runs" if self.is_running(name) else None,
+                timeout_seconds=END_SECONDS,
+            )
+        record.unlink(missing_ok=True)
 
     def is_running(self, name: str) -> bool:
         """Whether the component that was started as `name` still runs."""

@@ -24,6 +24,7 @@ VERSITYGW = "1.8.0"
 REGISTRY = "3.1.2"
 PROMETHEUS = "3.13.0"
 ALERTMANAGER = "0.34.2"
+JOBSET = "0.12.0"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
@@ -38,7 +39,7 @@ class GoBuild:
     module: str
     packages: tuple[str, ...] = (".",)
     variables: tuple[tuple[str, str], ...] = ()
-    module_files: tuple[tuple[str, str], ...] = ()  # (module, its file) to copy as a program
+    module_files: tuple[tuple[str, str], ...] = ()  # (module, its file) to copy, or its folder
     tags: tuple[str, ...] = field(default=(), repr=False)
     additions: tuple[tuple[str, str, str], ...] = field(default=(), repr=False)
 
@@ -237,6 +238,20 @@ ALERTMANAGER_SERVER = Tool(
     ),
 )
 
+# JobSet's controller, and the folder with its definitions, which are not in its program.
+JOBSET_CONTROLLER = Tool(
+    "jobset",
+    JOBSET,
+    ("jobset", "config"),
+    (),
+    GoBuild(
+        "jobset",
+        ("sigs.k8s.io/jobset",),
+        (("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{JOBSET}"),),
+        module_files=(("sigs.k8s.io/jobset", "config"),),
+    ),
+)
+
 LANGUAGE_HOST_BUILD = GoBuild(
     "language-python",
     ("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
@@ -325,8 +340,11 @@ def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
         _go(place, "build", *options, "-ldflags", linker, "-o", f"{output}", *build.packages)
     for module, file in build.module_files:
         source = _module_folder(place, module) / file
-        shutil.copyfile(source, folder / source.name)
-        (folder / source.name).chmod(0o755)
+        if source.is_dir():
+            shutil.copytree(source, folder / source.name)
+        else:
+            shutil.copyfile(source, folder / source.name)
+            (folder / source.name).chmod(0o755)
 
 
 def _with_additions(build: GoBuild, scratch: Path) -> Path:

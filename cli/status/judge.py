@@ -17,7 +17,7 @@ from infra.kube.workload import is_suspended, true_condition
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
 QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
 QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server may differ
-FAILED = "Failed"  # the condition of a Job that Kubernetes has given up
+FAILED = "Failed"  # the condition of a Job or a JobSet that was given up
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 
 

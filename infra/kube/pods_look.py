@@ -39,6 +39,8 @@ class RunPods:
         pods: how many there are at one time.
         grows: nodes are made when pods need them, so today's nodes decide nothing.
         without: resources that no node offers before this stack is up.
+        workload_api: group and version of a workload that not every cluster knows; empty: it does.
+        otherwise: what to say where the cluster does not know it.
     """
 
     namespace: str
@@ -46,11 +48,15 @@ class RunPods:
     pods: int
     grows: bool
     without: Sequence[str] = ()
+    workload_api: str = ""
+    otherwise: str = ""
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
     """Ask the cluster. Raises ApiError and UnreachableError."""
     found = Findings()
+    if run.workload_api and api.get(f"/apis/{run.workload_api}") is None:
+        found.problems.append(run.otherwise)
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)

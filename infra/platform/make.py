@@ -123,8 +123,8 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
     look = start_look(settings.cluster, settings.host)
-    await check_adoption(settings.cluster, look, owner.identity)
     looks = start_looks(settings)
+    await check_adoption(settings.cluster, look, owner.identity)
     checked = check_machine(settings, storage, owner.identity)
     host = prepare_host(settings, storage.folder_on_host, runner, owner.identity, checked)
     cluster = Cluster(

@@ -1,14 +1,15 @@
 """What holds for every Kubernetes object of a stack; `policy/` checks it in each preview."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from infra.labels import OWNER_LABEL
-from infra.platform.pod_rules import RULES, PodRule, below, items, keys_of
+from infra.platform.pod_rules import RULES, Pod, PodRule, below, items, keys_of
 
 KUBERNETES = "kubernetes:"
 WITH_PODS = ("batch/v1:Job", "apps/v1:StatefulSet", "apps/v1:Deployment", "apps/v1:DaemonSet")
+JOB_SETS = "jobset.x-k8s.io/"
 READING = {"get", "list", "watch"}
 
 
@@ -68,11 +69,20 @@ def _owner(type_: str, props: Mapping[str, Any]) -> list[str]:
 
 def _of_pods(rule: PodRule) -> ObjectRule:
     def problems(type_: str, props: Mapping[str, Any]) -> list[str]:
-        if type_.removeprefix(KUBERNETES) not in WITH_PODS:
+        if all(rule.holds(pod) for pod in _pod_templates(type_.removeprefix(KUBERNETES), props)):
             return []
-        return [] if rule.holds(props["spec"]["template"]) else [f"its pods break it. {rule.about}"]
+        return [f"its pods break it. {rule.about}"]
 
     return ObjectRule(rule.id, rule.about, problems)
+
+
+def _pod_templates(kind: str, props: Mapping[str, Any]) -> Sequence[Pod]:
+    if kind in WITH_PODS:
+        return [props["spec"]["template"]]
+    if kind.startswith(JOB_SETS):
+        jobs = items(below(props, "spec"), "replicatedJobs")
+        return [job["template"]["spec"]["template"] for job in jobs]
+    return []
 
 
 OBJECT_RULES: tuple[ObjectRule, ...] = (

@@ -14,6 +14,7 @@ READS = {
     "": ("nodes", "namespaces", "pods", "pods/log", "configmaps", "events"),
     "batch": ("jobs",),
     "apps": ("statefulsets",),
+    "jobset.x-k8s.io": ("jobsets",),
 }
 
 

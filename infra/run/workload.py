@@ -57,6 +57,9 @@ class Workload(pulumi.ComponentResource):
         run, kind = args.run, args.run.kind
         super().__init__("disttrain:infra:Workload", name, {"topology": kind.name}, opts)
         before = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        look = self._look(name, args, before)
+        if look:
+            before = pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=look))
         after: list[pulumi.Resource] = [self._hand_over(name, args, before)]
         rendered = kind.render(run)
         assert rendered, f"{kind.name} renders no object"
@@ -79,6 +82,16 @@ class Workload(pulumi.ComponentResource):
         self.uid = uid_of(made[-1])
         self.workload_name = pulumi.Output.from_input(run.workload_name)
         self.register_outputs({"workloadName": self.workload_name, "uid": self.uid})
+
+    def _look(
+        self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
+    ) -> list[pulumi.Resource]:
+        """Refuses a cluster that does not know the kind, before another run makes place for it."""
+        kind = args.run.kind
+        if not kind.otherwise:
+            return []
+        job = {"group_version": kind.api_version, "otherwise": kind.otherwise}
+        return [kube_command(f"{name}-look", "served", args.connection, job, opts)]
 
     def _hand_over(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions

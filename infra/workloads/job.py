@@ -21,29 +21,34 @@ def job(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
         spec: fields of the Job's spec.
         pod: fields of the pods' spec.
     """
-    template = run.template
-    pod_spec = {**template["spec"], "restartPolicy": "Never", **(pod or {})}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
-        "spec": {
-            "backoffLimit": BACKOFF_LIMIT,
-            # A new pod starts only when the old one has ended: two would write the same run.
-            "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {
-                "rules": [
-                    _on_exit_code(FATAL_EXIT_CODE, "FailJob"),
-                    _on_exit_code(PREEMPTED_EXIT_CODE, "Ignore"),
-                    {
-                        "action": "Ignore",
-                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-                    },
-                ]
-            },
-            "template": {**template, "spec": pod_spec},
-            **spec,
+        "spec": job_spec(run, spec, pod),
+    }
+
+
+def job_spec(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
+    """The spec of such a Job; the arguments are those of `job`."""
+    template = run.template
+    pod_spec = {**template["spec"], "restartPolicy": "Never", **(pod or {})}
+    return {
+        "backoffLimit": BACKOFF_LIMIT,
+        # A new pod starts only when the old one has ended: two would write the same run.
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [
+                _on_exit_code(FATAL_EXIT_CODE, "FailJob"),
+                _on_exit_code(PREEMPTED_EXIT_CODE, "Ignore"),
+                {
+                    "action": "Ignore",
+                    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                },
+            ]
         },
+        "template": {**template, "spec": pod_spec},
+        **spec,
     }
 
 

@@ -31,6 +31,8 @@ class WorkloadKind:
         done: types of the workload's conditions that mean success.
         failed: types of the workload's conditions that mean failure.
         replace_on: paths of the workload whose change makes a new workload.
+        otherwise: what is said of a cluster that does not serve `api_version`, and what to do
+            then; empty: every cluster serves it.
         options: dataclass of the keys that `topologyOptions` may hold.
     """
 
@@ -46,4 +48,5 @@ class WorkloadKind:
     done: tuple[str, ...] = ("Complete",)
     failed: tuple[str, ...] = ("Failed",)
     replace_on: tuple[str, ...] = field(default=())
+    otherwise: str = ""
     options: type = NoOptions

@@ -6,7 +6,6 @@ The tests build on each other in file order; each fixture is one `pulumi up`.
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +14,20 @@ import pytest
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
 from tests.browser.browser import Browser, browser
+from tests.e2e.asking import (
+    AT_ONCE_SECONDS,
+    changes,
+    people_run,
+    states,
+    training_pods,
+    wait_for_first_checkpoint,
+    weights,
+)
 from tests.e2e.dashboard import Dashboard, take_pictures
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 MAX_STEPS = 120
 LONG = 1000  # steps of a run that is killed on its way, and has to come to its end all the same
-AT_ONCE_SECONDS = 0.05  # a fast machine makes hundreds of steps in a second
 SINGLE_RUN, MULTI_RUN = "e2e-single", "e2e-multi"
 PROXY = {
     "httpProxy": "http://proxy.corp.example:3128",
@@ -31,12 +38,6 @@ PROXY = {
 # Any store that fsspec knows may be the mirror; this one is a folder on the volume.
 MIRROR = {"run.checkpoint.mirror": "file:///data/mirror"}
 STORE_KEY = "key-of-the-store-3141592653"
-
-
-def changes(output: str) -> dict[str, int]:
-    """The counts under `Resources:` at the end of pulumi's output, such as `{"unchanged": 12}`."""
-    summary = output[output.rindex("Resources:") :]
-    return {kind: int(n) for n, kind in re.findall(r"(\d+) (\w+)", summary.split("Duration")[0])}
 
 
 @pytest.fixture(scope="module")
@@ -148,20 +149,6 @@ def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
     )
 
 
-def people_run(lab: Lab, stack: Stack, command: str) -> str:
-    """Output of a command for people, run in the project's folder as they would."""
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=stack.project,
-        env=stack.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
 def test_second_stack_adds_its_run_and_touches_nothing_else(
     lab: Lab, before_switch: dict[str, str], multi: Stack
 ) -> None:
@@ -205,14 +192,6 @@ def test_both_topologies_end_with_the_same_loss(lab: Lab, multi: Stack) -> None:
     assert sorted(single_losses) == sorted(multi_losses)
     last = single_losses[MAX_STEPS]
     assert multi_losses[MAX_STEPS] == pytest.approx(last, rel=1e-5)
-
-
-def states(lab: Lab, stack: Stack) -> dict[str, str]:
-    """The word that `./disttrain status` has for each run, by stack."""
-    found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
-    assert found["unseen"] == ""
-    assert found["platform"]["nodes"] == 1
-    return {run["stack"].rpartition("/")[2]: run["state"] for run in found["runs"]}
 
 
 def test_status_shows_the_node_and_how_far_runs_are(lab: Lab, single: Stack, multi: Stack) -> None:
@@ -365,18 +344,6 @@ def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     assert int(resumed[1]) > 0
 
 
-def wait_for_first_checkpoint(lab: Lab, run_name: str) -> None:
-    folder = lab.run_dir(run_name) / "checkpoints"
-    wait_for("the first checkpoint", lambda: any(folder.glob("step-*")), 120, AT_ONCE_SECONDS)
-
-
-def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
-    """The sha256 of each file with weights of a checkpoint."""
-    folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
-    files = json.loads((folder / "manifest.json").read_text())["files"]
-    return {name: files[name]["sha256"] for name in files if name.startswith("model")}
-
-
 def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: Stack) -> None:
     """The run before this one, as a Job: its pods end with it, also when one was killed."""
     run_name, steps = "e2e-indexed", LONG
@@ -434,12 +401,6 @@ def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: 
     assert re.search(r"continuing after step \d+", lab.kubectl("logs", new))
     written = [point["step"] for point in train_points(lab.run_dir(run_name))]
     assert written == list(range(1, steps + 1))  # none lost, none done twice
-
-
-def training_pods(lab: Lab, stack: Stack) -> list[str]:
-    selector = f"app.kubernetes.io/component=training,disttrain.dev/owner={stack.output('owner')}"
-    alive = "--field-selector=status.phase!=Failed,status.phase!=Succeeded"
-    return lab.kubectl("get", "pod", "-l", selector, alive, "-o", "name").split()
 
 
 def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(

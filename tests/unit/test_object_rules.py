@@ -52,6 +52,8 @@ def test_each_fault_breaks_its_rule_alone(id: str, type_: str, props: dict[str, 
 def test_pods_of_a_workload_are_looked_at(case: str) -> None:
     props = {**LABELS, "spec": {"template": broken(case)}}
     assert found("kubernetes:batch/v1:Job", props) == [BREAKS[case][0]]
+    jobs = {**LABELS, "spec": {"replicatedJobs": [{"template": {"spec": props["spec"]}}]}}
+    assert found("kubernetes:jobset.x-k8s.io/v1alpha2:JobSet", jobs) == [BREAKS[case][0]]
     assert found("kubernetes:core/v1:ConfigMap", props) == []
 
 

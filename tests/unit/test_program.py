@@ -25,6 +25,7 @@ from tests.unit.stacks import (
     run_with,
     without_secrets,
 )
+from trainer.launch.exit_codes import ExitCode
 
 COMPONENTS = {
     "disttrain:infra:Owner": ("infra.platform.owner", "Owner"),
@@ -723,6 +724,28 @@ def test_indexed_job_gives_each_pod_an_index_and_a_name(tmp_path: Path) -> None:
     variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
     assert variables["PET_MASTER_ADDR"] == f"train-indexed-0.{service}"
     assert not made.of_type("kubernetes:apps/v1:StatefulSet")
+
+
+def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> None:
+    """The Job replaces no failed pod by itself, and a fatal exit code has a rule of its own."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "jobset", "pods": 4})
+    spec = made.one("training-job-set").inputs["spec"]
+    (jobs,) = spec["replicatedJobs"]
+    job = jobs["template"]["spec"]
+    assert (jobs["replicas"], job["completionMode"], job["backoffLimit"]) == (1, "Indexed", 0)
+    assert (job["completions"], job["parallelism"]) == (4, 4)
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
+    fails = [rule for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
+    assert [rule["onExitCodes"]["values"] for rule in fails] == [[ExitCode.FATAL]]
+    assert spec["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
+    pod = job["template"]["spec"]
+    variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
+    service = spec["network"]["subdomain"]
+    assert variables["PET_MASTER_ADDR"] == f"train-jobset-{jobs['name']}-0-0.{service}"
+    look = json.loads(made.one("training-look").program)
+    assert look["group_version"] == "jobset.x-k8s.io/v1alpha2"
+    assert "topology: 'jobset' cannot be used: the cluster serves no" in look["otherwise"]
 
 
 def run_yaml(deployment: Deployment) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         # Go's rules want a number below 2 there: 3.13.0 is 0.313.0.
         ("prometheus", f"prometheus/prometheus v0.{toolchain.PROMETHEUS.replace('.', '', 1)}"),
         ("alertmanager", f"prometheus/alertmanager v{toolchain.ALERTMANAGER}"),
+        ("jobset", f"sigs.k8s.io/jobset v{toolchain.JOBSET}"),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:

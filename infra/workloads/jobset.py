@@ -1,0 +1,86 @@
+"""Workload `jobset`: a JobSet with one Job, whose completion indexes are the ranks of the nodes.
+
+A lost pod fails the Job, and JobSet's controller then makes the Job and all of its pods anew. The
+fields are those of https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/.
+"""
+
+from infra.objects import Manifest
+from infra.workloads.job import BACKOFF_LIMIT, job_spec
+from infra.workloads.kind import WorkloadKind
+from infra.workloads.run import Run
+
+API_VERSION = "jobset.x-k8s.io/v1alpha2"
+JOB = "nodes"  # the name of the one Job in the JobSet
+FATAL_RULE = "fatal"
+OTHERWISE = (
+    f"topology: 'jobset' cannot be used: the cluster serves no {API_VERSION}, so JobSet's "
+    "controller is not there. Install it (https://jobset.sigs.k8s.io/docs/installation/), or take "
+    "the kind that needs no controller: pulumi config set topology indexed-job"
+)
+
+
+def render(run: Run) -> list[tuple[str, Manifest]]:
+    """The JobSet; its controller makes the headless Service and the Job.
+
+    Each pod's host name is `<JobSet>-<Job>-0-<index>`, and the Service has the JobSet's name.
+    """
+    job = job_spec(
+        run,
+        {
+            "completionMode": "Indexed",
+            "completions": run.world.pods,
+            "parallelism": run.world.pods,
+            # The first failed pod ends the Job. Pods that were asked to go are replaced alone and
+            # cost no restart, because the Job's rules ignore them.
+            "backoffLimit": 0,
+        },
+    )
+    jobset = {
+        "apiVersion": API_VERSION,
+        "kind": "JobSet",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "network": {
+                "enableDNSHostnames": True,
+                # The ranks have to find each other before they can become ready.
+                "publishNotReadyAddresses": True,
+                "subdomain": run.workload_name,
+            },
+            "failurePolicy": {
+                # As many as `indexed-job` bears.
+                "maxRestarts": BACKOFF_LIMIT * run.world.pods,
+                # New pods start only when all old ones have ended: both would write the same run.
+                "restartStrategy": "BlockingRecreate",
+                "rules": [
+                    {
+                        "name": FATAL_RULE,
+                        "action": "FailJobSet",
+                        # The Job's one rule that fails it is the one for a fatal exit code.
+                        "onJobFailureReasons": ["PodFailurePolicy"],
+                    }
+                ],
+            },
+            "replicatedJobs": [{"name": JOB, "replicas": 1, "template": {"spec": job}}],
+        },
+    }
+    return [("job-set", jobset)]
+
+
+def _first_host(run: Run) -> str:
+    return f"{run.workload_name}-{JOB}-0-0.{run.workload_name}"
+
+
+KIND = WorkloadKind(
+    name="jobset",
+    api_version=API_VERSION,
+    kind="JobSet",
+    object_name="train-jobset",
+    several_pods=True,
+    render=render,
+    rendezvous=lambda run: {"PET_MASTER_ADDR": _first_host(run)},
+    suspend=lambda run: {"spec": {"suspend": True}},
+    resume=lambda run: {"spec": {"suspend": False}},
+    done=("Completed",),
+    replace_on=("spec.network", "spec.failurePolicy", "spec.replicatedJobs"),
+    otherwise=OTHERWISE,
+)

@@ -1,0 +1,56 @@
+"""What end-to-end tests ask a stack and its run."""
+
+import json
+import re
+import subprocess
+
+from sandbox.stack import Stack
+from tests.e2e.lab import Lab, wait_for
+
+AT_ONCE_SECONDS = 0.05  # a fast machine makes hundreds of steps in a second
+
+
+def changes(output: str) -> dict[str, int]:
+    """The counts under `Resources:` at the end of pulumi's output, such as `{"unchanged": 12}`."""
+    summary = output[output.rindex("Resources:") :]
+    return {kind: int(n) for n, kind in re.findall(r"(\d+) (\w+)", summary.split("Duration")[0])}
+
+
+def people_run(lab: Lab, stack: Stack, command: str) -> str:
+    """Output of a command for people, run in the project's folder as they would."""
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=stack.project,
+        env=stack.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def states(lab: Lab, stack: Stack) -> dict[str, str]:
+    """The word that `./disttrain status` has for each run, by stack."""
+    found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
+    assert found["unseen"] == ""
+    assert found["platform"]["nodes"] == 1
+    return {run["stack"].rpartition("/")[2]: run["state"] for run in found["runs"]}
+
+
+def training_pods(lab: Lab, stack: Stack) -> list[str]:
+    selector = f"app.kubernetes.io/component=training,disttrain.dev/owner={stack.output('owner')}"
+    alive = "--field-selector=status.phase!=Failed,status.phase!=Succeeded"
+    return lab.kubectl("get", "pod", "-l", selector, alive, "-o", "name").split()
+
+
+def wait_for_first_checkpoint(lab: Lab, run_name: str) -> None:
+    folder = lab.run_dir(run_name) / "checkpoints"
+    wait_for("the first checkpoint", lambda: any(folder.glob("step-*")), 120, AT_ONCE_SECONDS)
+
+
+def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
+    """The sha256 of each file with weights of a checkpoint."""
+    folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    return {name: files[name]["sha256"] for name in files if name.startswith("model")}
