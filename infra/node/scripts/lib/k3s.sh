@@ -97,8 +97,8 @@ host is the server and a further node. Take it out of sshHost or of nodes, run p
 give it its other place"
   fi
   if installed_by_others; then
-    fail "a k3s that this program did not install is on this host. ${USE_IT_AS_IT_IS}\
-Or remove that k3s first"
+    fail "a k3s that this program did not install is on this host. Remove it \
+first. ${USE_IT_AS_IT_IS}"
   fi
 }
 
