@@ -37,6 +37,7 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
     if for_tests:
         toolchain.tool_folder(toolchain.S3_SERVER)
         toolchain.tool_folder(toolchain.IMAGE_REGISTRY)
+        toolchain.tool_folder(toolchain.JOBSET_CONTROLLER)
         toolchain.tool_folder(toolchain.PROMETHEUS_SERVER)
         toolchain.tool_folder(toolchain.ALERTMANAGER_SERVER)
 
