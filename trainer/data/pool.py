@@ -22,6 +22,7 @@ from trainer.launch.exit_codes import RetryableError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_NO_ITEM = -1
 _AHEAD = 2
 """Items that a process has at one time: the one it works on, and the next one."""
 
@@ -88,16 +89,16 @@ class Worker:
             raise _EndedError from error
         self.items += 1
 
-    def receive(self) -> tuple[int, Any]:
-        """The number and the result of an item. Raises _EndedError, and what the work raised."""
+    def receive(self) -> tuple[int, Any, Exception | None]:
+        """Number, result and error of an item. Raises _EndedError, and what `make_work` raised."""
         try:
             number, result, error = self.connection.recv()
         except (EOFError, OSError) as ended:
             raise _EndedError from ended
-        if error is not None:
+        if number == _NO_ITEM:
             raise error
         self.items -= 1
-        return number, result
+        return number, result, error
 
     def close(self) -> None:
         """End the process, whatever it is at."""
@@ -111,21 +112,24 @@ def _map(pool: list[Worker], items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """Raises _EndedError, and what the items or the work raise."""
     numbered = enumerate(items)
     waiting: dict[int, Any] = {}  # items that have no result yet, or whose turn has not come
-    results: dict[int, Any] = {}
+    results: dict[int, tuple[Any, Exception | None]] = {}
     turn, is_exhausted = 0, False
     while True:
         while not is_exhausted and len(waiting) <= _AHEAD * len(pool):
             worker = min(pool, key=lambda each: each.items)
             if worker.items >= _AHEAD:
                 break
-            number, item = next(numbered, (-1, None))
-            if number < 0:
+            number, item = next(numbered, (_NO_ITEM, None))
+            if number == _NO_ITEM:
                 is_exhausted = True
                 break
             waiting[number] = item
             worker.send(number, item)
         if turn in results:
-            yield waiting.pop(turn), results.pop(turn)
+            result, error = results.pop(turn)
+            if error is not None:
+                raise error
+            yield waiting.pop(turn), result
             turn += 1
         elif waiting:
             _receive(pool, results)
@@ -133,13 +137,13 @@ def _map(pool: list[Worker], items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
             return
 
 
-def _receive(pool: list[Worker], results: dict[int, Any]) -> None:
+def _receive(pool: list[Worker], results: dict[int, tuple[Any, Exception | None]]) -> None:
     """Wait until at least one process has something to say."""
     by_connection = {worker.connection: worker for worker in pool}
     for ready in multiprocessing.connection.wait(list(by_connection)):
         assert isinstance(ready, Connection)
-        number, result = by_connection[ready].receive()
-        results[number] = result
+        number, result, error = by_connection[ready].receive()
+        results[number] = result, error
 
 
 def _serve(
@@ -149,17 +153,28 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; the parent ends it
     given: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(connection, given), daemon=True).start()
-    number = -1
     try:
-        work = make_work(*arguments)
+        try:
+            work = make_work(*arguments)
+        except Exception as error:
+            connection.send((_NO_ITEM, None, _told(error)))
+            while True:  # a process that ends would look like one that was killed
+                given.get()
         while True:
             number, item = given.get()
-            connection.send((number, work(item), None))
-    except BrokenPipeError:
+            try:
+                answer = number, work(item), None
+            except Exception as error:
+                answer = number, None, _told(error)
+            connection.send(answer)
+    except ConnectionError:
         os._exit(1)  # the parent has gone
-    except Exception as error:
-        error.add_note(f"In a worker process:\n{traceback.format_exc()}")
-        connection.send((number, None, error))
+
+
+def _told(error: Exception) -> Exception:
+    """The error with its traceback as a note, since a traceback cannot be sent."""
+    error.add_note(f"In a worker process:\n{traceback.format_exc()}")
+    return error
 
 
 def _read(connection: Connection, given: queue.SimpleQueue[tuple[int, Any]]) -> None:

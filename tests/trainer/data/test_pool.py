@@ -77,8 +77,19 @@ def test_process_killed_while_it_sends_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_error_of_the_work_is_raised_as_it_is(workers: int) -> None:
+    """That of the first item, whichever process fails first."""
     with pytest.raises(EOFError, match="item 0 is cut"):
         list(pool.ordered_map(make_failing, (), range(3), workers))
+
+
+def make_nothing() -> Callable[[int], int]:
+    raise ValueError("no tokenizer here")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_work_that_cannot_begin_says_why(workers: int) -> None:
+    with pytest.raises(ValueError, match="no tokenizer here"):
+        list(pool.ordered_map(make_nothing, (), range(3), workers))
 
 
 def test_error_of_the_items_is_raised_as_it_is() -> None:
