@@ -12,7 +12,8 @@ PROJECT = Path(__file__).parent.parent.parent
 def run_suite(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
     tests = folder / "tests"
     (tests / "e2e").mkdir(parents=True, exist_ok=True)
-    (tests / "conftest.py").write_text((PROJECT / "tests" / "conftest.py").read_text())
+    for name in ("conftest.py", "second_try.py"):
+        (tests / name).write_text((PROJECT / "tests" / name).read_text())
     (tests / "e2e" / "test_one.py").write_text(test)
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests", *options],
