@@ -246,7 +246,7 @@ class Cluster:
             say(f"  taking {node.name} away")
             node.clean(keep_logs=False)
             part(first, node.layout.number)
-            self._kubectl("delete", "--ignore-not-found", "node", node.name)
+            self.run_kubectl("delete", "--ignore-not-found", "node", node.name)
 
     def _start_all(self, further: list[Node]) -> None:
         self._clean(keep_logs=False)
@@ -292,7 +292,7 @@ class Cluster:
             first.prepare_containerd()
             first.wait("the API server", lambda: self._api_missing(link))
         with _phase("kubelet, controllers, kube-proxy, DNS"):
-            self._kubectl("create", "-f", "-", objects=components.manifests(link))
+            self.run_kubectl("create", "-f", "-", given=json.dumps(components.manifests(link)))
             first.start(components.later_components(layout, link, self.bin_dir))
             for check in self._checks(link):
                 first.wait(_part(check), check)
@@ -372,12 +372,13 @@ class Cluster:
         return missing(body)
 
     def _apply(self, objects: object) -> None:
-        self._kubectl("apply", "-f", "-", objects=objects)
+        self.run_kubectl("apply", "-f", "-", given=json.dumps(objects))
 
-    def _kubectl(self, *arguments: str, objects: object = None) -> None:
+    def run_kubectl(self, *arguments: str, given: str = "") -> str:
+        """Output of kubectl, which reads `given`; raises RuntimeError where it fails."""
         done = subprocess.run(
             [*self.kubectl, *arguments],
-            input=json.dumps(objects),
+            input=given,
             env=self.environment(),
             capture_output=True,
             text=True,
@@ -385,6 +386,7 @@ class Cluster:
         )
         if done.returncode:
             raise RuntimeError(f"kubectl {arguments[0]} failed: {done.stderr.strip()}")
+        return done.stdout
 
     def _clean(self, *, keep_logs: bool) -> None:
         """Remove a cluster in whatever state it is, except `data` and the image stores."""

@@ -6,7 +6,6 @@ module; only the way from the API server to the webhooks differs (https://jobset
 
 import base64
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -85,9 +84,9 @@ def stop_jobset(cluster: Cluster) -> None:
 
 def _objects(cluster: Cluster, folder: Path) -> list[dict[str, Any]]:
     """What the module's own kustomization makes; kubectl turns its YAML into JSON."""
-    text = _kubectl(cluster, "kustomize", str(folder))
-    listed = _kubectl(
-        cluster, "create", "--dry-run=client", "--validate=false", "-o", "json", "-f-", given=text
+    text = cluster.run_kubectl("kustomize", str(folder))
+    listed = cluster.run_kubectl(
+        "create", "--dry-run=client", "--validate=false", "-o", "json", "-f-", given=text
     )
     decoder, found = json.JSONDecoder(), list[dict[str, Any]]()
     while listed := listed.lstrip():
@@ -170,7 +169,7 @@ def _not_ready(link: Link) -> str | None:
 def _refusal(cluster: Cluster) -> str | None:
     """Why the API server and the webhooks do not take a JobSet yet; nothing is made."""
     try:
-        _kubectl(cluster, "create", "--dry-run=server", "-f-", given=json.dumps(PROBE))
+        cluster.run_kubectl("create", "--dry-run=server", "-f-", given=json.dumps(PROBE))
     except RuntimeError as reason:
         return str(reason)
     return None
@@ -178,26 +177,12 @@ def _refusal(cluster: Cluster) -> str | None:
 
 def _apply(cluster: Cluster, items: list[dict[str, Any]]) -> None:
     # On the server's side, because the definition is too long for an annotation.
-    _kubectl(cluster, "apply", "--server-side", "--force-conflicts", "-f-", given=_list(items))
+    cluster.run_kubectl("apply", "--server-side", "--force-conflicts", "-f-", given=_list(items))
 
 
 def _delete(cluster: Cluster, items: list[dict[str, Any]]) -> None:
-    _kubectl(cluster, "delete", "--ignore-not-found", "-f-", given=_list(items))
+    cluster.run_kubectl("delete", "--ignore-not-found", "-f-", given=_list(items))
 
 
 def _list(items: list[dict[str, Any]]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-
-
-def _kubectl(cluster: Cluster, *arguments: str, given: str = "") -> str:
-    done = subprocess.run(
-        [*cluster.kubectl, *arguments],
-        input=given,
-        env=cluster.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"kubectl {arguments[0]} failed: {done.stderr.strip()}")
-    return done.stdout

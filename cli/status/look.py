@@ -14,13 +14,13 @@ from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.findings import list_if_allowed
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json, container_of, name_of, part
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
 
 LINES = 200  # of each pod; the trainer writes one for each logged step
 MOST_LOGS = 8  # pods of one run whose lines are read: node 0 and some that may say why it waits
-FORBIDDEN = 403
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def look(api: Api, namespace: str) -> Look:
         UnreachableError: it does not answer.
     """
     platform = _platform(api)
-    found, forbidden = _list_if_allowed(api, ALL, SELECTOR)
+    found, forbidden = list_if_allowed(api, ALL, SELECTOR)
     unseen = f"runs in other namespaces than {namespace} ({forbidden})" if forbidden else ""
     if found is None:
         found = api.list(COLLECTION.format(namespace), SELECTOR)
@@ -77,20 +77,10 @@ def see_run(api: Api, record: Record) -> tuple[RunStatus, list[Json]]:
 
 
 def _platform(api: Api) -> PlatformStatus:
-    nodes, no_nodes = _list_if_allowed(api, "/api/v1/nodes")
+    nodes, no_nodes = list_if_allowed(api, "/api/v1/nodes")
     if nodes is None:
         return judge_platform(None, None, no_nodes)
-    return judge_platform(nodes, *_list_if_allowed(api, "/api/v1/pods"))
-
-
-def _list_if_allowed(api: Api, path: str, selector: str = "") -> tuple[list[Json] | None, str]:
-    """The objects and an empty text; or None and the server's words, where it forbids that."""
-    try:
-        return api.list(path, selector), ""
-    except ApiError as reason:
-        if reason.status != FORBIDDEN:
-            raise
-        return None, str(reason)
+    return judge_platform(nodes, *list_if_allowed(api, "/api/v1/pods"))
 
 
 def _see(api: Api, record: Record) -> Seen:

@@ -39,12 +39,17 @@ def object_at(api: Api, path: str) -> Json | Literal["unseen"] | None:
 
 def objects_at(api: Api, path: str) -> list[Json] | None:
     """The objects; None: these credentials may not look at them."""
+    return list_if_allowed(api, path)[0]
+
+
+def list_if_allowed(api: Api, path: str, selector: str = "") -> tuple[list[Json] | None, str]:
+    """The objects and an empty text; or None and the server's words, where it forbids that."""
     try:
-        return api.list(path)
+        return api.list(path, selector), ""
     except ApiError as error:
         if error.status != FORBIDDEN:
             raise
-        return None
+        return None, str(error)
 
 
 def listed(api: Api, path: str) -> str:

@@ -101,7 +101,7 @@ def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) ->
 
 def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
     if name in ("pods", "count/pods"):
-        # The pod that prepares the data set has ended before, or holds the same place.
+        # The pod that prepares the data set has ended before these pods come.
         return f"pods: {needs.pods} cannot be used" if needs.pods > amount(allowed) else ""
     resource = name.removeprefix("requests.")
     wanted = needs.requests.get(resource)

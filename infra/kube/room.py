@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.quantity import amount
 from infra.names import GPU_RESOURCE
 
@@ -64,7 +64,7 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     usable = [node for node in tolerated if not part(node, "spec").get("unschedulable")]
     if not usable:
         return (
-            f"nodes: {_names(tolerated)}: the only ones for these pods, and cordoned. "
+            f"every node that these pods could use is cordoned ({_names(tolerated)}). "
             "`kubectl uncordon NODE` opens one again"
         )
     for resource, wanted in needs.requests.items():
@@ -72,7 +72,10 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
             return _too_large(usable, resource, wanted, needs)
     fits = [min(_times(node, needs), needs.pods) for node in usable]
     if not any(fits):
-        return f"nodes: none of {_names(usable)} offers all that one pod asks for: {_all_of(needs)}"
+        return (
+            f"no node offers at once all that a pod asks for, {_all_of(needs)}; compared were "
+            f"{_names(usable)}"
+        )
     if sum(fits) < needs.pods:
         rooms = _each(usable, lambda node: f"{_times(node, needs)}")
         return (
@@ -109,7 +112,11 @@ def _tolerates(toleration: Mapping[str, Any], taint: Json) -> bool:
 
 
 def _offers(node: Json, resource: str) -> float:
-    return amount(str(part(node, "status", "allocatable").get(resource) or "0"))
+    return amount(_offered(node, resource))
+
+
+def _offered(node: Json, resource: str) -> str:
+    return str(part(node, "status", "allocatable").get(resource) or "0")
 
 
 def _times(node: Json, needs: PodNeeds) -> int:
@@ -121,20 +128,17 @@ def _times(node: Json, needs: PodNeeds) -> int:
 def _no_labels(nodes: Sequence[Json], needs: PodNeeds) -> str:
     wanted = ", ".join(f"{key}: {value}" for key, value in needs.node_selector.items())
     if not nodes:
-        return "nodes: the cluster has none, so no pod can run"
-    has = "; ".join(
-        f"{key} is {', '.join(values) or 'on no node'}"
-        for key in needs.node_selector
-        for values in [sorted({_label(node, key) for node in nodes} - {""})]
-    )
+        return "the cluster has no node, so no pod can run"
+    has = "; ".join(f"{key} is {_values(nodes, key)}" for key in needs.node_selector)
     return (
         f"nodeSelector: {wanted} cannot be used: none of the {len(nodes)} nodes has that ({has}). "
         "Set labels of nodes that are there (`kubectl get nodes --show-labels`)"
     )
 
 
-def _label(node: Json, key: str) -> str:
-    return str(part(node, "metadata", "labels").get(key) or "")
+def _values(nodes: Sequence[Json], key: str) -> str:
+    found = {label(node, key) for node in nodes} - {""}
+    return ", ".join(sorted(found)) or "on no node"
 
 
 def _not_tolerated(nodes: Sequence[Json], needs: PodNeeds) -> str:
@@ -156,9 +160,7 @@ def _taint(taint: Json) -> str:
 
 def _too_large(nodes: Sequence[Json], resource: str, wanted: str, needs: PodNeeds) -> str:
     key = KEYS.get(resource, resource)
-    offered = _each(
-        nodes, lambda node: str(part(node, "status", "allocatable").get(resource) or "0")
-    )
+    offered = _each(nodes, lambda node: _offered(node, resource))
     hint = "Set less"
     if resource == GPU_RESOURCE and not any(_offers(node, resource) for node in nodes):
         hint = "Install NVIDIA's device plugin (gpuOperator: true does), or choose other nodes"
@@ -173,12 +175,14 @@ def _all_of(needs: PodNeeds) -> str:
 
 
 def _each(nodes: Sequence[Json], say: Callable[[Json], str]) -> str:
-    said = [f"{name_of(node)}: {say(node)}" for node in nodes[:MOST_NAMES]]
-    more = len(nodes) - MOST_NAMES
-    return "; ".join([*said, f"and {more} more"] if more > 0 else said)
+    return "; ".join(_some([f"{name_of(node)}: {say(node)}" for node in nodes]))
 
 
 def _names(nodes: Sequence[Json]) -> str:
-    more = len(nodes) - MOST_NAMES
-    names = ", ".join(name_of(node) for node in nodes[:MOST_NAMES])
-    return f"{names} and {more} more" if more > 0 else names
+    return ", ".join(_some([name_of(node) for node in nodes]))
+
+
+def _some(texts: list[str]) -> list[str]:
+    """The first ones, and how many more there are."""
+    more = len(texts) - MOST_NAMES
+    return [*texts[:MOST_NAMES], *([f"and {more} more"] if more > 0 else [])]

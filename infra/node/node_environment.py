@@ -26,8 +26,4 @@ def node_text(settings: PlatformSettings) -> str | None:
 
 def host_text(host: HostSettings) -> str:
     """The way to a host, and sudo's password there."""
-    node = {
-        "ssh": host.ssh.ssh_spec() if host.ssh else None,
-        "sudo_password": host.sudo_password.text if host.sudo_password else "",
-    }
-    return json.dumps(node, sort_keys=True)
+    return json.dumps(host.way(), sort_keys=True)

@@ -53,8 +53,8 @@ class Agent(pulumi.ComponentResource):
     """One command, that joins the machine, and whose `delete` takes it out of the cluster again.
 
     It is a command of this machine, as it has to talk to two hosts: infra/node/agent.py says why.
-    Another address means that k3s is removed from the machine of before; another cluster on the
-    server means that the machine leaves what it knew, and joins anew.
+    With another address, k3s is removed from the machine of before. When the server has another
+    cluster than before, the machine leaves the old one and joins the new one.
     """
 
     joined: pulumi.Output[str]
@@ -103,18 +103,10 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
         "GRACE_SECONDS": str(args.grace_seconds),
     }
     return {
-        "server": _way(args.server),
-        "machine": _way(node.host),
+        "server": {**args.server.way(), "gone": args.server.gone},
+        "machine": {**node.host.way(), "gone": node.host.gone},
         "scripts": scripts(),
         "variables": {"agent": agent, "look": {}, "member": member},
-    }
-
-
-def _way(host: HostSettings) -> dict[str, object]:
-    return {
-        "ssh": host.ssh.ssh_spec() if host.ssh else None,
-        "sudo_password": host.sudo_password.text if host.sudo_password else "",
-        "gone": host.gone,
     }
 
 
@@ -136,13 +128,7 @@ def start_looks(settings: PlatformSettings) -> Looks:
         return {}
     executor = ThreadPoolExecutor(max_workers=len(nodes), thread_name_prefix="look-at-agents")
     futures = {
-        node.name: executor.submit(
-            look_at_k3s,
-            HostAccess(
-                node.ssh.ssh_spec(), node.host.sudo_password.text if node.host.sudo_password else ""
-            ),
-            script=FILES["look"],
-        )
+        node.name: executor.submit(look_at_k3s, HostAccess(**node.host.way()), script=FILES["look"])
         for node in nodes
     }
     executor.shutdown(wait=False)

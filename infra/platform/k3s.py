@@ -29,12 +29,8 @@ def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None
     """
     if cluster.kind != "k3s" or host.gone:
         return None
-    access = HostAccess(
-        host.ssh.ssh_spec() if host.ssh else None,
-        host.sudo_password.text if host.sudo_password else "",
-    )
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-at-k3s")
-    future = executor.submit(look_at_k3s, access)
+    future = executor.submit(look_at_k3s, HostAccess(**host.way()))
     executor.shutdown(wait=False)
     return future
 

@@ -55,6 +55,13 @@ class HostSettings:
     gone: bool
     defaults: SshSettings
 
+    def way(self) -> dict[str, Any]:
+        """How a command reaches the host, as plain values; holds the key and sudo's password."""
+        return {
+            "ssh": self.ssh.ssh_spec() if self.ssh else None,
+            "sudo_password": self.sudo_password.text if self.sudo_password else "",
+        }
+
 
 def read_host(reader: Reader) -> HostSettings:
     """Read where the node is; what is wrong is left with `reader`."""
