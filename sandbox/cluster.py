@@ -221,12 +221,15 @@ class Cluster:
         Raises:
             ValueError: there is no node of this number, or no component of that name on it.
         """
-        first = (*components.COMPONENTS, components.MIRROR, *components.CONTROLLERS)
-        allowed = first if number == 1 else components.NODE_COMPONENTS
+        folder = self.node(number).layout.log
+        first = (*components.COMPONENTS, components.MIRROR)
+        own = first if number == 1 else components.NODE_COMPONENTS
+        controllers = sorted(path.stem for path in folder.glob("*.log"))
+        allowed = list(dict.fromkeys((*own, *controllers)))
         if component not in allowed:
             text = ", ".join(allowed)
             raise ValueError(f"there is no component {component!r}; name one of {text}")
-        return self.node(number).layout.log / f"{component}.log"
+        return folder / f"{component}.log"
 
     def _further(self) -> list[Node]:
         """The nodes after the first that have been started and not taken down."""

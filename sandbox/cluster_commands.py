@@ -6,8 +6,9 @@ from pathlib import Path
 
 from sandbox.cluster import Cluster
 from sandbox.commands import Command
-from sandbox.components import COMPONENTS, CONTROLLERS, MIRROR, SYSTEM_PATH
-from sandbox.jobset import start_jobset
+from sandbox.components import COMPONENTS, MIRROR, SYSTEM_PATH
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import start_controller
 from sandbox.layout import STATE_ROOT
 from sandbox.say import say
 from sandbox.toolchain import bin_dir
@@ -48,7 +49,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="controllers",
         action="append",
-        choices=CONTROLLERS,
+        choices=list(CONTROLLERS),
         default=[],
         help="also start this controller, which is built the first time",
     )
@@ -57,8 +58,8 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
 def _up(arguments: argparse.Namespace) -> None:
     cluster = _cluster(arguments, with_programs=True)
     cluster.up(arguments.nodes)
-    if "jobset" in arguments.controllers:
-        start_jobset(cluster)
+    for name in arguments.controllers:
+        start_controller(cluster, CONTROLLERS[name])
 
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,6 @@ CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # of Debian's packag
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
 NODE_COMPONENTS = ("containerd", "kubelet", "kube-proxy")  # of every node
 MIRROR = "image-mirror"  # runs on the first node of several
-CONTROLLERS = ("jobset",)  # run on the first node where they were asked for
 COMPONENTS = (
     "etcd",
     "containerd",

@@ -5,6 +5,7 @@ import importlib.util
 
 from sandbox import packages, toolchain
 from sandbox.base_image import ensure_base_image
+from sandbox.controllers import CONTROLLERS
 from sandbox.pulumi_home import plugin_home
 from sandbox.venvs import ensure_venv
 
@@ -37,9 +38,10 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
     if for_tests:
         toolchain.tool_folder(toolchain.S3_SERVER)
         toolchain.tool_folder(toolchain.IMAGE_REGISTRY)
-        toolchain.tool_folder(toolchain.JOBSET_CONTROLLER)
         toolchain.tool_folder(toolchain.PROMETHEUS_SERVER)
         toolchain.tool_folder(toolchain.ALERTMANAGER_SERVER)
+        for controller in CONTROLLERS.values():
+            toolchain.tool_folder(controller.tool)
 
 
 def ensure_venv_module() -> None:

@@ -14,7 +14,8 @@ from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.labels import OWNER_LABEL
 from infra.workloads.jobset import KIND
-from sandbox.jobset import start_jobset, stop_jobset
+from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.jobset import JOBSET as CONTROLLER
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import (
     changes,
@@ -35,11 +36,11 @@ JOBSET, STATEFUL_SET = "train-jobset", "train-multipod"
 
 @pytest.fixture(scope="module")
 def controller(lab: Lab) -> Iterator[Lab]:
-    start_jobset(lab.cluster)
+    start_controller(lab.cluster, CONTROLLER)
     try:
         yield lab
     finally:
-        stop_jobset(lab.cluster)
+        stop_controller(lab.cluster, CONTROLLER)
     hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
     left = lab.uids("customresourcedefinition", "clusterrole", "clusterrolebinding", *hooks)
     assert not [name for name in left if "jobset" in name]

@@ -1,0 +1,6 @@
+"""The controllers that a cluster of the sandbox can have beside its own programs."""
+
+from sandbox.controllers.controller import Controller
+from sandbox.controllers.jobset import JOBSET
+
+CONTROLLERS: dict[str, Controller] = {controller.name: controller for controller in (JOBSET,)}

@@ -1,0 +1,239 @@
+"""Runs a controller beside a cluster's own programs, as a process and not as a pod.
+
+So no image of it is needed. Its definitions, rights and webhooks are those of the controller's own
+module; only the way from the API server to the webhooks differs: they are called by address,
+because no Service leads to a process of the node.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from sandbox import api
+from sandbox.cluster import Cluster
+from sandbox.components import API_PORT
+from sandbox.kubeconfig import write_kubeconfig
+from sandbox.layout import Layout
+from sandbox.pki import CA, Certificate, sign
+from sandbox.processes import Component
+from sandbox.say import phase
+from sandbox.toolchain import Tool, tool_folder
+
+DEFINITIONS = ("CustomResourceDefinition",)
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a controller's command line needs to know of the node that it runs on.
+
+    Args:
+        programs: folder with its program and with the files of its module.
+        address: the node's address, on which the sandbox asks whether the controller is ready.
+        certificates: folder with `tls.crt` and `tls.key` for its webhooks.
+        config: the file that `Controller.configuration` is written to.
+    """
+
+    programs: Path
+    address: str
+    certificates: Path
+    config: Path
+
+
+@dataclass(frozen=True)
+class Controller:
+    """A controller that is started where it is asked for.
+
+    Args:
+        name: of the choice `--with`, of its log and of its process.
+        title: what people call it.
+        tool: its program, with the folder of its module that holds the manifests.
+        manifests: folder of a kustomization in the tool's folder.
+        roles: names of the ClusterRoles that it works with.
+        health_port: where it answers `/readyz` on the node's address.
+        webhook_port: where it answers the API server on 127.0.0.1; 0: it has no webhooks.
+        command: its arguments.
+        configuration: what its configuration file holds; None: it reads no such file.
+        probe: an object that the API server takes once definitions and webhooks are ready. It is
+            only tried.
+    """
+
+    name: str
+    title: str
+    tool: Tool
+    manifests: str
+    roles: tuple[str, ...]
+    health_port: int
+    webhook_port: int
+    command: Callable[[Place], tuple[str, ...]]
+    configuration: Callable[[Place], Mapping[str, Any]] | None
+    probe: Mapping[str, Any]
+
+    @property
+    def user(self) -> str:
+        """Name of its certificate's user, and of what gives it its rights."""
+        return f"{self.name}-controller"
+
+
+def start_controller(cluster: Cluster, controller: Controller) -> None:
+    """Make its kinds known to a cluster that is up, and start it.
+
+    Does nothing where it runs already. Builds the controller the first time.
+
+    Raises:
+        RuntimeError: the build failed, the cluster is down, or the controller has ended.
+        TimeoutError: the controller does not answer.
+    """
+    tool_folder(controller.tool)
+    node = cluster.node(1)
+    place = _place(cluster, controller)
+    if not node.ended([controller.name]):
+        return
+    with phase(f"{controller.title} {controller.tool.version}"):
+        objects = _objects(cluster, place.programs / controller.manifests)
+        _apply(cluster, _of_kinds(objects, DEFINITIONS))
+        _apply(cluster, _rights(controller, objects))
+        kubeconfig = _write_files(cluster.layout, controller, place)
+        component = Component(controller.name, controller.command(place))
+        node.start([component], {"KUBECONFIG": str(kubeconfig)})
+        node.wait(controller.title, lambda: _not_ready(place.address, controller.health_port))
+        webhooks = _of_kinds(objects, WEBHOOKS) if controller.webhook_port else []
+        _apply(cluster, [_by_address(item, controller, cluster.layout) for item in webhooks])
+        node.wait(f"{controller.title}'s kinds", lambda: _refusal(cluster, controller.probe))
+
+
+def stop_controller(cluster: Cluster, controller: Controller) -> None:
+    """End it and remove what it had in the cluster, objects of its kinds included.
+
+    Raises:
+        RuntimeError: the cluster is down.
+        TimeoutError: the controller does not end.
+    """
+    objects = _objects(cluster, tool_folder(controller.tool) / controller.manifests)
+    # The webhooks first: without the controller they refuse every change of its kinds.
+    _delete(cluster, _of_kinds(objects, WEBHOOKS))
+    _delete(cluster, _of_kinds(objects, DEFINITIONS))
+    _delete(cluster, _rights(controller, objects))
+    cluster.node(1).end(controller.name)
+
+
+def _place(cluster: Cluster, controller: Controller) -> Place:
+    link = cluster.node(1).link
+    if link is None:
+        raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")
+    return Place(
+        programs=tool_folder(controller.tool),
+        address=str(link.node),
+        certificates=cluster.layout.run / f"{controller.name}-server",
+        config=cluster.layout.run / f"{controller.name}.json",
+    )
+
+
+def _objects(cluster: Cluster, folder: Path) -> list[dict[str, Any]]:
+    """What the module's own kustomization makes; kubectl turns its YAML into JSON."""
+    text = cluster.run_kubectl("kustomize", str(folder))
+    listed = cluster.run_kubectl(
+        "create", "--dry-run=client", "--validate=false", "-o", "json", "-f-", given=text
+    )
+    decoder, found = json.JSONDecoder(), list[dict[str, Any]]()
+    while listed := listed.lstrip():
+        item, end = cast(tuple[dict[str, Any], int], decoder.raw_decode(listed))
+        found += item["items"] if item["kind"] == "List" else [item]
+        listed = listed[end:]
+    return found
+
+
+def _of_kinds(objects: list[dict[str, Any]], kinds: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [item for item in objects if item["kind"] in kinds]
+
+
+def _rights(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The controller's own roles, given to the user of its certificate."""
+    group = "rbac.authorization.k8s.io"
+    found: list[dict[str, Any]] = []
+    for role in _of_kinds(objects, ("ClusterRole",)):
+        name = role["metadata"]["name"]
+        if name in controller.roles:
+            binding = {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"{controller.user}-{name}"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": controller.user}],
+            }
+            found += [role, binding]
+    assert len(found) == 2 * len(controller.roles), f"{controller.name} lacks one of its roles"
+    return found
+
+
+def _write_files(layout: Layout, controller: Controller, place: Place) -> Path:
+    """Write certificates, configuration and kubeconfig; returns the last one's path."""
+    client, server = f"{controller.name}-client", place.certificates.name
+    for certificate in (
+        Certificate(client, controller.user),
+        Certificate(server, server, "serverAuth", alternative_names=("IP:127.0.0.1",)),
+    ):
+        sign(layout.pki, certificate)
+    place.certificates.mkdir(exist_ok=True)
+    for ending in ("crt", "key"):
+        given = (layout.pki / f"{server}.{ending}").read_bytes()
+        (place.certificates / f"tls.{ending}").write_bytes(given)
+    if controller.configuration:
+        text = json.dumps(controller.configuration(place), indent=1)
+        place.config.write_text(text + "\n")
+    kubeconfig = layout.run / f"{client}.kubeconfig"
+    write_kubeconfig(
+        kubeconfig,
+        server=f"https://{place.address}:{API_PORT}",
+        name=layout.name,
+        pki=layout.pki,
+        certificate=client,
+    )
+    return kubeconfig
+
+
+def _by_address(item: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
+    """Webhooks at the address of the process instead of a Service of pods."""
+    authority = base64.b64encode((layout.pki / f"{CA}.crt").read_bytes()).decode()
+    for webhook in item["webhooks"]:
+        path = webhook["clientConfig"]["service"]["path"]
+        url = f"https://127.0.0.1:{controller.webhook_port}{path}"
+        webhook["clientConfig"] = {"url": url, "caBundle": authority}
+    return item
+
+
+def _not_ready(address: str, port: int) -> str | None:
+    place = f"http://{address}:{port}/readyz"
+    try:
+        status, _ = api.http_get(address, port, "/readyz")
+    except OSError as reason:
+        return f"{place}: {reason}"
+    return None if status == 200 else f"{place}: status {status}"
+
+
+def _refusal(cluster: Cluster, probe: Mapping[str, Any]) -> str | None:
+    """Why the API server and the webhooks do not take the probe yet; nothing is made."""
+    try:
+        cluster.run_kubectl("create", "--dry-run=server", "-f-", given=json.dumps(probe))
+    except RuntimeError as reason:
+        return str(reason)
+    return None
+
+
+def _apply(cluster: Cluster, items: list[dict[str, Any]]) -> None:
+    # On the server's side, because the definitions are too long for an annotation.
+    options = ("--server-side", "--force-conflicts")
+    if items:
+        cluster.run_kubectl("apply", *options, "-f-", given=_list(items))
+
+
+def _delete(cluster: Cluster, items: list[dict[str, Any]]) -> None:
+    if items:
+        cluster.run_kubectl("delete", "--ignore-not-found", "-f-", given=_list(items))
+
+
+def _list(items: list[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
