@@ -38,6 +38,11 @@ def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
         api_version = "admissionregistration.k8s.io/v1"
         kinds |= {(api_version, "ValidatingAdmissionPolicy", False)}
         kinds |= {(api_version, "ValidatingAdmissionPolicyBinding", False)}
+    if settings.replaces_lost_nodes:
+        group = "rbac.authorization.k8s.io/v1"
+        kinds |= {("apps/v1", "Deployment", True), ("v1", "ServiceAccount", True)}
+        kinds |= {(group, kind, True) for kind in ("Role", "RoleBinding")}
+        kinds |= {(group, kind, False) for kind in ("ClusterRole", "ClusterRoleBinding")}
     if settings.monitoring == "existing":
         kinds |= {("monitoring.coreos.com/v1", "PodMonitor", True)}
         kinds |= {("monitoring.coreos.com/v1", "PrometheusRule", True)}

@@ -18,6 +18,7 @@ from infra.platform.host import prepare_host
 from infra.platform.host_guard import check_adoption
 from infra.platform.k3s import start_look
 from infra.platform.kubectl import make_kubectl
+from infra.platform.lost_nodes import LostNodes, LostNodesArgs
 from infra.platform.monitoring import Monitoring, MonitoringArgs
 from infra.platform.namespace import Namespace, NamespaceArgs
 from infra.platform.owner import Owner
@@ -214,6 +215,16 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     if settings.monitoring == "existing":
         monitoring = MonitoringArgs(connection, settings.stack)
         ready.append(Monitoring("monitoring", monitoring, inside(cluster, namespace)))
+    if settings.replaces_lost_nodes:
+        lost = LostNodesArgs(
+            settings.namespace,
+            image_args.request.plan.reference,
+            image_args.pull,
+            settings.stack,
+            owner.identity,
+        )
+        # After the image and its login, without which the pod would not start.
+        ready.append(LostNodes("lost-nodes", lost, inside(cluster, *ready)))
     return MadePlatform(facts, connection, cluster, image, ready)
 
 

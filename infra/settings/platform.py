@@ -20,6 +20,7 @@ from infra.settings.monitoring import Monitoring, read_monitoring
 from infra.settings.namespace import NamespaceSettings, read_namespace
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
+from infra.settings.nodes_lost import read_replaces_lost_nodes
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.reader import Reader
 from infra.settings.storage import StorageSettings, read_storage
@@ -46,6 +47,7 @@ class PlatformSettings:
     bundle: BundleSettings | None
     pod_policy: PodPolicyChoice
     monitoring: Monitoring
+    replaces_lost_nodes: bool
 
     @property
     def namespace(self) -> str:
@@ -73,6 +75,7 @@ def read_platform(
     _refuse_shown_password(reader, gpu_operator, proxy)
     pod_policy = read_pod_policy(reader)
     monitoring = read_monitoring(reader)
+    replaces_lost_nodes = read_replaces_lost_nodes(reader, cluster, nodes)
     if image is None:
         return None
     shared = gpu_operator is not None and gpu_operator.sharing.shares
@@ -94,6 +97,7 @@ def read_platform(
         bundle=bundle,
         pod_policy=pod_policy,
         monitoring=monitoring,
+        replaces_lost_nodes=replaces_lost_nodes,
     )
 
 

@@ -16,10 +16,12 @@ from infra.kube.access import Access
 from infra.kube.api import Api
 from sandbox.namespaces import find_holder
 from sandbox.stack import Stack
+from tests.e2e.asking import changes
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 STEPS = 20
 ON_ONE, ON_TWO, ON_LOST = "e2e-one-node", "e2e-two-nodes", "e2e-lost-node"
+ON_REPLACED = "e2e-replaced-node"
 LOSS_TOLERANCE = 1e-5
 
 
@@ -76,17 +78,42 @@ def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
     assert two[STEPS] == pytest.approx(one[STEPS], abs=LOSS_TOLERANCE)
 
 
-def test_run_goes_on_on_a_spare_node_when_one_is_lost(nodes: Lab, stack: Stack) -> None:
-    """M7: status names the node, and the command that it gives is all that is to be done."""
-    first = f"sandbox-{nodes.cluster.name}"
+def start_and_lose_a_node(lab: Lab, stack: Stack, run_name: str) -> tuple[str, str]:
+    """Returns the pod that was on a node after the first, and that node, which is off by now."""
+    first = f"sandbox-{lab.cluster.name}"
     often = {"run.checkpoint.interval": "10"}
-    stack.set_all({**run_settings(ON_LOST, ENDLESS), **spread(nodes), **often})
+    stack.set_all({**run_settings(run_name, ENDLESS), **spread(lab), **often})
     stack.up()
-    pod, node = next((pod, node) for pod, node in places(nodes).items() if node != first)
-    wait_for("a checkpoint", lambda: max(nodes.losses(ON_LOST), default=0) > 20, 300)
-    holder = find_holder(nodes.cluster.layout.node(int(node.removeprefix(f"{first}-"))))
+    pod, node = next((pod, node) for pod, node in places(lab).items() if node != first)
+    wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
+    holder = find_holder(lab.cluster.layout.node(int(node.removeprefix(f"{first}-"))))
     assert holder is not None
     holder.end()
+    return pod, node
+
+
+def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: Stack) -> None:
+    """M7: nobody has to say that the machine is off, and no other pod of it is touched."""
+    stack.set("lostNodes", "replace")
+    stack.up()
+    keeper = nodes.get("deployment", "disttrain-lost-nodes")
+    assert keeper["status"]["readyReplicas"] == 1
+    pod, node = start_and_lose_a_node(nodes, stack, ON_REPLACED)
+    made = max(nodes.losses(ON_REPLACED))
+    wait_for("steps after the last one", lambda: max(nodes.losses(ON_REPLACED)) > made, 300)
+    assert pod not in places(nodes)
+    assert node not in places(nodes).values()
+    assert len(set(places(nodes).values())) == 2
+    said = nodes.kubectl("logs", "deployment/disttrain-lost-nodes")
+    assert f"{node} does not answer: gave up pod {pod}, so that another one can start" in said
+    failed = nodes.get("job", "train-indexed")["status"].get("failed", 0)
+    assert failed == 0  # it cost no restart
+    assert set(changes(stack.up())) == {"unchanged"}
+
+
+def test_run_goes_on_on_a_spare_node_when_one_is_lost(nodes: Lab, stack: Stack) -> None:
+    """M7: status names the node, and the command that it gives is all that is to be done."""
+    pod, node = start_and_lose_a_node(nodes, stack, ON_LOST)
     made = max(nodes.losses(ON_LOST))
     api = Api(Access(kubeconfig_path=str(nodes.cluster.kubeconfig)))
 

@@ -51,7 +51,8 @@ def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> 
 
 def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> None:
     """M2 of the goals: adding one host plans its own resources and nothing else."""
-    none, one, both = (deployed(tmp_path, *nodes) for nodes in ((), (TWO,), (TWO, THREE)))
+    cases = ((), (TWO,), (TWO, THREE))
+    none, one, both = (deployed(tmp_path, *nodes, lostNodes="wait") for nodes in cases)
     for less, more, added in ((none, one, "node-gpu2"), (one, both, "node-gpu3")):
         inputs = {resource.name: resource.inputs for resource in less.resources}
         now = {resource.name: resource.inputs for resource in more.resources}
@@ -114,3 +115,23 @@ def test_what_pods_would_not_find_on_a_machine_is_refused(
 ) -> None:
     with pytest.raises(pulumi.RunError, match=said):
         deployed(tmp_path, TWO, **changes)
+
+
+def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Path) -> None:
+    """The pod that does it starts from the platform's image, with an account that may do that."""
+    assert not [r for r in deployed(tmp_path).resources if r.name.startswith("lost-nodes")]
+    result = deployed(tmp_path, TWO)
+    first = before(result, "lost-nodes-deployment")
+    assert {"lost-nodes-role-binding", "lost-nodes-program"} <= first
+    assert [name for name in first if name.startswith("image-")]
+    spec = result.one("lost-nodes-deployment").inputs["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"].startswith("registry.example.org/team/trainer:")
+    program = result.one("lost-nodes-program").inputs
+    assert container["command"][-1].endswith("/" + next(iter(program["data"])))
+    assert program["metadata"]["name"] == spec["volumes"][0]["configMap"]["name"]
+    rules = result.one("lost-nodes-role").inputs["rules"]
+    assert {rule["resources"][0]: rule["verbs"] for rule in rules} == {
+        "pods": ["list", "delete"],
+        "pods/status": ["patch"],
+    }

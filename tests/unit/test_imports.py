@@ -60,7 +60,7 @@ def test_commands_use_only_the_part_of_the_trainer_that_computes() -> None:
 # Rooms of one line stand beside each other and do not import each other.
 FLOORS = (
     {"names", "labels", "world", "registry", "command_line", "dependencies", "objects"}
-    | {"one_line", "no_proxy"},
+    | {"one_line", "no_proxy", "in_cluster"},
     {"kube_command", "kube", "monitoring"},
     {"settings", "node", "image", "airgap"},
     {"networks", "storages", "deliveries"},

@@ -44,6 +44,7 @@ COMPONENTS = {
     "disttrain:infra:ProxyConfig": ("infra.platform.proxy", "ProxyConfig"),
     "disttrain:infra:Monitoring": ("infra.platform.monitoring", "Monitoring"),
     "disttrain:infra:Viewers": ("infra.platform.viewers", "Viewers"),
+    "disttrain:infra:LostNodes": ("infra.platform.lost_nodes", "LostNodes"),
     "disttrain:infra:TaskPods": ("infra.platform.guards", "TaskPods"),
     "disttrain:infra:DestroyGuard": ("infra.platform.guards", "DestroyGuard"),
     "disttrain:infra:DatasetJob": ("infra.run.dataset", "DatasetJob"),

@@ -27,7 +27,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
         "sandbox",
         {"podPolicy": "warn", "monitoring": "existing", "topology": "multi-pod"},
     ),
-    "indexed job": ("sandbox", {"topology": "indexed-job"}),
+    "indexed job": ("sandbox", {"topology": "indexed-job", "lostNodes": "replace"}),
     "platform alone": ("sandbox", {"topology": "none"}),
     "registry with a login": (
         "sandbox",

@@ -98,6 +98,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"clusterGrows": True},
         "clusterGrows: 'true' cannot be used: k3s has the machines of this stack",
     ),
+    (
+        {"lostNodes": "replace"},
+        "lostNodes: 'replace' cannot be used: this stack has one machine, and no other one could",
+    ),
     # the data, on destroy
     ({"dataOnDestroy": "purge"}, "purgeConfirmed: '' cannot be used: dataOnDestroy: purge would"),
     (

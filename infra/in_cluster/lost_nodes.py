@@ -1,0 +1,197 @@
+"""Gives up the pods of trainings on machines that do not answer, so that others take their place.
+
+Kubernetes waits with a pod's replacement until the pod has ended, and a machine that is off never
+says so (https://github.com/kubernetes/kubernetes/issues/55713). This program says it for the pods
+of trainings in its namespace, and for no others. That is safe for them: a pod of a training that is
+given up, but still runs behind a broken network, puts no checkpoint in place, because its run has
+another owner by then (trainer/checkpoint/run_lock.py).
+
+It is the pod of the setting `lostNodes`. The file goes into that pod as it is, so it imports the
+standard library alone.
+"""
+
+import json
+import os
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Json = Mapping[str, Any]
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TRAININGS = "app.kubernetes.io%2Fname%3Ddisttrain%2Capp.kubernetes.io%2Fcomponent%3Dtraining"
+ENDED = ("Succeeded", "Failed")
+PATIENCE_SECONDS = 10.0  # after Kubernetes has missed the machine, which takes 40 to 50 s
+PAUSE_SECONDS = 5.0
+REQUEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of a training that has not ended."""
+
+    name: str
+    uid: str
+    node: str
+
+
+class Silence:
+    """Since when each machine has not answered, by the clock of this program."""
+
+    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """`patience_seconds`: how long a machine may be silent until its pods are given up."""
+        self._patience_seconds = patience_seconds
+        self._since: dict[str, float] = {}
+
+    def lost(self, silent: Iterable[str], now_seconds: float) -> set[str]:
+        """Those that have been silent at every look for as long as patience lasts."""
+        self._since = {name: self._since.get(name, now_seconds) for name in silent}
+        end = now_seconds - self._patience_seconds
+        return {name for name, since in self._since.items() if since <= end}
+
+
+def living(pods: Sequence[Json]) -> list[Pod]:
+    """The pods that have a machine and have not ended."""
+    return [
+        Pod(pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"])
+        for pod in pods
+        if pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") not in ENDED
+    ]
+
+
+def is_silent(node: Json) -> bool:
+    """Whether Kubernetes has missed the machine's kubelet.
+
+    A kubelet that says itself that its machine is not ready still ends pods, and is left alone.
+    """
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "Unknown" for c in conditions)
+
+
+def given_up(pod: Pod, now: str) -> Json:
+    """The change that ends a pod as Kubernetes itself does once it knows that a machine is off.
+
+    `DisruptionTarget` is a condition that the Jobs of the trainings do not count as a failure.
+    """
+    return {
+        "metadata": {"uid": pod.uid},
+        "status": {
+            "phase": "Failed",
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "NodeDoesNotAnswer",
+                    "message": f"disttrain gave the pod up, because {pod.node} does not answer",
+                    "lastTransitionTime": now,
+                }
+            ],
+        },
+    }
+
+
+class Api:
+    """The API server, and the account that a pod has there."""
+
+    def __init__(self, base: str, account: Path, context: ssl.SSLContext | None = None) -> None:
+        """`base`: such as `https://10.43.0.1:443`; `account`: the folder with the pod's token."""
+        self._base, self._account = f"{base}/api/v1", account
+        self.namespace = (account / "namespace").read_text().strip()
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+
+    def ask(self, method: str, path: str, body: Json | None = None, type_: str = "json") -> Any:
+        """Send a request; returns what the answer holds.
+
+        Raises:
+            OSError: there was no answer, or it was a refusal (urllib.error.HTTPError).
+        """
+        request = urllib.request.Request(
+            f"{self._base}/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={
+                # The kubelet renews the token's file.
+                "Authorization": f"Bearer {(self._account / 'token').read_text().strip()}",
+                "Content-Type": f"application/{type_}",
+            },
+        )
+        with self._opener.open(request, timeout=REQUEST_SECONDS) as answer:
+            return json.load(answer)
+
+
+def api_of_the_pod() -> Api:
+    """The API server that the kubelet tells every pod of."""
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    host = f"[{host}]" if ":" in host else host
+    context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    return Api(f"https://{host}:{port}", ACCOUNT, context)
+
+
+def look(api: Api, silence: Silence) -> None:
+    """Give up the pods on machines that are lost by now.
+
+    Raises:
+        OSError: the API server could not be asked.
+    """
+    pods = f"namespaces/{api.namespace}/pods"
+    # From the server's memory, which costs it little; it may be some seconds old.
+    found = living(api.ask("GET", f"{pods}?labelSelector={TRAININGS}&resourceVersion=0")["items"])
+    silent = [name for name in sorted({pod.node for pod in found}) if _is_silent(api, name)]
+    lost = silence.lost(silent, time.monotonic())
+    for pod in (pod for pod in found if pod.node in lost):
+        _give_up(api, f"{pods}/{pod.name}", pod)
+
+
+def _is_silent(api: Api, name: str) -> bool:
+    try:
+        return is_silent(api.ask("GET", f"nodes/{name}"))
+    except urllib.error.HTTPError as refused:
+        if refused.code != 404:
+            raise
+        return False  # without its Node object Kubernetes removes the pods itself
+
+
+def _give_up(api: Api, path: str, pod: Pod) -> None:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    try:
+        change = given_up(pod, now)
+        api.ask("PATCH", f"{path}/status", change, "strategic-merge-patch+json")
+        now_and_this_one = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+        api.ask("DELETE", path, now_and_this_one)
+    except urllib.error.HTTPError as refused:
+        if refused.code not in (404, 409):  # it is gone, or another pod has its name
+            raise
+    else:
+        say(f"{pod.node} does not answer: gave up pod {pod.name}, so that another one can start")
+
+
+def say(text: str) -> None:
+    """A line of the pod's log."""
+    print(text, flush=True)
+
+
+def main() -> None:
+    """Look again and again; an API server that is away for a while is no end."""
+    api, silence, trouble = api_of_the_pod(), Silence(), ""
+    say(f"watching the machines of the trainings in namespace {api.namespace}")
+    while True:
+        try:
+            look(api, silence)
+            trouble = ""
+        except OSError as error:
+            if trouble != str(error):
+                trouble = str(error)
+                say(f"the API server could not be asked: {trouble}; trying again")
+        time.sleep(PAUSE_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
