@@ -61,6 +61,8 @@ class Result:
     evidence: str
     fix: str
     limit_seconds: int
+    place: str = ""
+    """The machine, or the two machines, where several are examined."""
 
     @property
     def is_finding(self) -> bool:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,9 @@ from cli.gpu_checks import GPU_CHECKS
 from cli.host_checks import HOST_CHECKS
 from cli.image_checks import IMAGE_CHECKS
 from cli.k3s_checks import K3S_CHECKS
+from cli.machines import CONNECTION, look_at_machines, look_at_pairs
 from cli.network_checks import NETWORK_CHECKS
+from cli.pair_checks import run_pair_checks
 from cli.proxy_checks import PROXY_CHECKS
 from cli.report import FAIL_ON, Report
 from infra.node.doctor_plan import Plan, SshTarget
@@ -36,7 +39,6 @@ ON_HOST: tuple[Check, ...] = (
     *K3S_CHECKS,
 )
 CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)
-CONNECTION = "connection"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def examine(plan: Plan) -> Report:
     """Gather the facts and judge them; an unreachable host gives a report with that finding."""
+    if plan.machines:
+        return _examine_machines(plan)
     try:
         gathered = gather(plan)
     except UnreachableError as reason:
@@ -109,6 +113,23 @@ def examine(plan: Plan) -> Report:
         return Report(plan.host_name, [fault], 0.0, reached=False)
     results = judge(plan, gathered.facts)
     return Report(plan.host_name, results, gathered.seconds)
+
+
+def _examine_machines(plan: Plan) -> Report:
+    start = time.monotonic()
+    looked = look_at_machines(plan)
+    results: list[Result] = []
+    for each in looked:
+        if plan.only in ("", each.name):
+            own = judge(each.plan, each.facts) if each.facts else []
+            results += [replace(result, place=each.name) for result in own]
+            results += [each.fault] if each.fault else []
+    pairs = look_at_pairs(looked, plan.expect.node_address)
+    # The GPUs of all machines can be counted only where all are looked at.
+    expect = replace(plan.expect, gpus=0) if plan.only else plan.expect
+    results += run_pair_checks(pairs, expect)
+    names = ", ".join(each.name for each in looked)
+    return Report(names, results, time.monotonic() - start, reached=looked[0].facts is not None)
 
 
 def judge(plan: Plan, facts: Facts) -> list[Result]:

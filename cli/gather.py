@@ -84,6 +84,7 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
     names = {urlsplit(expect.https_probe).hostname or ""} if fetches else set[str]()
     return {
         "PROBE_SECONDS": str(PROBE_SECONDS),
+        "K3S_SERVICE": expect.service,
         "DATA_ROOT": expect.data_root,
         "DNS_NAMES": "" if expect.has_proxy else " ".join(sorted(names)),
         "HTTP_PROXY_URL": expect.http_proxy,
@@ -121,21 +122,34 @@ def clock_skew(before: float, remote: int, after: float) -> int:
 
 def _host_facts(plan: Plan) -> list[str]:
     before = time.time()
+    lines = _answer_of_host(plan, host_program(plan), "host_done")
+    facts, after = parse_facts(lines), time.time()
+    return [*lines, f"clock_skew={clock_skew(before, facts.number('time'), after)}"]
+
+
+def ask_host(plan: Plan, program: str, done: str) -> Facts:
+    """Run shell text on the host; `done` is the fact that it prints last.
+
+    Raises:
+        UnreachableError: the host was not reached, or its answer is not complete.
+    """
+    return parse_facts(_answer_of_host(plan, program, done))
+
+
+def _answer_of_host(plan: Plan, program: str, done: str) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="disttrain-") as scratch:
         way = ssh_command(asdict(plan.ssh), Path(scratch), "-T") if plan.ssh else []
         command = [*way, "sh -s"] if way else ["sh", "-s"]
-        lines, stderr, status = _run(command, host_program(plan), plan)
-    after = time.time()
-    facts = parse_facts(lines)
+        lines, stderr, status = _run(command, program, plan)
     if plan.ssh and status == SSH_FAILED:
         raise why_unreachable(plan.ssh, stderr)
-    if facts.get("host_done") != "yes":
+    if parse_facts(lines).get(done) != "yes":
         tail = stderr.strip().splitlines()[-1:] or ["no error text"]
         raise UnreachableError(
             f"{plan.host_name}: the answer is not complete (status {status}: {tail[0][:200]})",
             "run it again; if that does not help, check that the host's disk is not full",
         )
-    return [*lines, f"clock_skew={clock_skew(before, facts.number('time'), after)}"]
+    return lines
 
 
 def _has_own_kubectl(plan: Plan) -> bool:

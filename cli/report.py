@@ -44,7 +44,8 @@ class Report:
         order = ("error", "warning", "not checked", "ok", "not applicable")
         lines: list[str] = []
         for result in sorted(shown, key=lambda result: order.index(result.status)):
-            lines.append(f"{result.status:<14} {result.id:<19} {_short(result.evidence)}")
+            said = f"{result.place}: {result.evidence}" if result.place else result.evidence
+            lines.append(f"{result.status:<14} {result.id:<19} {_short(said)}")
             if result.fix:
                 lines.append(f"{'':<14} {'':<19} fix: {_short(result.fix)}")
         return without_passwords("\n".join([*lines, self._summary()]))

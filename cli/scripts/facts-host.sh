@@ -3,6 +3,7 @@
 # Reads only. Slow questions run side by side; each has PROBE_SECONDS. No output holds a password.
 # May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
 # IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root).
+# K3S_SERVICE is k3s on the machine of the server, and k3s-agent on further ones.
 # Usage: facts-host.sh
 set -u
 
@@ -10,7 +11,7 @@ set -u
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
-readonly K3S=/usr/local/bin/k3s
+readonly K3S=/usr/local/bin/k3s SERVICE="${K3S_SERVICE:-k3s}"
 
 # A line is written at once and is short, so that lines of side-by-side probes never mix.
 fact() { printf '%s=%.900s\n' "$1" "$2"; }
@@ -30,6 +31,7 @@ system() {
   fact kernel "$(uname -r)"
   fact architecture "$(uname -m)"
   fact uid "$(id -u)"
+  fact machine_id "$(cat /etc/machine-id 2>/dev/null)"
   [ -z "${ROOT_PROBLEM:-}" ] || fact root_problem "$ROOT_PROBLEM"
   if [ -d /run/systemd/system ]; then fact systemd yes; else fact systemd no; fi
   fact time "$(date +%s)"
@@ -70,6 +72,9 @@ disks() {
   [ ! -d "$DATA_ROOT" ] || kind="folder"
   [ ! -L "$DATA_ROOT" ] || kind="link"
   fact data_root "$kind"
+  place=$DATA_ROOT
+  while [ ! -e "$place" ]; do place=$(dirname "$place"); done
+  fact data_source "$(stat -f -c %T "$place") $(df -P "$place" 2>/dev/null | awk 'NR == 2 { print $1 }')"
 }
 
 ports() {
@@ -136,6 +141,13 @@ network() {
       print "route=" $1 " " d
     }'
     limited ip -o addr | awk '{ split($4, a, "/"); print "address=" a[1] }'
+    device=$(limited ip -4 route show default | sed -n '1s/.* dev \([^ ]*\).*/\1/p')
+    [ -z "$device" ] || {
+      fact device "$device"
+      fact mtu "$(cat "/sys/class/net/$device/mtu" 2>/dev/null)"
+      # k3s takes the address of this device for the node's own.
+      fact node_ip "$(limited ip -4 -o addr show dev "$device" scope global | awk 'NR == 1 { split($4, a, "/"); print a[1] }')"
+    }
   else
     awk 'NR > 1 && $2 == "00000000" && $8 == "00000000" { print "route=default " $1 }' /proc/net/route
     unseen address "no ip command"
@@ -183,23 +195,25 @@ kernel_log() {
 k3s_parts() {
   binary=no unit=no data=no ours=no
   [ ! -e "$K3S" ] || binary=yes
-  for file in /etc/systemd/system/k3s.service /usr/lib/systemd/system/k3s.service; do
+  for file in "/etc/systemd/system/$SERVICE.service" "/usr/lib/systemd/system/$SERVICE.service"; do
     [ ! -e "$file" ] || unit=yes
   done
-  [ ! -d /var/lib/rancher/k3s/server/db ] || data=yes
+  kept=/var/lib/rancher/k3s/server/db
+  [ "$SERVICE" = k3s ] || kept=/var/lib/rancher/k3s/agent
+  [ ! -d "$kept" ] || data=yes
   [ ! -e /etc/rancher/disttrain ] || ours=yes # infra/node/scripts/k3s-install.sh
   fact k3s_binary "$binary"
   fact k3s_unit "$unit"
   fact k3s_data "$data"
   fact k3s_ours "$ours"
   if has systemctl; then
-    fact k3s_active "$(limited systemctl is-active k3s | head -n 1)"
+    fact k3s_active "$(limited systemctl is-active "$SERVICE" | head -n 1)"
   else
     fact k3s_active unknown
   fi
   fact kubelet_mounts "$(awk '$2 ~ "^/(run/k3s|var/lib/kubelet)/" { n++ } END { print n + 0 }' \
     /proc/self/mounts)"
-  for file in /etc/default/k3s /etc/sysconfig/k3s /etc/systemd/system/k3s.service.env; do
+  for file in "/etc/default/$SERVICE" "/etc/sysconfig/$SERVICE" "/etc/systemd/system/$SERVICE.service.env"; do
     [ -r "$file" ] || continue
     sed -n 's/"//g; s|//[^/@]*@|//|; s/^\(CONTAINERD_\)\{0,1\}\([A-Za-z]*_\)\([Pp][Rr][Oo][Xx][Yy]\)=/k3s_env.\1\2\3=/p' \
       "$file" | cut -c 1-900

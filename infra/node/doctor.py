@@ -10,9 +10,11 @@ from pulumi_command import local
 from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.no_proxy import bypasses_proxy, split_no_proxy
-from infra.node.doctor_plan import Plan, SshTarget
+from infra.node.doctor_plan import Machine, Plan, SshTarget
 from infra.node.expectations import Expectations
-from infra.settings import HostSettings, PlatformSettings, RunSettings
+from infra.settings import HostSettings, NodeSettings, PlatformSettings, RunSettings
+from infra.settings.compute import ComputeSettings
+from infra.settings.node import SshSettings
 from infra.settings.secret import Secret
 from infra.settings.torch_index import cuda_version
 
@@ -64,9 +66,21 @@ class Doctor(pulumi.ComponentResource):
 
 
 def up_plan(settings: PlatformSettings) -> Plan:
-    """What is known, and the same, before the cluster is there: the host, not the image."""
+    """What is known, and the same, before the cluster is there: the host, not the image.
+
+    A further machine has a plan of its own, so that another one does not change this.
+    """
     plan = make_plan(settings)
-    return replace(plan, scope="host", expect=replace(plan.expect, image=""))
+    expect = replace(plan.expect, image="", shared_data=False)
+    return replace(plan, scope="host", expect=expect, machines=())
+
+
+def machine_plan(settings: PlatformSettings, node: NodeSettings) -> Plan:
+    """A further machine, by itself and with the first one, before it joins."""
+    plan = make_plan(settings)
+    (machine,) = (each for each in plan.machines if each.name == node.name)
+    expect = replace(plan.expect, image="", image_builder="")
+    return replace(plan, scope="host", expect=expect, machines=(machine,), only=node.name)
 
 
 def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Plan:
@@ -86,6 +100,11 @@ def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Pla
         + (f" --address {address}" if address else "")
         + " --namespace k8s.io",
         expect=expectations(settings, run),
+        machines=tuple(
+            Machine(node.name, _target(node.ssh), _text(node.host.sudo_password))
+            for node in settings.nodes
+            if not node.host.gone
+        ),
     )
 
 
@@ -105,6 +124,8 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         ranks=ranks,
         # Without a run any spread over nodes will do.
         pods=compute.world.pods if compute else ranks,
+        several=bool(settings.nodes),
+        shared_data=bool(settings.nodes) and settings.storage_kind.name == "host-path",
         tolerated_taints=_tolerated_taints(run),
         operator=operator is not None,
         operator_driver=bool(operator and operator.driver),
@@ -112,7 +133,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         time_slices=operator.sharing.time_slices if operator else 1,
         mig=bool(operator and operator.sharing.mig_profile),
         cuda=cuda_version(settings.image.torch_index_url),
-        shm_kib=compute.world.pods * kibibytes(compute.shm_size) if compute else 0,
+        shm_kib=_shm_kib(settings, compute),
         node_address=cluster.node_address,
         pod_cidr=cluster.pod_cidr,
         service_cidr=cluster.service_cidr,
@@ -157,10 +178,19 @@ def kibibytes(size: str) -> int:
     return int(size[:-2]) * _UNITS[size[-2:]]
 
 
+def _shm_kib(settings: PlatformSettings, compute: ComputeSettings | None) -> int:
+    """Of the pods on one machine: all pods, or, with several machines, at least one."""
+    if compute is None:
+        return 0
+    pods = 1 if settings.nodes else compute.world.pods
+    return pods * kibibytes(compute.shm_size)
+
+
 def _ssh_target(host: HostSettings) -> SshTarget | None:
-    ssh = host.ssh
-    if ssh is None:
-        return None
+    return _target(host.ssh) if host.ssh else None
+
+
+def _target(ssh: SshSettings) -> SshTarget:
     return SshTarget(
         host=ssh.host,
         port=ssh.port,

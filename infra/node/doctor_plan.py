@@ -30,8 +30,20 @@ class SshTarget:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """A further machine; `name` is its node's name in the cluster."""
+
+    name: str
+    ssh: SshTarget
+    sudo_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
 class Plan:
     """One run of the doctor.
+
+    `machines` are those beside the host, which are examined with it and in pairs. With the name of
+    one of them in `only`, what is found of others alone is left out.
 
     `kubectl` is empty where k3s' own on the host is used; with a `kubeconfig` it is a command of
     this machine, shell-quoted. `ctr` is the node's, for the question whether the image is there.
@@ -44,6 +56,8 @@ class Plan:
     ctr: str = "k3s ctr"
     scope: Literal["all", "host"] = "all"
     expect: Expectations = field(default_factory=Expectations)
+    machines: tuple[Machine, ...] = ()
+    only: str = ""
 
     @property
     def host_name(self) -> str:
@@ -68,12 +82,20 @@ class Plan:
             values = cast(dict[str, Any], content)
             values["expect"] = Expectations.from_mapping(values["expect"])
             values["ssh"] = _target(values["ssh"])
+            values["machines"] = tuple(_machine(machine) for machine in values["machines"])
             return cls(**values)
         except (KeyError, TypeError, json.JSONDecodeError) as problem:
             # not the text itself: it may hold a password
             raise ValueError(
                 f"--plan: what was read is no plan of this program ({problem})"
             ) from None
+
+
+def _machine(values: dict[str, Any]) -> Machine:
+    ssh = _target(values["ssh"])
+    if ssh is None:
+        raise TypeError("a machine without an address")
+    return Machine(values["name"], ssh, values["sudo_password"])
 
 
 def _target(values: dict[str, Any] | None) -> SshTarget | None:

@@ -19,8 +19,10 @@ class Expectations:
 
     `provision` is true where this program installs k3s on the host. `gpus` counts distinct physical
     GPUs and is 0 on CPU; `ranks` is the world size, spread evenly over `pods`; `shm_kib` is the sum
-    over all pods of a node. `tolerated_taints` are keys of taints that do not keep our pods away,
-    `*` stands for all.
+    over all pods of a node. `several` is true where other machines have GPUs and pods too, so that
+    `gpus` need not be on one. `service` is k3s' own on the host. With `shared_data` the data folder
+    is the same one on every machine. `tolerated_taints` are keys of taints that do not keep our
+    pods away, `*` stands for all.
     `image_builder` is `auto` or a name, empty if no image has to be built; `image_build_on` is
     `here` or `node`; `image_deps` is the hash under which this machine's cache keeps the result.
     The addresses of the proxies may hold passwords and are not shown.
@@ -34,6 +36,9 @@ class Expectations:
     gpus: int = 1
     ranks: int = 1
     pods: int = 1
+    several: bool = False
+    service: str = "k3s"
+    shared_data: bool = False
     tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
     operator: bool = True
     operator_driver: bool = False

@@ -12,6 +12,7 @@ from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.names import ONE_NODE
 from infra.node.agent import FILES, scripts
+from infra.node.doctor import Doctor, DoctorArgs, machine_plan
 from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
 from infra.node.node_environment import host_text, host_variable
 from infra.node.runner import host_runner
@@ -177,7 +178,11 @@ def make_agents(
     made: list[pulumi.Resource] = []
     for node in settings.nodes:
         name = f"node-{node.name}"
-        after = [server, *_prepare(name, settings, node, server)]
+        after: list[pulumi.Resource] = [server]
+        if not node.host.gone:  # it runs while the server is being installed
+            doctor = DoctorArgs(machine_plan(settings, node), settings.doctor)
+            after.append(Doctor(f"{name}-doctor", doctor))
+        after += _prepare(name, settings, node, after)
         look = looks.get(node.name)
         args = AgentArgs(
             node=node,
@@ -193,12 +198,12 @@ def make_agents(
 
 
 def _prepare(
-    name: str, settings: PlatformSettings, node: NodeSettings, server: pulumi.Resource
+    name: str, settings: PlatformSettings, node: NodeSettings, after: list[pulumi.Resource]
 ) -> list[pulumi.Resource]:
     """The authorities and the files of a bundle, as the first machine has them."""
     runner = host_runner(node.host)
     made: list[pulumi.Resource] = []
-    opts = pulumi.ResourceOptions(depends_on=[server])
+    opts = pulumi.ResourceOptions(depends_on=[*after])
     if settings.proxy.ca_bundle:
         trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
         made.append(HostTrust(f"{name}-trust", trust, opts))

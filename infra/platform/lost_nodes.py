@@ -107,6 +107,8 @@ def program(args: LostNodesArgs, text: str) -> Manifest:
 def deployment(args: LostNodesArgs, program_hash: str) -> Manifest:
     """One pod, anew when the program changes."""
     about = _about(args)
+    # `up` does not wait for it, since it may have to be pulled, and a training can begin without.
+    annotations = {"pulumi.com/skipAwait": "true"}
     selector = {"app.kubernetes.io/name": "disttrain", "app.kubernetes.io/component": COMPONENT}
     of_pod = {
         "labels": about["labels"],
@@ -115,7 +117,7 @@ def deployment(args: LostNodesArgs, program_hash: str) -> Manifest:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": about,
+        "metadata": {**about, "annotations": annotations},
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},

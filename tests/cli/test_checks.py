@@ -325,7 +325,8 @@ def test_json_has_every_check_and_the_exit_code() -> None:
     assert (content["exit_code"], content["seconds"], content["reached"]) == (1, 1.23, True)
     assert content["counts"]["warning"] == 1
     assert {check["id"] for check in content["checks"]} == set(FAULTS)
-    assert set(content["checks"][0]) == {"id", "status", "evidence", "fix", "limit_seconds"}
+    words = {"id", "status", "evidence", "fix", "limit_seconds", "place"}
+    assert set(content["checks"][0]) == words
 
 
 def test_text_shows_errors_first_and_each_with_its_fix() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.doctor import CHECKS, CONNECTION
+from cli.doctor import CHECKS
+from cli.machines import CONNECTION
+from cli.pair_checks import PAIR_CHECKS
 
 PROJECT = Path(__file__).parents[2]
 OPERATIONS = (PROJECT / "docs/operations.md").read_text()
@@ -19,7 +21,7 @@ COMMAND = re.compile(r"pulumi config set (?:--path |--secret )*['\"]?([A-Za-z0-9
 
 def test_operations_page_lists_exactly_the_checks_that_there_are() -> None:
     rows = dict(re.findall(r"^\| `([a-z0-9_-]+)` \| ([A-Z].*\.) \|$", OPERATIONS, re.MULTILINE))
-    assert rows == {check.id: check.summary for check in CHECKS}
+    assert rows == {check.id: check.summary for check in (*CHECKS, *PAIR_CHECKS)}
     assert f"`{CONNECTION}`" in OPERATIONS
 
 

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pulumi
 import pytest
 
+from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
 from tests.unit.stacks import Deployment, deploy, without_secrets
 from tests.unit.test_k3s_program import SSH
@@ -49,6 +50,21 @@ def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> 
     assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= before(result, "training-hand-over")
 
 
+def test_machine_is_examined_with_the_server_before_it_is_changed(tmp_path: Path) -> None:
+    """The others are not in its plan, so that it is not examined anew when one of them changes."""
+    result = deployed(tmp_path, TWO, THREE)
+    assert "node-gpu2-doctor-host" in before(result, "node-gpu2-k3s")
+    assert "cluster-k3s" not in before(result, "node-gpu2-doctor-host")
+    plan = Plan.from_json(result.one("node-gpu2-doctor-host").inputs["stdin"])
+    assert [machine.name for machine in plan.machines] == ["gpu2"]
+    assert (plan.only, plan.scope, plan.expect.several) == ("gpu2", "host", True)
+    assert plan.machines[0].ssh.host_key == KEY
+    own = Plan.from_json(result.one("doctor-host").inputs["stdin"])
+    assert (own.machines, own.expect.several) == ((), True)
+    gone = deployed(tmp_path, {**TWO, "gone": True})
+    assert not [r for r in gone.resources if r.name.startswith("node-gpu2-doctor")]
+
+
 def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> None:
     """M2 of the goals: adding one host plans its own resources and nothing else."""
     cases = ((), (TWO,), (TWO, THREE))
@@ -57,8 +73,11 @@ def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> No
         inputs = {resource.name: resource.inputs for resource in less.resources}
         now = {resource.name: resource.inputs for resource in more.resources}
         new = {name for name in now if name not in inputs}
-        assert new == {added, f"{added}-k3s"}
-        assert {name: now[name] for name in inputs} == inputs
+        doctor = f"{added}-doctor"
+        assert new == {added, f"{added}-k3s", doctor, f"{doctor}-host"}
+        same = {name for name in inputs if now[name] == inputs[name]}
+        # With the first further machine the host need no longer have all GPUs itself.
+        assert set(inputs) - same == ({"doctor-host"} if less is none else set())
 
 
 def test_machine_is_replaced_with_its_address_and_with_the_cluster(tmp_path: Path) -> None:

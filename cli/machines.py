@@ -1,0 +1,117 @@
+"""The facts of several machines: of each by itself, and then what each sees of the others."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from cli.check import PROBE_SECONDS, Result
+from cli.facts import Facts
+from cli.gather import SCRIPTS, UnreachableError, ask_host, gather
+from cli.pair_checks import API_PORT, FLANNEL_PORT, KUBELET_PORT, Machine
+from infra.node.doctor_plan import Plan
+from infra.node.shell_program import assemble_program
+
+CONNECTION = "connection"
+AGENT_SERVICE = "k3s-agent"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A machine with its own plan, and its facts or why there are none."""
+
+    name: str
+    plan: Plan
+    facts: Facts | None
+    fault: Result | None
+
+
+def look_at_machines(plan: Plan) -> list[Looked]:
+    """Examine the host and the further machines side by side; the host comes first."""
+    plans = {first_name(plan): replace(plan, machines=()), **_further(plan)}
+    with ThreadPoolExecutor(max_workers=len(plans)) as pool:
+        return list(pool.map(_look, plans, plans.values()))
+
+
+def look_at_pairs(looked: list[Looked], expect_address: str) -> list[Machine]:
+    """What the machines that answered see of each other; `expect_address` is the server's."""
+    known = {each.name: each for each in looked if each.facts is not None}
+    server = looked[0].name
+    addresses = {
+        name: address
+        for name, each in known.items()
+        if (address := _address(each, expect_address if name == server else ""))
+    }
+
+    def ask(name: str) -> Mapping[str, Facts]:
+        others = {other: at for other, at in addresses.items() if other != name}
+        return _sees(known[name], others, server) if others else {}
+
+    with ThreadPoolExecutor(max_workers=max(len(known), 1)) as pool:
+        seen = dict(zip(known, pool.map(ask, known), strict=True))
+    return [
+        Machine(name, each.facts or Facts(), name == server, seen[name])
+        for name, each in known.items()
+    ]
+
+
+def first_name(plan: Plan) -> str:
+    """What the host of the server is called beside the names of the further machines."""
+    return plan.ssh.host if plan.ssh else "this machine"
+
+
+def _further(plan: Plan) -> dict[str, Plan]:
+    # The image is built for the first machine, and its address is that of the cluster.
+    expect = replace(
+        plan.expect, service=AGENT_SERVICE, node_address="", image="", image_builder=""
+    )
+    return {
+        machine.name: Plan(
+            ssh=machine.ssh, sudo_password=machine.sudo_password, scope="host", expect=expect
+        )
+        for machine in plan.machines
+    }
+
+
+def _look(name: str, plan: Plan) -> Looked:
+    try:
+        return Looked(name, plan, gather(plan).facts, None)
+    except UnreachableError as reason:
+        fault = Result(CONNECTION, "error", reason.evidence, reason.fix, PROBE_SECONDS, name)
+        return Looked(name, plan, None, fault)
+
+
+def _address(looked: Looked, given: str) -> str:
+    """Where other machines reach it: the address that k3s takes for the node's own."""
+    facts = looked.facts or Facts()
+    ssh = looked.plan.ssh
+    return given or facts.get("node_ip") or (ssh.host if ssh else "")
+
+
+def _sees(looked: Looked, others: Mapping[str, str], server: str) -> Mapping[str, Facts]:
+    facts = looked.facts or Facts()
+    questions: list[str] = []
+    for number, (name, address) in enumerate(others.items()):
+        asked = [f"udp {FLANNEL_PORT}"]
+        if name == server:
+            asked.append(f"tcp {API_PORT}")
+        if looked.name == server:
+            asked.append(f"tcp {KUBELET_PORT}")
+        if facts.get("mtu").isdigit():
+            asked.append(f"mtu {facts.get('mtu')}")
+        questions += [f"m{number} {address} {what}" for what in asked]
+    variables = {"PROBE_SECONDS": str(PROBE_SECONDS), "PEERS": "\n".join(questions)}
+    text = (SCRIPTS / "facts-pairs.sh").read_text()
+    try:
+        answer = ask_host(looked.plan, assemble_program(text, variables), "pairs_done")
+    except UnreachableError:
+        return {}
+    return {
+        name: Facts(
+            {
+                key.removeprefix(f"pair.m{number}."): values
+                for key, values in answer.values.items()
+                if key.startswith(f"pair.m{number}.")
+            }
+        )
+        for number, name in enumerate(others)
+    }

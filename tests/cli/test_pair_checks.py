@@ -1,0 +1,164 @@
+"""Every check of several machines, on machines without a fault and on those with its one fault."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from cli.check import Result
+from cli.facts import Facts
+from cli.pair_checks import PAIR_CHECKS, Machine, run_pair_checks
+from infra.node.expectations import Expectations
+from tests.cli.fact_sets import Changes, facts_with
+
+SERVER, TWO, THREE = "10.1.2.3", "gpu2", "gpu3"
+EXPECT = Expectations(gpus=9, pods=3, ranks=9, several=True, shared_data=True)
+WELL = {"udp.8472": "refused", "tcp.6443": "open", "tcp.10250": "refused", "mtu": "fits"}
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """Words of the evidence, where it is, and what makes it: facts of gpu2, or what is seen."""
+
+    words: str
+    place: str
+    facts: Changes = field(default_factory=dict[str, str | list[str] | None])
+    way: tuple[str, str] = ("", "")
+    seen: dict[str, str] = field(default_factory=dict[str, str])
+    severity: str = "error"
+
+
+FAULTS = {
+    "same-machine": Seeded(
+        "both names lead to ip-10.1.2.3, one machine",
+        f"{SERVER}, {TWO}",
+        {"node_ip": f"ip-{SERVER}", "machine_id": f"id-{SERVER}"},
+    ),
+    "machine-id": Seeded(
+        "one is a copy", f"{SERVER}, {TWO}", {"machine_id": f"id-{SERVER}"}, severity="warning"
+    ),
+    "same-architecture": Seeded(
+        "x86_64 and aarch64", f"{SERVER}, {TWO}", {"architecture": "aarch64"}
+    ),
+    "same-driver": Seeded(
+        "drivers 550.144.03 and 535.1",
+        f"{SERVER}, {TWO}",
+        {"driver": "535.1"},
+        severity="warning",
+    ),
+    "gpus-of-all": Seeded(
+        "room for 2 of 3 pods with 3 GPUs (10.1.2.3: 3, gpu2: 2, gpu3: 3)",
+        "all",
+        {"gpu_pci": ["0000:17:00.0 0x2236", "0000:65:00.0 0x2236"]},
+    ),
+    "data-is-shared": Seeded(
+        "a disk of this machine (/dev/sda1, xfs)", TWO, {"data_source": "xfs /dev/sda1"}
+    ),
+    "pair-api-port": Seeded(
+        "port 6443 cannot be reached: packets are lost",
+        f"{TWO} -> {SERVER}",
+        way=(TWO, SERVER),
+        seen={"tcp.6443": "silent"},
+    ),
+    "pair-kubelet-port": Seeded(
+        "port 10250 cannot be reached: the way is refused",
+        f"{SERVER} -> {TWO}",
+        way=(SERVER, TWO),
+        seen={"tcp.10250": "unreachable"},
+    ),
+    "pair-flannel-port": Seeded(
+        "UDP packets to port 8472 are lost",
+        f"{TWO} -> {THREE}",
+        way=(TWO, THREE),
+        seen={"udp.8472": "silent"},
+        severity="warning",
+    ),
+    "pair-mtu": Seeded(
+        "a packet of 9000 bytes, which eth0 allows, is lost",
+        f"{THREE} -> {TWO}",
+        way=(THREE, TWO),
+        seen={"mtu": "too large"},
+        severity="warning",
+    ),
+}
+
+
+def machines(changes: Changes, way: tuple[str, str], seen: dict[str, str]) -> list[Machine]:
+    """Three machines, of which gpu2 has these changes, and one sees another like this."""
+    made: list[Machine] = []
+    for name in (SERVER, TWO, THREE):
+        own: Changes = {
+            "node_ip": f"ip-{name}",
+            "machine_id": f"id-{name}",
+            "data_source": "nfs nas:/exports/training",
+            "device": "eth0",
+            "mtu": "9000",
+            **(changes if name == TWO else {}),
+        }
+        sees = {
+            other: {**WELL, **(seen if (name, other) == way else {})}
+            for other in (SERVER, TWO, THREE)
+            if other != name
+        }
+        views = {other: Facts({k: [v] for k, v in view.items()}) for other, view in sees.items()}
+        made.append(Machine(name, facts_with(own), name == SERVER, views))
+    return made
+
+
+def findings(results: list[Result]) -> list[tuple[str, str, str]]:
+    return [(r.id, r.place, r.status) for r in results if r.is_finding]
+
+
+def test_machines_that_fit_have_no_finding_and_each_check_looks() -> None:
+    results = run_pair_checks(machines({}, ("", ""), {}), EXPECT)
+    assert findings(results) == []
+    quiet = {"machine-id", "same-architecture", "same-driver"}  # they speak of faults alone
+    assert {result.id for result in results} == {check.id for check in PAIR_CHECKS} - quiet
+
+
+def test_every_check_has_a_fault_and_a_sentence() -> None:
+    assert {check.id for check in PAIR_CHECKS} == set(FAULTS)
+    for check in PAIR_CHECKS:
+        assert check.summary.endswith("."), check.id
+        assert len(check.summary.split()) >= 6, check.id
+
+
+@pytest.mark.parametrize("check_id", list(FAULTS))
+def test_fault_is_named_once_with_its_machines_and_a_fix(check_id: str) -> None:
+    """M3: by exactly its id, and by the pair."""
+    seeded = FAULTS[check_id]
+    results = run_pair_checks(machines(seeded.facts, seeded.way, seeded.seen), EXPECT)
+    found = [result for result in results if result.is_finding]
+    if check_id in ("same-machine", "machine-id"):
+        found = [result for result in found if TWO in result.place and SERVER in result.place]
+    assert findings(found) == [(check_id, seeded.place, seeded.severity)]
+    assert seeded.words in found[0].evidence
+    assert found[0].fix
+
+
+def test_ports_that_pods_do_not_need_are_not_asked_for() -> None:
+    """Agents need no way to each other's kubelets, and nobody else's cluster is judged."""
+    way, blocked = (TWO, THREE), {"tcp.10250": "silent", "tcp.6443": "silent"}
+    assert findings(run_pair_checks(machines({}, way, blocked), EXPECT)) == []
+    seen = {"udp.8472": "silent"}
+    foreign = replace(EXPECT, provision=False)
+    assert findings(run_pair_checks(machines({}, way, seen), foreign)) == []
+
+
+def test_pod_network_that_is_there_answers_no_probe() -> None:
+    """Its device takes such packets; silence says nothing then."""
+    there: Changes = {"route": ["default eth0", "10.42.1.0 flannel.1"]}
+    seen = {"udp.8472": "silent"}
+    assert findings(run_pair_checks(machines(there, (THREE, TWO), seen), EXPECT)) == []
+
+
+def test_data_of_one_machine_matter_only_where_they_are_shared() -> None:
+    local: Changes = {"data_source": "xfs /dev/sda1"}
+    alone = replace(EXPECT, shared_data=False)
+    assert findings(run_pair_checks(machines(local, ("", ""), {}), alone)) == []
+
+
+def test_machine_that_saw_nothing_makes_no_finding() -> None:
+    """Without bash or ping on it nothing is known, which is no fault of the way."""
+    made = machines({}, ("", ""), {})
+    made[1] = replace(made[1], sees={})
+    assert findings(run_pair_checks(made, EXPECT)) == []

@@ -1,0 +1,146 @@
+"""The doctor on three hosts over SSH: each fault between two of them by its id and its pair."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from cli.check import Result
+from cli.doctor import examine
+from infra.node.doctor_plan import Machine, Plan, SshTarget
+from infra.node.expectations import Expectations
+from tests.node.lan import NAMES, SERVER_ADDRESS, Lan, find_again, lose
+
+TWO, THREE = NAMES
+# The hosts stand on one kernel, from copies of one disk.
+OF_THE_LAB = ("machine-id",)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """On which host a shell text makes it, what takes it back, and what is found from where."""
+
+    host: str
+    make: str
+    undo: str
+    found: set[tuple[str, str]]
+
+
+def rule(action: str, source: str, what: str) -> str:
+    """Shell text for a firewall's rule about packets from a host."""
+    return f"iptables {action} INPUT --source {source} {what}"
+
+
+def address(lan: Lan, name: str) -> str:
+    """By which the others reach it."""
+    found = lan.machines[name].host.shell("ip -4 -o address show scope global").split()
+    return next(word.split("/")[0] for word in found if word.startswith("192.0.2."))
+
+
+def plan(lan: Lan, expect: Expectations | None = None) -> Plan:
+    lab = lan.lab
+    wanted = expect or Expectations(gpus=0, several=True, node_address=SERVER_ADDRESS)
+    machines = tuple(
+        Machine(
+            name,
+            SshTarget(host.address, user="root", private_key=lab.private_key, host_key=key),
+        )
+        for name, host, key in (
+            (name, lan.machines[name].host, lan.machines[name].host.host_key) for name in NAMES
+        )
+    )
+    server = SshTarget(
+        lab.host.address, user="root", private_key=lab.private_key, host_key=lab.host_key
+    )
+    return Plan(server, scope="host", expect=wanted, machines=machines)
+
+
+def between(lan: Lan) -> set[tuple[str, str]]:
+    """Ids and places of what is found of several machines."""
+    results = [result for result in examine(plan(lan)).results if result.is_finding]
+    return {(r.id, r.place) for r in results if is_of_several(r)}
+
+
+def is_of_several(result: Result) -> bool:
+    words = ("pair-", "same-", "data-is", "gpus-of", "connection")
+    return result.id.startswith(words)
+
+
+@contextlib.contextmanager
+def present(lan: Lan, fault: Fault) -> Iterator[None]:
+    host = lan.lab.host if fault.host == "server" else lan.machines[fault.host].host
+    host.shell(fault.make)
+    try:
+        yield
+    finally:
+        host.shell(fault.undo)
+
+
+def faults(lan: Lan) -> dict[str, Fault]:
+    """Firewalls that lose or refuse packets of one host, and a link that is too narrow."""
+    server = lan.lab.host.address
+    two, three = address(lan, TWO), address(lan, THREE)
+    api = "--protocol tcp --dport 6443 --jump DROP"
+    kubelet = "--protocol tcp --dport 10250 --jump REJECT --reject-with icmp-admin-prohibited"
+    flannel = "--protocol udp --dport 8472 --jump DROP"
+    return {
+        "api": Fault(
+            "server",
+            rule("-I", two, api),
+            rule("-D", two, api),
+            {("pair-api-port", f"{TWO} -> {server}")},
+        ),
+        "kubelet": Fault(
+            TWO,
+            rule("-I", SERVER_ADDRESS, kubelet),
+            rule("-D", SERVER_ADDRESS, kubelet),
+            {("pair-kubelet-port", f"{server} -> {TWO}")},
+        ),
+        "flannel": Fault(
+            TWO,
+            rule("-I", three, flannel),
+            rule("-D", three, flannel),
+            {("pair-flannel-port", f"{THREE} -> {TWO}")},
+        ),
+    }
+
+
+def test_hosts_that_reach_each_other_have_no_finding(lan: Lan) -> None:
+    """Each is examined by itself too, by the checks of one host."""
+    report = examine(plan(lan))
+    assert report.reached
+    assert between(lan) == set()
+    places = {result.place for result in report.results if result.id == "kernel"}
+    assert places == {lan.lab.host.address, *NAMES}
+    ways = {result.place for result in report.results if result.id == "pair-flannel-port"}
+    assert len(ways) == 6  # every two, both ways
+
+
+@pytest.mark.parametrize("name", ["api", "kubelet", "flannel"])
+def test_fault_between_two_hosts_is_named_by_the_pair(lan: Lan, name: str) -> None:
+    fault = faults(lan)[name]
+    with present(lan, fault):
+        assert between(lan) == fault.found
+    assert between(lan) == set()
+
+
+def test_packets_that_are_too_large_for_the_way_are_named(lan: Lan) -> None:
+    """Large ones alone are lost, so that pods would start and then hang."""
+    with present(
+        lan, Fault("server", "ip link set port2 mtu 1400", "ip link set port2 mtu 1500", set())
+    ):
+        found = between(lan)
+    assert {check for check, _ in found} == {"pair-mtu"}
+    assert all(TWO in place for _, place in found)
+    assert between(lan) == set()
+
+
+def test_host_that_cannot_be_asked_is_named_and_the_others_examined(lan: Lan) -> None:
+    host = lan.machines[TWO].host
+    lose(host)
+    try:
+        assert between(lan) == {("connection", TWO)}
+    finally:
+        find_again(host)
+    assert between(lan) == set()
