@@ -15,7 +15,13 @@ SYSTEM = os.environ.get("DISTTRAIN_TEST_HOST", "debian")
 SUITE = {"debian": "bookworm", "ubuntu": "jammy"}[SYSTEM]
 PACKAGES = (
     *("systemd", "dbus", "openssh-server", "sudo", "curl", "ca-certificates"),
-    *("iproute2", "procps", "openssl", "python3"),  # python3: for the stand-in of k3s
+    *(
+        "iproute2",
+        "iputils-ping",
+        "procps",
+        "openssl",
+        "python3",
+    ),  # python3: for the stand-in of k3s
 )
 PASSWORD = "correct horse 'battery' $taple"  # of `admin`, for sudo
 USERS = f"""
