@@ -23,6 +23,7 @@ from typing import Any
 
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
+from bench.several_machines import doctors, joins, losses
 from bench.table import put_into_section, table
 from sandbox.cache import locked
 from sandbox.dataset import training_text
@@ -155,6 +156,22 @@ def switch(scratch: Path) -> list[float]:
         return switches(lab, RUNS, seconds)
 
 
+def machines(scratch: Path) -> list[float]:
+    """`pulumi up` with two further machines, less that of the first one alone."""
+    return joins(scratch, RUNS, seconds)
+
+
+def doctor_machines(scratch: Path) -> list[float]:
+    """The doctor of three hosts."""
+    return doctors(scratch, RUNS, seconds)
+
+
+def lost_node(scratch: Path) -> list[float]:
+    """From the loss of one of three nodes to a step that had not been made."""
+    with cluster_lab(scratch) as lab:
+        return losses(lab, RUNS)
+
+
 # row -> what is measured, the bar in seconds, how
 ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
     "preview": ("`pulumi preview` of the dev stack, warm", 1.7, preview),
@@ -170,6 +187,21 @@ ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
         "`pulumi up` from a run in one pod to one in three pods, until all of them train",
         15,
         switch,
+    ),
+    "machines": (
+        "what two further machines add to the `up` of the first, k3s itself being a stand-in",
+        5,
+        machines,
+    ),
+    "doctor-machines": (
+        "the doctor of three hosts over SSH, each two of them included",
+        5,
+        doctor_machines,
+    ),
+    "lost-node": (
+        "from the loss of one of three nodes to a step that had not been made, `lostNodes: replace`",
+        90,
+        lost_node,
     ),
     "pods": ("from `pulumi up` to three new pods Running", 15, pods),
 }

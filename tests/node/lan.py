@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
+from infra.node.doctor_plan import Machine, Plan, SshTarget
+from infra.node.expectations import Expectations
 from infra.node.shell_program import assemble_program, script_text
 from sandbox.stack import Stack
 from tests.node.host import Entry, Host
@@ -22,7 +24,7 @@ AGENT = {"NODE": "by-hand", "K3S_VERSION": VERSION, "SERVER_URL": f"https://{SER
 
 
 @dataclass
-class Machine:
+class LanMachine:
     """A further host, as it was at first."""
 
     host: Host
@@ -50,7 +52,7 @@ class Lan:
             ("link", "set", BRIDGE, "up"),
         ):
             _run(*enter_server, *words)
-        self.machines: dict[str, Machine] = {}
+        self.machines: dict[str, LanMachine] = {}
         try:
             for number, name in enumerate(NAMES, start=2):
                 self._add(name, number, enter_server)
@@ -62,7 +64,7 @@ class Lan:
         lab = self.lab
         assert lab.api
         host = Host(name, lab.api.folder)
-        self.machines[name] = Machine(host, {})
+        self.machines[name] = LanMachine(host, {})
         port = f"port{number}"
         veth = ("type", "veth", "peer", "name", BRIDGE, "netns", str(host.pid))
         _run(*enter_server, "link", "add", port, *veth)
@@ -92,6 +94,24 @@ class Lan:
         """A platform on the lab's host and these machines."""
         nodes = {"nodes": self.settings(*names), "nodeAddress": SERVER_ADDRESS}
         return self.lab.stack(**{**nodes, "storageOptions": {"shared": True}, **changes})
+
+    def doctor_plan(self) -> Plan:
+        """To examine all hosts before k3s is there."""
+        key = self.lab.private_key
+        hosts = {name: self.machines[name].host for name in NAMES}
+        targets = {
+            name: SshTarget(host.address, user="root", private_key=key, host_key=host.host_key)
+            for name, host in hosts.items()
+        }
+        server = SshTarget(
+            self.lab.host.address, user="root", private_key=key, host_key=self.lab.host_key
+        )
+        return Plan(
+            server,
+            scope="host",
+            expect=Expectations(gpus=0, several=True, node_address=SERVER_ADDRESS),
+            machines=tuple(Machine(name, target) for name, target in targets.items()),
+        )
 
     def members(self) -> dict[str, dict[str, Any]]:
         """`{name: Node}` of what the cluster has."""

@@ -10,8 +10,6 @@ import pytest
 
 from cli.check import Result
 from cli.doctor import examine
-from infra.node.doctor_plan import Machine, Plan, SshTarget
-from infra.node.expectations import Expectations
 from tests.node.host import Host
 from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose
 
@@ -37,27 +35,9 @@ def address(lan: Lan, name: str) -> str:
     return next(word.split("/")[0] for word in found if word.startswith("192.0.2."))
 
 
-def plan(lan: Lan, expect: Expectations | None = None) -> Plan:
-    lab = lan.lab
-    wanted = expect or Expectations(gpus=0, several=True, node_address=SERVER_ADDRESS)
-    machines = tuple(
-        Machine(
-            name,
-            SshTarget(host.address, user="root", private_key=lab.private_key, host_key=key),
-        )
-        for name, host, key in (
-            (name, lan.machines[name].host, lan.machines[name].host.host_key) for name in NAMES
-        )
-    )
-    server = SshTarget(
-        lab.host.address, user="root", private_key=lab.private_key, host_key=lab.host_key
-    )
-    return Plan(server, scope="host", expect=wanted, machines=machines)
-
-
 def between(lan: Lan) -> set[tuple[str, str]]:
     """Ids and places of what is found of several machines."""
-    results = [result for result in examine(plan(lan)).results if result.is_finding]
+    results = [result for result in examine(lan.doctor_plan()).results if result.is_finding]
     return {(r.id, r.place) for r in results if is_of_several(r)}
 
 
@@ -105,7 +85,7 @@ def faults(lan: Lan) -> dict[str, Fault]:
 
 def test_hosts_that_reach_each_other_have_no_finding(lan: Lan) -> None:
     """Each is examined by itself too, by the checks of one host."""
-    report = examine(plan(lan))
+    report = examine(lan.doctor_plan())
     assert report.reached
     assert between(lan) == set()
     places = {result.place for result in report.results if result.id == "kernel"}

@@ -1,0 +1,90 @@
+"""Several machines: how long they take to join and to be examined, and how soon a loss is made good.
+
+`python -m bench.node` measures with them, on the hosts of tests/node and the nodes of the sandbox.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from cli.doctor import examine
+from sandbox.namespaces import find_holder
+from tests.e2e.lab import ENDLESS, Lab, run_settings
+from tests.e2e.test_several_nodes import places, spread
+from tests.node import lab as node
+from tests.node.lan import NAMES, Lan
+from tests.node.releases import Source
+
+Clock = Callable[[Callable[[], object]], float]
+RUN = "bench-lost-node"
+
+
+@contextmanager
+def three_hosts(scratch: Path) -> Iterator[Lan]:
+    """The hosts, with nothing of k3s."""
+    lab = node.Lab(scratch, Source(None, "for the bench"))
+    try:
+        lan = Lan(lab)
+        try:
+            yield lan
+        finally:
+            lan.close()
+    finally:
+        lab.close()
+
+
+def joins(scratch: Path, times: int, seconds: Clock) -> list[float]:
+    """Seconds that two further machines add to `pulumi up` of the first one; pairs of both."""
+    found: list[float] = []
+    with three_hosts(scratch) as lan:
+        for _ in range(times):
+            taken: list[float] = []
+            for names in ((), NAMES):
+                stack = lan.stack(*names)
+                taken.append(seconds(stack.up))
+                stack.destroy()
+                lan.clean()
+            found.append(taken[1] - taken[0])
+    return found
+
+
+def doctors(scratch: Path, times: int, seconds: Clock) -> list[float]:
+    """Seconds of the doctor of three hosts, by themselves and in pairs, over SSH."""
+    with three_hosts(scratch) as lan:
+        whole = lan.doctor_plan()
+        examine(replace(whole, machines=()))
+        return [seconds(lambda: examine(whole)) for _ in range(times)]
+
+
+def losses(lab: Lab, times: int) -> list[float]:
+    """Seconds from the last sign of life of a node to a step with a pod in its place."""
+    found: list[float] = []
+    settings = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}
+    for number in range(times):
+        lab.cluster.up(3)
+        name = f"{RUN}-{number}"
+        often = {"run.checkpoint.interval": "10", "lostNodes": "replace"}
+        chosen = {**run_settings(name, ENDLESS), **settings, **often}
+        stack = lab.stack("bench-lost", "sandbox", {**chosen, **spread(lab)})
+        try:
+            stack.up()
+            found.append(_lose_one(lab, name))
+        finally:
+            stack.destroy()
+            lab.cluster.up(1)
+    return found
+
+
+def _lose_one(lab: Lab, run_name: str) -> float:
+    first = f"sandbox-{lab.cluster.name}"
+    lost = next(place for place in places(lab).values() if place != first)
+    node.wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
+    holder = find_holder(lab.cluster.layout.node(int(lost.removeprefix(f"{first}-"))))
+    assert holder is not None
+    metrics = lab.run_dir(run_name) / "metrics.jsonl"
+    holder.end()
+    begin = metrics.stat().st_mtime
+    made = max(lab.losses(run_name))
+    node.wait_for("a step", lambda: max(lab.losses(run_name)) > made, 300)
+    return metrics.stat().st_mtime - begin
