@@ -199,7 +199,7 @@ ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
         doctor_machines,
     ),
     "lost-node": (
-        "from the loss of one of three nodes to a step that had not been made, `lostNodes: replace`",
+        "from the loss of one of three nodes to a step not made before, `lostNodes: replace`",
         90,
         lost_node,
     ),

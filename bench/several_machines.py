@@ -1,4 +1,4 @@
-"""Several machines: how long they take to join and to be examined, and how soon a loss is made good.
+"""Several machines: how long they take to join and to be examined, and to make good a loss.
 
 `python -m bench.node` measures with them, on the hosts of tests/node and the nodes of the sandbox.
 """
