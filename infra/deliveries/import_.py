@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from infra.command_line import cache_folder
 from infra.deliveries.command import PYTHON, delivered, project_path
-from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest
+from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest, NodeTarget
 from infra.image import presence
 from infra.image.build_context import TORCH_INDEX_VARIABLE
 from infra.image.containerd import Containerd
@@ -23,6 +23,7 @@ from infra.node.node_variable import VARIABLE as NODE_VARIABLE
 
 if TYPE_CHECKING:
     import pulumi
+    from pulumi_command import local
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class ImportOptions:
 def check(request: DeliveryRequest) -> None:
     """Raise ValueError for options that cannot be used."""
     minutes = request.options.keepUnusedMinutes
+    if request.further and request.build_on == "node":
+        raise ValueError(
+            "imageBuildOn: 'node' cannot be used: nodes lists several machines, and each would "
+            "build the image for itself. Set imageBuildOn here, or imageDelivery registry."
+        )
     if minutes < 0:
         raise ValueError(
             f"imageDeliveryOptions.keepUnusedMinutes: {minutes} cannot be used: it is a time. Set "
@@ -48,16 +54,25 @@ def check(request: DeliveryRequest) -> None:
 
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
-    """The command that keeps the image in containerd, `<name>-ensure`."""
+    """The commands that keep the image in containerd: `<name>-ensure`, and `<name>-ensure-<node>`
+    for each further machine. They run side by side, and each sends the layers that are missing."""
+    for node in request.further:
+        _keep(f"{name}-ensure-{node.name}", request, node, opts)
+    return delivered(request, _keep(f"{name}-ensure", request, request.node, opts))
+
+
+def _keep(
+    name: str, request: DeliveryRequest, node: NodeTarget, opts: pulumi.ResourceOptions
+) -> local.Command:
     import pulumi
     from pulumi_command import local
 
-    lost = request.node_is_lost
-    command = local.Command(
-        f"{name}-ensure",
+    lost = node.is_lost
+    return local.Command(
+        name,
         create=ensure_command(request),
         delete=remove_command(request),
-        environment=_environment(request),
+        environment=_environment(request, node),
         stdin=request.authorities or None,
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(
@@ -71,37 +86,36 @@ def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -
             ),
         ),
     )
-    return delivered(request, command)
 
 
-def _environment(request: DeliveryRequest) -> dict[str, pulumi.Input[str]]:
+def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi.Input[str]]:
     """Changed inputs run the command again: a new tag, or an image that has gone."""
     import pulumi
 
     # The node is asked in another thread, beside the rest of the program.
-    ask = "" if request.node_is_lost else asyncio.to_thread(look, request)
+    ask = "" if node.is_lost else asyncio.to_thread(look, request, node)
     values: dict[str, pulumi.Input[str]] = {
         PLANNED_VARIABLE: request.plan.reference,
         presence.VARIABLE: pulumi.Output.from_input(ask),
         **request.proxies,
     }
-    if request.node:
-        values[NODE_VARIABLE] = pulumi.Output.secret(request.node)
+    if node.way:
+        values[NODE_VARIABLE] = pulumi.Output.secret(node.way)
     if request.torch_index_login:
         values[TORCH_INDEX_VARIABLE] = request.torch_index_login
     return values
 
 
-def look(request: DeliveryRequest) -> str:
-    """Ask the node's containerd for the image; the answer is `presence.import_request`'s."""
-    with open_node(request.node or None) as node:
+def look(request: DeliveryRequest, target: NodeTarget) -> str:
+    """Ask a node's containerd for the image; the answer is `presence.import_request`'s."""
+    with open_node(target.way or None) as node:
         containerd = Containerd(
             shlex.split(request.ctr),
             request.containerd_address or None,
             node=node,
             patience_seconds=presence.PATIENCE_SECONDS,
         )
-        return presence.import_request(request.plan, containerd, cache_folder(), request.node_name)
+        return presence.import_request(request.plan, containerd, cache_folder(), target.shown)
 
 
 def ensure_command(request: DeliveryRequest) -> str:
@@ -142,5 +156,10 @@ def _program(action: str, request: DeliveryRequest) -> list[str]:
 
 
 KIND = DeliveryKind(
-    name="import", deliver=deliver, check=check, options=ImportOptions, needs_node=True
+    name="import",
+    deliver=deliver,
+    check=check,
+    options=ImportOptions,
+    needs_node=True,
+    serves_further=True,
 )

@@ -15,6 +15,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class NodeTarget:
+    """A node whose containerd is reached from here.
+
+    Args:
+        name: of the node in the cluster; empty for the first machine, whose name nobody sets.
+        way: JSON text for `infra.image.reach`, with key and password; empty: ctr runs here.
+        shown: tells nodes apart, in messages and in the cache; holds no secret.
+        is_lost: the node is gone for good; nothing can be asked or removed there.
+    """
+
+    name: str = ""
+    way: str = field(default="", repr=False)
+    shown: str = "this machine"
+    is_lost: bool = False
+
+
+@dataclass(frozen=True)
 class DeliveryRequest:
     """The image that is wanted, what it is made of, and where it has to get to.
 
@@ -25,9 +42,8 @@ class DeliveryRequest:
         bundled_layout: folder of the dependencies in an air-gap bundle; None: they are built.
         ctr: the command that runs containerd's ctr on the node.
         containerd_address: containerd's socket on the node; empty: that command's own.
-        node: JSON text for `infra.image.reach`, with key and password; empty: ctr runs here.
-        node_name: tells nodes apart, in messages and in the cache; holds no secret.
-        node_is_lost: the node is gone for good; nothing can be asked or removed there.
+        node: the first machine.
+        further: the other machines of `nodes`.
         torch_index_login: address of torch's packages with user and password; empty: none needed.
         proxies: the proxy variables for builds.
         authorities: certificates (PEM) that builds trust beside the usual ones; empty: none.
@@ -41,9 +57,8 @@ class DeliveryRequest:
     bundled_layout: Path | None = None
     ctr: str = "ctr"
     containerd_address: str = ""
-    node: str = field(default="", repr=False)
-    node_name: str = "this machine"
-    node_is_lost: bool = False
+    node: NodeTarget = NodeTarget()
+    further: tuple[NodeTarget, ...] = ()
     torch_index_login: pulumi.Input[str] = field(default="", repr=False)
     proxies: Mapping[str, pulumi.Input[str]] = field(default_factory=dict[str, Any], repr=False)
     authorities: str = field(default="", repr=False)
@@ -105,6 +120,7 @@ class DeliveryKind:
         options: dataclass of the keys that `imageDeliveryOptions` may hold.
         needs_node: whether it writes to the node's own containerd. With `cluster: existing` the
             machine that runs Pulumi must be the node then.
+        serves_further: whether it brings the image to `request.further`, where it writes to nodes.
     """
 
     name: str
@@ -113,3 +129,4 @@ class DeliveryKind:
     pull: Callable[[DeliveryRequest], Pull] = without_credentials
     options: type = NoOptions
     needs_node: bool = False
+    serves_further: bool = False

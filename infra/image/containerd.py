@@ -197,6 +197,11 @@ class Containerd:
         return [*self.ctr, *address, "--namespace", namespace or self.namespace]
 
     @property
+    def place(self) -> str:
+        """Tells this containerd from those of other machines."""
+        return " ".join([self.node.name if self.node else "", *self.ctr_words()])
+
+    @property
     def input_head(self) -> bytes:
         """What the input of every command starts with: sudo's password, if it asks for one."""
         return self.node.root_input if self.node else b""

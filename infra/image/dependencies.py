@@ -1,6 +1,7 @@
 """The dependencies of the trainer as an image: from the cache, from a bundle, or from a build."""
 
 import fcntl
+import hashlib
 import shutil
 import tempfile
 import time
@@ -169,10 +170,17 @@ def _other_base(plan: ImagePlan, platform: str) -> str:
 
 
 @contextmanager
-def locked(plan: ImagePlan, cache: Path) -> Iterator[None]:
-    """Two runs do not build the same, nor move the same gigabytes, at the same time."""
+def locked(plan: ImagePlan, cache: Path, place: str = "") -> Iterator[None]:
+    """Two runs do not build the same, nor move the same gigabytes to a place, at the same time.
+
+    Args:
+        plan: the image.
+        cache: folder of the locks' files.
+        place: where the image is moved to; empty: it is built.
+    """
     folder = cache / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"deps-{plan.deps_hash}.lock").open("w") as file:
+    end = f"-to-{hashlib.sha256(place.encode()).hexdigest()[:16]}" if place else ""
+    with (folder / f"deps-{plan.deps_hash}{end}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -61,7 +61,7 @@ def ensure(
         ValueError: the image is for another platform, no builder works, there is no node to build
             on, or a layout is damaged.
     """
-    with locked(plan, sources.cache):
+    with locked(plan, sources.cache, containerd.place):
         platform = containerd.platform() or this_machine()
         there = find_complete_image(plan, containerd, platform)
         if there:
@@ -82,7 +82,8 @@ def _import(
 ) -> Ensured:
     for problem in problems(plan, containerd):
         say(f"image: {problem}")
-    deps, built = get_dependencies(plan, sources, containerd, platform, say)
+    with locked(plan, sources.cache):  # not while they are moved: other nodes get them, too
+        deps, built = get_dependencies(plan, sources, containerd, platform, say)
     image = with_code(plan, deps)
     start = time.monotonic()
     # both names, so that the large layers are kept while only the code changes

@@ -39,11 +39,13 @@ class Node:
             `["sh", "-c"]`.
         remote: a connection lies between, which can be slow and can break.
         sudo_password: for sudo where it asks; goes by standard input.
+        name: tells machines apart.
     """
 
     shell: Sequence[str]
     remote: bool
     sudo_password: str = field(default="", repr=False)
+    name: str = ""
 
     def as_root(self, command: Sequence[str]) -> list[str]:
         """The words that run `command` as root; `root_input` has to go ahead of its input."""

@@ -34,7 +34,8 @@ def open_node(text: str | None) -> Iterator[Node | None]:
         master += ["-o", f"ControlPersist={MASTER_SECONDS}"]
         ssh = ssh_command(spec["ssh"], Path(folder), *master)
         try:
-            yield Node(ssh, remote=True, sudo_password=spec["sudo_password"])
+            name = f"{spec['ssh']['host']}:{spec['ssh']['port']}"
+            yield Node(ssh, remote=True, sudo_password=spec["sudo_password"], name=name)
         finally:
             # fails when no connection was made
             end = [*ssh[:-1], "-O", "exit", ssh[-1]]

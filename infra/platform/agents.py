@@ -152,7 +152,8 @@ def check_nodes(settings: PlatformSettings, storage: Storage) -> None:
             "storage: nfs, or, where the folder is the same one on every machine, "
             "storageOptions.shared: true."
         )
-    if DELIVERIES[settings.delivery.name].needs_node:
+    delivery = DELIVERIES[settings.delivery.name]
+    if delivery.needs_node and not delivery.serves_further:
         raise pulumi.RunError(
             f"nodes: {shown} cannot be used: imageDelivery: {settings.delivery.name} brings the "
             "image to the first machine alone, and pods on these could not start. Set "

@@ -155,8 +155,8 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         is_gone=facts.is_gone,
         generation=cluster.generation,
     )
-    ready: list[pulumi.Resource] = [cluster]
-    ready += make_agents(settings, looks, owner.identity, cluster.generation, cluster.server)
+    agents = make_agents(settings, looks, owner.identity, cluster.generation, cluster.server)
+    ready: list[pulumi.Resource] = [cluster, *agents]
     if settings.gpu_operator:
         operator = GpuOperator(
             "gpu-operator",
@@ -177,7 +177,8 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     )
     # After the namespace: where that is refused, gigabytes are neither imported nor, by the next
     # `pulumi destroy`, taken from the platform whose namespace it is.
-    image = TrainerImage("image", image_args, pulumi.ResourceOptions(depends_on=[namespace]))
+    there = pulumi.ResourceOptions(depends_on=[namespace, *agents])
+    image = TrainerImage("image", image_args, there)
     volume = DataVolume(
         "data",
         DataVolumeArgs(storage, settings.stack, connection, namespace.uid, keeps_claim=keeps),

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.deliveries import DELIVERIES
-from infra.deliveries.kind import DeliveryRequest, Pull
+from infra.deliveries.kind import DeliveryRequest, NodeTarget, Pull
 from infra.dependencies import dependencies
-from infra.node.node_environment import node_text
+from infra.node.node_environment import host_text, node_text
 from infra.platform.proxy import proxy_environment
-from infra.settings import PlatformSettings
+from infra.settings import HostSettings, NodeSettings, PlatformSettings
+from infra.settings.node import SshSettings
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,15 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
         bundled_layout=bundle.layout(image.plan.deps_hash) if bundle else None,
         ctr=image.ctr,
         containerd_address=image.containerd_address,
-        node=node_text(settings) or "",
-        node_name=f"{host.ssh.user}@{host.ssh.host}:{host.ssh.port}" if host.ssh else "local",
-        node_is_lost=settings.cluster.kind == "k3s" and host.gone,
+        node=NodeTarget(
+            way=node_text(settings) or "",
+            shown=_shown(host.ssh) if host.ssh else "local",
+            is_lost=settings.cluster.kind == "k3s" and host.gone,
+        ),
+        further=tuple(
+            NodeTarget(node.name, host_text(node.host), _shown(node.ssh), is_lost(node, host))
+            for node in settings.nodes
+        ),
         torch_index_login=image.torch_index_login.output if image.torch_index_login else "",
         proxies=proxy_environment(settings.proxy),
         authorities=settings.proxy.ca_bundle,
@@ -88,3 +95,12 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
     except ValueError as error:
         raise pulumi.RunError(str(error)) from None
     return TrainerImageArgs(settings.delivery.name, request)
+
+
+def is_lost(node: NodeSettings, first: HostSettings) -> bool:
+    """A machine whose server is gone is not asked either."""
+    return node.host.gone or first.gone
+
+
+def _shown(ssh: SshSettings) -> str:
+    return f"{ssh.user}@{ssh.host}:{ssh.port}"

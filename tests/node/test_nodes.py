@@ -10,6 +10,7 @@ from tests.node.lab import (
     CommandLines,
     background_up,
     counts,
+    failure,
     output_file,
     rewritten,
     wait_for,
@@ -70,7 +71,8 @@ def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
     set_nodes(stack, lan.settings(two, labels={"rack": "b"}, taints=["only:NoExecute"]))
     output = stack.up()
     changed = counts(output)
-    assert (changed["updated"], changed["deleted"]) == (1, 2), output  # a component, its command
+    # Two components, for the machine and for its examination, and their commands.
+    assert (changed["updated"], changed["deleted"]) == (1, 4), output
     assert not {"created", "replaced"} & changed.keys(), output
     assert labels(lan, two)["rack"] == "b"
     assert "node-role.kubernetes.io/worker" not in labels(lan, two)
@@ -109,6 +111,60 @@ def test_up_after_a_machine_was_lost_on_the_way_is_finished_by_the_next(lan: Lan
     assert counts(output)["created"] == 1, output
     assert sorted(lan.members()) == sorted([SERVER, *NAMES])
     stack.destroy()
+
+
+def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan) -> None:
+    """k3s refuses a machine whose password is not that of its name, until the server forgets it."""
+    two = NAMES[0]
+    stack, host = lan.stack(two), lan.machines[two].host
+    stack.up()
+    uid = lan.members()[two]["metadata"]["uid"]
+    host.shell("echo of-another >/etc/rancher/node/password; systemctl restart k3s-agent")
+    wait_for("the refusal", lambda: "Node password rejected" in lan.machines[two].log())
+    lan.reinstall(two)
+    assert f"node-{two}-k3s" in stack.preview()
+    output = stack.up()
+    assert counts(output)["updated"] == 1, output
+    assert lan.members()[two]["metadata"]["uid"] != uid
+    assert lan.passwords() == [two]
+    assert set(counts(stack.up())) == {"unchanged"}
+    stack.destroy()
+
+
+def test_cluster_that_was_wiped_is_joined_anew_by_every_machine(lan: Lan) -> None:
+    """It has another authority and another token."""
+    two = NAMES[0]
+    lab, stack = lan.lab, lan.stack(two)
+    stack.up()
+    lab.host.shell("systemctl stop k3s; rm -rf /var/lib/rancher/k3s; systemctl start k3s")
+    assert list(lan.members()) == [SERVER]
+    stack.up()
+    assert sorted(lan.members()) == [SERVER, two]
+    assert set(counts(stack.up())) == {"unchanged"}
+    stack.destroy()
+    assert lab.differences() == []
+
+
+def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None:
+    """Until the list says that it is gone, `up` says so of it."""
+    two = NAMES[0]
+    stack, host = lan.stack(two), lan.machines[two].host
+    stack.up()
+    lose(host)
+    try:
+        preview = stack.preview()
+        assert f"{host.address} could not be asked about its k3s" in preview
+        assert set(counts(preview)) == {"unchanged"}
+        assert "set `gone: true` at its place in nodes" in failure(stack)
+        set_nodes(stack, lan.settings(two, gone=True))
+        stack.up()
+        assert list(lan.members()) == [SERVER]
+        assert lan.passwords() == []
+        set_nodes(stack, [])
+        stack.up()
+        stack.destroy()
+    finally:
+        find_again(host)
 
 
 def set_nodes(stack: Stack, nodes: list[dict[str, Any]]) -> None:

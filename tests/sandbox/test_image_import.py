@@ -4,19 +4,27 @@ import json
 import os
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from infra.image.containerd import POD_NAMESPACE_LABEL, Containerd, ContainerdError
-from infra.image.dependencies import Sources
+from infra.image.dependencies import Sources, locked
 from infra.image.ensure import Ensured, ensure, image_to_read, problems
 from infra.image.oci import Blob, Image
 from infra.image.presence import import_request
 from infra.image.sbom import sbom
 from infra.image.transfer import import_images
-from tests.sandbox.image_lab import DEPS_BYTES, REPOSITORY, Lab, wait_for
+from tests.sandbox.image_lab import (
+    DEPS_BYTES,
+    REPOSITORY,
+    Lab,
+    emptied,
+    running_containerd,
+    wait_for,
+)
 from tests.unit.image.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -256,9 +264,9 @@ def test_remove_has_nothing_to_do_when_containerd_is_gone(tmp_path: Path) -> Non
     assert run_command("remove", "--repository", REPOSITORY, *gone) == {"removed": 0}
 
 
-def test_two_runs_at_once_build_and_move_once(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slow_build(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A builder that goes on when another run waits for a lock; the file that notes each build."""
     lab.built.rename(tmp_path / "built")
     program = tmp_path / "bin" / "buildah"
     program.parent.mkdir()
@@ -266,25 +274,52 @@ def test_two_runs_at_once_build_and_move_once(
         "#!/bin/sh\n"
         '[ "$1" = bud ] || exit 0\n'
         f"echo build >> {tmp_path}/builds\n"
-        # goes on when the other run waits for the lock
-        f"lock=$(find {lab.cache} -name '*.lock' -exec stat -c %i {{}} +)\n"
-        'blocked() { grep -q -- "-> FLOCK .*:$lock " /proc/locks; }\n'
+        f"locks=$(find {lab.cache} -name '*.lock' -exec stat -c %i {{}} + | paste -sd '|')\n"
+        'blocked() { grep -qE -- "-> FLOCK .*:($locks) " /proc/locks; }\n'
         "for _ in $(seq 600); do blocked && break; sleep 0.1; done; blocked || exit 1\n"
         f'for a; do case $a in oci:*) cp -r {tmp_path}/built "${{a#oci:}}";; esac; done\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     monkeypatch.setattr("infra.image.builders.BUILDERS", ("buildah",))
-    results: list[Ensured] = []
-    threads = [threading.Thread(target=lambda: results.append(lab.ensure())) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (tmp_path / "builds").read_text() == "build\n"
+    return tmp_path / "builds"
+
+
+def at_once(*labs: Lab) -> list[Ensured]:
+    with ThreadPoolExecutor(len(labs)) as pool:
+        return list(pool.map(lambda lab: lab.ensure(), labs))
+
+
+def test_two_runs_at_once_build_and_move_once(lab: Lab, slow_build: Path) -> None:
+    results = at_once(lab, lab)
+    assert slow_build.read_text() == "build\n"
     assert sorted(result.built for result in results) == [False, True]
     assert sorted(result.imported_bytes > DEPS_BYTES for result in results) == [False, True]
     assert {result.digest for result in results} == {lab.containerd.images()[results[0].image]}
+
+
+def test_two_machines_get_at_once_what_was_built_once(lab: Lab, slow_build: Path) -> None:
+    """Each has all of it, and what the second one lacks is moved to it alone."""
+    with running_containerd() as containerd:
+        other = replace(lab, containerd=containerd)
+        results = at_once(lab, other)
+        assert slow_build.read_text() == "build\n"
+        assert all(result.imported_bytes > DEPS_BYTES for result in results)
+        assert len({result.digest for result in results}) == 1
+        for machine in (lab, other):
+            assert machine.containerd.images()[results[0].image] == results[0].digest
+        assert [result.imported_bytes for result in at_once(lab, other)] == [0, 0]
+        wait_for("the other containerd to be empty", lambda: emptied(containerd))
+        assert [result.imported_bytes > DEPS_BYTES for result in at_once(lab, other)] == [
+            False,
+            True,
+        ]
+
+
+def test_machine_that_is_slow_keeps_no_other_waiting(lab: Lab) -> None:
+    """A move to one machine is no reason to wait with the move to another."""
+    with locked(lab.plan(), lab.cache, "another machine"):
+        assert lab.ensure().imported_bytes > DEPS_BYTES
 
 
 def test_a_bad_setting_ends_with_one_clear_line_and_status_1() -> None:

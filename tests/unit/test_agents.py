@@ -1,6 +1,7 @@
 """What the real program tells the engine about further machines."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -8,6 +9,7 @@ from unittest.mock import patch
 import pulumi
 import pytest
 
+from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
 from tests.unit.stacks import Deployment, deploy, without_secrets
@@ -23,6 +25,11 @@ FITTING: dict[str, object] = {
     "storageOptions": {"shared": True},
     "imageDelivery": "registry",
     "imageRepository": "registry.example.org/team/trainer",
+}
+
+IMPORTED: dict[str, object] = {
+    "imageDelivery": "import",
+    "imageRepository": "localhost/disttrain/trainer",
 }
 
 
@@ -122,18 +129,19 @@ def test_input_of_the_command_is_a_secret(tmp_path: Path) -> None:
     assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" not in json.dumps(without_secrets(command.wire))
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"storageOptions": {}}, "folder of the first machine"),
-        ({"imageDelivery": "import"}, "image to the first machine alone"),
-    ],
-)
-def test_what_pods_would_not_find_on_a_machine_is_refused(
-    tmp_path: Path, changes: dict[str, object], said: str
-) -> None:
-    with pytest.raises(pulumi.RunError, match=said):
-        deployed(tmp_path, TWO, **changes)
+def test_storage_that_pods_would_not_find_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pulumi.RunError, match="folder of the first machine"):
+        deployed(tmp_path, TWO, storageOptions={})
+
+
+def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
+    """A kind of one's own may know one machine only."""
+    kind = replace(DELIVERIES["import"], serves_further=False)
+    with (
+        patch("infra.platform.agents.DELIVERIES", {"import": kind}),
+        pytest.raises(pulumi.RunError, match="image to the first machine alone"),
+    ):
+        deployed(tmp_path, TWO, **IMPORTED)
 
 
 def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Path) -> None:
@@ -154,3 +162,26 @@ def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Pa
         "pods": ["list", "delete"],
         "pods/status": ["patch"],
     }
+
+
+def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> None:
+    """M5: one command for each, and a machine that is added changes none of the others'."""
+    result = deployed(tmp_path, TWO, THREE, **IMPORTED)
+    for name in ("gpu2", "gpu3"):
+        ensure = result.one(f"image-ensure-{name}")
+        first = everything_before(result, ensure)
+        assert {"node-gpu2-k3s", "node-gpu3-k3s", "cluster-k3s"} <= first
+        way = json.loads(ensure.inputs["environment"]["DISTTRAIN_NODE"])
+        assert way["ssh"]["host"] == {"gpu2": "10.1.2.4", "gpu3": "10.1.2.5"}[name]
+        assert ensure.inputs["create"] == result.one("image-ensure").inputs["create"]
+        assert f"image-ensure-{name}" in before(result, "training-job")
+    less = deployed(tmp_path, TWO, **IMPORTED)
+    for name in ("image-ensure", "image-ensure-gpu2"):
+        assert less.one(name).inputs == result.one(name).inputs
+    gone = deployed(tmp_path, {**TWO, "gone": True}, **IMPORTED).one("image-ensure-gpu2")
+    assert gone.request.retainOnDelete
+
+
+def test_image_that_each_machine_would_build_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pulumi.RunError, match="imageBuildOn: 'node' cannot be used: nodes lists"):
+        deployed(tmp_path, TWO, imageBuildOn="node", **IMPORTED)

@@ -12,7 +12,7 @@ import pytest
 from infra.deliveries import DELIVERIES
 from infra.deliveries.command import project_path
 from infra.deliveries.import_ import ImportOptions, check, ensure_command, remove_command
-from infra.deliveries.kind import DeliveryRequest, Pull
+from infra.deliveries.kind import DeliveryRequest, NodeTarget, Pull
 from infra.image.plan import plan_image
 
 PROJECT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def request(minutes: int = 60, layout: Path | None = None, own: str = "") -> Del
         plan=plan,
         bundled_layout=layout,
         ctr="no-such-ctr",
-        node='{"sudo_password": "sekret"}',
+        node=NodeTarget(way='{"sudo_password": "sekret"}'),
         authorities=own,
         namespace="trains",
         options=ImportOptions(minutes),
