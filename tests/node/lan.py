@@ -125,6 +125,12 @@ class Lan:
         end = ".node-password.k3s"
         return sorted(name.removesuffix(end) for name in names if name.endswith(end))
 
+    def reinstall(self, name: str) -> None:
+        """As after an installation of the machine from scratch: nothing of k3s is there."""
+        host = self.machines[name].host
+        left = "/etc/rancher /etc/default/k3s-* /var/lib/rancher /var/log/containers /var/log/pods"
+        host.shell(f"/usr/local/bin/k3s-agent-uninstall.sh; rm -rf {left}")
+
     def clean(self) -> None:
         """For the next test: no machine has anything of k3s."""
         for machine in self.machines.values():
