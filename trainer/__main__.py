@@ -16,6 +16,7 @@ _WITH_CONFIG = {
     "entrypoint": "what a training pod runs: its ranks, with restarts (reads PET_* variables)",
     "goodput": "where the time of the run went",
     "mirror": "copy the run's checkpoints elsewhere (started by the entrypoint of node 0)",
+    "plan": "what a number of ranks costs in time and network, reckoned and not measured",
     "restore": "bring the newest good checkpoint of the run's mirror to this machine",
     "train": "one training process (started by the entrypoint, by torchrun, or alone)",
 }
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         source.add_argument("--preset", help=f"one of {', '.join(preset_names())}")
         if name == "goodput":
             add_goodput_options(command)
+        if name == "plan":
+            _add_plan(command)
     _add_sample(commands.add_parser("sample", help="text from the newest checkpoint of a run"))
     text = "draw loss and throughput of a run as PNG, or the losses of several runs as SVG"
     command = commands.add_parser("plot", help=text, description=text)
@@ -74,6 +77,16 @@ def _positive(text: str) -> int:
             f"{text!r} cannot be used: a file holds at least one byte. Set a whole number above 0."
         )
     return int(text)
+
+
+def _add_plan(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--ranks", type=int, default=8, help="most ranks, one for each GPU (default: 8)")
+    add("--gpu", default="H100 80GB HBM3", help="as nvidia-smi names it (default: %(default)s)")
+    add("--peak-tflops", type=float, help="of a GPU whose peak is not known")
+    add("--mfu", type=float, default=0.4, help="share of the peak that is reached (default: 0.4)")
+    add("--vocab-size", type=int, default=50257, help="tokens (default: GPT-2's %(default)s)")
+    add("--price-per-gpu-hour", type=float, help="adds what the run costs")
 
 
 def _add_sample(command: argparse.ArgumentParser) -> None:
@@ -121,6 +134,11 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
         return ExitCode.DONE
     if options.command == "goodput":
         print(goodput(read_events(config.run_dir), options.price_per_gpu_hour, options.json))
+        return ExitCode.DONE
+    if options.command == "plan":
+        from trainer.plan_command import plan
+
+        print(plan(config, options))
         return ExitCode.DONE
     if options.command == "entrypoint":
         from trainer.launch.entrypoint import run_entrypoint

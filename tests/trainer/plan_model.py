@@ -1,0 +1,6 @@
+"""The model of the tests of `plan`: every size can be divided by two ranks."""
+
+from trainer.config.model import ModelConfig
+
+VOCAB_SIZE = 128
+MODEL = ModelConfig(n_layer=3, n_head=2, n_embd=32, block_size=16, dropout=0.0)

@@ -1,0 +1,122 @@
+"""The table of `plan`: its bytes are those that real collectives move, its sums are right."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainer.bytes_probe import RANKS
+from tests.trainer.plan_model import MODEL, VOCAB_SIZE
+from trainer.__main__ import main
+from trainer.config import RunConfig, load_config, preset_path
+from trainer.model.gpt import GPT
+from trainer.plan import Shape, plan_row, sent_bytes, worlds
+from trainer.plan_command import shape_of
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def moved(tmp_path: Path, *what: str) -> dict[str, int]:
+    """Bytes that went through the collectives of rank 0."""
+    probe = [sys.executable, "-m", "tests.trainer.bytes_probe"]
+    ranks = [
+        subprocess.Popen(
+            [*probe, str(rank), str(tmp_path / "store"), *what],
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    said = [rank.communicate(timeout=300)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * RANKS
+    return json.loads(said[0].splitlines()[-1])
+
+
+def tiny_shape() -> Shape:
+    with torch.device("meta"):
+        model = GPT(MODEL, VOCAB_SIZE)
+    blocks = sum(parameter.numel() for parameter in model.blocks.parameters())
+    return Shape(sum(p.numel() for p in model.parameters()), blocks, model.flops_per_token())
+
+
+@pytest.mark.parametrize(
+    ("parallel", "dtype", "micro_steps"),
+    [
+        ("ddp", "float32", 2),
+        ("ddp", "bfloat16", 1),
+        ("fsdp", "float32", 1),
+        ("fsdp", "bfloat16", 3),
+    ],
+)
+def test_bytes_are_those_that_collectives_move(
+    tmp_path: Path, parallel: str, dtype: str, micro_steps: int
+) -> None:
+    """A ring of N ranks sends (N - 1) / N of what is gathered or scattered, an all-reduce twice."""
+    found = moved(tmp_path, parallel, dtype, str(micro_steps))
+    others = (RANKS - 1) / RANKS
+    rings = {"ddp": 2 * found["reduced"], "fsdp": found["gathered"] + found["reduced"]}
+    reckoned = sent_bytes(tiny_shape(), parallel, dtype, RANKS, micro_steps)
+    assert reckoned == others * rings[parallel] > 0
+
+
+def config(**changes: object) -> RunConfig:
+    given = [f"--{key.replace('__', '.')}={value}" for key, value in changes.items()]
+    return load_config(preset_path("openwebtext-124m"), given)
+
+
+def test_more_ranks_share_the_same_arithmetic() -> None:
+    wanted = config()
+    shape = shape_of(wanted, 50257)
+    one, eight = (plan_row(wanted, shape, "bfloat16", ranks, 4e14) for ranks in (1, 8))
+    assert one.sent_bytes == 0
+    assert eight.hours == pytest.approx(one.hours / 8)
+    assert eight.gpu_hours == pytest.approx(one.gpu_hours)
+    tokens = wanted.train.global_batch_size * wanted.model.block_size
+    assert one.compute_seconds == pytest.approx(tokens * shape.flops_per_token / 4e14)
+
+
+def test_ranks_that_do_not_divide_the_batch_wait_for_others() -> None:
+    row = plan_row(config(train__global_batch_size=10), Shape(1, 1, 1), "float32", 4, 1.0)
+    assert row.idle_share == pytest.approx(1 - 10 / 12)
+
+
+def test_worlds_double_up_to_the_last_one() -> None:
+    assert [worlds(most) for most in (1, 2, 3, 8, 12)] == [
+        [1],
+        [1, 2],
+        [1, 2, 3],
+        [1, 2, 4, 8],
+        [1, 2, 4, 8, 12],
+    ]
+
+
+def test_command_shows_a_line_for_each_world(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--preset", "openwebtext-124m", "--ranks", "3"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("124.4 million parameters; an update takes 491,520 tokens")
+    assert [line.split()[0] for line in said[3:]] == ["ranks", "1", "2", "3"]
+    assert "price" not in said[3]
+    main(["plan", "--preset", "openwebtext-124m", "--price-per-gpu-hour", "2"])
+    assert capsys.readouterr().out.splitlines()[3].endswith("price")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--gpu", "A9"], "--gpu: 'A9' cannot be used: no peak of it is known for bfloat16"),
+        (["--ranks", "0"], "--ranks: 0 cannot be used: each rank needs a sequence"),
+        (["--ranks", "481"], "Give 1 to 480, or raise train.global_batch_size"),
+        (["--mfu", "40"], "--mfu: 40.0 cannot be used: it is a share"),
+    ],
+)
+def test_option_that_cannot_be_used_is_named(
+    capsys: pytest.CaptureFixture[str], given: list[str], words: str
+) -> None:
+    assert main(["plan", "--preset", "openwebtext-124m", *given]) != 0
+    assert words in capsys.readouterr().err
