@@ -10,8 +10,8 @@ NAME = "podmonitors.monitoring.coreos.com"
 
 
 def look(lab: Lab) -> tuple[int, str]:
-    job = {**Run(lab, "any", "dev").job(), "group_version": GROUP_VERSION, "otherwise": OTHERWISE}
-    return lab.run("served", "create", job)
+    needs = {"group_version": GROUP_VERSION, "served_kind": "PodMonitor", "otherwise": OTHERWISE}
+    return lab.run("served", "create", {**Run(lab, "any", "dev").job(), **needs})
 
 
 def test_setting_is_refused_until_the_operator_is_there(lab: Lab) -> None:
