@@ -105,7 +105,7 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
         pods=run.world.pods,
         grows=cluster_grows,
         without=offered_later,
-        workload_api=run.kind.api_version if run.kind.otherwise else "",
+        workload=(run.kind.api_version, run.kind.kind) if run.kind.otherwise else None,
         otherwise=run.kind.otherwise,
     )
 

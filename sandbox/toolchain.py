@@ -25,6 +25,8 @@ REGISTRY = "3.1.2"
 PROMETHEUS = "3.13.0"
 ALERTMANAGER = "0.34.2"
 JOBSET = "0.12.0"
+TRAINER = "2.3.0"
+TRAINING_OPERATOR = "1.9.4"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
@@ -249,6 +251,32 @@ JOBSET_CONTROLLER = Tool(
         ("sigs.k8s.io/jobset",),
         (("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{JOBSET}"),),
         module_files=(("sigs.k8s.io/jobset", "config"),),
+    ),
+)
+
+# Kubeflow Trainer's controller, of TrainJobs, and its definitions.
+TRAINER_CONTROLLER = Tool(
+    "trainer",
+    TRAINER,
+    ("trainer-controller-manager", "manifests"),
+    (),
+    GoBuild(
+        "trainer",
+        ("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",),
+        module_files=(("github.com/kubeflow/trainer/v2", "manifests"),),
+    ),
+)
+
+# Kubeflow's controller of before, of PyTorchJobs, and its definitions.
+PYTORCHJOB_CONTROLLER = Tool(
+    "training-operator",
+    TRAINING_OPERATOR,
+    ("training-operator.v1", "manifests"),
+    (),
+    GoBuild(
+        "training-operator",
+        ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
+        module_files=(("github.com/kubeflow/training-operator", "manifests"),),
     ),
 )
 

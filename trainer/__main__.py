@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.config import ConfigError, load_config, preset_names, preset_path
 from trainer.events.command import add_goodput_options, goodput, read_events
-from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
+from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError, pod_exit_code
 
 _WITH_CONFIG = {
     "prepare": "make the dataset of the run",
@@ -61,6 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{' '.join(rest)} cannot be used: {options.command} has no such option. "
             f"`python -m trainer {options.command} --help` lists what it has."
         )
+    if options.command != "entrypoint":
+        return _exit_code(options, rest)
+    try:
+        return pod_exit_code(_exit_code(options, rest), os.environ)
+    except Exception:
+        traceback.print_exc()
+        return pod_exit_code(None, os.environ)
+
+
+def _exit_code(options: argparse.Namespace, rest: Sequence[str]) -> int:
     try:
         return _run(options, rest)
     except (ConfigError, FatalError) as error:

@@ -16,7 +16,12 @@ from infra.kube.making_place import ENDED, PODS
 from infra.kube.objects import Json, annotation, label, name_of, part, parts
 
 HEAD_BYTES = 64 << 10
-INDEX_LABELS = ("apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index")
+# Of a StatefulSet, of an Indexed Job (a JobSet and a TrainJob have one), and of a PyTorchJob.
+INDEX_LABELS = (
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+)
 
 
 class PodLogs:

@@ -13,6 +13,7 @@ from infra.kube.findings import FORBIDDEN, Findings, objects_at
 from infra.kube.objects import Json, name_of, part
 from infra.kube.quantity import amount
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
+from infra.kube.served import serves
 
 NODES = "/api/v1/nodes"
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
@@ -39,7 +40,8 @@ class RunPods:
         pods: how many there are at one time.
         grows: nodes are made when pods need them, so today's nodes decide nothing.
         without: resources that no node offers before this stack is up.
-        workload_api: group and version of a workload that not every cluster knows; empty: it does.
+        workload: group with version, and kind, of a workload that not every cluster knows; None:
+            it does.
         otherwise: what to say where the cluster does not know it.
     """
 
@@ -48,14 +50,14 @@ class RunPods:
     pods: int
     grows: bool
     without: Sequence[str] = ()
-    workload_api: str = ""
+    workload: tuple[str, str] | None = None
     otherwise: str = ""
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
     """Ask the cluster. Raises ApiError and UnreachableError."""
     found = Findings()
-    if run.workload_api and api.get(f"/apis/{run.workload_api}") is None:
+    if run.workload and not serves(api, *run.workload):
         found.problems.append(run.otherwise)
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)

@@ -3,17 +3,26 @@
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
+from infra.kube.objects import parts
 
 
 def create(job: Job, api: Api) -> None:
-    """Look for the API group and version `group_version`.
+    """Look for the API group and version `group_version`, and for `served_kind` in it.
 
     Raises:
-        TaskError: there is none; with the text `otherwise`, which names the setting and the ways
+        TaskError: it is not there; with the text `otherwise`, which names the setting and the ways
             out.
     """
-    if api.get(f"/apis/{job.text('group_version')}") is None:
+    if not serves(api, job.text("group_version"), job.text("served_kind")):
         raise TaskError(job.text("otherwise"))
+
+
+def serves(api: Api, group_version: str, kind: str) -> bool:
+    """Whether the cluster knows a kind. Others of its group may be there without it."""
+    served = api.get(f"/apis/{group_version}")
+    return served is not None and any(
+        found.get("kind") == kind for found in parts(served, "resources")
+    )
 
 
 def delete(job: Job, api: Api) -> None:

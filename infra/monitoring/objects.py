@@ -5,13 +5,13 @@ beside Grafana that loads dashboards, as kube-prometheus-stack has it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from infra.labels import COMPONENT_LABEL
 from infra.monitoring.dashboard import dashboard
 from infra.monitoring.rules import rule_file
-from infra.names import TRAINER_CONTAINER, TRAINING
+from infra.names import TRAINING
 from infra.objects import Manifest
 
 GROUP_VERSION = "monitoring.coreos.com/v1"
@@ -25,11 +25,15 @@ def scrape_annotations(port: int) -> dict[str, str]:
     return {SCRAPE: "true", PORT: str(port), PATH: "/metrics"} if port else {}
 
 
-def pod_monitor(metadata: Mapping[str, Any]) -> Manifest:
+def pod_monitor(metadata: Mapping[str, Any], containers: Collection[str]) -> Manifest:
     """All training pods of the namespace, at the port that their annotation names.
 
-    The pods declare no port: on a pod in its node's network that would keep the port of the node
-    for one pod alone, and two runs could not share a node.
+    The pods declare no port for it: on a pod in its node's network that would keep the port of the
+    node for one pod alone, and two runs could not share a node.
+
+    Args:
+        metadata: of the object.
+        containers: the names that the container of a training pod may have.
     """
     port = f"{_META}_annotation_prometheus_io_port"
     to_port = {
@@ -42,7 +46,7 @@ def pod_monitor(metadata: Mapping[str, Any]) -> Manifest:
         {
             "sourceLabels": [f"{_META}_container_name"],
             "action": "keep",
-            "regex": TRAINER_CONTAINER,
+            "regex": "|".join(sorted(set(containers))),
         },
         {**to_port, "regex": r"([0-9.]+);(\d+)", "replacement": "$1:$2"},
         {**to_port, "regex": r"([0-9a-fA-F:]+);(\d+)", "replacement": "[$1]:$2"},

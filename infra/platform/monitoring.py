@@ -15,6 +15,7 @@ from infra.monitoring.objects import (
     prometheus_rule,
 )
 from infra.objects import kubernetes_object
+from infra.workloads import WORKLOADS
 
 NAME = "disttrain"
 OTHERWISE = (
@@ -47,14 +48,15 @@ class Monitoring(pulumi.ComponentResource):
             f"{name}-look",
             "served",
             connection,
-            {"group_version": GROUP_VERSION, "otherwise": OTHERWISE},
+            {"group_version": GROUP_VERSION, "served_kind": "PodMonitor", "otherwise": OTHERWISE},
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         child = pulumi.ResourceOptions(parent=self, depends_on=[look])
         about = metadata(
             NAME, connection.namespace, MONITORING, stack=args.stack, owner=connection.owner
         )
-        kubernetes_object(f"{name}-pods", pod_monitor(about), child)
+        containers = [kind.container for kind in WORKLOADS.values()]
+        kubernetes_object(f"{name}-pods", pod_monitor(about, containers), child)
         kubernetes_object(f"{name}-rules", prometheus_rule(about), child)
         board = {**about, "name": f"{NAME}-dashboard"}
         kubernetes_object(f"{name}-dashboard", dashboard_config_map(board), child)

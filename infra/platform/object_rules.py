@@ -1,6 +1,6 @@
 """What holds for every Kubernetes object of a stack; `policy/` checks it in each preview."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,9 @@ from infra.labels import OWNER_LABEL
 from infra.platform.pod_rules import RULES, Pod, PodRule, below, items, keys_of
 
 KUBERNETES = "kubernetes:"
-WITH_PODS = ("batch/v1:Job", "apps/v1:StatefulSet", "apps/v1:Deployment", "apps/v1:DaemonSet")
-JOB_SETS = "jobset.x-k8s.io/"
+CORE = "kubernetes:core/"  # its kinds have no pods but Pod, which a stack does not make
+# Keys that lead to the templates of pods in workloads of all kinds, and those that hold lists.
+WAYS, LISTS = ("spec", "template", "pytorchReplicaSpecs", "Worker"), ("replicatedJobs",)
 READING = {"get", "list", "watch"}
 
 
@@ -69,20 +70,24 @@ def _owner(type_: str, props: Mapping[str, Any]) -> list[str]:
 
 def _of_pods(rule: PodRule) -> ObjectRule:
     def problems(type_: str, props: Mapping[str, Any]) -> list[str]:
-        if all(rule.holds(pod) for pod in _pod_templates(type_.removeprefix(KUBERNETES), props)):
+        is_workload = type_.startswith(KUBERNETES) and not type_.startswith(CORE)
+        if not is_workload or all(rule.holds(pod) for pod in _pod_templates(props)):
             return []
         return [f"its pods break it. {rule.about}"]
 
     return ObjectRule(rule.id, rule.about, problems)
 
 
-def _pod_templates(kind: str, props: Mapping[str, Any]) -> Sequence[Pod]:
-    if kind in WITH_PODS:
-        return [props["spec"]["template"]]
-    if kind.startswith(JOB_SETS):
-        jobs = items(below(props, "spec"), "replicatedJobs")
-        return [job["template"]["spec"]["template"] for job in jobs]
-    return []
+def _pod_templates(part: Mapping[str, Any]) -> list[Pod]:
+    """The templates with containers in a part of an object, however deep its kind has them.
+
+    Only what leads to them is read: in a preview other values may not be known yet.
+    """
+    if "containers" in keys_of(below(part, "template", "spec")):
+        return [part["template"]]
+    inside = [below(part, key) for key in WAYS if key in keys_of(part)]
+    inside += [each for key in LISTS for each in items(part, key)]
+    return [pod for each in inside for pod in _pod_templates(each)]
 
 
 OBJECT_RULES: tuple[ObjectRule, ...] = (

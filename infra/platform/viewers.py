@@ -15,6 +15,8 @@ READS = {
     "batch": ("jobs",),
     "apps": ("statefulsets",),
     "jobset.x-k8s.io": ("jobsets",),
+    "trainer.kubeflow.org": ("trainjobs", "trainingruntimes"),
+    "kubeflow.org": ("pytorchjobs",),
 }
 
 

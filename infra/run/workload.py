@@ -90,7 +90,11 @@ class Workload(pulumi.ComponentResource):
         kind = args.run.kind
         if not kind.otherwise:
             return []
-        job = {"group_version": kind.api_version, "otherwise": kind.otherwise}
+        job = {
+            "group_version": kind.api_version,
+            "served_kind": kind.kind,
+            "otherwise": kind.otherwise,
+        }
         return [kube_command(f"{name}-look", "served", args.connection, job, opts)]
 
     def _hand_over(

@@ -1,9 +1,17 @@
 """The kinds of workload: choices of the setting `topology`."""
 
 from infra.registry import Registry
-from infra.workloads import indexed_job, jobset, multi_pod, single_pod
+from infra.workloads import indexed_job, jobset, multi_pod, pytorchjob, single_pod, trainjob
 from infra.workloads.kind import WorkloadKind
 
 WORKLOADS: Registry[WorkloadKind] = Registry(
-    "topology", [single_pod.KIND, multi_pod.KIND, indexed_job.KIND, jobset.KIND]
+    "topology",
+    [
+        single_pod.KIND,
+        multi_pod.KIND,
+        indexed_job.KIND,
+        jobset.KIND,
+        trainjob.KIND,
+        pytorchjob.KIND,
+    ],
 )

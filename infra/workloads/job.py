@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from infra.names import TRAINER_CONTAINER
 from infra.objects import Manifest
 from infra.workloads.run import Run
 
@@ -39,8 +38,8 @@ def job_spec(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {
             "rules": [
-                _on_exit_code(FATAL_EXIT_CODE, "FailJob"),
-                _on_exit_code(PREEMPTED_EXIT_CODE, "Ignore"),
+                _on_exit_code(run, FATAL_EXIT_CODE, "FailJob"),
+                _on_exit_code(run, PREEMPTED_EXIT_CODE, "Ignore"),
                 {
                     "action": "Ignore",
                     "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
@@ -52,6 +51,6 @@ def job_spec(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
     }
 
 
-def _on_exit_code(code: int, action: str) -> dict[str, Any]:
-    on_exit = {"containerName": TRAINER_CONTAINER, "operator": "In", "values": [code]}
+def _on_exit_code(run: Run, code: int, action: str) -> dict[str, Any]:
+    on_exit = {"containerName": run.kind.container, "operator": "In", "values": [code]}
     return {"action": action, "onExitCodes": on_exit}

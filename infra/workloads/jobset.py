@@ -4,6 +4,8 @@ A lost pod fails the Job, and JobSet's controller then makes the Job and all of 
 fields are those of https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/.
 """
 
+from collections.abc import Mapping
+
 from infra.objects import Manifest
 from infra.workloads.job import BACKOFF_LIMIT, job_spec
 from infra.workloads.kind import WorkloadKind
@@ -20,9 +22,23 @@ OTHERWISE = (
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
-    """The JobSet; its controller makes the headless Service and the Job.
+    """The JobSet; its controller makes the headless Service and the Job."""
+    jobset = {
+        "apiVersion": API_VERSION,
+        "kind": "JobSet",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": jobset_spec(run, JOB),
+    }
+    return [("job-set", jobset)]
 
-    Each pod's host name is `<JobSet>-<Job>-0-<index>`, and the Service has the JobSet's name.
+
+def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) -> Manifest:
+    """The spec of a JobSet that has the workload's name.
+
+    Args:
+        run: the run.
+        name: of the one Job in it.
+        labels: of that Job.
     """
     job = job_spec(
         run,
@@ -35,39 +51,36 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
             "backoffLimit": 0,
         },
     )
-    jobset = {
-        "apiVersion": API_VERSION,
-        "kind": "JobSet",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
-        "spec": {
-            "network": {
-                "enableDNSHostnames": True,
-                # The ranks have to find each other before they can become ready.
-                "publishNotReadyAddresses": True,
-                "subdomain": run.workload_name,
-            },
-            "failurePolicy": {
-                # As many as `indexed-job` bears.
-                "maxRestarts": BACKOFF_LIMIT * run.world.pods,
-                # New pods start only when all old ones have ended: both would write the same run.
-                "restartStrategy": "BlockingRecreate",
-                "rules": [
-                    {
-                        "name": FATAL_RULE,
-                        "action": "FailJobSet",
-                        # The Job's one rule that fails it is the one for a fatal exit code.
-                        "onJobFailureReasons": ["PodFailurePolicy"],
-                    }
-                ],
-            },
-            "replicatedJobs": [{"name": JOB, "replicas": 1, "template": {"spec": job}}],
+    marks = {"metadata": {"labels": dict(labels)}} if labels else {}
+    return {
+        "network": {
+            "enableDNSHostnames": True,
+            # The ranks have to find each other before they can become ready.
+            "publishNotReadyAddresses": True,
+            "subdomain": run.workload_name,
         },
+        "failurePolicy": {
+            # As many as `indexed-job` bears.
+            "maxRestarts": BACKOFF_LIMIT * run.world.pods,
+            # New pods start only when all old ones have ended: both would write the same run.
+            "restartStrategy": "BlockingRecreate",
+            "rules": [
+                {
+                    "name": FATAL_RULE,
+                    "action": "FailJobSet",
+                    # The Job's one rule that fails it is the one for a fatal exit code.
+                    "onJobFailureReasons": ["PodFailurePolicy"],
+                }
+            ],
+        },
+        "replicatedJobs": [{"name": name, "replicas": 1, "template": {**marks, "spec": job}}],
     }
-    return [("job-set", jobset)]
 
 
-def _first_host(run: Run) -> str:
-    return f"{run.workload_name}-{JOB}-0-0.{run.workload_name}"
+def first_host(run: Run, name: str) -> str:
+    """Where the pod of index 0 is found: pods' host names are `<JobSet>-<Job>-0-<index>`, and the
+    headless Service has the JobSet's name."""
+    return f"{run.workload_name}-{name}-0-0.{run.workload_name}"
 
 
 KIND = WorkloadKind(
@@ -77,7 +90,7 @@ KIND = WorkloadKind(
     object_name="train-jobset",
     several_pods=True,
     render=render,
-    rendezvous=lambda run: {"PET_MASTER_ADDR": _first_host(run)},
+    rendezvous=lambda run: {"PET_MASTER_ADDR": first_host(run, JOB)},
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
     done=("Completed",),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from infra.names import TRAINER_CONTAINER
 from infra.objects import Manifest
 from infra.registry import NoOptions
 
@@ -31,8 +32,9 @@ class WorkloadKind:
         done: types of the workload's conditions that mean success.
         failed: types of the workload's conditions that mean failure.
         replace_on: paths of the workload whose change makes a new workload.
-        otherwise: what is said of a cluster that does not serve `api_version`, and what to do
-            then; empty: every cluster serves it.
+        otherwise: what is said of a cluster that does not serve `api_version` with `kind`, and
+            what to do then; empty: every cluster serves it.
+        container: name of the pods' container; a controller may know it by its name alone.
         options: dataclass of the keys that `topologyOptions` may hold.
     """
 
@@ -49,4 +51,5 @@ class WorkloadKind:
     failed: tuple[str, ...] = ("Failed",)
     replace_on: tuple[str, ...] = field(default=())
     otherwise: str = ""
+    container: str = TRAINER_CONTAINER
     options: type = NoOptions

@@ -117,6 +117,7 @@ def training_pod(run: Run) -> Manifest:
     """The pod template of a run, without the labels for its revision and its owner."""
     pod = pod_spec(run.parts, ["entrypoint"])
     (container,) = pod["containers"]
+    container["name"] = run.kind.container
     network, placement = run.network, run.placement
     pod["terminationGracePeriodSeconds"] = run.grace_seconds
     shm = {"medium": "Memory", "sizeLimit": run.resources.shm_size}

@@ -2,5 +2,9 @@
 
 from sandbox.controllers.controller import Controller
 from sandbox.controllers.jobset import JOBSET
+from sandbox.controllers.trainer import TRAINER
+from sandbox.controllers.training_operator import TRAINING_OPERATOR
 
-CONTROLLERS: dict[str, Controller] = {controller.name: controller for controller in (JOBSET,)}
+CONTROLLERS: dict[str, Controller] = {
+    controller.name: controller for controller in (JOBSET, TRAINER, TRAINING_OPERATOR)
+}

@@ -7,8 +7,9 @@ because no Service leads to a process of the node.
 
 import base64
 import json
+import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +18,14 @@ from sandbox.cluster import Cluster
 from sandbox.components import API_PORT
 from sandbox.kubeconfig import write_kubeconfig
 from sandbox.layout import Layout
+from sandbox.node import Node
 from sandbox.pki import CA, Certificate, sign
 from sandbox.processes import Component
 from sandbox.say import phase
 from sandbox.toolchain import Tool, tool_folder
 
 DEFINITIONS = ("CustomResourceDefinition",)
+WEBHOOK_FOLDER = "k8s-webhook-server/serving-certs"  # below TMPDIR, as controller-runtime has it
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
@@ -33,7 +36,8 @@ class Place:
     Args:
         programs: folder with its program and with the files of its module.
         address: the node's address, on which the sandbox asks whether the controller is ready.
-        certificates: folder with `tls.crt` and `tls.key` for its webhooks.
+        certificates: folder with `tls.crt` and `tls.key` for its webhooks. It is where a
+            controller looks for them that is told nothing, because its TMPDIR is above it.
         config: the file that `Controller.configuration` is written to.
     """
 
@@ -51,7 +55,7 @@ class Controller:
         name: of the choice `--with`, of its log and of its process.
         title: what people call it.
         tool: its program, with the folder of its module that holds the manifests.
-        manifests: folder of a kustomization in the tool's folder.
+        manifests: folders of kustomizations in the tool's folder.
         roles: names of the ClusterRoles that it works with.
         health_port: where it answers `/readyz` on the node's address.
         webhook_port: where it answers the API server on 127.0.0.1; 0: it has no webhooks.
@@ -59,18 +63,25 @@ class Controller:
         configuration: what its configuration file holds; None: it reads no such file.
         probe: an object that the API server takes once definitions and webhooks are ready. It is
             only tried.
+        objects: what else it needs in the cluster.
+        variables: of its process, beside the usual ones.
+        certificates: a folder where it waits for its certificates, whatever it is told. It is
+            made on the machine, and has them in the node's namespaces alone.
     """
 
     name: str
     title: str
     tool: Tool
-    manifests: str
+    manifests: tuple[str, ...]
     roles: tuple[str, ...]
     health_port: int
     webhook_port: int
     command: Callable[[Place], tuple[str, ...]]
     configuration: Callable[[Place], Mapping[str, Any]] | None
     probe: Mapping[str, Any]
+    objects: tuple[dict[str, Any], ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    certificates: str = ""
 
     @property
     def user(self) -> str:
@@ -93,15 +104,23 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
     if not node.ended([controller.name]):
         return
     with phase(f"{controller.title} {controller.tool.version}"):
-        objects = _objects(cluster, place.programs / controller.manifests)
-        _apply(cluster, _of_kinds(objects, DEFINITIONS))
-        _apply(cluster, _rights(controller, objects))
+        objects = _objects(cluster, controller)
+        definitions = _of_kinds(objects, DEFINITIONS)
+        _apply(cluster, definitions)
+        # A controller that does not find its kinds when it starts may end.
+        node.wait(f"{controller.title}'s definitions", lambda: _not_served(cluster, definitions))
+        _apply(cluster, [*_rights(controller, objects), *controller.objects])
         kubeconfig = _write_files(cluster.layout, controller, place)
+        _mount(node, place.certificates, controller.certificates)
         component = Component(controller.name, controller.command(place))
-        node.start([component], {"KUBECONFIG": str(kubeconfig)})
+        variables = {
+            "KUBECONFIG": str(kubeconfig),
+            "TMPDIR": str(_temporary(cluster.layout, controller)),
+            **controller.variables,
+        }
+        node.start([component], variables)
         node.wait(controller.title, lambda: _not_ready(place.address, controller.health_port))
-        webhooks = _of_kinds(objects, WEBHOOKS) if controller.webhook_port else []
-        _apply(cluster, [_by_address(item, controller, cluster.layout) for item in webhooks])
+        _apply(cluster, _webhooks(cluster, controller, objects))
         node.wait(f"{controller.title}'s kinds", lambda: _refusal(cluster, controller.probe))
 
 
@@ -112,12 +131,14 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
         RuntimeError: the cluster is down.
         TimeoutError: the controller does not end.
     """
-    objects = _objects(cluster, tool_folder(controller.tool) / controller.manifests)
+    objects = _objects(cluster, controller)
     # The webhooks first: without the controller they refuse every change of its kinds.
-    _delete(cluster, _of_kinds(objects, WEBHOOKS))
+    _delete(cluster, _webhooks(cluster, controller, objects))
     _delete(cluster, _of_kinds(objects, DEFINITIONS))
-    _delete(cluster, _rights(controller, objects))
-    cluster.node(1).end(controller.name)
+    _delete(cluster, [*_rights(controller, objects), *controller.objects])
+    node = cluster.node(1)
+    node.end(controller.name)
+    _unmount(node, controller.certificates)
 
 
 def _place(cluster: Cluster, controller: Controller) -> Place:
@@ -127,14 +148,20 @@ def _place(cluster: Cluster, controller: Controller) -> Place:
     return Place(
         programs=tool_folder(controller.tool),
         address=str(link.node),
-        certificates=cluster.layout.run / f"{controller.name}-server",
+        certificates=_temporary(cluster.layout, controller) / WEBHOOK_FOLDER,
         config=cluster.layout.run / f"{controller.name}.json",
     )
 
 
-def _objects(cluster: Cluster, folder: Path) -> list[dict[str, Any]]:
-    """What the module's own kustomization makes; kubectl turns its YAML into JSON."""
-    text = cluster.run_kubectl("kustomize", str(folder))
+def _temporary(layout: Layout, controller: Controller) -> Path:
+    return layout.run / f"{controller.name}-temporary"
+
+
+def _objects(cluster: Cluster, controller: Controller) -> list[dict[str, Any]]:
+    """What the module's own kustomizations make; kubectl turns their YAML into JSON."""
+    programs = tool_folder(controller.tool)
+    folders = [str(programs / folder) for folder in controller.manifests]
+    text = "\n---\n".join(cluster.run_kubectl("kustomize", folder) for folder in folders)
     listed = cluster.run_kubectl(
         "create", "--dry-run=client", "--validate=false", "-o", "json", "-f-", given=text
     )
@@ -171,13 +198,13 @@ def _rights(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[
 
 def _write_files(layout: Layout, controller: Controller, place: Place) -> Path:
     """Write certificates, configuration and kubeconfig; returns the last one's path."""
-    client, server = f"{controller.name}-client", place.certificates.name
+    client, server = f"{controller.name}-client", f"{controller.name}-server"
     for certificate in (
         Certificate(client, controller.user),
         Certificate(server, server, "serverAuth", alternative_names=("IP:127.0.0.1",)),
     ):
         sign(layout.pki, certificate)
-    place.certificates.mkdir(exist_ok=True)
+    place.certificates.mkdir(parents=True, exist_ok=True)
     for ending in ("crt", "key"):
         given = (layout.pki / f"{server}.{ending}").read_bytes()
         (place.certificates / f"tls.{ending}").write_bytes(given)
@@ -195,14 +222,43 @@ def _write_files(layout: Layout, controller: Controller, place: Place) -> Path:
     return kubeconfig
 
 
-def _by_address(item: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
-    """Webhooks at the address of the process instead of a Service of pods."""
-    authority = base64.b64encode((layout.pki / f"{CA}.crt").read_bytes()).decode()
-    for webhook in item["webhooks"]:
-        path = webhook["clientConfig"]["service"]["path"]
-        url = f"https://127.0.0.1:{controller.webhook_port}{path}"
-        webhook["clientConfig"] = {"url": url, "caBundle": authority}
-    return item
+def _mount(node: Node, certificates: Path, folder: str) -> None:
+    """Let a controller find its certificates in a folder that it has built in."""
+    if folder:
+        _unmount(node, folder)
+        script = 'mkdir -p "$2" && mount --bind "$1" "$2"'
+        _in_node(node, "sh", "-c", script, "sh", str(certificates), folder)
+
+
+def _unmount(node: Node, folder: str) -> None:
+    """The mount of a controller that was killed may still be there."""
+    if folder:
+        _in_node(node, "sh", "-c", 'mountpoint -q "$1" && umount "$1" || true', "sh", folder)
+
+
+def _in_node(node: Node, *command: str) -> None:
+    holder = node.holder
+    assert holder is not None, f"node {node.name} has ended"
+    subprocess.run(holder.enter(*command), check=True)
+
+
+def _webhooks(
+    cluster: Cluster, controller: Controller, objects: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Webhooks at the address of the process instead of a Service of pods.
+
+    They have names of ours: a controller that makes certificates by itself would put its own
+    authority into the webhooks that it knows by name.
+    """
+    authority = base64.b64encode((cluster.layout.pki / f"{CA}.crt").read_bytes()).decode()
+    found = _of_kinds(objects, WEBHOOKS) if controller.webhook_port else []
+    for item in found:
+        item["metadata"]["name"] = f"{controller.user}-by-address"
+        for webhook in item["webhooks"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            url = f"https://127.0.0.1:{controller.webhook_port}{path}"
+            webhook["clientConfig"] = {"url": url, "caBundle": authority}
+    return found
 
 
 def _not_ready(address: str, port: int) -> str | None:
@@ -212,6 +268,15 @@ def _not_ready(address: str, port: int) -> str | None:
     except OSError as reason:
         return f"{place}: {reason}"
     return None if status == 200 else f"{place}: status {status}"
+
+
+def _not_served(cluster: Cluster, definitions: list[dict[str, Any]]) -> str | None:
+    try:
+        listed = cluster.run_kubectl("api-resources", "--cached=false", "-o", "name").split()
+    except RuntimeError as reason:  # a group that has just come or gone
+        return str(reason)
+    missing = {item["metadata"]["name"] for item in definitions} - set(listed)
+    return f"the API server does not serve {', '.join(sorted(missing))} yet" if missing else None
 
 
 def _refusal(cluster: Cluster, probe: Mapping[str, Any]) -> str | None:

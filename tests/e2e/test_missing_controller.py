@@ -2,16 +2,20 @@
 
 import pytest
 
-from infra.workloads.jobset import OTHERWISE
+from infra.workloads import WORKLOADS
+from infra.workloads.kind import WorkloadKind
 from sandbox.stack import PulumiFailedError
 from tests.e2e.lab import NAMESPACE, Lab, run_settings
 
+NEEDY = [kind for kind in WORKLOADS.values() if kind.otherwise]
 
-def test_preview_says_which_controller_is_missing(lab: Lab) -> None:
-    settings = {"topology": "jobset", "pods": "2", "processesPerPod": "1"}
+
+@pytest.mark.parametrize("kind", NEEDY, ids=lambda kind: kind.name)
+def test_preview_says_which_controller_is_missing(lab: Lab, kind: WorkloadKind) -> None:
+    settings = {"topology": kind.name, "pods": "2", "processesPerPod": "1"}
     stack = lab.stack("e2e-missing", "sandbox", {**run_settings("e2e-missing", 10), **settings})
     with pytest.raises(PulumiFailedError) as refused:
         stack.preview()
     said = " ".join(refused.value.args[0].split())  # the engine indents the lines
-    assert f"nothing was made: - {OTHERWISE}" in said
+    assert f"nothing was made: - {kind.otherwise}" in said
     assert NAMESPACE not in lab.kubectl("get", "namespaces", "-o", "name")

@@ -9,9 +9,9 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "podmonitors.monitoring.coreos.com"
 
 
-def look(lab: Lab) -> tuple[int, str]:
-    job = {**Run(lab, "any", "dev").job(), "group_version": GROUP_VERSION, "otherwise": OTHERWISE}
-    return lab.run("served", "create", job)
+def look(lab: Lab, kind: str = "PodMonitor") -> tuple[int, str]:
+    needs = {"group_version": GROUP_VERSION, "served_kind": kind, "otherwise": OTHERWISE}
+    return lab.run("served", "create", {**Run(lab, "any", "dev").job(), **needs})
 
 
 def test_setting_is_refused_until_the_operator_is_there(lab: Lab) -> None:
@@ -22,5 +22,7 @@ def test_setting_is_refused_until_the_operator_is_there(lab: Lab) -> None:
     lab.api.create(DEFINITIONS, definition(NAME, "PodMonitor"))
     try:
         wait_for("the operator's kinds", lambda: look(lab) == (0, ""))
+        status, output = look(lab, "PrometheusRule")  # of the same group, which is served now
+        assert (status, OTHERWISE in output) == (1, True), output
     finally:
         lab.api.delete(f"{DEFINITIONS}/{NAME}", {})

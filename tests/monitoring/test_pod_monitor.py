@@ -10,6 +10,7 @@ from infra.monitoring.objects import pod_monitor, scrape_annotations
 from sandbox.toolchain import PROMETHEUS_SERVER, tool_folder
 from trainer.monitoring import endpoint
 
+CONTAINERS = ["trainer", "pytorch"]
 META = "__meta_kubernetes_pod_"
 
 
@@ -29,7 +30,7 @@ def discovered(address: str, ip: str, container: str, annotations: dict[str, str
 
 def addresses(folder: Path, targets: list[Any]) -> list[str]:
     """Where the targets that stay would be read."""
-    (spec,) = pod_monitor({})["spec"]["podMetricsEndpoints"]
+    (spec,) = pod_monitor({}, CONTAINERS)["spec"]["podMetricsEndpoints"]
     relabelings = [{snake_case(k): v for k, v in rule.items()} for rule in spec["relabelings"]]
     job = {
         "job_name": "pods",
@@ -50,7 +51,7 @@ def test_pods_are_read_at_the_port_of_their_annotation(tmp_path: Path) -> None:
     marks = scrape_annotations(9464)
     targets = [
         discovered("10.42.0.7", "10.42.0.7", "trainer", marks),
-        discovered("fd00::7", "fd00::7", "trainer", scrape_annotations(9500)),
+        discovered("fd00::7", "fd00::7", "pytorch", scrape_annotations(9500)),
         discovered("10.42.0.7:15090", "10.42.0.7", "istio-proxy", marks),
         discovered("10.42.0.8", "10.42.0.8", "trainer", scrape_annotations(0)),
     ]
@@ -58,5 +59,5 @@ def test_pods_are_read_at_the_port_of_their_annotation(tmp_path: Path) -> None:
 
 
 def test_pods_and_monitor_name_the_path_that_is_served() -> None:
-    (spec,) = pod_monitor({})["spec"]["podMetricsEndpoints"]
+    (spec,) = pod_monitor({}, CONTAINERS)["spec"]["podMetricsEndpoints"]
     assert spec["path"] == scrape_annotations(1)["prometheus.io/path"] == endpoint.PATH

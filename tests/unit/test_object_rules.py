@@ -54,6 +54,11 @@ def test_pods_of_a_workload_are_looked_at(case: str) -> None:
     assert found("kubernetes:batch/v1:Job", props) == [BREAKS[case][0]]
     jobs = {**LABELS, "spec": {"replicatedJobs": [{"template": {"spec": props["spec"]}}]}}
     assert found("kubernetes:jobset.x-k8s.io/v1alpha2:JobSet", jobs) == [BREAKS[case][0]]
+    runtime = {**LABELS, "spec": {"template": {"spec": jobs["spec"]}}}
+    trainer = "kubernetes:trainer.kubeflow.org/v1alpha1:TrainingRuntime"
+    assert found(trainer, runtime) == [BREAKS[case][0]]
+    workers = {**LABELS, "spec": {"pytorchReplicaSpecs": {"Worker": props["spec"]}}}
+    assert found("kubernetes:kubeflow.org/v1:PyTorchJob", workers) == [BREAKS[case][0]]
     assert found("kubernetes:core/v1:ConfigMap", props) == []
 
 

@@ -25,7 +25,7 @@ from tests.unit.stacks import (
     run_with,
     without_secrets,
 )
-from trainer.launch.exit_codes import ExitCode
+from trainer.launch.exit_codes import RETRY_VARIABLE, ExitCode
 
 COMPONENTS = {
     "disttrain:infra:Owner": ("infra.platform.owner", "Owner"),
@@ -747,6 +747,57 @@ def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> N
     look = json.loads(made.one("training-look").program)
     assert look["group_version"] == "jobset.x-k8s.io/v1alpha2"
     assert "topology: 'jobset' cannot be used: the cluster serves no" in look["otherwise"]
+
+
+def test_trainjob_leaves_the_pods_to_its_runtime(tmp_path: Path) -> None:
+    """Trainer adds variables of its own only where the runtime names a framework, and makes a
+    JobSet that is gone anew, so nothing may remove one after some time."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "pods": 4})
+    runtime = made.one("training-training-runtime").inputs["spec"]
+    spec = made.one("training-train-job").inputs["spec"]
+    assert spec == {
+        "runtimeRef": {
+            "apiGroup": "trainer.kubeflow.org",
+            "kind": "TrainingRuntime",
+            "name": "train-trainjob",
+        }
+    }
+    assert runtime["mlPolicy"] == {"numNodes": 4}
+    jobset = runtime["template"]["spec"]
+    (jobs,) = jobset["replicatedJobs"]
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    assert (jobs["name"], jobs["template"]["metadata"]["labels"]) == ("node", labels)
+    assert "ttlSecondsAfterFinished" not in jobset
+    job = jobs["template"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    rules = [rule["onExitCodes"] for rule in job["podFailurePolicy"]["rules"][:2]]
+    assert {rule["containerName"] for rule in rules} == {container["name"]} == {"node"}
+    variables = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert variables["PET_MASTER_ADDR"] == "train-trainjob-node-0-0.train-trainjob"
+
+
+def test_pytorchjob_has_workers_alone_with_ranks_of_ours(tmp_path: Path) -> None:
+    """A master would bring an init container, whose image has to be pulled, into every worker."""
+    changes = {"topology": "pytorchjob", "pods": 4, "processesPerPod": 2}
+    made = deploy("sandbox-multipod", tmp_path, changes)
+    spec = made.one("training-pytorch-job").inputs["spec"]
+    assert spec["nprocPerNode"] == "2"
+    assert spec["runPolicy"] == {"cleanPodPolicy": "Running"}
+    ((role, workers),) = spec["pytorchReplicaSpecs"].items()
+    assert (role, workers["replicas"], workers["restartPolicy"]) == ("Worker", 4, "ExitCode")
+    (container,) = workers["template"]["spec"]["containers"]
+    assert container["name"] == "pytorch"
+    variables = {entry["name"]: entry for entry in container["env"]}
+    index = variables["JOB_COMPLETION_INDEX"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert index == "metadata.labels['training.kubeflow.org/replica-index']"
+    assert variables[RETRY_VARIABLE]["value"]
+    service = made.one("training-service").inputs
+    assert service["metadata"]["name"] == variables["PET_MASTER_ADDR"]["value"]
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    labels = workers["template"]["metadata"]["labels"]
+    selector = dict(service["spec"]["selector"])
+    assert selector.pop("training.kubeflow.org/replica-index") == "0"
+    assert selector.items() <= labels.items()
 
 
 def run_yaml(deployment: Deployment) -> dict[str, Any]:

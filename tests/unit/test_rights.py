@@ -28,6 +28,9 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
         {"podPolicy": "warn", "monitoring": "existing", "topology": "multi-pod"},
     ),
     "indexed job": ("sandbox", {"topology": "indexed-job", "lostNodes": "replace"}),
+    "JobSet": ("sandbox", {"topology": "jobset"}),
+    "TrainJob": ("sandbox", {"topology": "trainjob"}),
+    "PyTorchJob": ("sandbox", {"topology": "pytorchjob"}),
     "platform alone": ("sandbox", {"topology": "none"}),
     "registry with a login": (
         "sandbox",

@@ -35,6 +35,8 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         ("prometheus", f"prometheus/prometheus v0.{toolchain.PROMETHEUS.replace('.', '', 1)}"),
         ("alertmanager", f"prometheus/alertmanager v{toolchain.ALERTMANAGER}"),
         ("jobset", f"sigs.k8s.io/jobset v{toolchain.JOBSET}"),
+        ("trainer", f"kubeflow/trainer/v2 v{toolchain.TRAINER}"),
+        ("training-operator", f"kubeflow/trainer v{toolchain.TRAINING_OPERATOR}"),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:

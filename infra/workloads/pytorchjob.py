@@ -1,0 +1,92 @@
+"""Workload `pytorchjob`: a PyTorchJob of Kubeflow's Training Operator, with workers alone.
+
+Without a master the operator adds no init container, whose image would have to be pulled, and none
+of its own variables for ranks and addresses. Its pods' names end with their indexes. The fields are
+those of https://www.kubeflow.org/docs/components/trainer/legacy-v1/ in version 1.9.
+"""
+
+from infra.names import MASTER_PORT
+from infra.objects import Manifest
+from infra.workloads.headless import headless_service
+from infra.workloads.kind import WorkloadKind
+from infra.workloads.run import Run
+
+API_VERSION = "kubeflow.org/v1"
+CONTAINER = "pytorch"  # the operator refuses pods without a container of this name
+PORT = "pytorchjob-port"  # without a port of this name it would add one of its own
+INDEX_LABEL = "training.kubeflow.org/replica-index"
+RETRY_VARIABLE = "DISTTRAIN_RETRY_FROM_128"  # trainer/launch/exit_codes.py reads it
+FIRST_SERVICE = "train-pytorchjob-first"
+OTHERWISE = (
+    f"topology: 'pytorchjob' cannot be used: the cluster serves no PyTorchJob of {API_VERSION}, so "
+    "Kubeflow's Training Operator is not there. Install it "
+    "(https://www.kubeflow.org/docs/components/trainer/legacy-v1/installation/), or take the kind "
+    "that needs no controller: pulumi config set topology indexed-job"
+)
+
+
+def render(run: Run) -> list[tuple[str, Manifest]]:
+    """A Service that leads to the pod of index 0, and the PyTorchJob.
+
+    The operator makes a Service for each pod, but those lead to pods that are ready alone, and
+    ours become ready only after they have found each other.
+    """
+    service = headless_service(run, _first(run))
+    service["spec"]["selector"] = {**run.selector, INDEX_LABEL: "0"}
+    job = {
+        "apiVersion": API_VERSION,
+        "kind": "PyTorchJob",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "nprocPerNode": str(run.world.ranks_per_pod),
+            # When the job has failed, the other pods end and free their GPUs.
+            "runPolicy": {"cleanPodPolicy": "Running"},
+            "pytorchReplicaSpecs": {
+                "Worker": {
+                    "replicas": run.world.pods,
+                    # A pod whose code is 128 or more is made anew; any other one fails the job.
+                    "restartPolicy": "ExitCode",
+                    "template": _template(run),
+                }
+            },
+        },
+    }
+    return [("service", service), ("pytorch-job", job)]
+
+
+def _template(run: Run) -> Manifest:
+    template = run.template
+    (container,) = template["spec"]["containers"]
+    # The trainer takes its rank from this variable, and ends its pod when the run is finished.
+    index = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX_LABEL}']"}
+    container = {
+        **container,
+        "env": [
+            *container["env"],
+            {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": index}},
+            {"name": RETRY_VARIABLE, "value": "1"},
+        ],
+        "ports": [{"name": PORT, "containerPort": MASTER_PORT, "protocol": "TCP"}],
+    }
+    return {**template, "spec": {**template["spec"], "containers": [container]}}
+
+
+def _first(run: Run) -> str:
+    return run.object_name(FIRST_SERVICE)
+
+
+KIND = WorkloadKind(
+    name="pytorchjob",
+    api_version=API_VERSION,
+    kind="PyTorchJob",
+    object_name="train-pytorchjob",
+    several_pods=True,
+    render=render,
+    rendezvous=lambda run: {"PET_MASTER_ADDR": _first(run)},
+    suspend=lambda run: {"spec": {"runPolicy": {"suspend": True}}},
+    resume=lambda run: {"spec": {"runPolicy": {"suspend": False}}},
+    done=("Succeeded",),
+    replace_on=("spec.pytorchReplicaSpecs", "spec.nprocPerNode"),
+    otherwise=OTHERWISE,
+    container=CONTAINER,
+)

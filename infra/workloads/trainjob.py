@@ -1,0 +1,69 @@
+"""Workload `trainjob`: a TrainJob of Kubeflow Trainer, which makes a JobSet of a runtime of ours.
+
+Everything of the pods stands in that TrainingRuntime, and the TrainJob itself sets nothing: so no
+version of Trainer has to merge fields, which each of them does in another way. The fields are those
+of https://www.kubeflow.org/docs/components/trainer/ from 2.1 on.
+"""
+
+from infra.objects import Manifest
+from infra.workloads.jobset import first_host, jobset_spec
+from infra.workloads.kind import WorkloadKind
+from infra.workloads.run import Run
+
+API_VERSION = "trainer.kubeflow.org/v1alpha1"
+NODE = "node"  # Trainer's name for the Job that trains, and for the container in its pods
+STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks that Job
+OTHERWISE = (
+    f"topology: 'trainjob' cannot be used: the cluster serves no TrainJob of {API_VERSION}, so "
+    "Kubeflow Trainer's controller is not there. Install it "
+    "(https://www.kubeflow.org/docs/components/trainer/operator-guides/installation/), or take "
+    "the kind that needs no controller: pulumi config set topology indexed-job"
+)
+
+
+def render(run: Run) -> list[tuple[str, Manifest]]:
+    """The TrainingRuntime, and the TrainJob, whose JobSet has its name.
+
+    The runtime names no framework (`mlPolicy` has no `torch`), so Trainer adds no variables: the
+    pods have ours. The JobSet has no `ttlSecondsAfterFinished`, because Trainer makes a JobSet that
+    is gone anew, and a failed run would start again with all of its restarts.
+    """
+    runtime = {
+        "apiVersion": API_VERSION,
+        "kind": "TrainingRuntime",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "mlPolicy": {"numNodes": run.world.pods},
+            "template": {"spec": jobset_spec(run, NODE, STEP)},
+        },
+    }
+    trainjob = {
+        "apiVersion": API_VERSION,
+        "kind": "TrainJob",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "runtimeRef": {
+                "apiGroup": API_VERSION.partition("/")[0],
+                "kind": "TrainingRuntime",
+                "name": run.workload_name,
+            }
+        },
+    }
+    return [("training-runtime", runtime), ("train-job", trainjob)]
+
+
+KIND = WorkloadKind(
+    name="trainjob",
+    api_version=API_VERSION,
+    kind="TrainJob",
+    object_name="train-trainjob",
+    several_pods=True,
+    render=render,
+    rendezvous=lambda run: {"PET_MASTER_ADDR": first_host(run, NODE)},
+    suspend=lambda run: {"spec": {"suspend": True}},
+    resume=lambda run: {"spec": {"suspend": False}},
+    # The pods stand in the runtime; of the TrainJob only the label of its revision changes.
+    replace_on=("metadata.labels",),
+    otherwise=OTHERWISE,
+    container=NODE,
+)

@@ -1,0 +1,213 @@
+"""A run under each kind of workload that has a controller of its own, with that controller.
+
+What every kind has to keep is asked of each of them: one row of `tests.e2e.engines` a kind. A run
+of multi-pod on the same platform is what the weights are compared with.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.status.look import look
+from infra.kube.access import Access
+from infra.kube.api import Api
+from infra.labels import OWNER_LABEL
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import (
+    changes,
+    people_run,
+    states,
+    training_pods,
+    wait_for_first_checkpoint,
+    weights,
+)
+from tests.e2e.engines import ENGINES, Engine
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.unit.stacks import deploy
+from trainer.events.event import Name, event_file
+
+STEPS = 1000  # of a run that is killed on its way, and has to come to its end all the same
+PODS = 3
+NEEDED = ("jobset", "trainer", "training-operator")
+REFERENCE = "e2e-reference"
+STATEFUL_SET = "train-multipod"
+
+
+@pytest.fixture(scope="module")
+def served(lab: Lab) -> Iterator[Lab]:
+    """A cluster with the controllers of all kinds; nothing of them is left afterwards."""
+    kinds = ("customresourcedefinition", "clusterrole", "clusterrolebinding")
+    hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
+    before = lab.uids(*kinds, *hooks)
+    wanted = [CONTROLLERS[name] for name in NEEDED]
+    try:
+        for controller in wanted:
+            start_controller(lab.cluster, controller)
+        yield lab
+    finally:
+        for controller in reversed(wanted):
+            stop_controller(lab.cluster, controller)
+    assert lab.uids(*kinds, *hooks).keys() <= before.keys()
+
+
+@pytest.fixture(scope="module")
+def stack(served: Lab) -> Iterator[Stack]:
+    made = served.stack("e2e-engines", "sandbox", {"pods": str(PODS), "processesPerPod": "1"})
+    yield made
+    made.destroy()
+    workloads = [engine.kind.kind.lower() for engine in ENGINES]
+    left = served.uids(*workloads, "trainingruntime", "job", "service", "statefulset", "pod")
+    assert not [name for name in left if "train-" in name]
+
+
+@pytest.fixture(scope="module")
+def reference(served: Lab, stack: Stack) -> dict[str, str]:
+    """The weights at the end of the run as multi-pod."""
+    stack.set_all({"topology": "multi-pod", **run_settings(REFERENCE, STEPS)})
+    stack.up()
+    served.wait_done(REFERENCE)
+    return weights(served, REFERENCE, STEPS)
+
+
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.kind.name)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return request.param
+
+
+def workload(lab: Lab, engine: Engine) -> Any:
+    return lab.get(engine.kind.kind.lower(), engine.workload)
+
+
+def ended(lab: Lab, engine: Engine, types: tuple[str, ...]) -> str:
+    """The reason of the workload's end, once it has one of these conditions."""
+    what = f"the end of {engine.kind.kind} {engine.workload}"
+    return wait_for(what, lambda: engine.condition(workload(lab, engine), types), 120)
+
+
+def pod_of(lab: Lab, stack: Stack, engine: Engine, index: int) -> str:
+    """The living pod of an index, as `pod/<name>`."""
+    begin = f"pod/{engine.pods.format(index)}"
+    (pod,) = (pod for pod in training_pods(lab, stack) if pod.startswith(begin))
+    return pod
+
+
+def container_of(lab: Lab, pod: str) -> str:
+    """The name that containerd has for the container of a pod."""
+    (container,) = json.loads(lab.kubectl("get", pod, "-o", "json"))["status"]["containerStatuses"]
+    return container["containerID"].removeprefix("containerd://")
+
+
+def pod_starts(lab: Lab, run_name: str) -> list[int]:
+    """How often the pod of each node was started, as the pods themselves have noted it."""
+    files = [event_file(lab.run_dir(run_name), node) for node in range(PODS)]
+    lines = [path.read_text().splitlines() if path.exists() else [] for path in files]
+    return [sum(Name.POD_STARTED.value in line for line in node) for node in lines]
+
+
+def test_definition_of_the_controller_knows_every_field(
+    served: Lab, engine: Engine, tmp_path: Path
+) -> None:
+    """A field that the definition lacks would be dropped without a word."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": engine.kind.name})
+    described = made.one(engine.described)
+    group, _, kind = described.type.removeprefix("kubernetes:").rpartition(":")
+    owner = described.inputs["metadata"]["labels"][OWNER_LABEL]  # the engine's own is no label
+    text = json.dumps({**described.inputs, "apiVersion": group, "kind": kind})
+    manifest = json.loads(text.replace(json.dumps(owner), json.dumps("owner")))
+    manifest["metadata"]["namespace"] = "default"
+    given = tmp_path / "manifest.json"
+    given.write_text(json.dumps(manifest))
+    strictly = ("create", "--dry-run=server", "--validate=strict", "-f", str(given))
+    assert f"{engine.workload} created" in served.kubectl(*strictly, namespace="default")
+    manifest["spec"]["noSuchField"] = 1
+    given.write_text(json.dumps(manifest))
+    with pytest.raises(AssertionError, match=r'unknown field "spec.noSuchField"'):
+        served.kubectl(*strictly, namespace="default")
+
+
+def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
+    served: Lab, stack: Stack, reference: dict[str, str], engine: Engine
+) -> None:
+    """E2 and E4: the bits are those of multi-pod."""
+    lab, run_name = served, f"e2e-{engine.kind.name}"
+    stack.set_all({"topology": engine.kind.name, **run_settings(run_name, STEPS)})
+    stack.up()
+    container = container_of(lab, pod_of(lab, stack, engine, 1))
+    wait_for_first_checkpoint(lab, run_name)
+    # At once and without a word to it, as the kernel does for want of memory.
+    lab.ctr("tasks", "kill", "--all", "--signal", "SIGKILL", container)
+    assert not (lab.run_dir(run_name) / "done.json").exists(), "killed too late to prove anything"
+    lab.wait_done(run_name)
+    assert pod_starts(lab, run_name) == ([2] * PODS if engine.gang else [1, 2, 1])
+    assert sorted(lab.losses(run_name)) == list(range(1, STEPS + 1))
+    assert weights(lab, run_name, STEPS) == reference != {}
+    assert ended(lab, engine, engine.kind.done)
+    assert training_pods(lab, stack) == []  # so nothing holds a GPU
+    assert states(lab, stack)["e2e-engines"] == "finished"
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+
+
+def test_stopped_run_goes_on_where_it_was_and_hands_over(
+    served: Lab, stack: Stack, engine: Engine
+) -> None:
+    """`stop`, `resume`, and another kind in the same stack, with no step lost or done twice.
+
+    E1 too: every rank is where its index says. This run goes on for as long as it is looked at.
+    """
+    lab, kind, run_name = served, engine.kind, f"e2e-{engine.kind.name}-stopped"
+    stack.set_all({"topology": kind.name, **run_settings(run_name, ENDLESS)})
+    stack.up()
+    assert f"StatefulSet/{STATEFUL_SET}" not in lab.uids("statefulset")
+    for index in range(PODS):
+        pod = pod_of(lab, stack, engine, index)
+        variables = lab.kubectl("exec", pod, "--", "env").splitlines()
+        assert f"JOB_COMPLETION_INDEX={index}" in variables
+        assert f"PET_MASTER_ADDR={engine.master}" in variables
+        # A controller may set these a second time, and then has to agree.
+        sizes = {name for name in variables if name.startswith(("PET_NNODES=", "PET_NPROC_"))}
+        assert sizes == {f"PET_NNODES={PODS}", "PET_NPROC_PER_NODE=1"}
+        said = f"[node {index}] round 1: {PODS} node(s) x 1 rank(s)"
+        assert said in lab.kubectl("logs", pod)
+    said = people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    saved = max(lab.losses(run_name))
+    assert f"it has saved step {saved}." in said
+    assert training_pods(lab, stack) == []
+    assert states(lab, stack)["e2e-engines"] == "stopped"
+    people_run(lab, stack, f"./disttrain resume --stack {stack.name}")
+    wait_for("further steps", lambda: max(lab.losses(run_name)) > saved, 120)
+    stack.set("topology", "multi-pod")
+    output = stack.up()
+    assert f"{kind.kind} {engine.workload} of this stack is ended" in output
+    assert f"{kind.kind}/{engine.workload}" not in lab.uids(kind.kind.lower())
+    saved = max(lab.losses(run_name))
+    wait_for("steps of multi-pod", lambda: max(lab.losses(run_name)) > saved, 120)
+
+
+def test_fatal_error_fails_the_workload_without_a_retry(
+    served: Lab, stack: Stack, engine: Engine
+) -> None:
+    """Weights that are not there stay so, however often the run is tried."""
+    lab, run_name = served, f"e2e-{engine.kind.name}-fatal"
+    fatal = {"run.train.initial_weights": "/data/no-such-weights"}
+    stack.set_all({"topology": engine.kind.name, **run_settings(run_name, 10), **fatal})
+    try:
+        with pytest.raises(PulumiFailedError) as failure:
+            stack.up()
+    finally:
+        stack.set("run.train.initial_weights", None)
+    said = failure.value.args[0]
+    assert "training failed" in said, said
+    assert "/data/no-such-weights" in said, said  # its last words
+    assert ended(lab, engine, engine.kind.failed) == engine.failed_reason
+    wait_for("the end of its pods", lambda: not training_pods(lab, stack), 120)
+    assert max(pod_starts(lab, run_name)) == 1
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    (run,) = look(api, NAMESPACE).runs
+    assert (run.state, "/data/no-such-weights" in run.detail) == ("failed", True)
