@@ -25,6 +25,7 @@ REGISTRY = "3.1.2"
 PROMETHEUS = "3.13.0"
 ALERTMANAGER = "0.34.2"
 JOBSET = "0.12.0"
+KUEUE = "0.19.2"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
@@ -249,6 +250,20 @@ JOBSET_CONTROLLER = Tool(
         ("sigs.k8s.io/jobset",),
         (("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{JOBSET}"),),
         module_files=(("sigs.k8s.io/jobset", "config"),),
+    ),
+)
+
+# Kueue's controller, and the folder with its definitions.
+KUEUE_CONTROLLER = Tool(
+    "kueue",
+    KUEUE,
+    ("kueue", "config"),
+    (),
+    GoBuild(
+        "kueue",
+        ("sigs.k8s.io/kueue/cmd/kueue",),
+        (("sigs.k8s.io/kueue/pkg/version.GitVersion", f"v{KUEUE}"),),
+        module_files=(("sigs.k8s.io/kueue", "config"),),
     ),
 )
 

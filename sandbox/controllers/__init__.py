@@ -2,5 +2,6 @@
 
 from sandbox.controllers.controller import Controller
 from sandbox.controllers.jobset import JOBSET
+from sandbox.controllers.kueue import KUEUE
 
-CONTROLLERS: dict[str, Controller] = {controller.name: controller for controller in (JOBSET,)}
+CONTROLLERS: dict[str, Controller] = {controller.name: controller for controller in (JOBSET, KUEUE)}

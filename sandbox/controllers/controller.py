@@ -94,7 +94,8 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
         return
     with phase(f"{controller.title} {controller.tool.version}"):
         objects = _objects(cluster, place.programs / controller.manifests)
-        _apply(cluster, _of_kinds(objects, DEFINITIONS))
+        definitions = _of_kinds(objects, DEFINITIONS)
+        _apply(cluster, [_converted(item, controller, cluster.layout) for item in definitions])
         _apply(cluster, _rights(controller, objects))
         kubeconfig = _write_files(cluster.layout, controller, place)
         component = Component(controller.name, controller.command(place))
@@ -197,12 +198,23 @@ def _write_files(layout: Layout, controller: Controller, place: Place) -> Path:
 
 def _by_address(item: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
     """Webhooks at the address of the process instead of a Service of pods."""
-    authority = base64.b64encode((layout.pki / f"{CA}.crt").read_bytes()).decode()
     for webhook in item["webhooks"]:
-        path = webhook["clientConfig"]["service"]["path"]
-        url = f"https://127.0.0.1:{controller.webhook_port}{path}"
-        webhook["clientConfig"] = {"url": url, "caBundle": authority}
+        webhook["clientConfig"] = _address(webhook["clientConfig"], controller, layout)
     return item
+
+
+def _converted(item: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
+    """A definition whose versions are converted by the process, where it needs that at all."""
+    webhook = item["spec"].get("conversion", {}).get("webhook")
+    if webhook:
+        webhook["clientConfig"] = _address(webhook["clientConfig"], controller, layout)
+    return item
+
+
+def _address(given: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
+    authority = base64.b64encode((layout.pki / f"{CA}.crt").read_bytes()).decode()
+    url = f"https://127.0.0.1:{controller.webhook_port}{given['service']['path']}"
+    return {"url": url, "caBundle": authority}
 
 
 def _not_ready(address: str, port: int) -> str | None:
