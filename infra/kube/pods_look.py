@@ -12,6 +12,7 @@ from infra.kube.errors import ApiError
 from infra.kube.findings import FORBIDDEN, Findings, objects_at
 from infra.kube.objects import Json, name_of, part
 from infra.kube.quantity import amount
+from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
 
 NODES = "/api/v1/nodes"
@@ -41,6 +42,8 @@ class RunPods:
         without: resources that no node offers before this stack is up.
         workload_api: group and version of a workload that not every cluster knows; empty: it does.
         otherwise: what to say where the cluster does not know it.
+        queue: LocalQueue of Kueue that the run waits in; empty: none.
+        queue_priority: WorkloadPriorityClass of the run; empty: none.
     """
 
     namespace: str
@@ -50,6 +53,8 @@ class RunPods:
     without: Sequence[str] = ()
     workload_api: str = ""
     otherwise: str = ""
+    queue: str = ""
+    queue_priority: str = ""
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
@@ -57,6 +62,8 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     found = Findings()
     if run.workload_api and api.get(f"/apis/{run.workload_api}") is None:
         found.problems.append(run.otherwise)
+    if run.queue:
+        found.add(queue_findings(api, run.namespace, run.queue, run.queue_priority))
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)

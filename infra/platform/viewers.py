@@ -15,6 +15,7 @@ READS = {
     "batch": ("jobs",),
     "apps": ("statefulsets",),
     "jobset.x-k8s.io": ("jobsets",),
+    "kueue.x-k8s.io": ("workloads", "localqueues"),
 }
 
 

@@ -80,6 +80,7 @@ KIND = WorkloadKind(
     rendezvous=lambda run: {"PET_MASTER_ADDR": _first_host(run)},
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
+    queued=True,
     done=("Completed",),
     replace_on=("spec.network", "spec.failurePolicy", "spec.replicatedJobs"),
     otherwise=OTHERWISE,

@@ -30,6 +30,7 @@ class WorkloadKind:
         resume: merge patch that undoes `suspend`.
         done: types of the workload's conditions that mean success.
         failed: types of the workload's conditions that mean failure.
+        queued: whether a queue of Kueue can hold it back, by the field that suspends it.
         replace_on: paths of the workload whose change makes a new workload.
         otherwise: what is said of a cluster that does not serve `api_version`, and what to do
             then; empty: every cluster serves it.
@@ -49,4 +50,5 @@ class WorkloadKind:
     failed: tuple[str, ...] = ("Failed",)
     replace_on: tuple[str, ...] = field(default=())
     otherwise: str = ""
+    queued: bool = False
     options: type = NoOptions
