@@ -3,6 +3,7 @@
 The conditions are those of https://kueue.sigs.k8s.io/docs/concepts/workload/.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, its words alon
 EXCEEDS_WORDS = "> maximum capacity"
 TAKEN_WORDS = "insufficient unused quota"  # of a flavor that others use at the moment
 MOST_HOLDERS = 3
+INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of a message, of no use to people
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def _eviction(own: Json) -> str:
     # `Deactivated` is what ./disttrain stop did before ./disttrain resume.
     if evicted.get("status") != "True" or reason.startswith("Deactivated"):
         return ""
-    return f"it was put back ({reason}): {evicted.get('message')}"
+    message = re.sub(INTERNALS, "", str(evicted.get("message") or ""))
+    return f"it was put back ({reason}): {message}"
 
 
 def _holders(own: Json, team: str, workloads: Sequence[Json]) -> str:

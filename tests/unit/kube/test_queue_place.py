@@ -13,7 +13,11 @@ TOO_LARGE = (
     "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor any, previously "
     "considered podsets requests (0) + current podset request (400m) > maximum capacity (300m)"
 )
-PREEMPTED = "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue"
+PREEMPTED = (
+    "Preempted to accommodate a workload (UID: b3d8c5cb-9dae-4b64-a624-c4d0356776d1, JobUID: "
+    "cb8a7ccb-15e8-4fdc-885a-9ec5dda00a4e) due to prioritization in the ClusterQueue; preemptor "
+    "path: /e2e-team; preemptee path: /e2e-team"
+)
 
 
 def condition(type_: str, status: str, message: str = "", reason: str = "Pending") -> Json:
@@ -124,7 +128,10 @@ def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
     own = workload("b", WAITS, evicted)
     found = in_queue("gpus", own, [queue()], [own])
     assert found
-    assert f": it was put back (Preempted): {PREEMPTED}; couldn't" in found.words
+    assert (
+        ": it was put back (Preempted): Preempted to accommodate a workload due to prioritization "
+        "in the ClusterQueue; couldn't"
+    ) in found.words
     resumed = condition("Evicted", "True", "The workload is deactivated", "Deactivated")
     own = workload("b", WAITS, resumed)
     found = in_queue("gpus", own, [queue()], [own])
