@@ -18,3 +18,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
 # Access modes of a claim, as Kubernetes writes them.
 ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
+# Labels by which Kueue takes a workload up.
+# https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"

@@ -17,7 +17,7 @@ from infra.kube.pods_look import RunPods, pods_findings
 from infra.kube.quick_look import quick_look
 from infra.kube.rights import Need, as_roles, missing_rights
 from infra.kube.storage_look import StorageNeeds, storage_findings
-from infra.names import GPU_RESOURCE
+from infra.names import GPU_RESOURCE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.platform.facts import PlatformFacts
 from infra.platform.make import make_storage, platform_facts
 from infra.platform.trainer_image import trainer_image_args
@@ -49,7 +49,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         kinds |= run_kinds(value)
         offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
         pods = _pods(value, settings.cluster.grows, offered_later)
-    needs = needs_of(kinds, settings.namespace)
+    needs = needs_of(kinds, settings.namespace, queued=bool(pods and pods.queue))
     if settings.gpu_operator:
         needs.add(ADMINISTRATOR)
     volume = StorageNeeds(
@@ -86,7 +86,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
         pods=settings.compute.world.pods,
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
-    needs = needs_of(run_kinds(value), facts.namespace)
+    needs = needs_of(run_kinds(value), facts.namespace, queued=bool(value.queue))
     await _refuse(access, volume, needs, _pods(value, facts.cluster_grows))
 
 
@@ -107,6 +107,8 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
         without=offered_later,
         workload=(run.kind.api_version, run.kind.kind) if run.kind.otherwise else None,
         otherwise=run.kind.otherwise,
+        queue=run.queue.get(QUEUE_LABEL, ""),
+        queue_priority=run.queue.get(QUEUE_PRIORITY_LABEL, ""),
     )
 
 

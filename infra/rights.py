@@ -27,6 +27,12 @@ PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
+# With the setting `queue` beside: the run is stopped and resumed by Kueue's Workload of it.
+QUEUE_PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("kueue.x-k8s.io", "workloads", ("get", "list", "patch")),
+)
+
+
 def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
     """The kinds of objects that `make_platform` registers; a test compares the two."""
     kinds: set[Kind] = {("v1", "ConfigMap", True), ("v1", "Secret", True)}
@@ -56,11 +62,17 @@ def run_kinds(run: Run) -> set[Kind]:
     return kinds | {_kind_of(manifest) for _, manifest in run.kind.render(run)}
 
 
-def needs_of(kinds: Iterable[Kind], namespace: str) -> set[Need]:
-    """Each verb on each kind, and what the programs of this stack do beside."""
+def needs_of(kinds: Iterable[Kind], namespace: str, *, queued: bool = False) -> set[Need]:
+    """Each verb on each kind, and what the programs of this stack do beside.
+
+    Args:
+        kinds: of the objects that the stack makes.
+        namespace: of the platform.
+        queued: whether its run stands in a queue of Kueue.
+    """
     needs = {
         Need(group, resource, verb, namespace)
-        for group, resource, verbs in PROGRAMS
+        for group, resource, verbs in (*PROGRAMS, *(QUEUE_PROGRAMS if queued else ()))
         for verb in verbs
     }
     for api_version, kind, in_namespace in kinds:

@@ -27,6 +27,7 @@ ALERTMANAGER = "0.34.2"
 JOBSET = "0.12.0"
 TRAINER = "2.3.0"
 TRAINING_OPERATOR = "1.9.4"
+KUEUE = "0.19.2"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
@@ -277,6 +278,20 @@ PYTORCHJOB_CONTROLLER = Tool(
         "training-operator",
         ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
         module_files=(("github.com/kubeflow/training-operator", "manifests"),),
+    ),
+)
+
+# Kueue's controller, and the folder with its definitions.
+KUEUE_CONTROLLER = Tool(
+    "kueue",
+    KUEUE,
+    ("kueue", "config"),
+    (),
+    GoBuild(
+        "kueue",
+        ("sigs.k8s.io/kueue/cmd/kueue",),
+        (("sigs.k8s.io/kueue/pkg/version.GitVersion", f"v{KUEUE}"),),
+        module_files=(("sigs.k8s.io/kueue", "config"),),
     ),
 )
 

@@ -11,6 +11,7 @@ from cli.status.progress import Progress, last_words
 from infra.kube.busy import COMING_UP_SECONDS
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
+from infra.kube.queue_place import InQueue
 from infra.kube.record import Record
 from infra.kube.workload import is_suspended, true_condition
 
@@ -30,7 +31,7 @@ class RunStatus:
         namespace: where it is.
         workload: kind and name.
         gpus: how many it asks for.
-        state: one word: waiting, starting, training, quiet, recovering, stalled, stopped,
+        state: one word: queued, waiting, starting, training, quiet, recovering, stalled, stopped,
             suspended, finished, failing, failed, gone, or unknown.
         detail: the reason for that state; empty where there is nothing to say.
         since: when the state began, where that is known.
@@ -57,6 +58,7 @@ class Seen:
         pods: of its training.
         progress: by name of the pod; a pod whose log could not be read is not in there.
         unseen: why something could not be read; empty where everything was.
+        queued: what it waits for in a queue of Kueue, where that is why it is suspended.
     """
 
     record: Record
@@ -64,6 +66,7 @@ class Seen:
     pods: Sequence[Json]
     progress: Mapping[str, Progress]
     unseen: str = ""
+    queued: InQueue | None = None
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
@@ -100,9 +103,10 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
             return "starting", "its `pulumi up` is under way", record.since
         return "gone", f"{record.workload} is not there: somebody has deleted it", None
-    if is_suspended(item, record.suspend) and record.suspended_by == record.stack:
+    stopped = is_suspended(item, record.suspend) and not seen.queued
+    if stopped and record.suspended_by == record.stack:
         return "stopped", "by ./disttrain stop; ./disttrain resume brings it back", None
-    if is_suspended(item, record.suspend):
+    if stopped:
         by = f"replaced by {record.suspended_by}; " if record.suspended_by else ""
         return "suspended", f"{by}its next `pulumi up` resumes it", None
     over = true_condition(item, list(record.over))
@@ -112,6 +116,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
     finished = next((p.finished for p in progresses if p.finished), "")
     if over or finished:
         return "finished", finished, None
+    if seen.queued:
+        return "queued", seen.queued.words, seen.queued.since
     return _running(seen, pods, progresses, now)
 
 

@@ -23,6 +23,7 @@ STYLES = {
     "recovering": "yellow",
     "quiet": "yellow",
     "waiting": "yellow",
+    "queued": "yellow",
 }
 """How the word for a state looks; others look like the text around them."""
 

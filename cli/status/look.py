@@ -13,11 +13,16 @@ from cli.status.lost_node import on_lost_node
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.findings import list_if_allowed
+from infra.kube.kueue import is_stopped
 from infra.kube.making_place import PODS
-from infra.kube.objects import Json, container_of, name_of, part
+from infra.kube.objects import Json, container_of, label, name_of, part
+from infra.kube.queue_look import waiting
+from infra.kube.queue_place import InQueue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
+from infra.kube.workload import is_suspended
+from infra.names import QUEUE_LABEL
 
 LINES = 200  # of each pod; the trainer writes one for each logged step
 MOST_LOGS = 8  # pods of one run whose lines are read: node 0 and some that may say why it waits
@@ -95,7 +100,24 @@ def _see(api: Api, record: Record) -> Seen:
             progress[name_of(pod)] = read_progress(_log(api, record.namespace, pod))
         except (ApiError, UnreachableError) as reason:  # such as a machine that is lost
             unseen = f"the lines of pod {name_of(pod)} cannot be read: {reason}"
-    return Seen(record, item, pods, progress, unseen)
+    held = item is not None and is_suspended(item, record.suspend)
+    queued = _queued(api, record, item) if item and held else None
+    return Seen(record, item, pods, progress, unseen, queued)
+
+
+def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
+    """What a suspended run waits for in its queue; None where somebody has stopped it."""
+    queue = label(item, QUEUE_LABEL)
+    if not queue:
+        return None
+    try:
+        if is_stopped(api, record.namespace, item, record.suspend):
+            return None
+        place = waiting(api, record.namespace, item)
+    except (ApiError, TaskError) as reason:
+        words = f"in queue {queue}; what it waits for cannot be read: {reason}"
+        return InQueue(queue, None, words)
+    return place or InQueue(queue, None, f"in queue {queue}: it has its place, and its pods come")
 
 
 def _has_begun(pod: Json) -> bool:

@@ -23,6 +23,7 @@ TASKS = {
     "hand-over": "hand_over",
     "keep-claim": "keep_claim",
     "leftovers": "leftovers",
+    "queue": "queue",
     "same-machine": "same_machine",
     "served": "served",
     "upload": "upload",

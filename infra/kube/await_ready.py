@@ -6,8 +6,16 @@ from dataclasses import dataclass
 
 from infra.kube import names
 from infra.kube.api import Api
+from infra.kube.await_queue import (
+    QUEUE_SECONDS,
+    ends_well,
+    held_back,
+    suspended_text,
+    wait_in_queue,
+)
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
+from infra.kube.kueue import is_stopped
 from infra.kube.last_lines import last_lines
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json
@@ -15,7 +23,7 @@ from infra.kube.pods import PodReport, describe_pods, report_pod
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
-from infra.kube.workload import Workload, is_suspended, true_condition
+from infra.kube.workload import Workload, true_condition
 
 
 @dataclass(frozen=True)
@@ -99,10 +107,20 @@ def create(job: Job, api: Api) -> None:
     patience = Patience(STUCK_SECONDS, time.monotonic)
     settling = Patience(SETTLED_SECONDS, time.monotonic)
 
+    if not wait_in_queue(job, api, workload, path, suspend):
+        return
+    queued = Patience(QUEUE_SECONDS, time.monotonic)
+
     def ask() -> str:
         item, pods = api.get(path), api.list(pods_path, selector)
-        if item and is_suspended(item, suspend):
-            raise TaskError(_suspended(job, api, workload))
+        if item and is_stopped(api, job.namespace, item, suspend):
+            raise TaskError(suspended_text(job, api, workload))
+        if item and (place := held_back(api, job.namespace, item, suspend)):
+            if queued.is_over(place.words):  # another run took its place before it had stepped
+                say(ends_well(workload, place))
+                return ""
+            return place.words
+        queued.is_over("")
         verdict = judge(workload, uid, item, pods, wanted, done, failed, least)
         if verdict.failure:
             raise TaskError(verdict.failure)
@@ -139,13 +157,3 @@ def _first(reports: list[PodReport], text_of: Callable[[PodReport], str]) -> str
 def _suspend_patch(job: Job, api: Api) -> Json:
     item = api.get(record_path(job.namespace, job.owner))
     return parse_record(item).suspend if item else {}
-
-
-def _suspended(job: Job, api: Api, workload: Workload) -> str:
-    item = api.get(record_path(job.namespace, job.owner))
-    by_stack = parse_record(item).suspended_by if item else ""
-    if by_stack == job.stack:
-        who = "by ./disttrain stop"
-    else:
-        who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
-    return f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"

@@ -13,13 +13,14 @@ from infra.kube.api import Api
 from infra.kube.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
+from infra.kube.kueue import is_stopped, steer
 from infra.kube.lock import Lock, held, holder_text
 from infra.kube.making_place import end_workload, live_pods_of, suspend_run
 from infra.kube.objects import Json, annotation, label
 from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
-from infra.kube.workload import Workload, is_suspended
+from infra.kube.workload import Workload
 
 WHEN_BUSY = ("replace", "wait", "refuse")
 LOCK_LIMIT_SECONDS = 900
@@ -41,6 +42,8 @@ class Plan:
     grace_seconds: int
     wait_timeout_seconds: int
     over: tuple[str, ...]
+    queue: str
+    """Of Kueue, which the run waits in; empty: it stands in none."""
     other_choice: str
     """The command by which a user lets this run wait for others or replace them."""
 
@@ -66,6 +69,7 @@ class Plan:
             grace_seconds=job.number("grace_seconds"),
             wait_timeout_seconds=job.number("wait_timeout_seconds"),
             over=(*job.texts("done"), *job.texts("failed")),
+            queue=str(job.fields.get("queue") or ""),
             other_choice=str(job.fields.get("other_choice") or OTHER_CHOICE),
         )
 
@@ -108,7 +112,8 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     own = _own_workload(job, api, plan.workload)
     former = _former_workload(job, api, plan, own)
     others = _other_runs(job, api)
-    going = runs_to_replace(others, plan.gpus, plan.gpus_total)
+    # In a queue Kueue decides who has to go, and the run may have to wait for days.
+    going = [] if plan.queue else runs_to_replace(others, plan.gpus, plan.gpus_total)
     if going and plan.when_busy == "refuse":
         raise TaskError(_refusal(going, plan))
     coming_up = [run for run in going if run.coming_up]
@@ -127,9 +132,9 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         wait_for(what, lambda run=run: live_pods_of(api, job.namespace, run.record.owner), limit)
     lock.check()
     _write_record(job, api, plan)
-    if own and own is not former and is_suspended(own, plan.suspend):
+    if own and own is not former and is_stopped(api, job.namespace, own, plan.suspend):
         say(f"{plan.workload} was suspended and is resumed")
-        api.patch(_path(api, job.namespace, plan.workload), plan.resume)
+        steer(api, job.namespace, own, plan.resume, active=True)
     return []
 
 

@@ -12,10 +12,10 @@ from infra.kube import names
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
+from infra.kube.kueue import is_stopped
 from infra.kube.objects import Json, label
 from infra.kube.quick_look import quick_look
 from infra.kube.record import parse_record, record_path
-from infra.kube.workload import is_suspended
 
 SECONDS = 3.0
 
@@ -53,4 +53,4 @@ def _request(api: Api, namespace: str, owner: str) -> str:
         found = None
     if found is None or label(found, names.OWNER_LABEL) != owner:
         return new
-    return new if is_suspended(found, record.suspend) else record.request
+    return new if is_stopped(api, namespace, found, record.suspend) else record.request

@@ -3,6 +3,7 @@
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.job import Job
+from infra.kube.kueue import steer
 from infra.kube.objects import Json, label, part
 from infra.kube.pods import describe_pods
 from infra.kube.record import Record, record_path
@@ -18,8 +19,9 @@ def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None
     annotations = {names.SUSPENDED_BY_ANNOTATION: by_stack}
     api.patch(record_path(namespace, record.owner), {"metadata": {"annotations": annotations}})
     workload = record.workload
-    path = api.path(workload.api_version, workload.kind, namespace, workload.name)
-    api.patch(path, record.suspend)
+    item = api.get(api.path(workload.api_version, workload.kind, namespace, workload.name))
+    if item is not None:
+        steer(api, namespace, item, record.suspend, active=False)
 
 
 def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: int) -> None:

@@ -12,6 +12,7 @@ from infra.kube.errors import ApiError
 from infra.kube.findings import FORBIDDEN, Findings, objects_at
 from infra.kube.objects import Json, name_of, part
 from infra.kube.quantity import amount
+from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.served import serves
 
@@ -43,6 +44,8 @@ class RunPods:
         workload: group with version, and kind, of a workload that not every cluster knows; None:
             it does.
         otherwise: what to say where the cluster does not know it.
+        queue: LocalQueue of Kueue that the run waits in; empty: none.
+        queue_priority: WorkloadPriorityClass of the run; empty: none.
     """
 
     namespace: str
@@ -52,6 +55,8 @@ class RunPods:
     without: Sequence[str] = ()
     workload: tuple[str, str] | None = None
     otherwise: str = ""
+    queue: str = ""
+    queue_priority: str = ""
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
@@ -59,6 +64,8 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     found = Findings()
     if run.workload and not serves(api, *run.workload):
         found.problems.append(run.otherwise)
+    if run.queue:
+        found.add(queue_findings(api, run.namespace, run.queue, run.queue_priority))
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)

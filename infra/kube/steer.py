@@ -9,12 +9,14 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.hand_over import LOCK_LIMIT_SECONDS
 from infra.kube.job import Job
+from infra.kube.kueue import is_stopped
 from infra.kube.lock import held, holder_text
 from infra.kube.making_place import live_pods_of, suspend_run
-from infra.kube.objects import Json
+from infra.kube.objects import Json, label
 from infra.kube.record import Record, parse_record, record_path
 from infra.kube.waiting import wait_for
-from infra.kube.workload import is_suspended, true_condition
+from infra.kube.workload import true_condition
+from infra.names import QUEUE_LABEL
 
 SLACK_SECONDS = 60  # beside the time that the pods have to save
 
@@ -63,7 +65,7 @@ def stop(api: Api, record: Record) -> str:
         item = find_workload(api, record)
         if over := true_condition(item, list(record.over)):
             return f"{record.workload} has ended already ({over})"
-        already = is_suspended(item, record.suspend)
+        already = is_stopped(api, record.namespace, item, record.suspend)
         lock.check()
         if not already:
             suspend_run(api, record.namespace, record, record.stack)
@@ -93,7 +95,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
     item = find_workload(api, record)
     if over := true_condition(item, list(record.over)):
         return f"{record.workload} has ended already ({over})"
-    if not is_suspended(item, record.suspend):
+    if not is_stopped(api, record.namespace, item, record.suspend):
         return f"{record.workload} is not stopped"
     fields = {
         "workload": record.workload.to_json(),
@@ -108,6 +110,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         "grace_seconds": record.grace_seconds,
         "wait_timeout_seconds": wait_seconds,
         "platform_stack": record.stack,
+        "queue": label(item, QUEUE_LABEL),
         "other_choice": "./disttrain resume --when-busy wait (or replace)",
     }
     job = Job(api.access, record.namespace, record.owner, record.stack, fields)

@@ -17,6 +17,7 @@ READS = {
     "jobset.x-k8s.io": ("jobsets",),
     "trainer.kubeflow.org": ("trainjobs", "trainingruntimes"),
     "kubeflow.org": ("pytorchjobs",),
+    "kueue.x-k8s.io": ("workloads", "localqueues"),
 }
 
 

@@ -22,6 +22,7 @@ from infra.settings import DatasetFile, RunSettings
 from infra.settings.run_settings import dataset_only
 from infra.workloads import WORKLOADS
 from infra.workloads.pod import PodParts
+from infra.workloads.queue import queue_labels
 from infra.workloads.run import Placement, Resources, Run
 
 # Data sets of the presets whose Job has a name that users of the original set-up know.
@@ -81,6 +82,7 @@ def make_run_value(
         platform_identity=facts.identity,
         stack=settings.stack,
         owner=owner,
+        queue=queue_labels(settings.queue.name, settings.queue.priority),
     )
 
 

@@ -7,7 +7,9 @@ import pulumi
 
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
+from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
+from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
 
 
@@ -68,7 +70,7 @@ class Workload(pulumi.ComponentResource):
             is_workload = manifest is rendered[-1][1]
             resource = kubernetes_object(
                 f"{name}-{role}",
-                manifest,
+                in_its_queue(run, manifest) if is_workload else manifest,
                 pulumi.ResourceOptions(
                     parent=self,
                     depends_on=[*after],
@@ -86,16 +88,21 @@ class Workload(pulumi.ComponentResource):
     def _look(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
     ) -> list[pulumi.Resource]:
-        """Refuses a cluster that does not know the kind, before another run makes place for it."""
-        kind = args.run.kind
-        if not kind.otherwise:
-            return []
-        job = {
-            "group_version": kind.api_version,
-            "served_kind": kind.kind,
-            "otherwise": kind.otherwise,
-        }
-        return [kube_command(f"{name}-look", "served", args.connection, job, opts)]
+        """Refuses a cluster that does not know the kind or the queue, before another run makes
+        place for it."""
+        kind, queue = args.run.kind, args.run.queue
+        found: list[pulumi.Resource] = []
+        if kind.otherwise:
+            job = {
+                "group_version": kind.api_version,
+                "served_kind": kind.kind,
+                "otherwise": kind.otherwise,
+            }
+            found.append(kube_command(f"{name}-look", "served", args.connection, job, opts))
+        if queue:
+            job = {"queue": queue[QUEUE_LABEL], "priority": queue.get(QUEUE_PRIORITY_LABEL, "")}
+            found.append(kube_command(f"{name}-queue", "queue", args.connection, job, opts))
+        return found
 
     def _hand_over(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
@@ -120,6 +127,7 @@ class Workload(pulumi.ComponentResource):
                 "grace_seconds": run.grace_seconds,
                 "wait_timeout_seconds": args.wait_seconds,
                 "platform_stack": args.platform_stack,
+                **({"queue": run.queue[QUEUE_LABEL]} if run.queue else {}),
             },
             opts,
             limit_seconds=run.grace_seconds + args.wait_seconds + 120,
@@ -127,6 +135,7 @@ class Workload(pulumi.ComponentResource):
 
     def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> None:
         run, kind = args.run, args.run.kind
+        queue_seconds = args.wait_seconds if run.queue else 0
         kube_command(
             f"{name}-await",
             "await",
@@ -142,9 +151,10 @@ class Workload(pulumi.ComponentResource):
                 # After another run had replaced this one, its pods have to be waited for again.
                 "request": args.request,
                 "timeout_seconds": args.training_timeout_seconds,
+                **({"queue_seconds": queue_seconds} if queue_seconds else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[workload]),
-            limit_seconds=args.training_timeout_seconds,
+            limit_seconds=args.training_timeout_seconds + queue_seconds,
         )
 
 

@@ -18,6 +18,11 @@ class WorkloadChoice(Kind, Protocol):
         """Whether the setting `pods` counts."""
         ...
 
+    @property
+    def queued(self) -> bool:
+        """Whether a queue of Kueue can hold it back."""
+        ...
+
 
 class StorageChoice(Kind, Protocol):
     """What the settings have to know of a kind of storage; see `infra/storages/kind.py`."""

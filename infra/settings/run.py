@@ -14,6 +14,7 @@ from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
 from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
+from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
 from infra.settings.run_settings import DatasetChoice, build_run_config
@@ -64,6 +65,7 @@ class RunSettings:
     pods: PodSettings
     limits: LimitSettings
     when_busy: Literal["replace", "wait", "refuse"]
+    queue: QueueSettings
     verify: Literal["never", "before", "after"]
     config: RunConfig
     dataset_file: DatasetFile | None
@@ -105,6 +107,7 @@ def read_run(
     network = read_kind(reader, "network", "networkOptions", kinds.networks)
     pods, metrics_port = read_pods(reader, devices.accelerator), read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
+    queue = read_queue(reader, chosen, kinds.workloads, when_busy)
     if config is None:
         return None
     check_time_for_dataset(reader, config.dataset, limits)
@@ -117,6 +120,7 @@ def read_run(
         network=network,
         pods=pods,
         limits=limits,
+        queue=queue,
         when_busy=cast(Literal["replace", "wait", "refuse"], when_busy),
         verify=cast(Literal["never", "before", "after"], verify),
         config=config,

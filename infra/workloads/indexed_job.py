@@ -44,5 +44,6 @@ KIND = WorkloadKind(
     rendezvous=lambda run: {"PET_MASTER_ADDR": f"{run.workload_name}-0.{_service(run)}"},
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
+    queued=True,
     replace_on=("spec.completions", "spec.parallelism"),
 )

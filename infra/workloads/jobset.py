@@ -93,6 +93,7 @@ KIND = WorkloadKind(
     rendezvous=lambda run: {"PET_MASTER_ADDR": first_host(run, JOB)},
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
+    queued=True,
     done=("Completed",),
     replace_on=("spec.network", "spec.failurePolicy", "spec.replicatedJobs"),
     otherwise=OTHERWISE,

@@ -31,6 +31,7 @@ class WorkloadKind:
         resume: merge patch that undoes `suspend`.
         done: types of the workload's conditions that mean success.
         failed: types of the workload's conditions that mean failure.
+        queued: whether a queue of Kueue can hold it back, by the field that suspends it.
         replace_on: paths of the workload whose change makes a new workload.
         otherwise: what is said of a cluster that does not serve `api_version` with `kind`, and
             what to do then; empty: every cluster serves it.
@@ -52,4 +53,5 @@ class WorkloadKind:
     replace_on: tuple[str, ...] = field(default=())
     otherwise: str = ""
     container: str = TRAINER_CONTAINER
+    queued: bool = False
     options: type = NoOptions

@@ -80,6 +80,7 @@ class Run:
             the proxies without their passwords.
         stack: name of the stack, for people who look at the objects.
         owner: identifies the stack's state; the value of a label, known once the stack has it.
+        queue: labels of the workload by which Kueue takes it up; empty: it stands in no queue.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Run:
     platform_identity: Mapping[str, Any]
     stack: str
     owner: Any
+    queue: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def object_name(self, usual: str) -> str:
         """The name of one of the run's objects."""
@@ -132,6 +134,8 @@ class Run:
                 "pod": self._pod,
                 "topology": [self.kind.name, self.world.pods],
                 "platform": dict(self.platform_identity),
+                # Kueue lets nobody move a run that has its place to another queue.
+                **({"queue": dict(self.queue)} if self.queue else {}),
             }
         )
 

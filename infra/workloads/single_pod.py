@@ -21,4 +21,5 @@ KIND = WorkloadKind(
     rendezvous=lambda run: {},
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
+    queued=True,
 )

@@ -106,7 +106,7 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
     with phase(f"{controller.title} {controller.tool.version}"):
         objects = _objects(cluster, controller)
         definitions = _of_kinds(objects, DEFINITIONS)
-        _apply(cluster, definitions)
+        _apply(cluster, [_converted(item, controller, cluster.layout) for item in definitions])
         # A controller that does not find its kinds when it starts may end.
         node.wait(f"{controller.title}'s definitions", lambda: _not_served(cluster, definitions))
         _apply(cluster, [*_rights(controller, objects), *controller.objects])
@@ -250,15 +250,26 @@ def _webhooks(
     They have names of ours: a controller that makes certificates by itself would put its own
     authority into the webhooks that it knows by name.
     """
-    authority = base64.b64encode((cluster.layout.pki / f"{CA}.crt").read_bytes()).decode()
     found = _of_kinds(objects, WEBHOOKS) if controller.webhook_port else []
     for item in found:
         item["metadata"]["name"] = f"{controller.user}-by-address"
         for webhook in item["webhooks"]:
-            path = webhook["clientConfig"]["service"]["path"]
-            url = f"https://127.0.0.1:{controller.webhook_port}{path}"
-            webhook["clientConfig"] = {"url": url, "caBundle": authority}
+            webhook["clientConfig"] = _address(webhook["clientConfig"], controller, cluster.layout)
     return found
+
+
+def _converted(item: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
+    """A definition whose versions are converted by the process, where it needs that at all."""
+    webhook = item["spec"].get("conversion", {}).get("webhook")
+    if webhook:
+        webhook["clientConfig"] = _address(webhook["clientConfig"], controller, layout)
+    return item
+
+
+def _address(given: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
+    authority = base64.b64encode((layout.pki / f"{CA}.crt").read_bytes()).decode()
+    url = f"https://127.0.0.1:{controller.webhook_port}{given['service']['path']}"
+    return {"url": url, "caBundle": authority}
 
 
 def _not_ready(address: str, port: int) -> str | None:

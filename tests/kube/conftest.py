@@ -10,6 +10,7 @@ from sandbox.cluster_commands import programs
 from sandbox.image_archive import image_archive
 from sandbox.toolchain import go_program
 from tests.gate import Gate
+from tests.kube.kueue import make_kueue_kinds
 from tests.kube.lab import PROBE_IMAGE, PROJECT, Lab, Run
 from tests.kube.python_image import python_image
 from tests.kube.volume import run_with_claim
@@ -42,6 +43,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def import_image(cluster: Cluster, archive: bytes) -> None:
     command = ["ctr", "--address", str(cluster.containerd_address), "-n", "k8s.io"]
     subprocess.run([*command, "images", "import", "-"], input=archive, check=True)
+
+
+@pytest.fixture(scope="session")
+def kueue(lab: Lab) -> Lab:
+    """The same cluster, which knows Kueue's kinds; its controller does not run."""
+    make_kueue_kinds(lab)
+    return lab
 
 
 @pytest.fixture

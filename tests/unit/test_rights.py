@@ -14,7 +14,7 @@ from infra.kube.pods_look import RunPods
 from infra.kube.rights import Need, as_roles, covers
 from infra.kube.storage_look import StorageNeeds
 from infra.preflight import rights_problem
-from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS
+from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS
 from tests.unit.stacks import Deployment, deploy
 from tests.unit.test_storages import CLASS, EXISTING, NFS
 
@@ -87,6 +87,20 @@ def test_rights_asked_for_are_those_of_the_registered_objects(
         assert any((need.group, need.resource) == (group, resource) for need in needs)
     assert {need.verb for need in needs if need.resource == "secrets"} == set(OBJECT)
     assert {need.namespace for need in needs} <= {"", "disttrain"}
+
+
+def test_run_in_a_queue_may_read_and_stop_its_workload_there(tmp_path: Path) -> None:
+    """By Kueue's Workload of the run; without the setting nobody is asked for that right."""
+    wanted = {
+        Need(group, resource, verb, "disttrain")
+        for group, resource, verbs in QUEUE_PROGRAMS
+        for verb in verbs
+    }
+    assert wanted
+    changes: dict[str, object] = {"topology": "indexed-job"}
+    without, _ = asked_of("sandbox", tmp_path, changes)
+    queued, _ = asked_of("sandbox", tmp_path, {**changes, "queue": "team"})
+    assert queued - without == wanted
 
 
 def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from cli.status.judge import STALLED_SECONDS, Seen, judge_platform, judge_run
 from cli.status.progress import Progress
+from infra.kube.queue_place import InQueue
 from tests.cli.records import NOW, RECORD
 
 JOB: dict[str, Any] = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
@@ -67,6 +68,11 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         Seen(RECORD, job(suspend=True), (), {}),
         "suspended",
         "its next `pulumi up` resumes it",
+    ),
+    "it waits in a queue": (
+        Seen(RECORD, job(suspend=True), (), {}, queued=InQueue("gpus", NOW, "in queue gpus: full")),
+        "queued",
+        "in queue gpus: full",
     ),
     "it has completed": (Seen(RECORD, job("Complete"), (), {}), "finished", ""),
     "its job was given up": (Seen(RECORD, job("Failed"), (), {}), "failed", "BackoffLimitExceeded"),

@@ -53,6 +53,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"monitoring": "install"}, "monitoring: 'install' cannot be used: monitoring has no such"),
     ({"metricsPort": 80}, "metricsPort: 80 cannot be used: the pods do not run as root"),
     ({"metricsPort": 29516}, "metricsPort: 29516 cannot be used: the pods meet at the ports 29500"),
+    # queue
+    (
+        {"topology": "multi-pod", "queue": "team"},
+        "queue: 'team' cannot be used: topology is multi-pod, whose object has no field to suspend "
+        "it, so that Kueue could not hold it back before it has its quota. Set topology to one of "
+        "single-pod, indexed-job, jobset, or remove queue.",
+    ),
+    (
+        {"queue": "team", "whenBusy": "refuse"},
+        "queue: 'team' cannot be used: whenBusy is refuse, and a run in a queue waits for its turn",
+    ),
+    ({"queuePriority": "urgent"}, "queuePriority: 'urgent' cannot be used: the run stands in no"),
+    ({"queue": "Team A"}, "queue: 'Team A' cannot be used: it is not the name of a LocalQueue"),
     # world size
     ({"gpusPerPod": 4}, "gpusPerPod: 4 cannot be used: the platform has 3 GPUs (gpus)"),
     ({"topology": "multi-pod", "gpusPerPod": 2}, "Lower pods * gpusPerPod to at most 3"),

@@ -1,0 +1,89 @@
+"""The wait of a new run for its place in a queue of Kueue, before its pods are waited for.
+
+A queue may hold a run back for days. So unless the stack says `whenBusy: wait`, `pulumi up` ends
+well once the run stands in its queue, and says what it waits for: it starts by itself.
+"""
+
+import time
+
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.kueue import is_stopped
+from infra.kube.objects import Json
+from infra.kube.queue_look import waiting
+from infra.kube.queue_place import InQueue
+from infra.kube.record import parse_record, record_path
+from infra.kube.say import say
+from infra.kube.waiting import Patience, wait_for
+from infra.kube.workload import Workload, is_suspended
+
+QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
+
+
+def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Json) -> bool:
+    """Whether the run has its place, or stands in no queue; False: it waits, and `up` may end.
+
+    Args:
+        job: `queue_seconds` is how long to wait for the place; 0: to see that it is not given now.
+        api: the cluster.
+        workload: of the run.
+        path: of the workload.
+        suspend: the suspend patch of its kind.
+
+    Raises:
+        TaskError: the run asks for more than its queue ever has, was stopped, or the limit is
+            reached.
+    """
+    limit = job.number("queue_seconds", 0)
+    patience = Patience(QUEUE_SECONDS, time.monotonic)
+    waits = list[InQueue]()
+
+    def ask() -> str:
+        waits.clear()
+        item = api.get(path)
+        if item is None:
+            return ""  # the wait for the pods says so
+        if is_stopped(api, job.namespace, item, suspend):
+            raise TaskError(suspended_text(job, api, workload))
+        place = held_back(api, job.namespace, item, suspend)
+        if place is None:
+            return ""
+        waits.append(place)
+        is_over = patience.is_over(workload.name)
+        if is_over and place.never:
+            raise TaskError(
+                f"{workload} can never start {place.words}. Ask for less, or for a larger quota"
+            )
+        return "" if is_over and not limit else place.words
+
+    what = f"{workload} to get its place in the queue"
+    wait_for(what, ask, limit or QUEUE_SECONDS * 3, "whenBusyTimeoutSeconds" if limit else "")
+    if not waits:
+        return True
+    say(ends_well(workload, waits[0]))
+    return False
+
+
+def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | None:
+    """What a run waits for in its queue; None where it has its place, or stands in no queue."""
+    return waiting(api, namespace, item) if is_suspended(item, suspend) else None
+
+
+def ends_well(workload: Workload, place: InQueue) -> str:
+    """What `pulumi up` says at its end of a run that waits."""
+    return (
+        f"{workload} waits {place.words}. It starts by itself; ./disttrain status shows when. "
+        "(whenBusy: wait makes `pulumi up` wait for that)"
+    )
+
+
+def suspended_text(job: Job, api: Api, workload: Workload) -> str:
+    """Who has suspended a run, and how it goes on."""
+    item = api.get(record_path(job.namespace, job.owner))
+    by_stack = parse_record(item).suspended_by if item else ""
+    if by_stack == job.stack:
+        who = "by ./disttrain stop"
+    else:
+        who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
+    return f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"

@@ -1,0 +1,162 @@
+"""What a run waits for in a queue of Kueue, at which place, and who holds the quota. Pure.
+
+The conditions are those of https://kueue.sigs.k8s.io/docs/concepts/workload/.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from infra.kube.objects import Json, name_of, part, parts
+
+EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, its words alone say it
+EXCEEDS_WORDS = "> maximum capacity"
+TAKEN_WORDS = "insufficient unused quota"  # of a flavor that others use at the moment
+MOST_HOLDERS = 3
+INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of a message, of no use to people
+
+
+@dataclass(frozen=True)
+class InQueue:
+    """A run that waits in a queue.
+
+    Args:
+        queue: the LocalQueue.
+        since: when it began to wait; None where Kueue has not taken it up yet.
+        words: place, reason and holders, as one sentence.
+        never: whether it asks for more than the queue ever has.
+    """
+
+    queue: str
+    since: datetime | None
+    words: str
+    never: bool = False
+
+
+def in_queue(
+    queue: str, own: Json | None, queues: Sequence[Json], workloads: Sequence[Json]
+) -> InQueue | None:
+    """What one look at Kueue's objects says of a run; None where it has its place, or is over.
+
+    Args:
+        queue: name of the run's LocalQueue.
+        own: Kueue's Workload of the run; None where there is none yet.
+        queues: the LocalQueues that can be seen, of all namespaces where that is allowed.
+        workloads: the Workloads that can be seen.
+    """
+    if own is None:
+        return InQueue(queue, None, f"in queue {queue}: Kueue has not taken it up yet")
+    if _is_true(own, "Admitted") or _is_true(own, "Finished"):
+        return None
+    team = _cluster_queue_of(own, queues)
+    place = _place(own, team, queues, workloads)
+    reserved = _condition(own, "QuotaReserved")
+    since = str(reserved.get("lastTransitionTime") or own["metadata"]["creationTimestamp"])
+    reason = "; ".join(text for text in (_eviction(own), _reason(own)) if text)
+    holders = _holders(own, team, workloads)
+    words = f"in queue {queue}{place}: {reason}{holders}"
+    return InQueue(queue, datetime.fromisoformat(since), words, _never(reserved))
+
+
+def _never(reserved: Json) -> bool:
+    """Whether no flavor of the queue has room for it, however empty the queue is."""
+    message = str(reserved.get("message") or "")
+    exceeds = reserved.get("reason") == EXCEEDS or EXCEEDS_WORDS in message
+    return exceeds and TAKEN_WORDS not in message
+
+
+def _place(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> str:
+    """`, place 2 of 3`: by priority, then by age, as Kueue takes them by default."""
+    if not team:
+        return ""
+    waiting = [
+        each for each in workloads if _waits(each) and _cluster_queue_of(each, queues) == team
+    ]
+    order = sorted(waiting, key=_rank)
+    uids = [each["metadata"]["uid"] for each in order]
+    uid = own["metadata"]["uid"]
+    place = f"place {uids.index(uid) + 1} of {len(uids)} in" if uid in uids else "in"
+    return f" ({place} ClusterQueue {team})"
+
+
+def _rank(workload: Json) -> tuple[int, str, str]:
+    metadata = part(workload, "metadata")
+    created = str(metadata.get("creationTimestamp") or "")
+    return -_priority(workload), created, str(metadata.get("uid"))
+
+
+def _priority(workload: Json) -> int:
+    return int(part(workload, "spec").get("priority") or 0)
+
+
+def _waits(workload: Json) -> bool:
+    over = _is_true(workload, "QuotaReserved") or _is_true(workload, "Finished")
+    return not over and part(workload, "spec").get("active") is not False
+
+
+def _cluster_queue_of(workload: Json, queues: Sequence[Json]) -> str:
+    wanted = str(part(workload, "spec").get("queueName") or "")
+    namespace = part(workload, "metadata").get("namespace")
+    for queue in queues:
+        if name_of(queue) == wanted and part(queue, "metadata").get("namespace") == namespace:
+            return str(part(queue, "spec").get("clusterQueue") or "")
+    return ""
+
+
+def _reason(own: Json) -> str:
+    for type_ in ("QuotaReserved", "Admitted"):
+        condition = _condition(own, type_)
+        if condition and condition.get("status") != "True":
+            return str(condition.get("message") or condition.get("reason"))
+    checks = [
+        f"{check.get('name')} is {check.get('state')}"
+        for check in parts(part(own, "status"), "admissionChecks")
+        if check.get("state") != "Ready"
+    ]
+    return f"waits for checks: {', '.join(checks)}" if checks else "Kueue has not looked at it yet"
+
+
+def _eviction(own: Json) -> str:
+    evicted = _condition(own, "Evicted")
+    reason = str(evicted.get("reason") or "")
+    # `Deactivated` is what ./disttrain stop did before ./disttrain resume.
+    if evicted.get("status") != "True" or reason.startswith("Deactivated"):
+        return ""
+    message = re.sub(INTERNALS, "", str(evicted.get("message") or ""))
+    return f"it was put back ({reason}): {message}"
+
+
+def _holders(own: Json, team: str, workloads: Sequence[Json]) -> str:
+    """`; held by Job train-a in namespace team (priority 100)`."""
+    holding = [
+        each
+        for each in workloads
+        if _is_true(each, "QuotaReserved")
+        and not _is_true(each, "Finished")
+        and part(each, "status", "admission").get("clusterQueue") == team
+        and each["metadata"]["uid"] != own["metadata"]["uid"]
+    ]
+    if not holding:
+        return ""
+    names = [_named(each) for each in holding[:MOST_HOLDERS]]
+    more = len(holding) - MOST_HOLDERS
+    return f"; held by {', '.join([*names, *([f'and {more} more'] if more > 0 else [])])}"
+
+
+def _named(workload: Json) -> str:
+    owners = parts(part(workload, "metadata"), "ownerReferences")
+    named = f"{owners[0]['kind']} {owners[0]['name']}" if owners else name_of(workload)
+    namespace, priority = workload["metadata"].get("namespace"), _priority(workload)
+    return f"{named} in namespace {namespace} (priority {priority})"
+
+
+def _condition(workload: Json, type_: str) -> Json:
+    for condition in parts(part(workload, "status"), "conditions"):
+        if condition.get("type") == type_:
+            return condition
+    return {}
+
+
+def _is_true(workload: Json, type_: str) -> bool:
+    return _condition(workload, type_).get("status") == "True"

@@ -1,0 +1,59 @@
+"""The queue of Kueue that a run waits in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.settings.kinds import Chosen, WorkloadChoice
+from infra.settings.reader import Reader
+
+_LABEL = r"([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)?"  # the name becomes the value of a label
+
+
+@dataclass(frozen=True)
+class QueueSettings:
+    """Names of a LocalQueue and of a WorkloadPriorityClass; empty: the run stands in no queue, or
+    has the queue's usual priority."""
+
+    name: str
+    priority: str
+
+
+def read_queue(
+    reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoice], when_busy: str
+) -> QueueSettings:
+    """Read the section; problems are left with `reader`.
+
+    Args:
+        reader: gives the values and collects what is wrong with them.
+        topology: how the pods come about.
+        kinds: the registry of workloads.
+        when_busy: the setting `whenBusy`.
+    """
+    name = reader.text("queue", pattern=_LABEL, form="the name of a LocalQueue", example="team-a")
+    priority = reader.text(
+        "queuePriority",
+        pattern=_LABEL,
+        form="the name of a WorkloadPriorityClass",
+        example="high",
+    )
+    if priority and not name:
+        reader.problem("queuePriority", priority, "the run stands in no queue", "Set queue too")
+    if not name:
+        return QueueSettings("", "")
+    if not kinds[topology.name].queued:
+        able = ", ".join(kind for kind, choice in kinds.items() if choice.queued)
+        reader.problem(
+            "queue",
+            name,
+            f"topology is {topology.name}, whose object has no field to suspend it, so that Kueue "
+            "could not hold it back before it has its quota",
+            f"Set topology to one of {able}, or remove queue",
+        )
+    if when_busy == "refuse":
+        reader.problem(
+            "queue",
+            name,
+            "whenBusy is refuse, and a run in a queue waits for its turn",
+            "Set whenBusy to replace (`pulumi up` ends while the run waits) or to wait",
+        )
+    return QueueSettings(name, priority)

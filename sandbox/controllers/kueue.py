@@ -1,0 +1,72 @@
+"""Kueue's controller (https://kueue.sigs.k8s.io)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.controllers.controller import Controller, Place
+from sandbox.toolchain import KUEUE_CONTROLLER
+
+WEBHOOK_PORT = 9444
+HEALTH_PORT = 9441
+
+
+def _configuration(place: Place) -> Mapping[str, Any]:
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "webhook": {
+            "host": "127.0.0.1",
+            "port": WEBHOOK_PORT,
+            "certDir": str(place.certificates),
+        },
+        "metrics": {"bindAddress": "0"},  # none
+        "health": {"healthProbeBindAddress": f"{place.address}:{HEALTH_PORT}"},
+        "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
+        # The one keeps its certificate in a folder of its image's, the other needs further
+        # clusters and rights in a namespace of its own.
+        "featureGates": {"VisibilityOnDemand": False, "MultiKueue": False},
+    }
+
+
+# A shell stays as the parent, since the sandbox knows a process by the name it was started with.
+START = """\
+unshare --mount sh -c '
+    mount -t tmpfs -o size=64k none /etc &&
+    mkdir -p /etc/kueue/metrics &&
+    ln -s "$2" /etc/kueue/metrics/certs &&
+    exec "$1" --config="$3"
+' sh "$@" &
+trap 'kill $!' TERM
+wait
+wait
+"""
+
+
+def _command(place: Place) -> tuple[str, ...]:
+    """Kueue, in a mount namespace where its certificates are at the path that they have in pods.
+
+    The path is fixed in the program. It is below /etc, of which the program needs nothing else.
+    """
+    program = str(place.programs / "kueue")
+    return ("sh", "-c", START, "sh", program, str(place.certificates), str(place.config))
+
+
+KUEUE = Controller(
+    name="kueue",
+    title="Kueue's controller",
+    tool=KUEUE_CONTROLLER,
+    manifests="config/default",
+    roles=("kueue-manager-role",),
+    health_port=HEALTH_PORT,
+    webhook_port=WEBHOOK_PORT,
+    command=_command,
+    configuration=_configuration,
+    probe={
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "probe"},
+        "spec": {"namespaceSelector": {}},
+    },
+)

@@ -1,0 +1,231 @@
+"""Runs in a queue of Kueue, with Kueue's own controller: they wait, are stopped and preempted.
+
+Other teams' work is a Job whose image does not exist: Kueue gives it quota all the same.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.jobset import JOBSET
+from sandbox.controllers.kueue import KUEUE
+from sandbox.follow import train_points
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import (
+    changes,
+    people_run,
+    states,
+    training_pods,
+    wait_for_first_checkpoint,
+    weights,
+)
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+
+STEPS = 1000  # of a run that is preempted on its way, and has to come to its end all the same
+PODS = 3
+CPU = "300m"  # what the pods of a run ask for in all, and what the queue has
+NAME = "e2e-queue"
+REFERENCE, WAITING = "e2e-reference", "e2e-waiting"
+QUEUE, CLUSTER_QUEUE, URGENT = "gpus", "e2e-team", "urgent"
+OBJECTS = [
+    {"kind": "ResourceFlavor", "metadata": {"name": "any"}},
+    {
+        "kind": "ClusterQueue",
+        "metadata": {"name": CLUSTER_QUEUE},
+        "spec": {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [
+                {
+                    "coveredResources": ["cpu", "memory"],
+                    "flavors": [
+                        {
+                            "name": "any",
+                            "resources": [
+                                {"name": "cpu", "nominalQuota": CPU},
+                                {"name": "memory", "nominalQuota": "64Gi"},
+                            ],
+                        }
+                    ],
+                }
+            ],
+        },
+    },
+    {
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": URGENT},
+        "value": 1000,
+        "description": "goes first",
+    },
+]
+LOCAL_QUEUE = {
+    "kind": "LocalQueue",
+    "metadata": {"name": QUEUE, "namespace": NAMESPACE},
+    "spec": {"clusterQueue": CLUSTER_QUEUE},
+}
+
+
+@pytest.fixture(scope="module")
+def kueue(lab: Lab) -> Iterator[Lab]:
+    """A cluster with both controllers and a queue that has room for one run."""
+    start_controller(lab.cluster, JOBSET)
+    start_controller(lab.cluster, KUEUE)
+    apply(lab, *OBJECTS)
+    try:
+        yield lab
+        lab.kubectl("delete", "clusterqueue", CLUSTER_QUEUE)
+        lab.kubectl("delete", "resourceflavor", "any")
+    finally:
+        stop_controller(lab.cluster, KUEUE)
+        stop_controller(lab.cluster, JOBSET)
+    hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
+    left = lab.uids("customresourcedefinition", "clusterrole", "clusterrolebinding", *hooks)
+    assert not [name for name in left if "kueue" in name]
+
+
+@pytest.fixture(scope="module")
+def stack(kueue: Lab) -> Iterator[Stack]:
+    """A stack whose undisturbed run of multi-pod is finished, so that its weights can be asked."""
+    settings = {**run_settings(REFERENCE, STEPS), "pods": str(PODS), "processesPerPod": "1"}
+    made = kueue.stack(NAME, "sandbox", {**settings, "topology": "multi-pod"})
+    made.up()
+    kueue.wait_done(REFERENCE)
+    apply(kueue, LOCAL_QUEUE)
+    yield made
+    made.destroy()
+
+
+def apply(lab: Lab, *items: object) -> None:
+    objects = [{"apiVersion": "kueue.x-k8s.io/v1beta2", **json.loads(json.dumps(i))} for i in items]
+    given = lab.scratch / "kueue.json"
+    given.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    lab.kubectl("apply", "-f", str(given))
+
+
+def start_others(lab: Lab, name: str, priority: str = "") -> None:
+    """Another team's Job takes all of the queue's quota; returns once it has it."""
+    container = {
+        "name": "other",
+        "image": "localhost/absent",
+        "imagePullPolicy": "Never",
+        "resources": {"requests": {"cpu": CPU}},
+    }
+    labels = {QUEUE_LABEL: QUEUE, **({QUEUE_PRIORITY_LABEL: priority} if priority else {})}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+    given = lab.scratch / f"{name}.json"
+    given.write_text(json.dumps(job))
+    lab.kubectl("create", "-f", str(given))
+    wait_for(f"quota of {name}", lambda: not lab.get("job", name)["spec"].get("suspend"), 300)
+
+
+def end_others(lab: Lab, name: str) -> None:
+    lab.kubectl("delete", "job", name)
+
+
+def reason(lab: Lab, stack: Stack) -> str:
+    """What `./disttrain status` says below the run's line."""
+    return people_run(lab, stack, f"./disttrain status --stack {stack.name}")
+
+
+def test_queue_that_cannot_take_the_run_is_refused(kueue: Lab, stack: Stack) -> None:
+    """Before anything is made: the finished run of before is left as it is."""
+    before = kueue.uids("statefulset", "job", "configmap")
+    stack.set_all({"topology": "indexed-job", "queue": "nowhere", **run_settings(WAITING, 10)})
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.up()
+    said = " ".join(refused.value.args[0].split())
+    assert "nothing was made: - queue: 'nowhere' cannot be used: namespace disttrain" in said
+    assert f"Set one of {QUEUE}" in said
+    stack.set_all({"queue": QUEUE, "queuePriority": "no-such-class"})
+    kueue.kubectl("patch", "localqueue", QUEUE, "--type=merge", '-p={"spec":{"stopPolicy":"Hold"}}')
+    try:
+        with pytest.raises(PulumiFailedError) as refused:
+            stack.up()
+    finally:
+        opened = '-p={"spec":{"stopPolicy":"None"}}'
+        kueue.kubectl("patch", "localqueue", QUEUE, "--type=merge", opened)
+    said = " ".join(refused.value.args[0].split())
+    assert f"LocalQueue {QUEUE} is stopped (stopPolicy: Hold)" in said
+    assert f"no such WorkloadPriorityClass. Set one of {URGENT}" in said
+    assert kueue.uids("statefulset", "job", "configmap") == before
+    stack.set("queuePriority", None)
+
+
+def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack) -> None:
+    """`up` ends well, `status` has the same words, and `stop` and `resume` leave the queue's rules
+    in force."""
+    lab = kueue
+    start_others(lab, "holder")
+    stack.set_all({"topology": "indexed-job", "queue": QUEUE, **run_settings(WAITING, ENDLESS)})
+    output = " ".join(stack.up().split())
+    place = f"waits in queue {QUEUE} (place 1 of 1 in ClusterQueue {CLUSTER_QUEUE})"
+    held = f"held by Job holder in namespace {NAMESPACE} (priority 0)"
+    assert place in output
+    assert held in output
+    assert states(lab, stack)[NAME] == "queued"
+    told = reason(lab, stack)
+    assert place.removeprefix("waits ") in told
+    assert held in told
+    assert training_pods(lab, stack) == []
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    assert states(lab, stack)[NAME] == "stopped"
+    end_others(lab, "holder")
+    start_others(lab, "next")  # Kueue gives the quota away, so our run has not come back
+    assert states(lab, stack)[NAME] == "stopped"
+    people_run(lab, stack, f"./disttrain resume --stack {stack.name}")
+    assert states(lab, stack)[NAME] == "queued"
+    end_others(lab, "next")
+    wait_for("its first step", lambda: lab.losses(WAITING), 600)
+    wait_for_first_checkpoint(lab, WAITING)
+    said = people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    saved = max(lab.losses(WAITING))
+    assert f"it has saved step {saved}." in said
+    assert training_pods(lab, stack) == []
+    assert states(lab, stack)[NAME] == "stopped"
+    output = stack.up()  # as it does for a run without a queue
+    assert "was suspended and is resumed" in output
+    wait_for("further steps", lambda: max(lab.losses(WAITING)) > saved, 300)
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+
+
+@pytest.mark.parametrize("topology", ["indexed-job", "jobset"])
+def test_preempted_run_loses_no_step_and_no_restart(
+    kueue: Lab, stack: Stack, topology: str
+) -> None:
+    """E5 and E6: it saves, makes place, comes back, and the bits are those of multi-pod."""
+    lab, run = kueue, f"e2e-preempted-{topology}"
+    stack.set_all({"topology": topology, "queue": QUEUE, **run_settings(run, STEPS)})
+    stack.up()
+    wait_for_first_checkpoint(lab, run)
+    start_others(lab, "urgent", URGENT)
+    assert not (lab.run_dir(run) / "done.json").exists(), "preempted too late to prove anything"
+    wait_for("its pods to go", lambda: not training_pods(lab, stack), 300)
+    saved = max(lab.losses(run))
+    assert states(lab, stack)[NAME] == "queued"
+    told = reason(lab, stack)
+    assert "it was put back (Preempted)" in told
+    assert f"held by Job urgent in namespace {NAMESPACE} (priority 1000)" in told
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+    end_others(lab, "urgent")
+    lab.wait_done(run)
+    steps = [point["step"] for point in train_points(lab.run_dir(run))]
+    assert saved < STEPS
+    assert steps == list(range(1, STEPS + 1))  # each once: none was lost, and none done again
+    assert weights(lab, run, STEPS) == weights(lab, REFERENCE, STEPS) != {}
+    kind, name = ("jobset", "train-jobset") if topology == "jobset" else ("job", "train-indexed")
+    status = lab.get(kind, name)["status"]
+    spent = ("restarts", "restartsCountTowardsMax", "failed")
+    assert {field: status.get(field, 0) for field in spent} == dict.fromkeys(spent, 0)
+    wait_for("the end as Kubernetes sees it", lambda: states(lab, stack)[NAME] == "finished", 120)

@@ -1,0 +1,54 @@
+"""The wait of `up` for a run in a queue, on a real API server; the test is the controller."""
+
+import pytest
+
+from tests.kube.kueue import put_into_queue, say
+from tests.kube.lab import Lab, Run
+
+FULL = "insufficient unused quota for cpu in flavor any, 1 more needed"
+NEVER = "insufficient quota for cpu in flavor any, request (4) > maximum capacity (3)"
+
+
+@pytest.fixture
+def run(kueue: Lab) -> Run:
+    """A run whose `up` has come to its training."""
+    made = Run(kueue, kueue.namespace(), "dev")
+    assert made.hand_over(queue="gpus")[0] == 0
+    return made
+
+
+def test_wait_for_the_place_ends_when_the_pods_are_ready(run: Run) -> None:
+    """`whenBusy: wait`: the time in the queue is no part of the time that the pods may take."""
+    workload = put_into_queue(run, FULL)
+    task = run.lab.start("await", "create", run.await_job(queue_seconds=300))
+    task.wait_for_words(f"Job train-dev to get its place in the queue; in queue gpus: {FULL}")
+    say(run.lab, workload, "Admitted", "True", "")
+    run.lab.api.patch(run.path, {"spec": {"suspend": False}})
+    status, output = task.end()
+    assert status == 0, output
+    assert "all ranks have stepped: 1 of 1 pods are ready" in output
+
+
+def test_wait_for_the_place_has_a_limit(run: Run) -> None:
+    put_into_queue(run, FULL)
+    status, output = run.lab.run("await", "create", run.await_job(queue_seconds=1))
+    assert status == 1
+    assert "waited 1 s (whenBusyTimeoutSeconds) for Job train-dev to get its place" in output
+    assert FULL in output
+
+
+def test_wait_fails_where_the_queue_never_has_so_much(run: Run) -> None:
+    put_into_queue(run, NEVER)
+    status, output = run.lab.run("await", "create", run.await_job())
+    assert status == 1
+    assert f"Job train-dev can never start in queue gpus: {NEVER}. Ask for less" in output
+
+
+def test_wait_ends_when_somebody_stops_the_run(run: Run) -> None:
+    workload = put_into_queue(run, FULL)
+    task = run.lab.start("await", "create", run.await_job(queue_seconds=300))
+    task.wait_for_words("to get its place in the queue")
+    run.lab.api.patch(workload, {"spec": {"active": False}})
+    status, output = task.end()
+    assert status == 1
+    assert "Job train-dev was suspended by somebody; `pulumi up` resumes it" in output

@@ -1,0 +1,162 @@
+"""What a run waits for in its queue, from objects as Kueue 0.19.2 wrote them on a real cluster."""
+
+from typing import Any
+
+import pytest
+
+from infra.kube.queue_place import in_queue
+
+Json = dict[str, Any]
+FLAVOR = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor any"
+TAKEN = f"{FLAVOR}, 300m more needed"
+TOO_LARGE = (
+    "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor any, previously "
+    "considered podsets requests (0) + current podset request (400m) > maximum capacity (300m)"
+)
+PREEMPTED = (
+    "Preempted to accommodate a workload (UID: b3d8c5cb-9dae-4b64-a624-c4d0356776d1, JobUID: "
+    "cb8a7ccb-15e8-4fdc-885a-9ec5dda00a4e) due to prioritization in the ClusterQueue; preemptor "
+    "path: /e2e-team; preemptee path: /e2e-team"
+)
+
+
+def condition(type_: str, status: str, message: str = "", reason: str = "Pending") -> Json:
+    time = "2026-11-23T00:17:49Z"
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": time,
+    }
+
+
+def workload(
+    name: str,
+    *conditions: Json,
+    priority: int = 0,
+    created: str = "00:17:49",
+    namespace: str = "default",
+    **spec: object,
+) -> Json:
+    """One of the cluster queue `team`, admitted where a condition says so."""
+    admitted = any((c["type"], c["status"]) == ("QuotaReserved", "True") for c in conditions)
+    return {
+        "metadata": {
+            "name": f"job-{name}-94782",
+            "namespace": namespace,
+            "uid": name,
+            "creationTimestamp": f"2026-11-23T{created}Z",
+            "ownerReferences": [{"kind": "Job", "name": name}],
+        },
+        "spec": {"queueName": "gpus", "priority": priority, "active": True, **spec},
+        "status": {
+            "conditions": list(conditions),
+            **({"admission": {"clusterQueue": "team"}} if admitted else {}),
+        },
+    }
+
+
+def queue(namespace: str = "default", team: str = "team") -> Json:
+    return {
+        "metadata": {"name": "gpus", "namespace": namespace},
+        "spec": {"clusterQueue": team},
+    }
+
+
+RESERVED = condition("QuotaReserved", "True", reason="QuotaReserved")
+ADMITTED = condition("Admitted", "True", reason="Admitted")
+WAITS = condition("QuotaReserved", "False", TAKEN)
+HOLDER = workload("a", RESERVED, ADMITTED)
+OWN = workload("b", WAITS)
+
+
+def test_words_name_place_reason_and_holder() -> None:
+    found = in_queue("gpus", OWN, [queue()], [HOLDER, OWN])
+    assert found
+    assert found.words == (
+        f"in queue gpus (place 1 of 1 in ClusterQueue team): {TAKEN}; "
+        "held by Job a in namespace default (priority 0)"
+    )
+    assert found.since
+    assert found.since.isoformat() == "2026-11-23T00:17:49+00:00"
+    assert not found.never
+
+
+@pytest.mark.parametrize(
+    ("others", "place"),
+    [
+        ([workload("c", WAITS, created="00:17:00")], "place 2 of 2"),
+        ([workload("c", WAITS, created="00:18:00")], "place 1 of 2"),
+        ([workload("c", WAITS, created="00:18:00", priority=5)], "place 2 of 2"),
+        ([workload("c", WAITS, created="00:17:00", namespace="other")], "place 2 of 2"),
+        ([workload("c", WAITS, created="00:17:00", active=False)], "place 1 of 1"),
+        ([workload("c", WAITS, created="00:17:00", queueName="elsewhere")], "place 1 of 1"),
+        ([workload("c", condition("Finished", "True"), created="00:17:00")], "place 1 of 1"),
+    ],
+)
+def test_place_counts_who_goes_first_in_the_same_cluster_queue(
+    others: list[Json], place: str
+) -> None:
+    """By priority and then by age, over the namespaces whose queues lead to it."""
+    queues = [queue(), queue("other")]
+    found = in_queue("gpus", OWN, queues, [HOLDER, OWN, *others])
+    assert found
+    assert f"({place} in ClusterQueue team)" in found.words
+
+
+def test_place_is_left_out_where_the_queues_cannot_be_seen() -> None:
+    found = in_queue("gpus", OWN, [], [])
+    assert found
+    assert found.words == f"in queue gpus: {TAKEN}"
+
+
+def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
+    """One of two flavors is too small for ever and the other one is taken at the moment."""
+    never = workload("b", condition("QuotaReserved", "False", TOO_LARGE))
+    found = in_queue("gpus", never, [queue()], [never])
+    assert found
+    assert found.never
+    both = workload("b", condition("QuotaReserved", "False", f"{TOO_LARGE}, {TAKEN}"))
+    found = in_queue("gpus", both, [queue()], [both])
+    assert found
+    assert not found.never
+
+
+def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
+    evicted = condition("Evicted", "True", PREEMPTED, "Preempted")
+    own = workload("b", WAITS, evicted)
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert (
+        ": it was put back (Preempted): Preempted to accommodate a workload due to prioritization "
+        "in the ClusterQueue; couldn't"
+    ) in found.words
+    resumed = condition("Evicted", "True", "The workload is deactivated", "Deactivated")
+    own = workload("b", WAITS, resumed)
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert "put back" not in found.words
+
+
+def test_checks_of_an_admin_are_waited_for_by_name() -> None:
+    own = workload("b", RESERVED)
+    own["status"]["admissionChecks"] = [
+        {"name": "nodes", "state": "Pending"},
+        {"name": "budget", "state": "Ready"},
+    ]
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.words.endswith(": waits for checks: nodes is Pending")
+
+
+def test_run_that_has_its_place_or_is_over_waits_for_nothing() -> None:
+    assert in_queue("gpus", HOLDER, [queue()], [HOLDER]) is None
+    over = workload("a", condition("Finished", "True"))
+    assert in_queue("gpus", over, [queue()], [over]) is None
+
+
+def test_run_that_kueue_has_not_seen_says_so() -> None:
+    found = in_queue("gpus", None, [], [])
+    assert found
+    assert found.words == "in queue gpus: Kueue has not taken it up yet"

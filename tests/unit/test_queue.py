@@ -1,0 +1,80 @@
+"""A run in a queue: the labels of its workload, and what the programs of `up` are told of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from tests.unit.stacks import Deployment, deploy
+
+WORKLOADS = {
+    "single-pod": "training-job",
+    "indexed-job": "training-job",
+    "jobset": "training-job-set",
+}
+QUEUE = {"queue": "team", "queuePriority": "urgent"}
+
+
+def labels(result: Deployment, name: str) -> dict[str, Any]:
+    found = result.one(name).inputs["metadata"]["labels"]
+    return {key: found[key] for key in (QUEUE_LABEL, QUEUE_PRIORITY_LABEL) if key in found}
+
+
+def job_of(result: Deployment, name: str) -> dict[str, Any]:
+    return json.loads(result.one(name).inputs["stdin"])
+
+
+@pytest.mark.parametrize(("topology", "workload"), WORKLOADS.items())
+def test_workload_alone_has_the_labels_of_its_queue(
+    tmp_path: Path, topology: str, workload: str
+) -> None:
+    """The field that suspends it is Kueue's: a program that set it too would fight over it."""
+    made = deploy("sandbox", tmp_path, {"topology": topology, **QUEUE})
+    assert labels(made, workload) == {QUEUE_LABEL: "team", QUEUE_PRIORITY_LABEL: "urgent"}
+    others = [
+        resource.name
+        for resource in made.resources
+        if resource.name != workload and resource.inputs.get("metadata")
+    ]
+    assert [name for name in others if labels(made, name)] == []
+    assert "suspend" not in made.one(workload).inputs["spec"]
+    without = deploy("sandbox", tmp_path, {"topology": topology})
+    assert labels(without, workload) == {}
+
+
+def test_another_queue_or_priority_makes_another_workload(tmp_path: Path) -> None:
+    """Kueue lets nobody move a run that has its place; without a queue nothing has changed."""
+
+    def revision(**changes: str) -> str:
+        made = deploy("sandbox", tmp_path, {"topology": "indexed-job", **changes})
+        return made.one("training-job").inputs["metadata"]["labels"]["disttrain.dev/revision"]
+
+    found = [
+        revision(),
+        revision(queue="team"),
+        revision(queue="other"),
+        revision(queue="team", queuePriority="urgent"),
+    ]
+    assert len(set(found)) == len(found)
+
+
+def test_up_looks_for_the_queue_before_it_hands_over(tmp_path: Path) -> None:
+    made = deploy("sandbox", tmp_path, {"topology": "indexed-job", **QUEUE})
+    asked = job_of(made, "training-queue")
+    assert (asked["queue"], asked["priority"]) == ("team", "urgent")
+    names = [resource.name for resource in made.resources]
+    assert names.index("training-queue") < names.index("training-hand-over")
+    assert job_of(made, "training-hand-over")["queue"] == "team"
+    without = deploy("sandbox", tmp_path, {"topology": "indexed-job"})
+    assert "training-queue" not in [resource.name for resource in without.resources]
+
+
+def test_up_waits_in_the_queue_only_where_the_stack_says_so(tmp_path: Path) -> None:
+    limit = {"whenBusyTimeoutSeconds": "77"}
+    settings = {"topology": "indexed-job", **QUEUE, **limit}
+    made = deploy("sandbox", tmp_path, settings)
+    assert "queue_seconds" not in job_of(made, "training-await")
+    made = deploy("sandbox", tmp_path, {**settings, "whenBusy": "wait"})
+    assert job_of(made, "training-await")["queue_seconds"] == 77
