@@ -60,6 +60,7 @@ class Coordinator:
         rules: RoundRules,
         ping_seconds: float = PING_SECONDS,
         stalled: Callable[[Sequence[RankState], float, Sequence[int]], None] | None = None,
+        done: Callable[[], None] | None = None,
     ):
         """Listen at `port` on all addresses.
 
@@ -72,6 +73,7 @@ class Coordinator:
             ping_seconds: a node that says nothing for so long may be replaced by another.
             stalled: called when the ranks of the round stand still, with what is known of them, the
                 seconds, and the nodes that have not said where theirs are.
+            done: called when all nodes of a round have finished; after it no round is started.
 
         Raises:
             OSError: the port is taken.
@@ -84,6 +86,7 @@ class Coordinator:
         self._tell_stalled = stalled
         self._stalled: dict[int, Stalled] = {}  # what each node has said of its ranks
         self._stalled_since = 0.0
+        self._tell_done, self._all_done, self._is_finished = done, False, False
         self._rounds, self._regroups, self._closing = 0, False, False
         self.failure: str | None = None
         """Why the thread has ended by itself; None while it runs."""
@@ -145,13 +148,19 @@ class Coordinator:
         if node not in self._running:
             return
         self._running.remove(node)
+        self._all_done = self._all_done and message.code == ExitCode.DONE
         has_saved_as_asked = self._regroups and message.code == ExitCode.PREEMPTED
         if message.code != ExitCode.DONE and not has_saved_as_asked:
             self._stop_round(node, f"node {node}: {message.reason}", message.code == ExitCode.FATAL)
+        elif not self._running and self._all_done and self._tell_done is not None:
+            self._tell_done()
+            self._is_finished = True
 
     def _start_or_regroup(self) -> None:
         """Start a round, or end one for nodes that have come back, as soon as it is time for it."""
         now = time.monotonic()
+        if self._is_finished:
+            return
         if not self._running:
             if members := self._gathering.next_round(self._waiting, now):
                 self._start_round(members)
@@ -164,7 +173,7 @@ class Coordinator:
         self._rounds, self._regroups = self._rounds + 1, False
         self._gathering.started(members)
         self._running, self._stepped, self._first_failing = set(members), set[int](), None
-        self._stalled = {}
+        self._stalled, self._all_done = {}, True
         if missing := [node for node in range(self._expected.nnodes) if node not in members]:
             self._say(f"starting without node(s) {_listed(missing)}")
         address = self._address_for_other_machines()
