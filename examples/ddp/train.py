@@ -16,6 +16,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def main() -> None:
+    """Train until the last step, from the newest checkpoint if there is one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--save-every", type=int, default=20)

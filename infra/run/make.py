@@ -15,6 +15,12 @@ from infra.run.config_maps import RunConfigMap, RunConfigMapArgs, config_map_nam
 from infra.run.dataset import DatasetArgs, DatasetJob, Upload
 from infra.run.dataset_job import DatasetJobArgs
 from infra.run.pod_secrets import PodSecrets, PodSecretsArgs, pod_secrets_name
+from infra.run.program_files import (
+    ProgramFiles,
+    ProgramFilesArgs,
+    program_files_name,
+    program_volume,
+)
 from infra.run.run_key import RunKey, RunKeyArgs, run_key_name
 from infra.run.verification import Verification, VerificationArgs
 from infra.run.workload import Workload, WorkloadArgs
@@ -81,6 +87,7 @@ def make_run_value(
         platform_identity=facts.identity,
         stack=settings.stack,
         owner=owner,
+        program_volume=program_volume(settings.stack, settings.program_files),
     )
 
 
@@ -139,29 +146,32 @@ def make_run(
             name, facts.namespace, of, settings.stack, connection.owner, content
         )
 
-    dataset_config = RunConfigMap(
-        "dataset-settings",
-        config_map(names.dataset_config, DATASET, dataset_only(settings.config)),
-        inside(),
-    )
-    dataset = DatasetJob(
-        "dataset",
-        DatasetArgs(
-            DatasetJobArgs(
-                job=names.dataset_job,
-                namespace=facts.namespace,
-                stack=settings.stack,
-                owner=connection.owner,
-                parts=pod_parts(settings, facts, names.dataset_config),
-                nodes=run.placement.nodes,
-                platform_identity=facts.identity,
-                timeout_seconds=settings.limits.dataset_timeout_seconds,
+    needed: list[pulumi.Resource] = []
+    if not settings.config.has_program:  # which brings its own data
+        dataset_config = RunConfigMap(
+            "dataset-settings",
+            config_map(names.dataset_config, DATASET, dataset_only(settings.config)),
+            inside(),
+        )
+        dataset = DatasetJob(
+            "dataset",
+            DatasetArgs(
+                DatasetJobArgs(
+                    job=names.dataset_job,
+                    namespace=facts.namespace,
+                    stack=settings.stack,
+                    owner=connection.owner,
+                    parts=pod_parts(settings, facts, names.dataset_config),
+                    nodes=run.placement.nodes,
+                    platform_identity=facts.identity,
+                    timeout_seconds=settings.limits.dataset_timeout_seconds,
+                ),
+                connection,
+                uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file),
             ),
-            connection,
-            uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file),
-        ),
-        inside(dataset_config),
-    )
+            inside(dataset_config),
+        )
+        needed += [dataset_config, dataset]
     run_config = RunConfigMap(
         "run",
         config_map(names.run_config, TRAINING, settings.config.to_mapping()),
@@ -172,7 +182,16 @@ def make_run(
         RunKeyArgs(run.key_secret, facts.namespace, settings.stack, connection.owner),
         inside(),
     )
-    needed: list[pulumi.Resource] = [dataset_config, dataset, run_config, key]
+    needed += [run_config, key]
+    if settings.program_files:
+        files = ProgramFilesArgs(
+            program_files_name(settings.stack, settings.program_files),
+            settings.program_files,
+            facts.namespace,
+            settings.stack,
+            connection.owner,
+        )
+        needed.append(ProgramFiles("program-files", files, inside()))
     if settings.pods.secrets:
         secrets = PodSecretsArgs(
             run.pod_secrets,
@@ -196,6 +215,7 @@ def make_run(
             training_timeout_seconds=settings.limits.training_timeout_seconds,
             pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
             platform_stack=facts.stack,
+            ready_means=_ready_means(settings),
         ),
         inside(*needed),
     )
@@ -204,6 +224,15 @@ def make_run(
         verified = VerificationArgs(run, str(settings.config.run_dir), connection, workload.uid)
         made.append(Verification("verification", verified, inside(workload)))
     return MadeRun(run, workload, made)
+
+
+def _ready_means(settings: RunSettings) -> str:
+    """What the launcher waits for (trainer/program/work.py); empty: our trainer's ranks step."""
+    if not settings.config.has_program:
+        return ""
+    if settings.config.program.progress is None:
+        return "the program runs (its steps are not seen, as program.progress is not set)"
+    return "rank 0 of the program has told a step"
 
 
 def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:

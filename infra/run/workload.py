@@ -25,6 +25,7 @@ class WorkloadArgs:
         training_timeout_seconds: longest time until all ranks have stepped.
         pods_min: with so many pods the training goes on.
         platform_stack: full name of the stack that owns the platform.
+        ready_means: what it says of a training that all of its pods are ready.
     """
 
     run: Run
@@ -36,6 +37,7 @@ class WorkloadArgs:
     training_timeout_seconds: int
     pods_min: int
     platform_stack: str
+    ready_means: str = ""
 
 
 class Workload(pulumi.ComponentResource):
@@ -138,6 +140,7 @@ class Workload(pulumi.ComponentResource):
                 # After another run had replaced this one, its pods have to be waited for again.
                 "request": args.request,
                 "timeout_seconds": args.training_timeout_seconds,
+                **({"ready_means": args.ready_means} if args.ready_means else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[workload]),
             limit_seconds=args.training_timeout_seconds,

@@ -80,6 +80,7 @@ class Run:
             the proxies without their passwords.
         stack: name of the stack, for people who look at the objects.
         owner: identifies the stack's state; the value of a label, known once the stack has it.
+        program_volume: the volume with the files of the user's own program; None: there are none.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Run:
     platform_identity: Mapping[str, Any]
     stack: str
     owner: Any
+    program_volume: Manifest | None = None
 
     def object_name(self, usual: str) -> str:
         """The name of one of the run's objects."""
