@@ -14,12 +14,10 @@ from trainer.launch.local_ranks import LocalRanks
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
+from trainer.program.leftovers import MARK_VARIABLE, end_leftovers, take_orphans
 
 # When a rank has failed, the others get SIGTERM, and so long to end before they are killed.
 GRACE_SECONDS = 10.0
-START_VARIABLE = "DISTTRAIN_START"
-"""Every process that the program starts inherits it; by its value the last ones are found."""
-_PROC = Path("/proc")
 
 
 class ProgramRanks(LocalRanks):
@@ -46,12 +44,9 @@ class ProgramRanks(LocalRanks):
         """
         self._start, self._stop = start, stop
         self._has_asked, self._ending_since_seconds = False, float("inf")
-        marked = [{**environment, START_VARIABLE: start} for environment in environments]
-        try:
-            super().__init__(command, marked, status, output, folder, tap)
-        except OSError:
-            end_processes_of(start)
-            raise
+        take_orphans()
+        marked = [{**environment, MARK_VARIABLE: start} for environment in environments]
+        super().__init__(command, marked, status, output, folder, tap)
 
     def request_stop(self) -> None:
         """Ask all processes to save and end. Asked twice, many programs end without saving."""
@@ -79,26 +74,15 @@ class ProgramRanks(LocalRanks):
         now = time.monotonic()
         self._ending_since_seconds = min(self._ending_since_seconds, now)
         if not self._stop.requested and now - self._ending_since_seconds > GRACE_SECONDS:
-            end_processes_of(self._start)
             for process in self._processes:
                 _signal_group(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Nothing that the program has started may live on: it would hold the GPUs."""
-        end_processes_of(self._start)
+        if left := end_leftovers(self._start):
+            pids = ", ".join(map(str, left))
+            self._say(f"warning: process(es) {pids} of the program cannot be ended")
         super().close()
-
-
-def end_processes_of(start: str) -> None:
-    """Kill every process that has inherited this start's mark, whoever its parent is now.
-
-    Processes of other users, and all on systems without /proc, are left alone.
-    """
-    mark = f"{START_VARIABLE}={start}".encode()
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or it is somebody else's
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _signal_group(group: int, number: int) -> None:
