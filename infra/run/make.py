@@ -36,7 +36,10 @@ KNOWN_NAMES = {"shakespeare-char": "tiny-shakespeare", "shakespeare-gpt2": "tiny
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the run's objects that carry a content or the data set's name."""
+    """Names of the run's objects that carry a content or the data set's name.
+
+    Those of the data set are empty where a program of the user's own runs.
+    """
 
     run_config: str
     dataset_config: str
@@ -45,13 +48,17 @@ class Names:
 
 def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
     """The data set's Job belongs to one stack: a stack on another's platform adds its own name."""
-    dataset = settings.config.dataset
+    config = settings.config
+    run_config = config_map_name("run", settings.stack, config.to_mapping())
+    if config.has_program:
+        return Names(run_config, dataset_config="", dataset_job="")
+    dataset = config.dataset
     known = KNOWN_NAMES.get(dataset.name, dataset.name)
     job = "download-" + known.replace("_", "-").replace(".", "-").lower()
     suffix = settings.instance or ("" if owns_platform else settings.stack.lower())
     return Names(
-        run_config=config_map_name("run", settings.stack, settings.config.to_mapping()),
-        dataset_config=config_map_name("dataset", settings.stack, dataset_only(settings.config)),
+        run_config=run_config,
+        dataset_config=config_map_name("dataset", settings.stack, dataset_only(config)),
         dataset_job=f"{job}-{suffix}"[:63].rstrip("-") if suffix else job,
     )
 
