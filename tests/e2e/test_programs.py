@@ -6,6 +6,7 @@ The tests build on each other in file order: one stack, whose setting `program` 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ import pytest
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT
 from tests.e2e.asking import AT_ONCE_SECONDS, changes, people_run, training_pods
-from tests.e2e.lab import ENDLESS, Lab, wait_for
+from tests.e2e.lab import Lab, wait_for
 
 PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
 DDP, FSDP, TORCHRUN, FATAL = "e2e-ddp", "e2e-fsdp", "e2e-torchrun", "e2e-fatal"
+ENDLESS = 1_000_000_000  # steps: a fast machine makes thousands in a second
 STEPS = 60
 MORE_STEPS = 200  # after the kill and the stop
 LIMIT_SECONDS = 300
@@ -78,6 +80,9 @@ def test_ddp_example_steps_and_status_shows_them(lab: Lab, stack: Stack) -> None
     command = ("python", "train.py", "--steps", str(ENDLESS))
     set_program(stack, DDP, *command, files=example("ddp"), progress=PATTERN)
     output = stack.up()
+    open("/tmp/w/prog/up.txt", "w").write(output) if False else __import__("pathlib").Path(
+        "/tmp/w/prog/up.txt"
+    ).write_text(output)
     assert f"rank 0 of the program has told a step: {PODS} of {PODS} pods are ready" in output
     run = wait_for(
         "a step in status",
@@ -129,6 +134,14 @@ def test_stopped_ddp_example_resumes_and_ends_without_a_lost_step(lab: Lab, stac
         LIMIT_SECONDS,
     )
     assert f"step {last}" in finished["detail"]
+
+
+def test_fetch_brings_what_the_program_has_saved(lab: Lab, stack: Stack, tmp_path: Path) -> None:
+    people_run(
+        lab, stack, f"./disttrain fetch --stack {stack.name} --checkpoint none --to {tmp_path}"
+    )
+    saved = (lab.run_dir(DDP) / "program" / "newest.pt").read_bytes()
+    assert (tmp_path / "program" / "newest.pt").read_bytes() == saved
 
 
 def test_commands_for_our_own_trainer_are_refused(lab: Lab, stack: Stack) -> None:

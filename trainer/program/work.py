@@ -65,6 +65,7 @@ class Program:
         self._curve: Curve | None = None
         self._last: Point | None = None
         self._reported: Point | None = None
+        self._highest = 0
         self._has_stepped = False
         self._started_at = self._said_at = 0.0
         self._lines = 0
@@ -146,7 +147,12 @@ class Program:
         return f"step {marker['step']}{loss}"
 
     def newest(self) -> str:
-        """When the program's folder was last written to."""
+        """The highest step; where none is seen, when the program's folder was last written to.
+
+        A start that fails at the step at which the one before has failed is no progress.
+        """
+        if self._reads:
+            return f"{self._highest:020d}" if self._highest else ""
         return newest_change(program_dir(self._config))
 
     def _tap(self, rank: int | None, lines: list[bytes]) -> None:
@@ -157,6 +163,7 @@ class Program:
         if self._curve is not None:
             self._curve.add(points)
         self._last = points[-1]
+        self._highest = max(self._highest, *(point.step for point in points))
         if not self._has_stepped:
             self._has_stepped = True
             before = max(0, points[0].step - 1)

@@ -200,6 +200,22 @@ def test_restarts_without_a_newer_file_are_given_up(desk: Desk) -> None:
     assert not (config.run_dir / "done.json").exists()
 
 
+FAILS_AT_STEP_9 = """
+    import os, pathlib
+    for step in range(1, 10):
+        print(f"step {step}/30 loss 1", flush=True)
+    pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "log").write_text("")
+    raise SystemExit(1)
+"""
+
+
+def test_starts_that_come_to_the_same_step_are_given_up(desk: Desk) -> None:
+    """Though each of them writes into the program's folder."""
+    config = desk.python(FAILS_AT_STEP_9, progress=PATTERN, train={"max_restarts": 1})
+    assert desk.run(config) == ExitCode.RETRYABLE
+    assert desk.log().count("round ") == 2
+
+
 def test_exit_code_78_ends_the_run_without_a_retry(desk: Desk) -> None:
     config = desk.config("sh", "-c", "echo no data; exit 78")
     assert desk.run(config, ranks=2) == ExitCode.FATAL
