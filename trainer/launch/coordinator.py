@@ -82,11 +82,13 @@ class Coordinator:
         self._gathering = Gathering(rules)
         self._waiting: dict[int, Wait | None] = {}  # what each was told that it waits for
         self._running, self._stepped = set[int](), set[int]()
+        self._members = set[int]()  # of the round, also those that have left it
         self._first_failing: int | None = None
         self._tell_stalled = stalled
         self._stalled: dict[int, Stalled] = {}  # what each node has said of its ranks
         self._stalled_since = 0.0
-        self._tell_done, self._all_done, self._is_finished = done, False, False
+        self._tell_done, self._is_finished = done, False
+        self._done = set[int]()  # the nodes that have finished their part of the round
         self._rounds, self._regroups, self._closing = 0, False, False
         self.failure: str | None = None
         """Why the thread has ended by itself; None while it runs."""
@@ -148,11 +150,12 @@ class Coordinator:
         if node not in self._running:
             return
         self._running.remove(node)
-        self._all_done = self._all_done and message.code == ExitCode.DONE
+        if message.code == ExitCode.DONE:
+            self._done.add(node)
         has_saved_as_asked = self._regroups and message.code == ExitCode.PREEMPTED
         if message.code != ExitCode.DONE and not has_saved_as_asked:
             self._stop_round(node, f"node {node}: {message.reason}", message.code == ExitCode.FATAL)
-        elif not self._running and self._all_done and self._tell_done is not None:
+        elif self._done == self._members and self._tell_done is not None:
             self._tell_done()
             self._is_finished = True
 
@@ -164,7 +167,9 @@ class Coordinator:
         if not self._running:
             if members := self._gathering.next_round(self._waiting, now):
                 self._start_round(members)
-        elif not self._regroups and (back := self._gathering.to_take_back(self._waiting, now)):
+        elif not self._regroups and (
+            back := self._gathering.to_take_back(self._waiting.keys() - self._done, now)
+        ):
             self._regroups = True
             for node in self._running:
                 self._reception.send(node, Regroup(f"node(s) {_listed(back)} can join the others"))
@@ -173,7 +178,7 @@ class Coordinator:
         self._rounds, self._regroups = self._rounds + 1, False
         self._gathering.started(members)
         self._running, self._stepped, self._first_failing = set(members), set[int](), None
-        self._stalled, self._all_done = {}, True
+        self._stalled, self._done, self._members = {}, set[int](), set(members)
         if missing := [node for node in range(self._expected.nnodes) if node not in members]:
             self._say(f"starting without node(s) {_listed(missing)}")
         address = self._address_for_other_machines()
@@ -227,8 +232,10 @@ class Coordinator:
             self._tell_stalled(states, seconds, missing)
 
     def _tell_waiting(self) -> None:
-        wait = Wait(*self._gathering.describe(self._waiting, is_running=bool(self._running)))
+        usual = Wait(*self._gathering.describe(self._waiting, is_running=bool(self._running)))
+        text = f"waiting for node(s) {_listed(sorted(self._running))} to end; this one has finished"
         for node, told in self._waiting.items():
+            wait = Wait(text, is_sure=True) if self._running and node in self._done else usual
             if told != wait:
                 self._waiting[node] = wait
                 self._reception.send(node, wait)

@@ -266,7 +266,11 @@ def test_nothing_that_the_program_has_started_outlives_its_round(desk: Desk) -> 
     assert desk.run(desk.config("sh", "-c", command)) == ExitCode.FATAL
     children = pids_in(desk.log(), "child")
     assert len(children) == 2
-    desk.wait("the children to end", lambda: not any(map(is_alive, children)))
+    try:
+        desk.wait("the children to end", lambda: not any(map(is_alive, children)))
+    finally:
+        for child in filter(is_alive, children):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_killed_rank_of_one_node_starts_the_ranks_of_all_again(desk: Desk) -> None:
