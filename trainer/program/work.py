@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ SAY_EVERY_LINES = 100
 SAY_UNMATCHED_SECONDS = 60.0
 RUNNING_SECONDS = 10.0
 """Where nobody sees steps, processes that have run for so long count as training."""
+_NEVER_STARTS = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
 UNSEEN = "it runs; its steps are not seen, because program.progress is not set"
 
 
@@ -75,7 +77,6 @@ class Program:
         config, node = self._config, self._node
         program_dir(config).mkdir(parents=True, exist_ok=True)
         if node.rank == 0:
-            self._lock.release()
             self._lock.acquire()
         self._reader.taken()  # what an earlier start has left
         self._reported, self._has_stepped, self._lines = None, False, 0
@@ -94,11 +95,13 @@ class Program:
                 uuid.uuid4().hex,
                 self._stop,
             )
-        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+        except OSError as error:
+            if error.errno not in _NEVER_STARTS:
+                raise
             raise FatalError(
                 f"program.command: {config.program.command[0]!r} cannot be started "
                 f"({error.strerror}). Name a program that the image has, or one of the files of "
-                "program.files as ./NAME"
+                "program.files as ./NAME; a script needs a first line such as #!/bin/sh"
             ) from error
         return self._ranks
 
@@ -116,6 +119,7 @@ class Program:
     def report(self) -> ExitReport:
         """See `Work`."""
         assert self._ranks is not None
+        self._lock.release()
         if points := self._reader.taken()[0]:
             self._take(points)
         if self._last is not None and self._reported != self._last:

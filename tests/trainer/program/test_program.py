@@ -228,6 +228,15 @@ def test_command_that_is_not_there_is_fatal_and_named(desk: Desk) -> None:
     assert "program.command: 'no-such-program' cannot be started" in desk.log()
 
 
+def test_script_without_an_interpreter_is_fatal_and_named(desk: Desk) -> None:
+    script = desk.root / "start"
+    script.write_text("echo hello\n")
+    script.chmod(0o755)
+    assert desk.run(desk.config(str(script))) == ExitCode.FATAL
+    assert "cannot be started (Exec format error)" in desk.log()
+    assert "a script needs a first line such as #!/bin/sh" in desk.log()
+
+
 SAVES_AND_ENDS_WITH_0 = """
     import os, pathlib, signal, sys, time
     def stop(number, frame):
