@@ -7,7 +7,7 @@ from contextlib import ExitStack, redirect_stdout
 
 from cli.endings import end_in_order
 from cli.place_pod import place_pod
-from cli.stack_outputs import RunPlace, run_place
+from cli.stack_outputs import RunPlace, refuse_program, run_place
 from infra.kube.api import Api
 from infra.kube.objects import part, parts
 from infra.kube.task_pod import running
@@ -32,12 +32,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: that of the trainer's command.
 
     Raises:
-        ValueError: the stack has no run.
+        ValueError: the stack has no run, or one of the user's own program.
         TaskError: the pod does not start.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     place = run_place(arguments.stack)
+    refuse_program(place.program, "sample", "reads the checkpoints of disttrain's own trainer")
     options = [word for word in arguments.options if word != "--"]
     return sample(Api(place.access), place, options)
 

@@ -31,6 +31,8 @@ class RunPlace:
     """Fields of the spec of a pod that decide where it may run, as the training pods have them."""
     world_size: int = 1
     """How many ranks the run has."""
+    program: str = ""
+    """The command of the user's own program; empty: disttrain's trainer runs."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,15 @@ def cluster_place(stack: str) -> ClusterPlace:
     return ClusterPlace(_access(given), str(given["namespace"]))
 
 
+def refuse_program(program: str, command: str, what_it_does: str) -> None:
+    """Raises ValueError where a program of the user's own runs, for a command that needs ours."""
+    if program:
+        raise ValueError(
+            f"{command}: it cannot be used for this run, whose program is `{program}`: {command} "
+            f"{what_it_does}. ./disttrain status, logs, shell, stop and resume know any program"
+        )
+
+
 def run_length(stack: str) -> int:
     """How many steps the run of a stack has; an empty name means the selected stack.
 
@@ -124,6 +135,7 @@ def run_length(stack: str) -> int:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
     """
     given = _outputs(stack)
+    refuse_program(str(given.get("program") or ""), "extend", "sets how long our trainer trains")
     _require(given, ("maxSteps",), stack, "has no run")
     return int(given["maxSteps"])
 
@@ -160,6 +172,7 @@ def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:
         bpe_file=str(given.get("bpeFile") or ""),
         placement=_placement(given),
         world_size=int(given.get("worldSize") or 1),
+        program=str(given.get("program") or ""),
     )
 
 

@@ -7,6 +7,7 @@ CLAIM = "disttrain-pvc"  # every pod mounts it, where the storage names no other
 DATA_MOUNT = "/data"  # where every pod sees the volume
 INCOMING = "datasets/.incoming"  # below the volume's root: files on their way to `prepare`
 RUN_CONFIG_PATH = "/etc/disttrain/run.yaml"
+PROGRAM_MOUNT = "/program"  # where pods see the files of a user's own program
 READY_FILE = "/tmp/disttrain/ready"  # the entrypoint keeps it (trainer/launch/status_files.py)
 TRAINING = "training"  # the component label of everything that trains
 DATASET = "dataset"

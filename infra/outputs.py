@@ -1,6 +1,7 @@
 """What `pulumi stack output` shows."""
 
 import dataclasses
+import shlex
 from dataclasses import dataclass
 
 import pulumi
@@ -58,8 +59,10 @@ class RunOutputs:
     """Name of the training's Job, StatefulSet or other object."""
     run_name: str
     """Folder of the run below `runs`."""
+    program: str
+    """Command of the user's own program; empty: disttrain's trainer runs."""
     max_steps: int
-    """Length of the run in optimiser updates."""
+    """Length of the run in optimiser updates; 0: only the user's own program knows it."""
     world_size: int
     """Number of ranks over all pods."""
     bpe_file: str
@@ -73,7 +76,7 @@ class RunOutputs:
     logs_command: str
     """Follows the logs of all ranks."""
     sample_command: str
-    """Writes text with the newest checkpoint."""
+    """Writes text with the newest checkpoint; empty where a program of the user's own runs."""
 
 
 def cluster_outputs(
@@ -109,14 +112,15 @@ def run_outputs(settings: RunSettings, facts: PlatformFacts, made: MadeRun) -> R
         topology=made.run.kind.name,
         workload=made.workload.workload_name,
         run_name=run.run_name,
-        max_steps=run.train.max_steps,
+        program=shlex.join(run.program.command),
+        max_steps=0 if run.has_program else run.train.max_steps,
         world_size=made.run.world.world_size,
         bpe_file=made.run.parts.bpe_file,
         run_path=str(run.run_dir),
         host_run_path=f"{on_host}/runs/{run.run_name}" if on_host else "",
         pod_placement=one_line(made.run.task_placement),
         logs_command=f"./disttrain logs --stack {stack}",
-        sample_command=f"./disttrain sample --stack {stack}",
+        sample_command="" if run.has_program else f"./disttrain sample --stack {stack}",
     )
 
 

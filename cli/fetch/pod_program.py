@@ -19,6 +19,7 @@ from pathlib import Path
 
 GONE = 44
 CHECKPOINTS = "checkpoints"
+PROGRAM = "program"  # what a program of the user's own has saved, under whatever names
 LEFT_OUT = ("run.lock", "mirror.json")  # of the process that trains, of the mirror's
 NEEDED = ("state.json", "layout.json")
 BLOCK_BYTES = 1 << 20
@@ -89,10 +90,11 @@ def files(run: Path) -> list[dict[str, object]]:
         if Path(folder) == run:
             folders[:] = [name for name in folders if name != CHECKPOINTS]
             names = [name for name in names if name not in LEFT_OUT]
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        is_of_program = Path(folder).relative_to(run).parts[:1] == (PROGRAM,)
+        folders[:] = sorted(n for n in folders if is_of_program or not n.startswith("."))
         for name in sorted(names):
             path = Path(folder) / name
-            if name.startswith(".") or ".partial-" in name:
+            if not is_of_program and (name.startswith(".") or ".partial-" in name):
                 continue
             try:
                 if stat.S_ISREG(path.lstat().st_mode):

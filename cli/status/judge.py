@@ -139,6 +139,8 @@ def _running(
     if progress.step is None:
         if not progresses:
             return "unknown", seen.unseen or "the pods have written nothing yet", None
+        if unseen := next((p.unseen for p in progresses if p.unseen), ""):
+            return "training", unseen, None
         return "starting", waits_for or "no step yet", _earliest(pods)
     if progress.hang:
         return "stalled", progress.hang, progress.stepped_at

@@ -1,7 +1,7 @@
 """How far a training has come, from the last lines that node 0 printed. Pure.
 
-The trainer writes these lines (trainer/metrics/console.py, trainer/launch/entrypoint.py); a test
-holds that both agree.
+The trainer writes these lines (trainer/metrics/console.py, trainer/launch/entrypoint.py), and for a
+program of the user's own the launcher does (trainer/program/work.py); tests hold that they agree.
 """
 
 import re
@@ -15,6 +15,8 @@ _STEP = re.compile(
     r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "
     r".*?mfu (?P<mfu>\S+) .*?eta (?P<eta>\S+)(?: slow rank: (?P<slow>.*))?"
 )
+_PROGRAM_STEP = re.compile(r"program: step (?P<step>\d+)(?:/(?P<of>\d+))?(?: loss (?P<loss>\S+))?")
+_PROGRAM_UNSEEN = re.compile(r"program: it runs; (?P<why>.*)")
 _SAVED = re.compile(r"checkpoint step-(?P<step>\d+) saved")
 _NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
 _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
@@ -44,6 +46,7 @@ class Progress:
         slow_rank: which one holds the others up, and by what, as the last reported step says.
         hang: which rank all others wait for; empty once a step was reported after it.
         goodput: how much of the run's time was productive, and what was lost to restarts.
+        unseen: why a program of the user's own runs and nobody knows its steps.
     """
 
     step: int | None = None
@@ -64,6 +67,7 @@ class Progress:
     slow_rank: str = ""
     hang: str = ""
     goodput: str = ""
+    unseen: str = ""
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -84,23 +88,12 @@ def read_progress(log: str) -> Progress:
 
 def _after(before: Progress, at: datetime | None, text: str) -> Progress:
     if step := _STEP.match(text):
-        times = (*before.stepped_before, *([before.stepped_at] if before.stepped_at else []))
         return replace(
-            before,
-            stepped_before=times[-MOST_TIMES:],
-            step=int(step["step"]),
-            of=int(step["of"]),
-            stepped_at=at,
-            loss=step["loss"],
+            _stepped(before, at, step),
             tokens_per_second=step["speed"],
             mfu=step["mfu"],
             eta=step["eta"],
             slow_rank=step["slow"] or "",
-            hang="",
-            waits_for="",
-            trouble="",
-            finished="",
-            failed="",
         )
     if saved := _SAVED.match(text):
         return replace(before, saved_step=int(saved["step"]), saved_at=at)
@@ -108,7 +101,28 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
     return _after_node(before, at, node["text"]) if node else before
 
 
+def _stepped(before: Progress, at: datetime | None, step: re.Match[str]) -> Progress:
+    times = (*before.stepped_before, *([before.stepped_at] if before.stepped_at else []))
+    return replace(
+        before,
+        stepped_before=times[-MOST_TIMES:],
+        step=int(step["step"]),
+        of=int(step["of"]) if step["of"] else None,
+        stepped_at=at,
+        loss=step["loss"] or "",
+        hang="",
+        waits_for="",
+        trouble="",
+        finished="",
+        failed="",
+    )
+
+
 def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
+    if step := _PROGRAM_STEP.match(text):
+        return _stepped(before, at, step)
+    if unseen := _PROGRAM_UNSEEN.match(text):
+        return replace(before, unseen=unseen["why"], trouble="", waits_for="")
     if finished := _FINISHED.match(text):
         return replace(before, finished=finished["how"], trouble="", waits_for="")
     if failed := _FATAL.match(text):
@@ -122,7 +136,7 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:
-        return replace(before, waits_for="", finished="", failed="")
+        return replace(before, waits_for="", finished="", failed="", unseen="")
     return before
 
 

@@ -86,7 +86,8 @@ def span_of_seconds(exact: float) -> str:
 def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
     """A cell for each word of HEAD."""
     progress = run.progress
-    step = NOT_KNOWN if progress.step is None else f"{progress.step}/{progress.of}"
+    total = "" if progress.of is None else f"/{progress.of}"
+    step = NOT_KNOWN if progress.step is None else f"{progress.step}{total}"
     saved = NOT_KNOWN
     if progress.saved_step is not None:
         when = f", {span(progress.saved_at, now)} ago" if progress.saved_at else ""

@@ -5,7 +5,7 @@ import time
 
 from cli.endings import end_in_order
 from cli.report import Report
-from cli.stack_outputs import run_place, volume_place
+from cli.stack_outputs import refuse_program, run_place, volume_place
 from cli.verify.judge import judge
 from cli.verify.look import gather
 from cli.verify.nodes import check_nodes
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 all is well, 1 something is wrong, 2 something could not be checked.
 
     Raises:
-        ValueError: the stack has no run.
+        ValueError: the stack has no run, or one of the user's own program.
         TaskError: the run has no record on the cluster.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         about, results = f"namespace {volume.namespace}", check_nodes(Api(volume.access), volume)
     else:
         place = run_place(arguments.stack)
+        refuse_program(place.program, "verify", "reads what disttrain's own trainer writes")
         about, api = f"run {place.run_path.rpartition('/')[2]}", Api(place.access)
         results = judge(gather(api, place))
         if arguments.restart:

@@ -91,7 +91,7 @@ def pack(options: PackOptions, say: Say) -> Manifest:
             _refuse_folder_of_a_platform(writer, options.settings.platform_stack)
         else:
             _add_cluster(writer, platform, left_out)
-        if "dataset" not in left_out and run:
+        if "dataset" not in left_out and run and not run.config.has_program:
             _add_data(writer, run)
         if platform and "trainer-image" not in left_out:
             _add_trainer_image(writer, platform.image, options.cache, say)

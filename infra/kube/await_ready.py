@@ -49,6 +49,7 @@ def judge(
     done: list[str],
     failed: list[str],
     least: int | None = None,
+    ready_means: str = "all ranks have stepped",
 ) -> Verdict:
     """Judge one look. Pure.
 
@@ -61,6 +62,7 @@ def judge(
         done: condition types that mean it has finished.
         failed: condition types that mean it has failed.
         least: with how many ready pods the training goes on; None: with `wanted` ones.
+        ready_means: what it says that all pods are ready.
     """
     if item is None:
         return Verdict(failure=f"{workload} is gone: somebody has deleted it")
@@ -75,7 +77,7 @@ def judge(
     if problem := _first(reports, lambda report: report.problem):
         return Verdict(failure=problem)
     if ready >= wanted:
-        return Verdict(finished=f"all ranks have stepped: {ready} of {wanted} pods are ready")
+        return Verdict(finished=f"{ready_means}: {ready} of {wanted} pods are ready")
     enough = ""
     if least is not None and ready >= least:
         enough = (
@@ -104,6 +106,7 @@ def create(job: Job, api: Api) -> None:
     wanted, uid = job.number("pods"), str(job.fields.get("uid") or "")
     done, failed = job.texts("done"), job.texts("failed")
     least = job.number("pods_min", wanted)
+    ready_means = str(job.fields.get("ready_means") or "all ranks have stepped")
     patience = Patience(STUCK_SECONDS, time.monotonic)
     settling = Patience(SETTLED_SECONDS, time.monotonic)
 
@@ -121,7 +124,7 @@ def create(job: Job, api: Api) -> None:
                 return ""
             return place.words
         queued.is_over("")
-        verdict = judge(workload, uid, item, pods, wanted, done, failed, least)
+        verdict = judge(workload, uid, item, pods, wanted, done, failed, least, ready_means)
         if verdict.failure:
             raise TaskError(verdict.failure)
         is_settled = settling.is_over(verdict.enough)

@@ -15,6 +15,12 @@ from infra.run.config_maps import RunConfigMap, RunConfigMapArgs, config_map_nam
 from infra.run.dataset import DatasetArgs, DatasetJob, Upload
 from infra.run.dataset_job import DatasetJobArgs
 from infra.run.pod_secrets import PodSecrets, PodSecretsArgs, pod_secrets_name
+from infra.run.program_files import (
+    ProgramFiles,
+    ProgramFilesArgs,
+    program_files_name,
+    program_volume,
+)
 from infra.run.run_key import RunKey, RunKeyArgs, run_key_name
 from infra.run.verification import Verification, VerificationArgs
 from infra.run.workload import Workload, WorkloadArgs
@@ -31,7 +37,10 @@ KNOWN_NAMES = {"shakespeare-char": "tiny-shakespeare", "shakespeare-gpt2": "tiny
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the run's objects that carry a content or the data set's name."""
+    """Names of the run's objects that carry a content or the data set's name.
+
+    Those of the data set are empty where a program of the user's own runs.
+    """
 
     run_config: str
     dataset_config: str
@@ -40,13 +49,17 @@ class Names:
 
 def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
     """The data set's Job belongs to one stack: a stack on another's platform adds its own name."""
-    dataset = settings.config.dataset
+    config = settings.config
+    run_config = config_map_name("run", settings.stack, config.to_mapping())
+    if config.has_program:
+        return Names(run_config, dataset_config="", dataset_job="")
+    dataset = config.dataset
     known = KNOWN_NAMES.get(dataset.name, dataset.name)
     job = "download-" + known.replace("_", "-").replace(".", "-").lower()
     suffix = settings.instance or ("" if owns_platform else settings.stack.lower())
     return Names(
-        run_config=config_map_name("run", settings.stack, settings.config.to_mapping()),
-        dataset_config=config_map_name("dataset", settings.stack, dataset_only(settings.config)),
+        run_config=run_config,
+        dataset_config=config_map_name("dataset", settings.stack, dataset_only(config)),
         dataset_job=f"{job}-{suffix}"[:63].rstrip("-") if suffix else job,
     )
 
@@ -83,6 +96,7 @@ def make_run_value(
         stack=settings.stack,
         owner=owner,
         queue=queue_labels(settings.queue.name, settings.queue.priority),
+        program_volume=program_volume(settings.stack, settings.program_files),
     )
 
 
@@ -141,29 +155,32 @@ def make_run(
             name, facts.namespace, of, settings.stack, connection.owner, content
         )
 
-    dataset_config = RunConfigMap(
-        "dataset-settings",
-        config_map(names.dataset_config, DATASET, dataset_only(settings.config)),
-        inside(),
-    )
-    dataset = DatasetJob(
-        "dataset",
-        DatasetArgs(
-            DatasetJobArgs(
-                job=names.dataset_job,
-                namespace=facts.namespace,
-                stack=settings.stack,
-                owner=connection.owner,
-                parts=pod_parts(settings, facts, names.dataset_config),
-                nodes=run.placement.nodes,
-                platform_identity=facts.identity,
-                timeout_seconds=settings.limits.dataset_timeout_seconds,
+    needed: list[pulumi.Resource] = []
+    if not settings.config.has_program:  # which brings its own data
+        dataset_config = RunConfigMap(
+            "dataset-settings",
+            config_map(names.dataset_config, DATASET, dataset_only(settings.config)),
+            inside(),
+        )
+        dataset = DatasetJob(
+            "dataset",
+            DatasetArgs(
+                DatasetJobArgs(
+                    job=names.dataset_job,
+                    namespace=facts.namespace,
+                    stack=settings.stack,
+                    owner=connection.owner,
+                    parts=pod_parts(settings, facts, names.dataset_config),
+                    nodes=run.placement.nodes,
+                    platform_identity=facts.identity,
+                    timeout_seconds=settings.limits.dataset_timeout_seconds,
+                ),
+                connection,
+                uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file),
             ),
-            connection,
-            uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file),
-        ),
-        inside(dataset_config),
-    )
+            inside(dataset_config),
+        )
+        needed += [dataset_config, dataset]
     run_config = RunConfigMap(
         "run",
         config_map(names.run_config, TRAINING, settings.config.to_mapping()),
@@ -174,7 +191,16 @@ def make_run(
         RunKeyArgs(run.key_secret, facts.namespace, settings.stack, connection.owner),
         inside(),
     )
-    needed: list[pulumi.Resource] = [dataset_config, dataset, run_config, key]
+    needed += [run_config, key]
+    if settings.program_files:
+        files = ProgramFilesArgs(
+            program_files_name(settings.stack, settings.program_files),
+            settings.program_files,
+            facts.namespace,
+            settings.stack,
+            connection.owner,
+        )
+        needed.append(ProgramFiles("program-files", files, inside()))
     if settings.pods.secrets:
         secrets = PodSecretsArgs(
             run.pod_secrets,
@@ -198,6 +224,7 @@ def make_run(
             training_timeout_seconds=settings.limits.training_timeout_seconds,
             pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
             platform_stack=facts.stack,
+            ready_means=_ready_means(settings),
         ),
         inside(*needed),
     )
@@ -206,6 +233,15 @@ def make_run(
         verified = VerificationArgs(run, str(settings.config.run_dir), connection, workload.uid)
         made.append(Verification("verification", verified, inside(workload)))
     return MadeRun(run, workload, made)
+
+
+def _ready_means(settings: RunSettings) -> str:
+    """What the launcher waits for (trainer/program/work.py); empty: our trainer's ranks step."""
+    if not settings.config.has_program:
+        return ""
+    if settings.config.program.progress is None:
+        return "the program runs (its steps are not seen, as program.progress is not set)"
+    return "rank 0 of the program has told a step"
 
 
 def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:

@@ -27,6 +27,7 @@ class WorkloadArgs:
         training_timeout_seconds: longest time until all ranks have stepped.
         pods_min: with so many pods the training goes on.
         platform_stack: full name of the stack that owns the platform.
+        ready_means: what it says of a training that all of its pods are ready.
     """
 
     run: Run
@@ -38,6 +39,7 @@ class WorkloadArgs:
     training_timeout_seconds: int
     pods_min: int
     platform_stack: str
+    ready_means: str = ""
 
 
 class Workload(pulumi.ComponentResource):
@@ -152,6 +154,7 @@ class Workload(pulumi.ComponentResource):
                 "request": args.request,
                 "timeout_seconds": args.training_timeout_seconds,
                 **({"queue_seconds": queue_seconds} if queue_seconds else {}),
+                **({"ready_means": args.ready_means} if args.ready_means else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[workload]),
             limit_seconds=args.training_timeout_seconds + queue_seconds,

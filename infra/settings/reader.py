@@ -177,6 +177,10 @@ class Reader:
             return None
         return Secret(value)
 
+    def raw(self, key: str) -> str:
+        """The text as it is, for a setting that has only to be compared with its default."""
+        return self._value(key)
+
     def require_encrypted(self, key: str) -> None:
         """Note that `key` holds a secret, unless it is encrypted in the stack's file."""
         if key not in self._secret_keys:

@@ -1,5 +1,6 @@
 """What is trained: the preset, the values over it, the data set, and where the pods may run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
@@ -14,6 +15,7 @@ from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
 from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
+from infra.settings.program import is_set, read_program
 from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
@@ -72,6 +74,7 @@ class RunSettings:
     bpe_file: DatasetFile | None
     tokenizer_file: DatasetFile | None
     metrics_port: int
+    program_files: Mapping[str, bytes]
 
 
 def read_run(
@@ -95,9 +98,15 @@ def read_run(
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
     verify = reader.choice("verify", ("never", "before", "after"))
-    config, dataset_file, tokenizer_file = _read_config(
-        reader, stack, devices.accelerator, bundle, smoke_test=verify == "before"
-    )
+    run_name = _name(reader, "runName", f"({_NAME})?") or stack
+    config, dataset_file, tokenizer_file, files = None, None, None, dict[str, bytes]()
+    if is_set(reader):
+        if program := read_program(reader, run_name):
+            config, files = program.config, dict(program.files)
+    else:
+        config, dataset_file, tokenizer_file = _read_config(
+            reader, run_name, devices.accelerator, bundle, smoke_test=verify == "before"
+        )
     instance = reader.text(
         "instance",
         pattern=_INSTANCE,
@@ -110,7 +119,8 @@ def read_run(
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)
     if config is None:
         return None
-    check_time_for_dataset(reader, config.dataset, limits)
+    if not config.has_program:
+        check_time_for_dataset(reader, config.dataset, limits)
     check_nodes_min(reader, config.train.nodes_min, compute, kinds.workloads[chosen.name])
     needs_bpe = bundle is not None and config.dataset.tokenizer == GPT2
     return RunSettings(
@@ -128,12 +138,13 @@ def read_run(
         bpe_file=_bundled(bundle, TOKENIZER, GPT2) if bundle and needs_bpe else None,
         tokenizer_file=tokenizer_file,
         metrics_port=metrics_port,
+        program_files=files,
     )
 
 
 def _read_config(
     reader: Reader,
-    stack: str,
+    run_name: str,
     accelerator: str,
     bundle: BundleSettings | None,
     *,
@@ -173,7 +184,6 @@ def _read_config(
         files=files or None,
         options=dataset_options(reader),
     )
-    run_name = _name(reader, "runName", f"({_NAME})?") or stack
     preset = _name(reader, "preset", _NAME)
     overrides = reader.mapping("run")
 

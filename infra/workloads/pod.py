@@ -14,6 +14,7 @@ from infra.names import (
     GPU_RESOURCE,
     HOST_NETWORK_ANNOTATION,
     MASTER_PORT,
+    PROGRAM_MOUNT,
     PROXY_CONFIG,
     READY_FILE,
     RUN_CONFIG_PATH,
@@ -123,6 +124,10 @@ def training_pod(run: Run) -> Manifest:
     shm = {"medium": "Memory", "sizeLimit": run.resources.shm_size}
     pod["volumes"].append({"name": "shm", "emptyDir": shm})
     container["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})
+    if run.program_volume is not None:
+        pod["volumes"].append(run.program_volume)
+        mount = {"name": run.program_volume["name"], "mountPath": PROGRAM_MOUNT, "readOnly": True}
+        container["volumeMounts"].append(mount)
     container["env"] += environment(_variables(run))
     # With its default written out: an `up` that was killed after it had made this object could not
     # be finished otherwise, because the server takes a missing default for another value.

@@ -81,6 +81,7 @@ class Run:
         stack: name of the stack, for people who look at the objects.
         owner: identifies the stack's state; the value of a label, known once the stack has it.
         queue: labels of the workload by which Kueue takes it up; empty: it stands in no queue.
+        program_volume: the volume with the files of the user's own program; None: there are none.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Run:
     stack: str
     owner: Any
     queue: Mapping[str, str] = field(default_factory=dict[str, str])
+    program_volume: Manifest | None = None
 
     def object_name(self, usual: str) -> str:
         """The name of one of the run's objects."""

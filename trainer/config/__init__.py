@@ -16,10 +16,12 @@ from trainer.config.load import (
 )
 from trainer.config.model import ModelConfig
 from trainer.config.problem import ConfigError
+from trainer.config.program import LAUNCH_OPTIONS, ProgramConfig
 from trainer.config.run import RunConfig
 from trainer.config.train import EvalConfig, LogConfig, TrainConfig
 
 __all__ = [
+    "LAUNCH_OPTIONS",
     "PRESETS_DIR",
     "CheckpointConfig",
     "ConfigError",
@@ -27,6 +29,7 @@ __all__ = [
     "EvalConfig",
     "LogConfig",
     "ModelConfig",
+    "ProgramConfig",
     "RunConfig",
     "SourceUrl",
     "TrainConfig",

@@ -72,14 +72,26 @@ def _read_list(
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
-        known = f"Write a list of mappings with the keys {_keys(cls)}"
+        inside = "texts" if cls is str else f"mappings with the keys {_keys(cls)}"
+        known = f"Write a list of {inside}"
         problems.append(problem_text(name, value, "it is not a list", known))
         return ()
     items = cast(Sequence[object], value)
+    if cls is str:
+        return _texts(items, name, problems)
     return tuple(
         read_section(cls, item, f"{name}[{place}].", problems, root)
         for place, item in enumerate(items)
     )
+
+
+def _texts(items: Sequence[object], name: str, problems: list[str]) -> tuple[str, ...]:
+    """A list of texts, such as `program.command`; a number stands for the text that it is."""
+    for place, item in enumerate(items):
+        if isinstance(item, bool) or not isinstance(item, (str, int, float)):
+            what = "Write one text, in quotation marks"
+            problems.append(problem_text(f"{name}[{place}]", item, "it is not a text", what))
+    return tuple(str(item) for item in items)
 
 
 def _check(

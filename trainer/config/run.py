@@ -13,6 +13,7 @@ from trainer.config.dataset import DatasetConfig
 from trainer.config.model import ModelConfig
 from trainer.config.option import NAME_PATTERN, option
 from trainer.config.problem import ConfigError, problem_text
+from trainer.config.program import LAUNCH_OPTIONS, ProgramConfig, program_problems
 from trainer.config.read import read_section
 from trainer.config.train import EvalConfig, LogConfig, TrainConfig
 
@@ -32,6 +33,7 @@ class RunConfig:
     eval: EvalConfig = field(default_factory=EvalConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    program: ProgramConfig = field(default_factory=ProgramConfig)
 
     @staticmethod
     def from_mapping(mapping: Mapping[str, Any]) -> RunConfig:
@@ -49,8 +51,21 @@ class RunConfig:
         return config
 
     def to_mapping(self) -> dict[str, Any]:
-        """Nested plain dicts, without unset options; `from_mapping` gives an equal config back."""
-        return cast(dict[str, Any], _without_none(dataclasses.asdict(self)))
+        """Nested plain dicts, without unset options; `from_mapping` gives an equal config back.
+
+        A run of a program has only what is about starting it: it takes nothing else.
+        """
+        everything = cast(dict[str, Any], _without_none(dataclasses.asdict(self)))
+        if not self.has_program:
+            return {key: value for key, value in everything.items() if key != "program"}
+        launch = {key: everything["train"][key] for key in LAUNCH_OPTIONS}
+        names = {key: everything[key] for key in ("run_name", "data_root")}
+        return {**names, "train": launch, "program": everything["program"]}
+
+    @property
+    def has_program(self) -> bool:
+        """Whether a program of the user's own runs in place of our trainer."""
+        return bool(self.program.command)
 
     @property
     def dataset_dir(self) -> Path:
@@ -65,6 +80,8 @@ class RunConfig:
 
 def _contradictions(config: RunConfig) -> list[str]:
     """Problems between values that are each allowed."""
+    if config.has_program:
+        return program_problems(config.program)
     found: list[str] = []
     model, train = config.model, config.train
     if model.n_embd % model.n_head:

@@ -60,6 +60,7 @@ class Coordinator:
         rules: RoundRules,
         ping_seconds: float = PING_SECONDS,
         stalled: Callable[[Sequence[RankState], float, Sequence[int]], None] | None = None,
+        done: Callable[[], None] | None = None,
     ):
         """Listen at `port` on all addresses.
 
@@ -72,6 +73,7 @@ class Coordinator:
             ping_seconds: a node that says nothing for so long may be replaced by another.
             stalled: called when the ranks of the round stand still, with what is known of them, the
                 seconds, and the nodes that have not said where theirs are.
+            done: called when all nodes of a round have finished; after it no round is started.
 
         Raises:
             OSError: the port is taken.
@@ -80,10 +82,13 @@ class Coordinator:
         self._gathering = Gathering(rules)
         self._waiting: dict[int, Wait | None] = {}  # what each was told that it waits for
         self._running, self._stepped = set[int](), set[int]()
+        self._members = set[int]()  # of the round, also those that have left it
         self._first_failing: int | None = None
         self._tell_stalled = stalled
         self._stalled: dict[int, Stalled] = {}  # what each node has said of its ranks
         self._stalled_since = 0.0
+        self._tell_done, self._is_finished = done, False
+        self._done = set[int]()  # the nodes that have finished their part of the round
         self._rounds, self._regroups, self._closing = 0, False, False
         self.failure: str | None = None
         """Why the thread has ended by itself; None while it runs."""
@@ -145,17 +150,26 @@ class Coordinator:
         if node not in self._running:
             return
         self._running.remove(node)
+        if message.code == ExitCode.DONE:
+            self._done.add(node)
         has_saved_as_asked = self._regroups and message.code == ExitCode.PREEMPTED
         if message.code != ExitCode.DONE and not has_saved_as_asked:
             self._stop_round(node, f"node {node}: {message.reason}", message.code == ExitCode.FATAL)
+        elif self._done == self._members and self._tell_done is not None:
+            self._tell_done()
+            self._is_finished = True
 
     def _start_or_regroup(self) -> None:
         """Start a round, or end one for nodes that have come back, as soon as it is time for it."""
         now = time.monotonic()
+        if self._is_finished:
+            return
         if not self._running:
             if members := self._gathering.next_round(self._waiting, now):
                 self._start_round(members)
-        elif not self._regroups and (back := self._gathering.to_take_back(self._waiting, now)):
+        elif not self._regroups and (
+            back := self._gathering.to_take_back(self._waiting.keys() - self._done, now)
+        ):
             self._regroups = True
             for node in self._running:
                 self._reception.send(node, Regroup(f"node(s) {_listed(back)} can join the others"))
@@ -164,7 +178,7 @@ class Coordinator:
         self._rounds, self._regroups = self._rounds + 1, False
         self._gathering.started(members)
         self._running, self._stepped, self._first_failing = set(members), set[int](), None
-        self._stalled = {}
+        self._stalled, self._done, self._members = {}, set[int](), set(members)
         if missing := [node for node in range(self._expected.nnodes) if node not in members]:
             self._say(f"starting without node(s) {_listed(missing)}")
         address = self._address_for_other_machines()
@@ -218,8 +232,10 @@ class Coordinator:
             self._tell_stalled(states, seconds, missing)
 
     def _tell_waiting(self) -> None:
-        wait = Wait(*self._gathering.describe(self._waiting, is_running=bool(self._running)))
+        usual = Wait(*self._gathering.describe(self._waiting, is_running=bool(self._running)))
+        text = f"waiting for node(s) {_listed(sorted(self._running))} to end; this one has finished"
         for node, told in self._waiting.items():
+            wait = Wait(text, is_sure=True) if self._running and node in self._done else usual
             if told != wait:
                 self._waiting[node] = wait
                 self._reception.send(node, wait)

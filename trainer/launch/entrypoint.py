@@ -15,28 +15,29 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.checkpoint.run_identity import read_done_marker
 from trainer.config import RunConfig, dump_config
 from trainer.events.event import Name
 from trainer.events.writers import entrypoint_events, pod_started, shortened
 from trainer.launch.coordinator import Coordinator
-from trainer.launch.exit_codes import ExitCode, RetryableError
+from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
 from trainer.launch.gathering import RoundRules
 from trainer.launch.goodput_line import GoodputLine
 from trainer.launch.hang_watch import HangWatch
 from trainer.launch.lifeline import LIFELINE_VARIABLE
-from trainer.launch.local_ranks import LocalRanks
 from trainer.launch.membership import Round, RoundMember, join
 from trainer.launch.messages import RUN_KEY_VARIABLE, Hello
 from trainer.launch.mirror import MirrorProcess
 from trainer.launch.node import Node, interface_of, machine_id, node_from_environment
 from trainer.launch.node_output import NodeOutput
+from trainer.launch.own_trainer import OwnTrainer
 from trainer.launch.ports import free_port
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
+from trainer.launch.work import Work
 from trainer.monitoring.start import start_endpoint
 from trainer.monitoring.vitals import State, Vitals
 from trainer.parallel.cores import threads_per_rank
+from trainer.program.work import Program
 from trainer.watch.beat import Phase
 from trainer.watch.hang import RankState, culprits, describe_hang
 
@@ -74,6 +75,14 @@ class _Entrypoint:
         self._output = NodeOutput.of(node.rank, config.run_dir)
         self._say = self._output.say
         self._events = entrypoint_events(config.run_dir, node.rank, self._say)
+        self._work: Work
+        if config.has_program:
+            self._work = Program(config, node, self._status, self._output, self._events, stop)
+        else:
+            local_ranks = node.local_ranks
+            self._work = OwnTrainer(
+                config, config_arguments, local_ranks, self._status, self._output
+            )
         self._mirror = MirrorProcess(config, config_arguments, node.rank, self._output)
         self._goodput = GoodputLine(config_arguments, node.rank, self._say)
         self._vitals = Vitals(config, node)
@@ -100,15 +109,15 @@ class _Entrypoint:
             self._output.close()
 
     def _run(self) -> ExitCode:
-        failures, newest = 0, self._newest()
+        failures, newest = 0, self._work.newest()
         self._status.clear()
         if self._node.nnodes > 1 and not self._key:
             self._say(f"{RUN_KEY_VARIABLE} is not set: any pod that reaches this port may join")
         while not self._stop.requested:
             self._mirror.ensure_running()
-            if read_done_marker(self._config) is not None:
+            if (finished := self._work.finished()) is not None:
                 self._close_coordinator()
-                return self._hold()
+                return self._hold(finished)
             try:
                 report = self._one_round()
             except (RetryableError, OSError) as error:
@@ -117,7 +126,7 @@ class _Entrypoint:
                 continue
             if report.code == ExitCode.FATAL:
                 return self._fail(report)
-            before, newest = newest, self._newest()
+            before, newest = newest, self._work.newest()
             has_progress = newest > before
             if has_progress and report.code == ExitCode.PREEMPTED:
                 failures = 0  # the ranks have saved, as they were asked to
@@ -146,7 +155,11 @@ class _Entrypoint:
         if self._rounds == 1:
             pod_started(self._events, node.nnodes * node.local_ranks)
         if node.nnodes == 1:
-            return self._run_ranks(Round.alone(self._rounds, free_port(), node.local_ranks), None)
+            alone = Round.alone(self._rounds, free_port(), node.local_ranks)
+            report = self._run_ranks(alone, None)
+            if report.code == ExitCode.DONE:
+                self._work.round_is_done()
+            return report
         if self._coordinator is not None and self._coordinator.failure is not None:
             self._say(f"the coordinator failed: {self._coordinator.failure}")
             self._close_coordinator()
@@ -158,13 +171,14 @@ class _Entrypoint:
                 self._say,
                 self._rules,
                 stalled=self._tell_stalled,
+                done=self._work.round_is_done,
             )
 
         self._events.write(Name.GATHERING)
 
         def give_up() -> bool:
             failed = self._coordinator is not None and self._coordinator.failure is not None
-            return failed or self._stop.requested or read_done_marker(config) is not None
+            return failed or self._stop.requested or self._work.finished() is not None
 
         member = join(
             node.master_address,
@@ -193,10 +207,12 @@ class _Entrypoint:
             f"round {here.number}: {some}{node.nnodes} node(s) x {node.local_ranks} rank(s), "
             f"store at {here.master_address}:{here.master_port}"
         )
-        command = [sys.executable, "-m", "trainer", "train", *self._config_arguments]
         environments = [self._environment(here, rank) for rank in range(node.local_ranks)]
         self._events.write(Name.ROUND_BEGUN, round=here.number, ranks=here.world_size)
-        ranks = LocalRanks(command, environments, status, self._output)
+        try:
+            ranks = self._work.start(here, environments)
+        except FatalError as error:
+            return ExitReport(ExitCode.FATAL, str(error))
         self._events.write(Name.RANKS_STARTED)
         self._vitals.enter(State.STARTING)
         watch = HangWatch(node.rank, here.first_rank, ranks.pids(), status)
@@ -210,7 +226,8 @@ class _Entrypoint:
                 self._events.write(Name.STOP_REQUESTED)
                 ranks.request_stop()
                 forwarded = True
-            if not ready and status.all_stepped(node.local_ranks):
+            has_stepped = self._work.poll()
+            if not ready and has_stepped:
                 status.mark_ready()
                 self._vitals.enter(State.TRAINING)
                 ready = True
@@ -238,8 +255,7 @@ class _Entrypoint:
         if lost is None and not failing:  # they have ended faster than the loop could look
             ranks.say_who_was_killed()
         ranks.close()
-        reports = status.exit_reports(node.local_ranks)
-        report = combine_exit_reports(reports, ranks.exit_codes())
+        report = self._work.report()
         status.clear()
         report = lost if lost is not None and report.code != ExitCode.FATAL else report
         self._vitals.round_ended(report.reason)
@@ -294,27 +310,19 @@ class _Entrypoint:
             environment.setdefault("NCCL_SOCKET_IFNAME", interface)
         return environment
 
-    def _hold(self) -> ExitCode:
+    def _hold(self, finished: str) -> ExitCode:
         """End, or keep waiting where a StatefulSet would start the pod of a finished run again."""
-        marker = read_done_marker(self._config)
-        assert marker is not None
         self._status.mark_ready()
         self._vitals.end(has_failed=False)
         self._goodput.say_last()
-        loss = f"loss {marker['loss']:.4f}" if marker["loss"] is not None else "no loss"
-        self._say(f"run {self._config.run_name} is finished: step {marker['step']}, {loss}")
+        self._say(f"run {self._config.run_name} is finished: {finished}")
         if self._node.is_restarted_when_done:
             self._events.close()
             self._mirror.finish()
-            self._say("holding until SIGTERM; raise train.max_steps to go on")
+            self._say(f"holding until SIGTERM; {self._work.how_to_go_on}")
             while not self._stop.requested:
                 self._stop.wait(60)
         return ExitCode.DONE
-
-    def _newest(self) -> str:
-        """The name of the newest checkpoint, which counts its steps; empty where there is none."""
-        names = (path.name for path in self._config.run_dir.glob("checkpoints/step-*"))
-        return max(names, default="")
 
     def _close_coordinator(self) -> None:
         if self._coordinator is not None:
@@ -327,30 +335,6 @@ class _Entrypoint:
         self._output.settle()
         self._say(f"{kind}: {report.reason}")
         return report.code
-
-
-def combine_exit_reports(
-    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None]
-) -> ExitReport:
-    """How a node's round ended, from what its ranks reported and their exit codes."""
-    reported = [report for report in reports if report is not None]
-    for code in (ExitCode.FATAL, ExitCode.RETRYABLE, ExitCode.PREEMPTED):
-        if code == ExitCode.PREEMPTED and len(reported) < len(reports):
-            break
-        for report in reported:
-            if report.code == code:
-                return report
-    silent = [
-        f"{rank} (exit code {exit_codes[rank]})"
-        for rank, report in enumerate(reports)
-        if report is None
-    ]
-    if not silent:
-        return ExitReport(ExitCode.DONE, reported[0].reason)
-    return ExitReport(
-        ExitCode.RETRYABLE,
-        f"local rank(s) {', '.join(silent)} exited without a status file (killed?)",
-    )
 
 
 def run_digest(config: RunConfig) -> str:

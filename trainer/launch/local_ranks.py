@@ -8,9 +8,10 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from trainer.launch.exit_codes import ExitCode
-from trainer.launch.node_output import NodeOutput
+from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 
 # So long the others may take to notice by themselves that one has failed, and to say why they end.
@@ -26,32 +27,53 @@ LAST_LINES_SECONDS = 10.0
 class LocalRanks:
     """One process for each local rank, and the pipe that ends them with this process."""
 
+    has_lifeline = True
+    """Whether the processes read that pipe; else their standard input is empty."""
+
     def __init__(
         self,
         command: Sequence[str],
         environments: Sequence[Mapping[str, str]],
         status: StatusFiles,
         output: NodeOutput,
+        folder: Path | None = None,
+        tap: Tap | None = None,
     ):
-        """Start `command` once with each of `environments`, by local rank; they name its RANK."""
+        """Start `command` once with each of `environments`, by local rank; they name its RANK.
+
+        Without a RANK a process starts several ranks itself.
+
+        Args:
+            command: the program and its arguments.
+            environments: all variables of each process.
+            status: the files of this node.
+            output: where the lines go.
+            folder: in which the processes start; None: in that of this process.
+            tap: is given the lines too.
+
+        Raises:
+            OSError: the program cannot be started.
+        """
         self._status, self._say = status, output.say
-        self._ranks = [int(environment["RANK"]) for environment in environments]
-        self._pipes = [output.pipe(rank) for rank in self._ranks]
+        ranks = [environment.get("RANK") for environment in environments]
+        self._ranks = [int(rank) if rank is not None else None for rank in ranks]
+        self._pipes = [output.pipe(rank, tap) for rank in self._ranks]
         self._ending_since: float | None = None
         self._is_waiting_for_write = False
+        self._processes = list[subprocess.Popen[bytes]]()
         read_end, self._lifeline = os.pipe()  # never written to: see trainer/launch/lifeline.py
         try:
-            self._processes = [
-                subprocess.Popen(
+            for environment, pipe in zip(environments, self._pipes, strict=True):
+                process = subprocess.Popen(
                     command,
-                    stdin=read_end,
+                    stdin=read_end if self.has_lifeline else subprocess.DEVNULL,
                     stdout=pipe.write_end if pipe is not None else None,
                     stderr=subprocess.STDOUT if pipe is not None else None,
                     env=environment,
+                    cwd=folder,
                     start_new_session=True,  # Ctrl-C reaches the entrypoint, which forwards it
                 )
-                for environment, pipe in zip(environments, self._pipes, strict=True)
-            ]
+                self._processes.append(process)
         finally:
             os.close(read_end)
             for pipe in self._pipes:
@@ -82,7 +104,8 @@ class LocalRanks:
         """
         for rank, code in zip(self._ranks, self.exit_codes(), strict=True):
             if code is not None and code < 0:
-                self._say(f"rank {rank} {killed_by(-code)}")
+                who = "the program" if rank is None else f"rank {rank}"
+                self._say(f"{who} {killed_by(-code)}")
 
     def request_stop(self) -> None:
         """Ask all ranks to save and end; there is no limit of time."""

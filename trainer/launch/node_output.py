@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from trainer.launch.rotating_file import RotatingFile
 from trainer.launch.run_log import RunLog, log_path
 
 SETTLE_SECONDS = 3.0
+Tap = Callable[[int | None, list[bytes]], None]
+"""Is given whole lines of a process, and its rank, in a thread; must not raise."""
 _STDOUT = 1
 
 
@@ -49,8 +51,10 @@ class NodeOutput:
             None, [line.encode() for line in f"[node {self._node_rank}] {text}".split("\n")]
         )
 
-    def pipe(self, rank: int | None) -> LinePipe | None:
+    def pipe(self, rank: int | None, tap: Tap | None = None) -> LinePipe | None:
         """A pipe for the output of a process, by its global rank; None: let it inherit ours."""
+        if tap is not None:
+            return LinePipe(lambda lines: (self._print(rank, lines), tap(rank, lines))[0])
         if self._log is None:
             return None
         return LinePipe(lambda lines: self._print(rank, lines))

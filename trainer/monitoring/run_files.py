@@ -40,9 +40,10 @@ _QUANTILES = {"step_seconds_p50": "0.5", "step_seconds_p95": "0.95"}
 def samples_of_files(config: RunConfig) -> Sequence[Sample]:
     """All that the files say. Raises OSError where the volume does not let them be read."""
     run_dir = config.run_dir
-    found = [Sample(names.MAX_STEPS, config.train.max_steps)]
-    found += _of_records(last_records(run_dir / METRICS_FILE))
-    found += _of_checkpoints(run_dir / "checkpoints", config.checkpoint.interval)
+    found = _of_records(last_records(run_dir / METRICS_FILE))
+    if not config.has_program:  # whose length and checkpoints only the program knows
+        found.append(Sample(names.MAX_STEPS, config.train.max_steps))
+        found += _of_checkpoints(run_dir / "checkpoints", config.checkpoint.interval)
     if config.checkpoint.mirror is not None:
         mirror = read_status(run_dir)
         found.append(Sample(names.MIRROR_STEP, mirror.newest_step or 0))

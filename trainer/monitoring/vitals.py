@@ -74,12 +74,14 @@ class Vitals:
             seconds = dict(self._seconds)
             seconds[self._state] += self._clock() - self._since
             starts = self._starts
-        about = {
-            "dataset": config.dataset.name,
-            "device": config.train.device,
-            "dtype": config.train.dtype,
-            "parallel": config.train.parallel,
-        }
+        about = dict[str, str]()
+        if not config.has_program:  # of which nobody here knows what it trains on
+            about = {
+                "dataset": config.dataset.name,
+                "device": config.train.device,
+                "dtype": config.train.dtype,
+                "parallel": config.train.parallel,
+            }
         found = [
             Sample(names.INFO, 1, about),
             Sample(names.START, round(self._began_unix_seconds, 3)),

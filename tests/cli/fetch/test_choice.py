@@ -131,3 +131,19 @@ def test_manifest_that_leads_elsewhere_is_refused(
     (directory / "manifest.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"names '../../elsewhere', which is no file of it"):
         fetch(monkeypatch, LocalPod(), run, tmp_path / "here", "100")
+
+
+def test_folder_of_an_own_program_comes_whole_with_its_hidden_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.distributed.checkpoint writes `.metadata`, without which nothing can be read."""
+    run = tmp_path / "demo"
+    saved = {"program/step-9/.metadata": b"m", "program/step-9/__0_0.distcp": b"weights"}
+    for name, content in {**saved, "metrics.jsonl": b'{"step": 9}\n', ".hidden": b""}.items():
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_bytes(content)
+    fetch(monkeypatch, LocalPod(), run, tmp_path / "here", "none")
+    brought = {name: (tmp_path / "here" / name).read_bytes() for name in saved}
+    assert brought == saved
+    assert (tmp_path / "here" / "metrics.jsonl").exists()
+    assert not (tmp_path / "here" / ".hidden").exists()

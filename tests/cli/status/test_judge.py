@@ -122,6 +122,11 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "starting",
         "waiting for node(s) 2 to join",
     ),
+    "it is a program whose steps are not seen": (
+        Seen(RECORD, job(), [pod()], {"a": Progress(unseen="its steps are not seen, because")}),
+        "training",
+        "its steps are not seen, because",
+    ),
     "its lines cannot be read": (
         Seen(RECORD, job(), [pod()], {}, "the lines of pod x cannot be read: 502"),
         "unknown",

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 from cli.status.progress import Progress, last_words, read_progress
 from trainer.launch.goodput_line import goodput_line
+from trainer.program.progress import Point
+from trainer.program.work import UNSEEN
 from trainer.watch.beat import Phase
 from trainer.watch.hang import RankState, describe_hang
 from trainer.watch.slow import Cause, Finding
@@ -115,3 +117,20 @@ def test_newest_account_of_the_time_counts() -> None:
     assert read_progress(early + late + LOST + START + STEPS).goodput == (
         "92.3% of 3.1 h: 2 restarts, 14 steps made again"
     )
+
+
+def test_steps_of_a_program_are_those_that_the_launcher_repeats() -> None:
+    def line(point: Point) -> str:
+        return f"2026-11-22T06:40:13Z [node 0] program: {point.words()}\n"
+
+    found = read_progress(START + LOST + line(Point(20, 4.25, 300, 0.0)))
+    assert (found.step, found.of, found.loss) == (20, 300, "4.2500")
+    assert found.trouble == ""
+    bare = read_progress(START + line(Point(20, None, None, 0.0)))
+    assert (bare.step, bare.of, bare.loss) == (20, None, "")
+
+
+def test_program_whose_steps_nobody_sees_says_so_until_its_next_round() -> None:
+    line = f"2026-11-22T06:40:13Z [node 0] program: {UNSEEN}\n"
+    assert "program.progress is not set" in read_progress(START + line).unseen
+    assert read_progress(line + START).unseen == ""

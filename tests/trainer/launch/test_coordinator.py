@@ -53,8 +53,15 @@ class Gang:
     def __init__(self, rules: RoundRules = ALL_NODES, ping_seconds: float = PING_SECONDS) -> None:
         self.port = free_port()
         self.said: list[str] = []
+        self.done: list[str] = []
         self.coordinator = Coordinator(
-            self.port, hello(0), KEY, self.said.append, rules, ping_seconds
+            self.port,
+            hello(0),
+            KEY,
+            self.said.append,
+            rules,
+            ping_seconds,
+            done=lambda: self.done.append("done"),
         )
         self._pool = ThreadPoolExecutor(8)
         self._closing = threading.Event()
@@ -122,6 +129,7 @@ def lost(member: RoundMember, seconds: float = LIMIT_SECONDS) -> ExitReport | No
 
 
 FAILED = ExitReport(ExitCode.RETRYABLE, "a rank was killed")
+DONE = ExitReport(ExitCode.DONE, "the program has ended with exit code 0")
 
 
 def test_all_nodes_get_the_same_round(gang: Gang) -> None:
@@ -179,6 +187,39 @@ def test_a_finished_node_stops_nobody(gang: Gang) -> None:
     members = gang.join_all()
     members[1].leave(ExitReport(ExitCode.DONE, "finished"))
     assert lost(members[0], seconds=1) is None
+
+
+def test_finished_node_waits_for_the_others_without_a_limit(gang: Gang, clock: Clock) -> None:
+    """They may have more to do than it, such as a last evaluation."""
+    members = gang.join_all()
+    members[1].leave(DONE)
+    waiting = gang.join_later(1)
+    words = "waiting for node(s) 0, 2 to end; this one has finished"
+    gang.wait_until_said(words)
+    clock.turn()
+    gang.wait_until(lambda: gang.said.count(words) > 1)  # so it is beyond the limit, and waits on
+    members[0].leave(FAILED)
+    assert lost(members[2]) is not None
+    members[2].leave(FAILED)
+    others = [gang.join_later(rank) for rank in (0, 2)]
+    second = [future.result(timeout=LIMIT_SECONDS) for future in (waiting, *others)]
+    assert [member and member.round.number for member in second] == [2, 2, 2]
+
+
+def test_end_of_the_run_is_told_when_the_last_node_has_finished(gang: Gang) -> None:
+    """And no round follows it, though a node may ask for one before it knows."""
+    members = gang.join_all()
+    for member in members[:2]:
+        member.leave(DONE)
+    waiting = [gang.join_later(rank) for rank in (0, 1)]
+    gang.wait_until_said("waiting for node(s) 2 to end")
+    assert gang.done == []
+    members[2].leave(DONE)
+    waiting.append(gang.join_later(2))
+    gang.wait_until(lambda: gang.done == ["done"])
+    gang.wait_until_waiting(2)
+    assert gang.coordinator.rounds == 1
+    assert not any(future.done() for future in waiting)
 
 
 def test_the_end_of_node_0_is_noticed(gang: Gang) -> None:

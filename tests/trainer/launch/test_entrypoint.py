@@ -28,9 +28,9 @@ from tests.trainer.lab import (
 )
 from trainer.checkpoint import store
 from trainer.config import ConfigError, RunConfig
-from trainer.launch.entrypoint import combine_exit_reports
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.node import Node, node_from_environment
+from trainer.launch.own_trainer import combine_exit_reports
 from trainer.launch.run_log import log_path
 from trainer.launch.status_files import ExitReport
 

@@ -1,0 +1,153 @@
+"""`program`: a training program of the user's own, which runs in place of our trainer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from infra.labels import content_hash
+from infra.names import DATA_MOUNT
+from infra.settings.project import declared_defaults
+from infra.settings.reader import Reader
+from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
+
+MOST_BYTES = 700_000
+"""Of all files together. A ConfigMap holds 1 MiB, and other content than text grows by a third."""
+MOST_FILES = 500
+_LEFT_OUT = ("__pycache__",)  # and all whose name begins with a point
+# What only our own trainer reads; `verify` looks at what it writes.
+_OF_THE_TRAINER = (
+    "preset",
+    "datasetName",
+    "datasetUrl",
+    "datasetFile",
+    "datasetFiles",
+    "datasetSha256",
+    "datasetTokenizer",
+    "datasetOptions",
+    "datasetTimeoutSeconds",
+    "verify",
+)
+
+
+@dataclass(frozen=True)
+class ProgramSettings:
+    """A program in place of our trainer.
+
+    Args:
+        config: of the run: the program, and what is about starting it.
+        files: content by path below /program; empty: the program is in the image.
+    """
+
+    config: RunConfig
+    files: Mapping[str, bytes]
+
+
+def is_set(reader: Reader) -> bool:
+    """Whether the stack has a program of its own."""
+    return bool(reader.mapping("program"))
+
+
+def read_program(reader: Reader, run_name: str) -> ProgramSettings | None:
+    """Read `program`, and what of `run` is about starting it; None where that is wrong.
+
+    Args:
+        reader: gives the values and collects what is wrong with them.
+        run_name: folder below `/data/runs`.
+    """
+    given = reader.mapping("program")
+    _refuse_settings_of_the_trainer(reader)
+    if not given.get("command"):
+        hint = "Set what runs in each rank, such as [python, train.py]"
+        reader.problem("program.command", given.get("command"), "it names no program", hint)
+    place, files = given.pop("files", None), dict[str, bytes]()
+    if place is not None:
+        files = _read_files(reader, str(place))
+        encoded = {path: content.hex() for path, content in files.items()}
+        given["files"] = content_hash(encoded) if files else None
+    train = _launch_options(reader)
+    mapping = {"run_name": run_name, "data_root": DATA_MOUNT, "train": train, "program": given}
+    try:
+        config = RunConfig.from_mapping(mapping)
+    except ConfigError as error:
+        reader.problems += [_in_stack_terms(problem) for problem in error.problems]
+        return None
+    return ProgramSettings(config, files) if given.get("command") else None
+
+
+def _refuse_settings_of_the_trainer(reader: Reader) -> None:
+    """They would be read by nobody."""
+    for key in _OF_THE_TRAINER:
+        value, default = reader.raw(key), declared_defaults()[key]
+        if value != default:
+            reason = "program is set, and only disttrain's own trainer reads this setting"
+            reader.problem(key, value, reason, f"Remove it: `pulumi config rm {key}`")
+
+
+def _launch_options(reader: Reader) -> dict[str, Any]:
+    """The options of `run.train` that are about starting ranks; all others are refused."""
+    overrides = reader.mapping("run")
+    train: object = overrides.get("train")
+    options = dict(cast(Mapping[str, Any], train)) if isinstance(train, Mapping) else {}
+    others = {f"run.{key}": value for key, value in overrides.items() if key != "train"}
+    if train is not None and not isinstance(train, Mapping):
+        others["run.train"] = train
+    others |= {f"run.train.{k}": v for k, v in options.items() if k not in LAUNCH_OPTIONS}
+    for key, value in others.items():
+        reader.problem(
+            key,
+            value,
+            "program is set, and only disttrain's own trainer reads this setting",
+            "Remove it, and give the program its options in program.command or podEnvironment; "
+            f"of run there may be train.{', train.'.join(LAUNCH_OPTIONS)}",
+        )
+    return {key: value for key, value in options.items() if key in LAUNCH_OPTIONS}
+
+
+def _read_files(reader: Reader, text: str) -> dict[str, bytes]:
+    """The content of a file, or of all files of a folder, by their paths in it."""
+    key, root = "program.files", Path(text).expanduser().resolve()
+    hint = "Set the path of a file or of a folder on this machine"
+    try:
+        found = {root.name: root} if root.is_file() else _files_below(root)
+        sizes = {path: place.stat().st_size for path, place in found.items()}
+        if not found:
+            reader.problem(key, str(root), "there is no file", hint)
+            return {}
+        if sum(sizes.values()) > MOST_BYTES or len(sizes) > MOST_FILES:
+            reader.problem(key, str(root), _too_much(sizes), _SMALLER)
+            return {}
+        return {path: place.read_bytes() for path, place in sorted(found.items())}
+    except OSError as error:
+        reader.problem(key, str(root), f"it cannot be read ({error.strerror})", hint)
+        return {}
+
+
+_SMALLER = (
+    "Name a folder that holds the program alone, and put data on the volume or larger code "
+    "into the image (imageBase)"
+)
+
+
+def _files_below(root: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for place in root.rglob("*"):
+        path = PurePosixPath(place.relative_to(root))
+        is_left_out = any(part.startswith(".") or part in _LEFT_OUT for part in path.parts)
+        if not is_left_out and place.is_file():
+            found[str(path)] = place
+    return found
+
+
+def _too_much(sizes: Mapping[str, int]) -> str:
+    largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:3]
+    named = ", ".join(f"{path} with {sizes[path]:,} bytes" for path in largest)
+    return (
+        f"it has {len(sizes)} files with {sum(sizes.values()):,} bytes, and the ConfigMap that "
+        f"takes them to the pods holds {MOST_FILES} with {MOST_BYTES:,}; the largest: {named}"
+    )
+
+
+def _in_stack_terms(problem: str) -> str:
+    """A problem of the run's configuration, beginning with the key that the user has set."""
+    return problem if problem.startswith("program.") else f"run.{problem}"

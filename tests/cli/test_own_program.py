@@ -1,0 +1,38 @@
+"""Commands that read what our own trainer writes, for a run of a program of the user's own."""
+
+from typing import Any
+
+import pytest
+
+from cli import stack_outputs
+from cli.__main__ import main
+from cli.stack_outputs import parse_outputs
+
+OUTPUTS = {
+    "kubeconfig": "/no/kubeconfig",
+    "namespace": "disttrain",
+    "owner": "o",
+    "image": "i",
+    "runPath": "/data/runs/mine",
+    "workload": "train-multipod",
+    "claim": "c",
+    "program": "python train.py",
+    "maxSteps": 0,
+}
+
+
+@pytest.mark.parametrize("words", [["sample"], ["verify"], ["extend", "--steps", "9"]])
+def test_command_for_our_trainer_says_which_program_runs(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def outputs(_: str) -> dict[str, Any]:
+        return OUTPUTS
+
+    monkeypatch.setattr(stack_outputs, "_outputs", outputs)
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert f"{words[0]}: it cannot be used for this run, whose program is `python train.py`" in said
+
+
+def test_stack_from_before_programs_has_our_trainer() -> None:
+    assert parse_outputs({k: v for k, v in OUTPUTS.items() if k != "program"}, "dev").program == ""

@@ -1,0 +1,183 @@
+"""A program of the user's own in place of our trainer: the examples, in two pods of one rank each.
+
+The tests build on each other in file order: one stack, whose setting `program` changes.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.stack import PulumiFailedError, Stack
+from sandbox.venvs import PROJECT
+from tests.e2e.asking import AT_ONCE_SECONDS, changes, people_run, training_pods
+from tests.e2e.lab import Lab, wait_for
+
+PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
+DDP, FSDP, TORCHRUN, FATAL = "e2e-ddp", "e2e-fsdp", "e2e-torchrun", "e2e-fatal"
+ENDLESS = 1_000_000_000  # steps: a fast machine makes thousands in a second
+STEPS = 60
+MORE_STEPS = 200  # after the kill and the stop
+LIMIT_SECONDS = 300
+PODS = 2
+
+
+def set_program(stack: Stack, run_name: str, *command: str, **more: str) -> None:
+    """The program's settings as a whole: nothing is left of the one before."""
+    stack.set("program", None)
+    words = {f"program.command[{place}]": word for place, word in enumerate(command)}
+    stack.set_all({"runName": run_name, **words, **{f"program.{k}": v for k, v in more.items()}})
+
+
+def example(name: str) -> str:
+    return str(PROJECT / "examples" / name)
+
+
+@pytest.fixture(scope="module")
+def stack(lab: Lab) -> Iterator[Stack]:
+    ours = {"preset": None, "datasetFile": None}  # of the template, for our own trainer
+    settings = {"topology": "multi-pod", "pods": str(PODS), "processesPerPod": "1"}
+    made = lab.stack("e2e-program", "sandbox", settings)
+    made.set_all(ours)
+    stack_is_new = {"program.command[0]": "true"}
+    made.set_all(stack_is_new)
+    yield made
+    made.destroy()
+    left = lab.uids("statefulset", "service", "pod")
+    assert not [name for name in left if "train-" in name]
+
+
+def run_status(lab: Lab, stack: Stack) -> dict[str, Any]:
+    """What `./disttrain status` knows of the run."""
+    found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
+    (run,) = found["runs"]
+    return run
+
+
+def steps_of(lab: Lab, run_name: str) -> list[int]:
+    path = lab.run_dir(run_name) / "metrics.jsonl"
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line)["step"] for line in text.splitlines() if line.endswith("}")]
+
+
+def logs(lab: Lab, run_name: str) -> str:
+    """What all pods have printed, also those that are gone."""
+    files = sorted((lab.run_dir(run_name) / "logs").glob("node-*.log"))
+    return "".join(file.read_text() for file in files)
+
+
+def assert_whole(lab: Lab, run_name: str, marker: Mapping[str, Any], steps: int) -> None:
+    """The run has come to its last step, and has made each step, whatever came in between."""
+    assert marker["step"] == steps
+    assert steps_of(lab, run_name) == list(range(1, steps + 1))
+
+
+def test_ddp_example_steps_and_status_shows_them(lab: Lab, stack: Stack) -> None:
+    """`up` ends when rank 0 has told a step; status has step, total and loss."""
+    command = ("python", "train.py", "--steps", str(ENDLESS))
+    set_program(stack, DDP, *command, files=example("ddp"), progress=PATTERN)
+    output = stack.up()
+    open("/tmp/w/prog/up.txt", "w").write(output) if False else __import__("pathlib").Path(
+        "/tmp/w/prog/up.txt"
+    ).write_text(output)
+    assert f"rank 0 of the program has told a step: {PODS} of {PODS} pods are ready" in output
+    run = wait_for(
+        "a step in status",
+        lambda: (seen := run_status(lab, stack))["progress"]["step"] and seen,
+        LIMIT_SECONDS,
+    )
+    assert run["state"] == "training"
+    assert run["progress"]["of"] == ENDLESS
+    assert 0 <= float(run["progress"]["loss"]) < 10
+    line = people_run(lab, stack, f"./disttrain status --stack {stack.name}")
+    assert re.search(rf"program +training +\d+/{ENDLESS} +\d+\.\d{{4}} ", line), line
+    assert stack.output("program") == f"python train.py --steps {ENDLESS}"
+
+
+def test_second_up_of_a_program_changes_nothing(stack: Stack) -> None:
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+
+
+def test_killed_pod_of_the_ddp_example_comes_back_and_resumes(lab: Lab, stack: Stack) -> None:
+    """The gang is started again, and goes on from the checkpoint that the program has saved."""
+    checkpoint = lab.run_dir(DDP) / "program" / "newest.pt"
+    wait_for("the first checkpoint", checkpoint.exists, LIMIT_SECONDS, AT_ONCE_SECONDS)
+    assert "continuing after step" not in logs(lab, DDP)
+    lab.kubectl("delete", "pod", "train-multipod-1", "--grace-period=0", "--force")
+
+    def both_have_resumed() -> bool:
+        found = re.findall(r"rank (\d): continuing after step (\d+)", logs(lab, DDP))
+        return {rank for rank, _ in found} == {"0", "1"}
+
+    wait_for("both ranks to resume", both_have_resumed, LIMIT_SECONDS)
+    rounds = re.findall(r" 0 - \[node 0\] round (\d+): ", logs(lab, DDP))
+    assert rounds == ["1", "2"]
+    assert len(training_pods(lab, stack)) == PODS
+
+
+def test_stopped_ddp_example_resumes_and_ends_without_a_lost_step(lab: Lab, stack: Stack) -> None:
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    assert training_pods(lab, stack) == []
+    assert run_status(lab, stack)["state"] == "stopped"
+    assert not (lab.run_dir(DDP) / "done.json").exists()
+    last = steps_of(lab, DDP)[-1] + MORE_STEPS
+    command = ("python", "train.py", "--steps", str(last))
+    set_program(stack, DDP, *command, files=example("ddp"), progress=PATTERN)
+    stack.up()
+    assert_whole(lab, DDP, lab.wait_done(DDP), last)
+    finished = wait_for(
+        "status to say that it is finished",
+        lambda: (seen := run_status(lab, stack))["state"] == "finished" and seen,
+        LIMIT_SECONDS,
+    )
+    assert f"step {last}" in finished["detail"]
+
+
+def test_fetch_brings_what_the_program_has_saved(lab: Lab, stack: Stack, tmp_path: Path) -> None:
+    people_run(
+        lab, stack, f"./disttrain fetch --stack {stack.name} --checkpoint none --to {tmp_path}"
+    )
+    saved = (lab.run_dir(DDP) / "program" / "newest.pt").read_bytes()
+    assert (tmp_path / "program" / "newest.pt").read_bytes() == saved
+
+
+def test_commands_for_our_own_trainer_are_refused(lab: Lab, stack: Stack) -> None:
+    for command in ("sample", "verify"):
+        with pytest.raises(AssertionError, match=f"{command}: it cannot be used for this run"):
+            people_run(lab, stack, f"./disttrain {command} --stack {stack.name}")
+
+
+def test_program_that_starts_its_ranks_itself_runs_once_in_each_pod(lab: Lab, stack: Stack) -> None:
+    """torchrun finds the other pods by the variables that the launcher gives it."""
+    stack.set("podEnvironment.STEPS", str(STEPS))
+    more = {"per": "node", "files": example("ddp"), "progress": PATTERN}
+    set_program(stack, TORCHRUN, "./torchrun.sh", **more)
+    stack.up()
+    assert_whole(lab, TORCHRUN, lab.wait_done(TORCHRUN), STEPS)
+    for pod in range(PODS):
+        assert f"pod {pod} of {PODS} starts 1 rank(s)" in logs(lab, TORCHRUN)
+
+
+def test_fsdp_example_of_one_file_shards_over_the_pods(lab: Lab, stack: Stack) -> None:
+    """Each rank writes its own part of the checkpoint."""
+    command = ("python", "train.py", "--steps", str(STEPS))
+    set_program(stack, FSDP, *command, files=example("fsdp/train.py"), progress=PATTERN)
+    stack.up()
+    assert_whole(lab, FSDP, lab.wait_done(FSDP), STEPS)
+    newest = lab.run_dir(FSDP) / "program" / f"step-{STEPS:08d}"
+    parts = {path.name for path in newest.glob("*.distcp")}
+    assert parts == {f"__{rank}_0.distcp" for rank in range(PODS)}
+
+
+def test_fatal_exit_of_a_program_fails_the_up_with_its_reason(lab: Lab, stack: Stack) -> None:
+    set_program(stack, FATAL, "sh", "-c", "echo the data are not there; exit 78")
+    with pytest.raises(PulumiFailedError) as failure:
+        stack.up()
+    assert "the data are not there" in str(failure.value)
+    assert "ended with exit code 78: by that the program says that no retry helps" in str(
+        failure.value
+    )
+    assert not (lab.run_dir(FATAL) / "done.json").exists()

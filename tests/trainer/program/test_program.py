@@ -1,0 +1,319 @@
+"""Programs under the real entrypoint: real processes and signals, on loopback, without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ports import free_port
+from tests.trainer.forked import without_torchruns_variables
+from tests.trainer.lab import CHECKOUT
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import ExitCode
+
+LIMIT_SECONDS = 120  # for what has to happen, on a busy machine too
+PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
+
+
+class Desk:
+    """A data root, a folder for programs, and entrypoints that end with the test."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._started = list[subprocess.Popen[str]]()
+
+    def config(self, *command: str, **more: Any) -> RunConfig:
+        """A run whose ranks run `command`; `more`: of the program, and `train`."""
+        mapping = {
+            "run_name": "mine",
+            "data_root": str(self.root / "data"),
+            "train": {"max_restarts": 3, **more.pop("train", {})},
+            "program": {"command": list(command), **more},
+        }
+        return RunConfig.from_mapping(mapping)
+
+    def python(self, text: str, **more: Any) -> RunConfig:
+        """The same for a text of Python."""
+        path = self.root / "program.py"
+        path.write_text(textwrap.dedent(text))
+        return self.config(sys.executable, str(path), **more)
+
+    def start(
+        self, config: RunConfig, node: int = 0, nodes: int = 1, ranks: int = 1, port: int = 1
+    ) -> subprocess.Popen[str]:
+        """The entrypoint of one node."""
+        path = self.root / f"run-{node}.yaml"
+        path.write_text(yaml.safe_dump(config.to_mapping()))
+        environment = {
+            "PET_NNODES": str(nodes),
+            "PET_NODE_RANK": str(node),
+            "PET_NPROC_PER_NODE": str(ranks),
+            "PET_MASTER_ADDR": "127.0.0.1",
+            "PET_MASTER_PORT": str(port),
+            "DISTTRAIN_RUN_KEY": "key",
+            "DISTTRAIN_READY_DIR": str(self.root / f"ready-{node}"),
+        }
+        with (self.root / f"node-{node}.log").open("a") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "trainer", "entrypoint", "--config", str(path)],
+                cwd=CHECKOUT,
+                env={**without_torchruns_variables(os.environ), **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        self._started.append(process)
+        return process
+
+    def run(self, config: RunConfig, ranks: int = 1) -> int:
+        """The exit code of a run with one node."""
+        return self.start(config, ranks=ranks).wait(LIMIT_SECONDS)
+
+    def log(self, node: int = 0) -> str:
+        path = self.root / f"node-{node}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for(self, what: str, node: int = 0, times: int = 1) -> None:
+        def found() -> bool:
+            return len(re.findall(what, self.log(node))) >= times
+
+        self.wait(f"{what!r} of node {node}", found)
+
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"waited for {what}\n{self.log(0)}\n{self.log(1)}")
+            time.sleep(0.05)
+
+    def end_all(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.end_all()
+
+
+def marker(config: RunConfig) -> dict[str, Any]:
+    return json.loads((config.run_dir / "done.json").read_text())
+
+
+def printed(log: str) -> list[dict[str, str]]:
+    """The variables that the processes have printed as JSON, by rank."""
+    found = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    return sorted(found, key=lambda each: (each["NODE_RANK"], each.get("LOCAL_RANK", "")))
+
+
+TELL = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def test_each_rank_gets_the_variables_that_torchrun_sets(desk: Desk) -> None:
+    config, port = desk.python(TELL), free_port()
+    nodes = [desk.start(config, node, 2, 2, port) for node in range(2)]
+    for node in range(2):
+        desk.wait_for("run mine is finished", node)
+        nodes[node].terminate()
+    found = printed(desk.log(0)) + printed(desk.log(1))
+    assert [(each["RANK"], each["LOCAL_RANK"], each["NODE_RANK"]) for each in found] == [
+        ("0", "0", "0"),
+        ("1", "1", "0"),
+        ("2", "0", "1"),
+        ("3", "1", "1"),
+    ]
+    for each in found:
+        assert (each["WORLD_SIZE"], each["LOCAL_WORLD_SIZE"]) == ("4", "2")
+        assert each["MASTER_ADDR"] == "127.0.0.1"
+        assert each["TORCHELASTIC_RESTART_COUNT"] == "0"
+        assert Path(each["DISTTRAIN_CHECKPOINT_DIR"]) == config.run_dir / "program"
+        assert "DISTTRAIN_RUN_KEY" not in each
+    assert len({each["MASTER_PORT"] for each in found}) == 1
+
+
+def test_program_for_each_node_finds_what_torchrun_reads(desk: Desk) -> None:
+    config, port = desk.python(TELL, per="node"), free_port()
+    nodes = [desk.start(config, node, 2, 3, port) for node in range(2)]
+    for node in range(2):
+        desk.wait_for("run mine is finished", node)
+        nodes[node].terminate()
+    found = printed(desk.log(0)) + printed(desk.log(1))
+    assert [each["PET_NODE_RANK"] for each in found] == ["0", "1"]
+    for each in found:
+        assert (each["PET_NNODES"], each["PET_NPROC_PER_NODE"]) == ("2", "3")
+        assert int(each["PET_MASTER_PORT"]) != port, "the launcher itself listens there"
+        assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & each.keys()
+
+
+COUNTS = """
+    import os, pathlib, sys
+    folder = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"])
+    saved = folder / "step"
+    step = int(saved.read_text()) if saved.exists() else 0
+    while step < 30:
+        step += 1
+        if os.environ["RANK"] == "0":
+            print(f"step {step}/30 loss {1 / step}")
+            if step % 10 == 0:
+                saved.write_text(str(step))
+        if step == 15 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            sys.exit(5)
+"""
+
+
+def test_failed_rank_starts_all_again_from_what_the_program_saved(desk: Desk) -> None:
+    config = desk.python(COUNTS, progress=PATTERN)
+    assert desk.run(config, ranks=2) == ExitCode.DONE
+    assert "training stopped: rank " in desk.log()
+    assert "ended with exit code 5; starting again" in desk.log()
+    assert (marker(config)["step"], marker(config)["loss"]) == (30, pytest.approx(1 / 30))
+    lines = (config.run_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 31))
+    assert re.search(r"\[node 0\] program: step 30/30 loss 0\.0333", desk.log())
+    events = (config.run_dir / "events" / "node-00000.jsonl").read_text()
+    names = re.findall(r'"event":"(\w+)"', events)
+    assert names.count("first_step") == 2
+    assert "finished" in names
+
+
+def test_restarts_without_a_newer_file_are_given_up(desk: Desk) -> None:
+    config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 2})
+    assert desk.run(config) == ExitCode.RETRYABLE
+    assert desk.log().count("round ") == 3
+    assert "3 starts in a row failed without a newer checkpoint" in desk.log()
+    assert not (config.run_dir / "done.json").exists()
+
+
+FAILS_AT_STEP_9 = """
+    import os, pathlib
+    for step in range(1, 10):
+        print(f"step {step}/30 loss 1", flush=True)
+    pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "log").write_text("")
+    raise SystemExit(1)
+"""
+
+
+def test_starts_that_come_to_the_same_step_are_given_up(desk: Desk) -> None:
+    """Though each of them writes into the program's folder."""
+    config = desk.python(FAILS_AT_STEP_9, progress=PATTERN, train={"max_restarts": 1})
+    assert desk.run(config) == ExitCode.RETRYABLE
+    assert desk.log().count("round ") == 2
+
+
+def test_exit_code_78_ends_the_run_without_a_retry(desk: Desk) -> None:
+    config = desk.config("sh", "-c", "echo no data; exit 78")
+    assert desk.run(config, ranks=2) == ExitCode.FATAL
+    assert desk.log().count("round ") == 1
+    assert "fatal: rank 0 ended with exit code 78" in desk.log()
+
+
+def test_command_that_is_not_there_is_fatal_and_named(desk: Desk) -> None:
+    assert desk.run(desk.config("no-such-program")) == ExitCode.FATAL
+    assert "program.command: 'no-such-program' cannot be started" in desk.log()
+
+
+def test_script_without_an_interpreter_is_fatal_and_named(desk: Desk) -> None:
+    script = desk.root / "start"
+    script.write_text("echo hello\n")
+    script.chmod(0o755)
+    assert desk.run(desk.config(str(script))) == ExitCode.FATAL
+    assert "cannot be started (Exec format error)" in desk.log()
+    assert "a script needs a first line such as #!/bin/sh" in desk.log()
+
+
+SAVES_AND_ENDS_WITH_0 = """
+    import os, pathlib, signal, sys, time
+    def stop(number, frame):
+        pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "saved").touch()
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, stop)
+    print("step 1/2 loss 1")
+    time.sleep(3600)
+"""
+
+
+def test_program_that_saves_and_ends_with_0_is_stopped_and_not_finished(desk: Desk) -> None:
+    config = desk.python(SAVES_AND_ENDS_WITH_0, progress=PATTERN)
+    entrypoint = desk.start(config)
+    desk.wait_for("program: step 1/2")
+    entrypoint.terminate()
+    assert entrypoint.wait(LIMIT_SECONDS) == ExitCode.PREEMPTED
+    assert (config.run_dir / "program" / "saved").exists()
+    assert not (config.run_dir / "done.json").exists()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pids_in(log: str, word: str) -> list[int]:
+    return [int(pid) for pid in re.findall(rf"{word} (\d+)", log)]
+
+
+def test_nothing_that_the_program_has_started_outlives_its_round(desk: Desk) -> None:
+    """Not even a process that has left the rank's group: it would hold the GPUs."""
+    command = "setsid sleep 3600 & echo child $!; sleep 3600 & echo child $!; exit 78"
+    assert desk.run(desk.config("sh", "-c", command)) == ExitCode.FATAL
+    children = pids_in(desk.log(), "child")
+    assert len(children) == 2
+    try:
+        desk.wait("the children to end", lambda: not any(map(is_alive, children)))
+    finally:
+        for child in filter(is_alive, children):
+            os.kill(child, signal.SIGKILL)
+
+
+def test_killed_rank_of_one_node_starts_the_ranks_of_all_again(desk: Desk) -> None:
+    config = desk.config("sh", "-c", "echo pid $$; exec sleep 3600")
+    port = free_port()
+    nodes = [desk.start(config, node, 2, 1, port) for node in range(2)]
+    for node in range(2):
+        desk.wait_for(r"pid \d+", node)
+    first = [pids_in(desk.log(node), "pid")[0] for node in range(2)]
+    os.kill(first[1], signal.SIGKILL)
+    for node in range(2):
+        desk.wait_for(r"pid \d+", node, times=2)
+    assert not any(map(is_alive, first))
+    assert "rank 1 was killed by SIGKILL" in desk.log(1)
+    stop_all(nodes)
+
+
+def stop_all(nodes: Sequence[subprocess.Popen[str]]) -> None:
+    for node in nodes:
+        node.terminate()
+    codes = [node.wait(LIMIT_SECONDS) for node in nodes]
+    assert codes == [ExitCode.PREEMPTED] * len(nodes)
+
+
+def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk) -> None:
+    config = desk.config("sh", "-c", "while sleep 0.2; do echo works; done")
+    entrypoint = desk.start(config)
+    desk.wait_for("program: it runs; its steps are not seen, because program.progress is not set")
+    desk.wait("the pod to be ready", (desk.root / "ready-0" / "ready").exists)
+    stop_all([entrypoint])
+
+
+def test_finished_program_is_not_started_again(desk: Desk) -> None:
+    config = desk.config("sh", "-c", "echo it runs now")
+    assert [desk.run(config) for _ in range(2)] == [ExitCode.DONE] * 2
+    assert desk.log().count("it runs now") == 1
+    assert "the program has ended with exit code 0; its steps were not seen" in desk.log()

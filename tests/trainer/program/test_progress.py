@@ -1,0 +1,51 @@
+import re
+
+import pytest
+
+from trainer.program.progress import Point, ProgressReader, point_in
+
+PATTERN = r"step (?P<step>[\d,]+)(?:/(?P<total>\d+))?(?: loss (?P<loss>\S+))?"
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "total", "loss"),
+    [
+        (b"step 12/300 loss 0.25", 12, 300, 0.25),
+        (b"[rank0] INFO step 7 loss 1e-3 lr 2e-4", 7, None, 1e-3),
+        (b"step 1,200", 1200, None, None),
+        (b"step 3 loss nan", 3, None, None),
+        (b"step 3 loss inf", 3, None, None),
+        (b"step 3 loss what", 3, None, None),
+        # A progress bar writes its line again and again; the last state counts.
+        (b"step 1/9 loss 3.0\rstep 2/9 loss 2.0\r", 2, 9, 2.0),
+        (b"\xff\xfe step 5 loss 2.5", 5, None, 2.5),
+    ],
+)
+def test_line_of_a_program_tells_step_and_loss(
+    line: bytes, step: int, total: int | None, loss: float | None
+) -> None:
+    point = point_in(re.compile(PATTERN), line)
+    assert point is not None
+    assert (point.step, point.total, point.loss) == (step, total, loss)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"steps", b"loss 0.3", b"step 99999999999999999999999 loss 1"]
+)
+def test_other_lines_tell_nothing(line: bytes) -> None:
+    assert point_in(re.compile(PATTERN), line) is None
+
+
+def test_only_the_lines_of_rank_0_are_read_and_all_are_counted() -> None:
+    reader = ProgressReader(PATTERN)
+    reader.take([b"step 1 loss 4", b"hello"], of_rank_0=True)
+    reader.take([b"step 9 loss 9"], of_rank_0=False)
+    points, lines = reader.taken()
+    assert [point.step for point in points] == [1]
+    assert lines == 3
+    assert reader.taken() == ([], 0)
+
+
+def test_words_leave_out_what_is_not_known() -> None:
+    assert Point(3, None, None, 0.0).words() == "step 3"
+    assert Point(3, 1.25, 10, 0.0).words() == "step 3/10 loss 1.2500"

@@ -1,0 +1,88 @@
+"""What the launcher keeps about a program in the run's folder."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import FatalError
+from trainer.program.progress import Point
+from trainer.program.record import (
+    Curve,
+    newest_change,
+    read_program_done,
+    write_program_done,
+)
+
+
+def config(root: Path, **program: Any) -> RunConfig:
+    given = {"command": ["true"], **program}
+    return RunConfig.from_mapping({"run_name": "r", "data_root": str(root), "program": given})
+
+
+def point(step: int) -> Point:
+    return Point(step, step / 8, None, 1e9 + step)
+
+
+def record_start(run_dir: Path, steps: range) -> None:
+    curve = Curve(run_dir, 2, pytest.fail)
+    for step in steps:
+        curve.add([point(step)])
+    curve.close()
+
+
+def test_another_command_or_other_files_have_not_ended_yet(tmp_path: Path) -> None:
+    """So that a program with more steps to make goes on after the end."""
+    done = config(tmp_path, files="abc")
+    write_program_done(done, point(7))
+    marker = read_program_done(done)
+    assert marker is not None
+    assert (marker["step"], marker["loss"]) == (7, 0.875)
+    assert read_program_done(config(tmp_path, command=["false"], files="abc")) is None
+    assert read_program_done(config(tmp_path, files="abd")) is None
+    assert read_program_done(config(tmp_path, files="abc", progress="(?P<step>1)")) is not None
+
+
+def test_folder_of_a_run_of_our_trainer_is_left_alone(tmp_path: Path) -> None:
+    run = config(tmp_path)
+    run.run_dir.mkdir(parents=True)
+    (run.run_dir / "done.json").write_text('{"max_steps": 5, "identity": {}}')
+    with pytest.raises(FatalError, match="Choose another runName"):
+        read_program_done(run)
+
+
+def test_resumed_start_replaces_the_steps_that_it_makes_again(tmp_path: Path) -> None:
+    record_start(tmp_path, range(1, 8))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 8, "lo')  # a crash has cut it off
+    record_start(tmp_path, range(5, 11))
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [record["step"] for record in records] == list(range(1, 11))
+    assert records[0] == {"step": 1, "loss": 0.125, "world_size": 2, "unix_time": 1e9 + 1}
+
+
+def test_curve_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    said = list[str]()
+    curve = Curve(tmp_path / "file" / "run", 1, said.append)
+    curve.add([point(1)])
+    curve.add([point(2)])
+    curve.close()
+    assert len(said) == 1
+    assert "cannot be written" in said[0]
+
+
+def test_newest_change_grows_with_each_file_that_is_written(tmp_path: Path) -> None:
+    """By it the launcher knows that a start has come further than the one before."""
+    assert newest_change(tmp_path / "missing") == ""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a").write_text("")
+    os.utime(tmp_path / "deep" / "a", ns=(5, 5))
+    before = newest_change(tmp_path)
+    (tmp_path / "b").write_text("")
+    os.utime(tmp_path / "b", ns=(10, 10))
+    assert "" < before < newest_change(tmp_path)

@@ -1,0 +1,104 @@
+"""`program`: a training program of the user's own, and what is refused beside it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings.program import MOST_BYTES
+from tests.unit.settings.reading import refusal, run
+
+COMMAND = {"command": ["python", "train.py", "--lr", "0.1"]}
+PATTERN = r"step (?P<step>\d+) loss (?P<loss>\S+)"
+
+
+def folder_of(root: Path, **sizes: int) -> Path:
+    for name, size in sizes.items():
+        (root / f"{name}.py").write_bytes(b"#" * size)
+    return root
+
+
+def test_run_of_a_program_holds_the_program_and_how_it_is_started() -> None:
+    changes = {"program": COMMAND, "run": {"train": {"max_restarts": 3}}, "runName": "mine"}
+    settings = run(changes)
+    assert settings.config.program.command == ("python", "train.py", "--lr", "0.1")
+    assert settings.config.program.per == "rank"
+    assert settings.config.train.max_restarts == 3
+    mapping = settings.config.to_mapping()
+    assert sorted(mapping) == ["data_root", "program", "run_name", "train"]
+    assert settings.dataset_file is None
+
+
+def test_numbers_in_a_command_are_the_texts_that_they_are() -> None:
+    """`pulumi config set --path 'program.command[1]' 40` writes a number."""
+    assert run({"program": {"command": ["sleep", 40]}}).config.program.command == ("sleep", "40")
+
+
+def test_files_of_a_folder_are_taken_with_their_paths(tmp_path: Path) -> None:
+    folder_of(tmp_path, train=5)
+    for name in ("parts/layers.py", "__pycache__/train.pyc", ".git/HEAD"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    settings = run({"program": {**COMMAND, "files": str(tmp_path)}})
+    assert sorted(settings.program_files) == ["parts/layers.py", "train.py"]
+    (tmp_path / "train.py").write_text("other")
+    other = run({"program": {**COMMAND, "files": str(tmp_path)}})
+    assert settings.config.program.files != other.config.program.files
+
+
+def test_single_file_has_its_own_name(tmp_path: Path) -> None:
+    folder_of(tmp_path, train=5, other=5)
+    settings = run({"program": {**COMMAND, "files": str(tmp_path / "train.py")}})
+    assert dict(settings.program_files) == {"train.py": b"#####"}
+
+
+TRAINERS = "program is set, and only disttrain's own trainer reads this setting"
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"program": {"per": "rank"}}, "program.command: None cannot be used: it names no program"),
+    ({"program": {"command": "python"}}, "program.command: 'python' cannot be used: it is not a "),
+    ({"program": {"command": [["a"]]}}, "program.command[0]: ['a'] cannot be used: it is not a "),
+    ({"program": {**COMMAND, "per": "pod"}}, "program.per: 'pod' cannot be used"),
+    ({"program": {**COMMAND, "image": "mine:1"}}, "program.image: 'mine:1' cannot be used: there"),
+    ({"program": {**COMMAND, "progress": "(?P<step"}}, "it is no regular expression of Python"),
+    ({"program": {**COMMAND, "progress": r"step \d+"}}, "it has no group named step"),
+    (
+        {"program": {**COMMAND, "progress": r"(?P<step>\d+) (?P<lr>\S+)"}},
+        "it has a group named lr, of which nobody knows the meaning",
+    ),
+    ({"program": {**COMMAND, "files": "/no/such"}}, "program.files: '/no/such' cannot be used"),
+    (
+        {"program": COMMAND, "preset": "gpt2-small"},
+        f"preset: 'gpt2-small' cannot be used: {TRAINERS}",
+    ),
+    (
+        {"program": COMMAND, "datasetName": "mine"},
+        f"datasetName: 'mine' cannot be used: {TRAINERS}",
+    ),
+    ({"program": COMMAND, "verify": "after"}, f"verify: 'after' cannot be used: {TRAINERS}"),
+    ({"program": COMMAND, "run": {"seed": 3}}, f"run.seed: 3 cannot be used: {TRAINERS}"),
+    (
+        {"program": COMMAND, "run": {"train": {"max_steps": 3}}},
+        f"run.train.max_steps: 3 cannot be used: {TRAINERS}",
+    ),
+    (
+        {"program": COMMAND, "run": {"train": {"max_restarts": -3}}},
+        "run.train.max_restarts: -3 cannot be used",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG, ids=[text for _, text in WRONG])
+def test_message_names_key_value_reason_and_way_out(changes: dict[str, Any], message: str) -> None:
+    assert message in refusal(changes)
+
+
+def test_too_large_folder_is_refused_with_its_largest_files(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, small=10, large=MOST_BYTES)
+    text = refusal({"program": {**COMMAND, "files": str(folder)}})
+    assert f"it has 2 files with {MOST_BYTES + 10:,} bytes" in text
+    assert f"the largest: large.py with {MOST_BYTES:,} bytes, small.py with 10 bytes" in text
+    assert "put data on the volume" in text
+
+
+def test_folder_without_files_is_refused(tmp_path: Path) -> None:
+    assert "there is no file" in refusal({"program": {**COMMAND, "files": str(tmp_path)}})

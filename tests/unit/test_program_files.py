@@ -1,0 +1,70 @@
+"""A program of the user's own in the pods: its files and its resources."""
+
+import base64
+import itertools
+from pathlib import Path
+from typing import Any
+
+from tests.unit.stacks import Deployment, deploy, plain
+
+COMMAND = ["python", "train.py"]
+COUNT = itertools.count()
+
+
+def deployed(tmp_path: Path, files: dict[str, bytes], **more: Any) -> Deployment:
+    scratch = tmp_path / str(next(COUNT))
+    folder = scratch / "mine"
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    scratch.mkdir(exist_ok=True)
+    program = {"command": COMMAND, **more, **({"files": str(folder)} if files else {})}
+    return deploy("multipod", scratch, {"program": program})
+
+
+def pod_of(made: Deployment) -> dict[str, Any]:
+    return made.one("training-stateful-set").inputs["spec"]["template"]["spec"]
+
+
+def test_files_come_to_the_pods_at_their_paths(tmp_path: Path) -> None:
+    made = deployed(tmp_path, {"train.py": b"print(1)", "parts/table.bin": b"\xff\x00"})
+    found = plain(made.one("program-files-config-map").inputs)
+    assert found["immutable"] is True
+    (volume,) = [each for each in pod_of(made)["volumes"] if each["name"] == "program"]
+    assert volume["configMap"]["name"] == found["metadata"]["name"]
+    texts, others = found["data"], found["binaryData"]
+    contents = {
+        item["path"]: texts[item["key"]].encode()
+        if item["key"] in texts
+        else base64.b64decode(others[item["key"]])
+        for item in volume["configMap"]["items"]
+    }
+    assert contents == {"train.py": b"print(1)", "parts/table.bin": b"\xff\x00"}
+    (container,) = pod_of(made)["containers"]
+    mount = {"name": "program", "mountPath": "/program", "readOnly": True}
+    assert mount in container["volumeMounts"]
+
+
+def test_changed_file_is_another_object_and_another_revision(tmp_path: Path) -> None:
+    """So the pods are made anew, and none of them sees half of a change."""
+    one, other = (deployed(tmp_path, {"train.py": text}) for text in (b"1", b"2"))
+    names = {
+        each.one("program-files-config-map").inputs["metadata"]["name"] for each in (one, other)
+    }
+    assert len(names) == 2
+    assert pod_of(one) != pod_of(other)
+
+
+def test_program_has_no_data_set_and_no_sample_command(tmp_path: Path) -> None:
+    made = deployed(tmp_path, {})
+    names = [resource.name for resource in made.resources]
+    assert not [name for name in names if name.startswith(("dataset", "program-files"))]
+    assert made.outputs["program"] == "python train.py"
+    assert (made.outputs["sampleCommand"], made.outputs["maxSteps"]) == ("", 0)
+
+
+def test_up_says_what_a_ready_program_means(tmp_path: Path) -> None:
+    seen = deployed(tmp_path, {}, progress=r"step (?P<step>\d+)").one("training-await").program
+    assert "rank 0 of the program has told a step" in seen
+    unseen = deployed(tmp_path, {}).one("training-await").program
+    assert "its steps are not seen, as program.progress is not set" in unseen

@@ -1,0 +1,89 @@
+"""Our trainer as what the entrypoint starts: `python -m trainer train` for each rank."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from trainer.checkpoint.run_identity import read_done_marker
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.membership import Round
+from trainer.launch.node_output import NodeOutput
+from trainer.launch.status_files import ExitReport, StatusFiles
+
+
+class OwnTrainer:
+    """The ranks tell by status files how far they are; rank 0 writes the marker of the end."""
+
+    how_to_go_on = "raise train.max_steps to go on"
+
+    def __init__(
+        self,
+        config: RunConfig,
+        config_arguments: Sequence[str],
+        local_ranks: int,
+        status: StatusFiles,
+        output: NodeOutput,
+    ):
+        """`config_arguments` go to the ranks unchanged."""
+        self._config, self._local_ranks = config, local_ranks
+        self._command = [sys.executable, "-m", "trainer", "train", *config_arguments]
+        self._status, self._output = status, output
+        self._ranks: LocalRanks | None = None
+
+    def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
+        """See `Work`."""
+        self._ranks = LocalRanks(self._command, environments, self._status, self._output)
+        return self._ranks
+
+    def poll(self) -> bool:
+        """See `Work`."""
+        return self._status.all_stepped(self._local_ranks)
+
+    def report(self) -> ExitReport:
+        """See `Work`."""
+        assert self._ranks is not None
+        reports = self._status.exit_reports(self._local_ranks)
+        return combine_exit_reports(reports, self._ranks.exit_codes())
+
+    def round_is_done(self) -> None:
+        """Rank 0 has written the marker by itself."""
+
+    def finished(self) -> str | None:
+        """See `Work`."""
+        marker = read_done_marker(self._config)
+        if marker is None:
+            return None
+        loss = f"loss {marker['loss']:.4f}" if marker["loss"] is not None else "no loss"
+        return f"step {marker['step']}, {loss}"
+
+    def newest(self) -> str:
+        """The name of the newest checkpoint, which counts its steps; empty where there is none."""
+        names = (path.name for path in self._config.run_dir.glob("checkpoints/step-*"))
+        return max(names, default="")
+
+
+def combine_exit_reports(
+    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None]
+) -> ExitReport:
+    """How a node's round ended, from what its ranks reported and their exit codes."""
+    reported = [report for report in reports if report is not None]
+    for code in (ExitCode.FATAL, ExitCode.RETRYABLE, ExitCode.PREEMPTED):
+        if code == ExitCode.PREEMPTED and len(reported) < len(reports):
+            break
+        for report in reported:
+            if report.code == code:
+                return report
+    silent = [
+        f"{rank} (exit code {exit_codes[rank]})"
+        for rank, report in enumerate(reports)
+        if report is None
+    ]
+    if not silent:
+        return ExitReport(ExitCode.DONE, reported[0].reason)
+    return ExitReport(
+        ExitCode.RETRYABLE,
+        f"local rank(s) {', '.join(silent)} exited without a status file (killed?)",
+    )

@@ -1,0 +1,91 @@
+"""Reads how far a program is from the lines that it prints."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one line of the program says.
+
+    Args:
+        step: updates made so far, as the program counts them.
+        loss: None where the line has none, or one that is not finite.
+        total: updates of the whole run; None where the line does not say it.
+        unix_seconds: when the line came.
+    """
+
+    step: int
+    loss: float | None
+    total: int | None
+    unix_seconds: float
+
+    def words(self) -> str:
+        """`step 120/2000 loss 1.8307`; `./disttrain status` reads it (cli/status/progress.py)."""
+        total = f"/{self.total}" if self.total is not None else ""
+        loss = f" loss {self.loss:.4f}" if self.loss is not None else ""
+        return f"step {self.step}{total}{loss}"
+
+
+class ProgressReader:
+    """Takes lines in the threads of the pipes, and keeps what they say until it is asked.
+
+    Args:
+        pattern: regular expression with the group `step`, perhaps `loss` and `total`; None: no
+            line says anything.
+    """
+
+    def __init__(self, pattern: str | None) -> None:
+        self._pattern = re.compile(pattern) if pattern is not None else None
+        self._lock = threading.Lock()
+        self._points = list[Point]()
+        self._lines = 0
+
+    def take(self, lines: Sequence[bytes], *, of_rank_0: bool) -> None:
+        """Whole lines of one process. Raises nothing."""
+        found = list[Point]()
+        if self._pattern is not None and of_rank_0:
+            found = [point for line in lines if (point := point_in(self._pattern, line))]
+        with self._lock:
+            self._lines += len(lines)
+            self._points += found
+
+    def taken(self) -> tuple[list[Point], int]:
+        """What was said since the last call, and the number of lines of all processes since."""
+        with self._lock:
+            points, self._points = self._points, []
+            lines, self._lines = self._lines, 0
+        return points, lines
+
+
+def point_in(pattern: re.Pattern[str], line: bytes) -> Point | None:
+    """What the line says; None if nothing. Of a progress bar the last state counts. Pure."""
+    for part in reversed(line.decode(errors="replace").split("\r")):
+        match = pattern.search(part)
+        if match is None:
+            continue
+        groups = match.groupdict()
+        step = _whole(groups.get("step"))
+        if step is not None:
+            loss, total = _finite(groups.get("loss")), _whole(groups.get("total"))
+            return Point(step, loss, total, time.time())
+    return None
+
+
+def _whole(text: str | None) -> int | None:
+    digits = (text or "").replace(",", "").replace("_", "")
+    return int(digits) if digits.isdecimal() and len(digits) <= 15 else None
+
+
+def _finite(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

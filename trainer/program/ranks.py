@@ -1,0 +1,91 @@
+"""The processes of a user's own program on one node: how they are asked to end, and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.node_output import NodeOutput, Tap
+from trainer.launch.status_files import StatusFiles
+from trainer.launch.stop_request import StopRequest
+from trainer.program.leftovers import MARK_VARIABLE, end_leftovers, take_orphans
+
+# When a rank has failed, the others get SIGTERM, and so long to end before they are killed.
+GRACE_SECONDS = 10.0
+
+
+class ProgramRanks(LocalRanks):
+    """Signals go to all processes of a rank: a shell does not hand them on, for example."""
+
+    has_lifeline = False
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environments: Sequence[Mapping[str, str]],
+        status: StatusFiles,
+        output: NodeOutput,
+        folder: Path | None,
+        tap: Tap,
+        start: str,
+        stop: StopRequest,
+    ):
+        """See `LocalRanks`, and beside:
+
+        Args:
+            start: different for each start of each node.
+            stop: of this node. Once it is requested, the pod's grace is the only limit of time.
+        """
+        self._start, self._stop = start, stop
+        self._has_asked, self._ending_since_seconds = False, float("inf")
+        take_orphans()
+        marked = [{**environment, MARK_VARIABLE: start} for environment in environments]
+        super().__init__(command, marked, status, output, folder, tap)
+
+    def request_stop(self) -> None:
+        """Ask all processes to save and end. Asked twice, many programs end without saving."""
+        if not self._has_asked:
+            self._has_asked = True
+            for process in self._processes:
+                _signal_group(process.pid, signal.SIGTERM)
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the processes were asked to end, so that exit code 0 does not mean: finished."""
+        return self._has_asked
+
+    def has_failed(self) -> bool:
+        """Whether a rank has ended otherwise than by finishing or by a request to stop."""
+        if self._stop.requested:
+            return False
+        expected = [None, ExitCode.DONE, ExitCode.PREEMPTED]
+        expected += [-signal.SIGTERM] if self._has_asked else []
+        return any(code not in expected for code in self.exit_codes())
+
+    def end_soon(self) -> None:
+        """End all ranks; call it repeatedly until none runs."""
+        self.request_stop()
+        now = time.monotonic()
+        self._ending_since_seconds = min(self._ending_since_seconds, now)
+        if not self._stop.requested and now - self._ending_since_seconds > GRACE_SECONDS:
+            for process in self._processes:
+                _signal_group(process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Nothing that the program has started may live on: it would hold the GPUs."""
+        if left := end_leftovers(self._start):
+            pids = ", ".join(map(str, left))
+            self._say(f"warning: process(es) {pids} of the program cannot be ended")
+        super().close()
+
+
+def _signal_group(group: int, number: int) -> None:
+    """The group may have ended by itself."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)

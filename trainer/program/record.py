@@ -1,0 +1,153 @@
+"""What the launcher keeps about a program in the run's folder.
+
+metrics.jsonl    step and loss, as our trainer writes them (trainer/metrics/log.py)
+done.json        the program has ended with exit code 0 in every rank
+program/         the program's own folder, for its checkpoints
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from trainer.checkpoint.durable import write_json, write_text
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import FatalError
+from trainer.program.progress import Point
+
+METRICS_FILE = "metrics.jsonl"
+DONE_FILE = "done.json"
+PROGRAM_DIR = "program"
+MOST_FILES = 10_000
+CLOSE_SECONDS = 2.0
+
+
+def program_dir(config: RunConfig) -> Path:
+    """Where the program may keep its checkpoints."""
+    return config.run_dir / PROGRAM_DIR
+
+
+def program_identity(config: RunConfig) -> str:
+    """Another value: it is another program, which has not ended yet."""
+    program = config.program
+    parts = [list(program.command), program.per, program.files]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def write_program_done(config: RunConfig, last: Point | None) -> None:
+    """Record that the program has ended with exit code 0 in every rank."""
+    marker = {
+        "program": program_identity(config),
+        "step": last.step if last is not None else None,
+        "loss": last.loss if last is not None else None,
+    }
+    config.run_dir.mkdir(parents=True, exist_ok=True)
+    write_json(config.run_dir / DONE_FILE, marker)
+
+
+def read_program_done(config: RunConfig) -> dict[str, Any] | None:
+    """The marker; None where there is none, or where it is of another program.
+
+    Raises:
+        FatalError: the folder belongs to a run of our trainer, or the marker is damaged.
+    """
+    path = config.run_dir / DONE_FILE
+    try:
+        marker = cast(dict[str, Any], json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise FatalError(f"{path} is not JSON ({error}); remove it to go on") from error
+    if "program" not in marker:
+        raise FatalError(
+            f"{config.run_dir} has a finished run of another kind: of disttrain's own trainer, "
+            "and not of a program. Choose another runName"
+        )
+    return marker if marker["program"] == program_identity(config) else None
+
+
+def newest_change(folder: Path) -> str:
+    """When a file of the folder was last changed, as a text that grows; empty: there is none.
+
+    Of a folder with very many files only some are looked at.
+    """
+    newest, seen = 0, 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                newest = max(newest, (Path(path) / name).stat().st_mtime_ns)
+            except OSError:  # it was removed meanwhile, as old checkpoints are
+                continue
+            seen += 1
+        if seen >= MOST_FILES:
+            break
+    return f"{newest:020d}" if newest else ""
+
+
+class Curve:
+    """Appends points to metrics.jsonl in a thread, as a volume that hangs must hold up nobody."""
+
+    def __init__(self, run_dir: Path, world_size: int, say: Callable[[str], None]) -> None:
+        """`say` is told of the first error; the run goes on without its curve."""
+        self._path, self._world_size, self._say = run_dir / METRICS_FILE, world_size, say
+        self._waiting: queue.SimpleQueue[Sequence[Point]] = queue.SimpleQueue()
+        self._has_begun = self._has_failed = False
+        self._thread = threading.Thread(target=self._serve, name="curve", daemon=True)
+        self._thread.start()
+
+    def add(self, points: Sequence[Point]) -> None:
+        """Before the first ones what an earlier start has written from that step on is dropped."""
+        if points:
+            self._waiting.put(points)
+
+    def close(self) -> None:
+        """Write what is left; a volume that hangs is not waited for."""
+        self._waiting.put(())
+        self._thread.join(CLOSE_SECONDS)
+
+    def _serve(self) -> None:
+        while points := self._waiting.get():
+            self._add(points)
+
+    def _add(self, points: Sequence[Point]) -> None:
+        try:
+            if not self._has_begun:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._drop_from(points[0].step)
+                self._has_begun = True
+            with self._path.open("a") as file:
+                file.write("".join(self._line(point) for point in points))
+        except OSError as error:
+            if not self._has_failed:
+                self._has_failed = True
+                self._say(f"warning: {self._path} cannot be written ({error}); the run goes on")
+
+    def _line(self, point: Point) -> str:
+        record = {
+            "step": point.step,
+            "loss": point.loss,
+            "world_size": self._world_size,
+            "unix_time": round(point.unix_seconds, 3),
+        }
+        return json.dumps(record, allow_nan=False) + "\n"
+
+    def _drop_from(self, step: int) -> None:
+        try:
+            lines = self._path.read_text().splitlines()
+        except FileNotFoundError:
+            return
+        kept = [line for line in lines if (number := _step_of(line)) is not None and number < step]
+        write_text(self._path, "".join(f"{line}\n" for line in kept))
+
+
+def _step_of(line: str) -> int | None:
+    try:
+        return int(dict(json.loads(line))["step"])
+    except (ValueError, TypeError, KeyError):  # a crash has cut it off
+        return None

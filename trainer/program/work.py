@@ -1,0 +1,207 @@
+"""A user's own program as what the entrypoint starts; docs/programs.md is written for its users."""
+
+from __future__ import annotations
+
+import errno
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trainer.checkpoint.run_lock import RunLock
+from trainer.config import RunConfig
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+from trainer.launch.exit_codes import ExitCode, FatalError
+from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.membership import Round
+from trainer.launch.node import Node
+from trainer.launch.node_output import NodeOutput
+from trainer.launch.status_files import ExitReport, StatusFiles
+from trainer.launch.stop_request import StopRequest
+from trainer.program.environment import process_environments, process_names
+from trainer.program.exits import report_of
+from trainer.program.progress import Point, ProgressReader
+from trainer.program.ranks import ProgramRanks
+from trainer.program.record import (
+    Curve,
+    newest_change,
+    program_dir,
+    read_program_done,
+    write_program_done,
+)
+
+FILES_DIR = Path("/program")  # infra/workloads/pod.py mounts the user's files there
+SAY_EVERY_SECONDS = 5.0
+SAY_EVERY_LINES = 100
+"""`./disttrain status` reads the last 200 lines of a pod, so it has to be said that often."""
+SAY_UNMATCHED_SECONDS = 60.0
+RUNNING_SECONDS = 10.0
+"""Where nobody sees steps, processes that have run for so long count as training."""
+_NEVER_STARTS = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
+UNSEEN = "it runs; its steps are not seen, because program.progress is not set"
+
+
+class Program:
+    """Starts the program's processes and reads how far it is."""
+
+    how_to_go_on = "change program.command or its files to go on"
+
+    def __init__(
+        self,
+        config: RunConfig,
+        node: Node,
+        status: StatusFiles,
+        output: NodeOutput,
+        events: EventLog,
+        stop: StopRequest,
+    ):
+        self._config, self._node, self._status = config, node, status
+        self._output, self._events, self._stop = output, events, stop
+        # Rank 0 is on node 0: the steps are seen there, and the others train when they run.
+        self._reads = node.rank == 0 and config.program.progress is not None
+        self._reader = ProgressReader(config.program.progress if self._reads else None)
+        self._lock = RunLock(config.run_dir)
+        self._ranks: ProgramRanks | None = None
+        self._names = list[str]()
+        self._curve: Curve | None = None
+        self._last: Point | None = None
+        self._reported: Point | None = None
+        self._highest = 0
+        self._has_stepped = False
+        self._started_at = self._said_at = 0.0
+        self._lines = 0
+
+    def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
+        """See `Work`."""
+        config, node = self._config, self._node
+        program_dir(config).mkdir(parents=True, exist_ok=True)
+        if node.rank == 0:
+            self._lock.acquire()
+        self._reader.taken()  # what an earlier start has left
+        self._reported, self._has_stepped, self._lines = None, False, 0
+        self._started_at = self._said_at = time.monotonic()
+        if self._reads:
+            self._curve = Curve(config.run_dir, here.world_size, self._output.say)
+        self._names = process_names(config, node, here)
+        try:
+            self._ranks = ProgramRanks(
+                config.program.command,
+                process_environments(config, node, here, environments),
+                self._status,
+                self._output,
+                FILES_DIR if config.program.files else None,
+                self._tap,
+                uuid.uuid4().hex,
+                self._stop,
+            )
+        except OSError as error:
+            if error.errno not in _NEVER_STARTS:
+                raise
+            raise FatalError(
+                f"program.command: {config.program.command[0]!r} cannot be started "
+                f"({error.strerror}). Name a program that the image has, or one of the files of "
+                "program.files as ./NAME; a script needs a first line such as #!/bin/sh"
+            ) from error
+        return self._ranks
+
+    def poll(self) -> bool:
+        """See `Work`. Where steps are seen, the first one counts, else some seconds of running."""
+        points, lines = self._reader.taken()
+        self._lines += lines
+        if points:
+            self._take(points)
+        elif not self._reads:
+            self._has_stepped = time.monotonic() - self._started_at > RUNNING_SECONDS
+        self._say_sometimes()
+        return self._has_stepped
+
+    def report(self) -> ExitReport:
+        """See `Work`."""
+        assert self._ranks is not None
+        self._lock.release()
+        if points := self._reader.taken()[0]:
+            self._take(points)
+        if self._last is not None and self._reported != self._last:
+            self._report_step(self._last)
+        if self._curve is not None:
+            self._curve.close()
+            self._curve = None
+        codes = [code for code in self._ranks.exit_codes() if code is not None]
+        report = report_of(codes, self._names, was_asked=self._ranks.was_asked)
+        if report.code == ExitCode.DONE and self._node.rank == 0:
+            # Before the round's end, which would count as a restart. Where no step was seen, it is
+            # 0. Should another node fail after it, `goodput` does not know of the time since.
+            last = self._last.step if self._last is not None else 0
+            self._events.write(Name.FINISHED, step=last)
+        return report
+
+    def round_is_done(self) -> None:
+        """See `Work`."""
+        write_program_done(self._config, self._last)
+
+    def finished(self) -> str | None:
+        """See `Work`."""
+        marker = read_program_done(self._config)
+        if marker is None:
+            return None
+        if marker["step"] is None:
+            return "the program has ended with exit code 0; its steps were not seen"
+        loss = f", loss {marker['loss']:.4f}" if marker["loss"] is not None else ""
+        return f"step {marker['step']}{loss}"
+
+    def newest(self) -> str:
+        """The highest step; where none is seen, when the program's folder was last written to.
+
+        A start that fails at the step at which the one before has failed is no progress.
+        """
+        if self._reads:
+            return f"{self._highest:020d}" if self._highest else ""
+        return newest_change(program_dir(self._config))
+
+    def _tap(self, rank: int | None, lines: list[bytes]) -> None:
+        self._reader.take(lines, of_rank_0=rank == 0 or rank is None)
+
+    def _take(self, points: Sequence[Point]) -> None:
+        """A start whose first step is not above an earlier one repeats the steps between."""
+        if self._curve is not None:
+            self._curve.add(points)
+        self._last = points[-1]
+        self._highest = max(self._highest, *(point.step for point in points))
+        if not self._has_stepped:
+            self._has_stepped = True
+            before = max(0, points[0].step - 1)
+            self._events.write(Name.RESTORED, step=before, tokens_per_step=0)
+            self._events.write(Name.FIRST_STEP, step=points[0].step)
+            self._report_step(self._last)
+
+    def _say_sometimes(self) -> None:
+        is_time = time.monotonic() - self._said_at >= SAY_EVERY_SECONDS
+        if self._lines < SAY_EVERY_LINES and not is_time:
+            return
+        if self._reads and not self._has_stepped:
+            if time.monotonic() - self._said_at > SAY_UNMATCHED_SECONDS:
+                self._say("no line of rank 0 matches program.progress yet")
+        elif self._reads:
+            if self._last is not None and self._last != self._reported:
+                self._report_step(self._last)
+        elif self._node.rank == 0 and self._has_stepped and self._lines:
+            self._say(UNSEEN)
+
+    def _report_step(self, point: Point) -> None:
+        before = self._reported.step if self._reported is not None else point.step
+        steps = max(0, point.step - before)
+        self._events.write(
+            Name.REPORT,
+            step=point.step,
+            steps=steps,
+            data_seconds=0.0,
+            save_seconds=0.0,
+            longest_seconds=0.0,
+        )
+        self._reported = point
+        self._say(point.words())
+
+    def _say(self, text: str) -> None:
+        self._said_at, self._lines = time.monotonic(), 0
+        self._output.say(f"program: {text}")
