@@ -1,10 +1,10 @@
-"""Gives up the pods of trainings on machines that do not answer, so that others take their place.
+"""Gives up our pods on machines that do not answer, so that others can take their place.
 
 Kubernetes waits with a pod's replacement until the pod has ended, and a machine that is off never
-says so (https://github.com/kubernetes/kubernetes/issues/55713). This program says it for the pods
-of trainings in its namespace, and for no others. That is safe for them: a pod of a training that is
-given up, but still runs behind a broken network, puts no checkpoint in place, because its run has
-another owner by then (trainer/checkpoint/run_lock.py).
+says so (https://github.com/kubernetes/kubernetes/issues/55713). This program says it for disttrain's pods in
+its namespace, its own predecessor among them, and for no others. That is safe for a training: a pod
+that is given up, but still runs behind a broken network, puts no checkpoint in place, because its
+run has another owner by then (trainer/checkpoint/run_lock.py).
 
 It is the pod of the setting `lostNodes`. The file goes into that pod as it is, so it imports the
 standard library alone.
@@ -25,7 +25,7 @@ from typing import Any
 Json = Mapping[str, Any]
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TRAININGS = "app.kubernetes.io%2Fname%3Ddisttrain%2Capp.kubernetes.io%2Fcomponent%3Dtraining"
+OURS = "app.kubernetes.io%2Fname%3Ddisttrain"
 ENDED = ("Succeeded", "Failed")
 PATIENCE_SECONDS = 10.0  # after Kubernetes has missed the machine, which takes 40 to 50 s
 PAUSE_SECONDS = 5.0
@@ -34,7 +34,7 @@ REQUEST_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod of a training that has not ended."""
+    """A pod of ours that has not ended."""
 
     name: str
     uid: str
@@ -143,7 +143,7 @@ def look(api: Api, silence: Silence) -> None:
     """
     pods = f"namespaces/{api.namespace}/pods"
     # From the server's memory, which costs it little; it may be some seconds old.
-    found = living(api.ask("GET", f"{pods}?labelSelector={TRAININGS}&resourceVersion=0")["items"])
+    found = living(api.ask("GET", f"{pods}?labelSelector={OURS}&resourceVersion=0")["items"])
     silent = [name for name in sorted({pod.node for pod in found}) if _is_silent(api, name)]
     lost = silence.lost(silent, time.monotonic())
     for pod in (pod for pod in found if pod.node in lost):
@@ -181,7 +181,7 @@ def say(text: str) -> None:
 def main() -> None:
     """Look again and again; an API server that is away for a while is no end."""
     api, silence, trouble = api_of_the_pod(), Silence(), ""
-    say(f"watching the machines of the trainings in namespace {api.namespace}")
+    say(f"watching the machines of the pods in namespace {api.namespace}")
     while True:
         try:
             look(api, silence)

@@ -1,4 +1,4 @@
-"""A pod that gives up the pods of trainings on machines that do not answer (setting `lostNodes`).
+"""A pod that gives up our pods on machines that do not answer (setting `lostNodes`).
 
 What it does and why is said in infra/in_cluster/lost_nodes.py, the program that it runs.
 """

@@ -72,7 +72,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         assert self.headers["Authorization"] == "Bearer token"
         path, _, query = self.path.partition("?")
         if path == "/api/v1/namespaces/team/pods":
-            assert "component%3Dtraining" in query
+            assert "labelSelector=app.kubernetes.io%2Fname%3Ddisttrain&" in query
             self._answer(200, {"items": self.api_server.pods})
         elif path.endswith("/nodes/without"):
             self._answer(404, {})
