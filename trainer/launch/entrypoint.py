@@ -248,6 +248,7 @@ class _Entrypoint:
                     member.report_failing()
             if (lost is not None or failing) and not ending:
                 ending = True
+                self._work.ends()
                 self._events.write(Name.FAILING)
             if ending:
                 ranks.end_soon()

@@ -42,6 +42,9 @@ class OwnTrainer:
         """See `Work`."""
         return self._status.all_stepped(self._local_ranks)
 
+    def ends(self) -> None:
+        """Rank 0 tells its steps by itself."""
+
     def report(self) -> ExitReport:
         """See `Work`."""
         assert self._ranks is not None

@@ -33,6 +33,10 @@ class Work(Protocol):
         """Called several times a second while they run: whether each of them has stepped."""
         ...
 
+    def ends(self) -> None:
+        """Called once in a round in which the ranks are to be ended because one has failed."""
+        ...
+
     def report(self) -> ExitReport:
         """How they have ended. Called once, when none runs any more."""
         ...

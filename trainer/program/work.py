@@ -68,7 +68,7 @@ class Program:
         self._last: Point | None = None
         self._reported: Point | None = None
         self._highest = 0
-        self._has_stepped = False
+        self._has_stepped = self._is_ending = False
         self._started_at = self._said_at = 0.0
         self._lines = 0
 
@@ -80,6 +80,7 @@ class Program:
             self._lock.acquire()
         self._reader.taken()  # what an earlier start has left
         self._reported, self._has_stepped, self._lines = None, False, 0
+        self._is_ending = False
         self._started_at = self._said_at = time.monotonic()
         if self._reads:
             self._curve = Curve(config.run_dir, here.world_size, self._output.say)
@@ -116,14 +117,22 @@ class Program:
         self._say_sometimes()
         return self._has_stepped
 
-    def report(self) -> ExitReport:
-        """See `Work`."""
-        assert self._ranks is not None
-        self._lock.release()
+    def ends(self) -> None:
+        """See `Work`. A report that comes later would say that the ranks train again."""
+        self._report_rest()
+        self._is_ending = True
+
+    def _report_rest(self) -> None:
         if points := self._reader.taken()[0]:
             self._take(points)
         if self._last is not None and self._reported != self._last:
             self._report_step(self._last)
+
+    def report(self) -> ExitReport:
+        """See `Work`."""
+        assert self._ranks is not None
+        self._lock.release()
+        self._report_rest()
         if self._curve is not None:
             self._curve.close()
             self._curve = None
@@ -170,9 +179,10 @@ class Program:
         self._highest = max(self._highest, *(point.step for point in points))
         if not self._has_stepped:
             self._has_stepped = True
-            before = max(0, points[0].step - 1)
-            self._events.write(Name.RESTORED, step=before, tokens_per_step=0)
-            self._events.write(Name.FIRST_STEP, step=points[0].step)
+            if not self._is_ending:
+                before = max(0, points[0].step - 1)
+                self._events.write(Name.RESTORED, step=before, tokens_per_step=0)
+                self._events.write(Name.FIRST_STEP, step=points[0].step)
             self._report_step(self._last)
 
     def _say_sometimes(self) -> None:
@@ -190,15 +200,15 @@ class Program:
 
     def _report_step(self, point: Point) -> None:
         before = self._reported.step if self._reported is not None else point.step
-        steps = max(0, point.step - before)
-        self._events.write(
-            Name.REPORT,
-            step=point.step,
-            steps=steps,
-            data_seconds=0.0,
-            save_seconds=0.0,
-            longest_seconds=0.0,
-        )
+        if not self._is_ending:
+            self._events.write(
+                Name.REPORT,
+                step=point.step,
+                steps=max(0, point.step - before),
+                data_seconds=0.0,
+                save_seconds=0.0,
+                longest_seconds=0.0,
+            )
         self._reported = point
         self._say(point.words())
 
