@@ -1,10 +1,10 @@
 """Gives up our pods on machines that do not answer, so that others can take their place.
 
 Kubernetes waits with a pod's replacement until the pod has ended, and a machine that is off never
-says so (https://github.com/kubernetes/kubernetes/issues/55713). This program says it for disttrain's pods in
-its namespace, its own predecessor among them, and for no others. That is safe for a training: a pod
-that is given up, but still runs behind a broken network, puts no checkpoint in place, because its
-run has another owner by then (trainer/checkpoint/run_lock.py).
+says so (https://github.com/kubernetes/kubernetes/issues/55713). This program says it for
+disttrain's pods in its namespace, its own predecessor among them, and for no others. That is safe
+for a training: a pod that is given up, but still runs behind a broken network, puts no checkpoint
+in place, because its run has another owner by then (trainer/checkpoint/run_lock.py).
 
 It is the pod of the setting `lostNodes`. The file goes into that pod as it is, so it imports the
 standard library alone.

@@ -96,9 +96,12 @@ def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: 
     """M7: nobody has to say that the machine is off, and no other pod of it is touched."""
     stack.set("lostNodes", "replace")
     stack.up()
-    name = ("deployment", "disttrain-lost-nodes")
-    ready = lambda: nodes.get(*name)["status"].get("readyReplicas") == 1  # noqa: E731
-    wait_for("the pod that looks at nodes", ready, 300)
+
+    def is_watched() -> bool:
+        status = nodes.get("deployment", "disttrain-lost-nodes")["status"]
+        return status.get("readyReplicas") == 1
+
+    wait_for("the pod that looks at nodes", is_watched, 300)
     pod, node = start_and_lose_a_node(nodes, stack, ON_REPLACED)
     made = max(nodes.losses(ON_REPLACED))
     wait_for("steps after the last one", lambda: max(nodes.losses(ON_REPLACED)) > made, 300)
