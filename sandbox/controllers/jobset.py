@@ -1,29 +1,11 @@
 """JobSet's controller (https://jobset.sigs.k8s.io)."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from sandbox.controllers.controller import Controller, Place
+from sandbox.controllers.configuration import manager_configuration
+from sandbox.controllers.controller import Controller
 from sandbox.toolchain import JOBSET_CONTROLLER
 
 WEBHOOK_PORT = 9443
 HEALTH_PORT = 9440
-
-
-def _configuration(place: Place) -> Mapping[str, Any]:
-    return {
-        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "webhook": {
-            "host": "127.0.0.1",
-            "port": WEBHOOK_PORT,
-            "certDir": str(place.certificates),
-        },
-        "metrics": {"bindAddress": "0"},  # none
-        "health": {"healthProbeBindAddress": f"{place.address}:{HEALTH_PORT}"},
-    }
 
 
 JOBSET = Controller(
@@ -35,7 +17,9 @@ JOBSET = Controller(
     health_port=HEALTH_PORT,
     webhook_port=WEBHOOK_PORT,
     command=lambda place: (str(place.programs / "jobset"), f"--config={place.config}"),
-    configuration=_configuration,
+    configuration=lambda place: manager_configuration(
+        "config.jobset.x-k8s.io/v1alpha1", place, WEBHOOK_PORT, HEALTH_PORT
+    ),
     probe={
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sandbox.controllers.configuration import manager_configuration
 from sandbox.controllers.controller import Controller, Place
 from sandbox.toolchain import KUEUE_CONTROLLER
 
@@ -11,18 +12,11 @@ HEALTH_PORT = 9441
 
 
 def _configuration(place: Place) -> Mapping[str, Any]:
+    common = manager_configuration(
+        "config.kueue.x-k8s.io/v1beta2", place, WEBHOOK_PORT, HEALTH_PORT
+    )
     return {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "webhook": {
-            "host": "127.0.0.1",
-            "port": WEBHOOK_PORT,
-            "certDir": str(place.certificates),
-        },
-        "metrics": {"bindAddress": "0"},  # none
-        "health": {"healthProbeBindAddress": f"{place.address}:{HEALTH_PORT}"},
+        **common,
         "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
         # The one keeps its certificate in a folder of its image's, the other needs further
         # clusters and rights in a namespace of its own.

@@ -63,12 +63,23 @@ def read_done_marker(config: RunConfig) -> dict[str, Any] | None:
     Raises:
         FatalError: a run with other settings is finished under this name.
     """
+    marker = read_marker(config)
+    if marker is None:
+        return None
+    check_identity(marker["identity"], config, DONE_FILE)
+    return marker if marker["max_steps"] >= config.train.max_steps else None
+
+
+def read_marker(config: RunConfig) -> dict[str, Any] | None:
+    """What the marker of a finished run holds, of whatever kind; None if there is none.
+
+    Raises:
+        FatalError: it is damaged.
+    """
     path = config.run_dir / DONE_FILE
     try:
-        marker = cast(dict[str, Any], json.loads(path.read_text()))
+        return cast(dict[str, Any], json.loads(path.read_text()))
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise FatalError(f"{path} is not JSON ({error}); remove it to go on") from error
-    check_identity(marker["identity"], config, DONE_FILE)
-    return marker if marker["max_steps"] >= config.train.max_steps else None

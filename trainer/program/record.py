@@ -14,15 +14,15 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from trainer.checkpoint.durable import write_json, write_text
+from trainer.checkpoint.run_identity import DONE_FILE, read_marker
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.program.progress import Point
 
 METRICS_FILE = "metrics.jsonl"
-DONE_FILE = "done.json"
 PROGRAM_DIR = "program"
 MOST_FILES = 10_000
 CLOSE_SECONDS = 2.0
@@ -57,13 +57,9 @@ def read_program_done(config: RunConfig) -> dict[str, Any] | None:
     Raises:
         FatalError: the folder belongs to a run of our trainer, or the marker is damaged.
     """
-    path = config.run_dir / DONE_FILE
-    try:
-        marker = cast(dict[str, Any], json.loads(path.read_text()))
-    except FileNotFoundError:
+    marker = read_marker(config)
+    if marker is None:
         return None
-    except ValueError as error:
-        raise FatalError(f"{path} is not JSON ({error}); remove it to go on") from error
     if "program" not in marker:
         raise FatalError(
             f"{config.run_dir} has a finished run of another kind: of disttrain's own trainer, "

@@ -1,0 +1,28 @@
+"""What the configuration files of controllers that are built on one library have in common.
+
+The library is sigs.k8s.io/controller-runtime; the names are those of the controllers' own examples.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.controllers.controller import Place
+
+
+def manager_configuration(
+    api_version: str, place: Place, webhook_port: int, health_port: int
+) -> Mapping[str, Any]:
+    """One process, whose webhooks answer with the certificates of the sandbox; no metrics."""
+    return {
+        "apiVersion": api_version,
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "webhook": {
+            "host": "127.0.0.1",
+            "port": webhook_port,
+            "certDir": str(place.certificates),
+        },
+        "metrics": {"bindAddress": "0"},  # none
+        "health": {"healthProbeBindAddress": f"{place.address}:{health_port}"},
+    }
