@@ -162,7 +162,7 @@ def test_program_for_each_node_finds_what_torchrun_reads(desk: Desk) -> None:
 
 
 COUNTS = """
-    import os, pathlib, sys
+    import os, pathlib, sys, time
     folder = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"])
     saved = folder / "step"
     step = int(saved.read_text()) if saved.exists() else 0
@@ -173,6 +173,9 @@ COUNTS = """
             if step % 10 == 0:
                 saved.write_text(str(step))
         if step == 15 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            seen = pathlib.Path(os.environ["DISTTRAIN_RUN_DIR"], "metrics.jsonl")
+            while not (seen.exists() and seen.read_text()):
+                time.sleep(0.01)  # otherwise no step might be seen
             sys.exit(5)
 """
 
