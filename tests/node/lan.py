@@ -53,6 +53,7 @@ class Lan:
         ):
             _run(*enter_server, *words)
         self.machines: dict[str, LanMachine] = {}
+        self._ports: list[str] = []
         try:
             for number, name in enumerate(NAMES, start=2):
                 self._add(name, number, enter_server)
@@ -68,6 +69,7 @@ class Lan:
         port = f"port{number}"
         veth = ("type", "veth", "peer", "name", BRIDGE, "netns", str(host.pid))
         _run(*enter_server, "link", "add", port, *veth)
+        self._ports.append(port)
         _run(*enter_server, "link", "set", port, "master", BRIDGE, "up")
         host.shell(
             f"ip address add 192.0.2.{number}/24 dev {BRIDGE}; ip link set {BRIDGE} up; "
@@ -140,9 +142,13 @@ class Lan:
             machine.host.shell("rm -f /lab/calls")
 
     def close(self) -> None:
+        """The links go first: with a host's network they would go when the kernel comes to it."""
+        enter_server = ("nsenter", "--target", str(self.lab.host.pid), "--net", "ip")
+        for port in self._ports:
+            _run(*enter_server, "link", "del", port)
         for machine in self.machines.values():
             machine.host.close()
-        _run("nsenter", "--target", str(self.lab.host.pid), "--net", "ip", "link", "del", BRIDGE)
+        _run(*enter_server, "link", "del", BRIDGE)
 
 
 def lose(host: Host) -> None:
