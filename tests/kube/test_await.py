@@ -19,6 +19,9 @@ def test_wait_fails_with_the_pods_words_when_they_never_come_up(lab: Lab) -> Non
     assert "waited 3 s (trainingTimeoutSeconds) for 1 ready pods of Job train-dev" in output
 
 
+NEVER_READY = {"exec": {"command": ["/there-is-no-such-program"]}}
+
+
 def is_unschedulable(run: Run) -> bool:
     conditions = [each for pod in run.pods() for each in pod["status"].get("conditions", [])]
     return any(each.get("reason") == "Unschedulable" for each in conditions)
@@ -26,7 +29,8 @@ def is_unschedulable(run: Run) -> bool:
 
 def test_wait_reports_a_failed_job_with_its_last_lines(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
-    run.make(args=["nonsense"])
+    # Without a probe it would be ready for the moment that it runs.
+    run.make(args=["nonsense"], readinessProbe=NEVER_READY)
     status, output = lab.run("await", "create", run.await_job())
     assert status == 1
     assert "training failed: Job train-dev failed: Failed: BackoffLimitExceeded" in output
@@ -35,8 +39,7 @@ def test_wait_reports_a_failed_job_with_its_last_lines(lab: Lab) -> None:
 
 def test_wait_ends_when_the_job_has_finished(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
-    never_ready = {"exec": {"command": ["/there-is-no-such-program"]}}
-    run.make(args=["lookup", "localhost"], readinessProbe=never_ready)
+    run.make(args=["lookup", "localhost"], readinessProbe=NEVER_READY)
     status, output = lab.run("await", "create", run.await_job())
     assert status == 0, output
     assert "Job train-dev has finished" in output

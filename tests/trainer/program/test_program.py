@@ -171,7 +171,8 @@ COUNTS = """
         if os.environ["RANK"] == "0":
             print(f"step {step}/30 loss {1 / step}")
             if step % 10 == 0:
-                saved.write_text(str(step))
+                (folder / "new").write_text(str(step))
+                (folder / "new").replace(saved)  # the other rank may be reading it
         if step == 15 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             seen = pathlib.Path(os.environ["DISTTRAIN_RUN_DIR"], "metrics.jsonl")
             while not (seen.exists() and seen.read_text()):
