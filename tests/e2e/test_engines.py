@@ -31,7 +31,7 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.unit.stacks import deploy
 from trainer.events.event import Name, event_file
 
-STEPS = 1000  # of a run that is killed on its way, and has to come to its end all the same
+STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
 PODS = 3
 NEEDED = ("jobset", "trainer", "training-operator")
 REFERENCE = "e2e-reference"
