@@ -144,7 +144,7 @@ def test_keys_screen_and_size_go_through(place: RunPlace, terminals: list[Termin
 
 
 def test_ctrl_c_goes_to_the_command_in_the_pod(place: RunPlace, terminals: list[Terminal]) -> None:
-    wait = "import time; print('ready', flush=True)\ntry: time.sleep(600)\n"
+    wait = "import time\ntry:\n  print('ready', flush=True)\n  time.sleep(600)\n"
     wait += "except KeyboardInterrupt: raise SystemExit(9)"
     terminal = Terminal(place, "--", "python3", "-c", wait)
     terminals.append(terminal)
