@@ -46,6 +46,10 @@ e2e: ## the end-to-end tests alone
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests/e2e --require tests/e2e
 
+test-engines: ## every kind of workload that needs a controller, in depth
+	@$(SANDBOX) setup --for-tests
+	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests/e2e/test_engines.py --require tests/e2e
+
 bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
 	@$(SANDBOX) setup --only-dev
 	$(DEV) -m bench
@@ -73,4 +77,4 @@ docs: ## write docs/settings.md from Pulumi.yaml
 clean-cache: ## empty the cache of tools, virtualenvs and images
 	@$(SANDBOX) clean-cache
 
-.PHONY: help setup demo demo-down demo-local test lint unit e2e bench test-gpu bench-gpu bundle lock docs clean-cache
+.PHONY: help setup demo demo-down demo-local test lint unit e2e test-engines bench test-gpu bench-gpu bundle lock docs clean-cache

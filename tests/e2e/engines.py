@@ -1,5 +1,6 @@
 """The kinds of workload that a controller of the cluster carries out, and in what they differ."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,3 +66,6 @@ PYTORCHJOB = Engine(
     gang=False,
 )
 ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB)
+# What takes long and differs least is asked of one kind by `make test`, and of all by
+# `make test-engines`.
+IN_DEPTH = ENGINES if os.environ.get("DISTTRAIN_ALL_ENGINES") else (JOBSET,)

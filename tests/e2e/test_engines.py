@@ -26,7 +26,7 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import ENGINES, Engine
+from tests.e2e.engines import ENGINES, IN_DEPTH, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.unit.stacks import deploy
 from trainer.events.event import Name, event_file
@@ -154,6 +154,7 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     stack.preview("--expect-no-changes")
 
 
+@pytest.mark.parametrize("engine", IN_DEPTH, ids=lambda engine: engine.kind.name)
 def test_stopped_run_goes_on_where_it_was_and_hands_over(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:
