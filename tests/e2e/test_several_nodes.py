@@ -108,7 +108,7 @@ def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: 
     assert pod not in places(nodes)
     assert node not in places(nodes).values()
     assert len(set(places(nodes).values())) == 2
-    there = f"--field-selector=spec.nodeName={node}"
+    there = f"--field-selector=spec.nodeName={node},status.phase!=Succeeded"
     wait_for("the end of our pods there", lambda: not nodes.get("pods", there)["items"], 300)
     failed = nodes.get("job", "train-indexed")["status"].get("failed", 0)
     assert failed == 0  # it cost no restart
