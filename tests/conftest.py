@@ -40,6 +40,7 @@ GROUPS = {
     "e2e topologies": ("tests/e2e/test_topologies.py",),
     "e2e over SSH": ("tests/e2e/test_over_ssh.py", "tests/e2e/test_two_stacks_over_ssh.py"),
     "e2e GPUs": ("tests/e2e/test_gpu_operator.py",),
+    "e2e engines": ("tests/e2e/test_engines.py", "tests/e2e/test_queue.py"),
     "e2e": ("tests/e2e/",),
     "kube": ("tests/kube/",),
 }
