@@ -69,23 +69,23 @@ class Result:
         """Whether something has to be mended."""
         return self.status in ("error", "warning")
 
+    @classmethod
+    def of(cls, id: str, outcome: Fault | str, limit_seconds: int, place: str = "") -> "Result":
+        """A fault, or what was seen where nothing is wrong."""
+        if isinstance(outcome, Fault):
+            return cls(id, outcome.severity, outcome.evidence, outcome.fix, limit_seconds, place)
+        return cls(id, "ok", outcome, "", limit_seconds, place)
+
 
 def run_check(check: Check, facts: Facts, expect: Expectations) -> Result:
     """Run one check. It always gives a result, also when a fact is missing."""
-    fix = ""
-    status: Status = "ok"
     try:
         outcome = check.judge(facts, expect)
     except NotApplicable as reason:
-        status, evidence = "not applicable", str(reason)
+        return Result(check.id, "not applicable", str(reason), "", check.limit_seconds)
     except NotSeenError as reason:
-        status, evidence = "not checked", str(reason)
-    else:
-        if isinstance(outcome, Fault):
-            status, evidence, fix = outcome.severity, outcome.evidence, outcome.fix
-        else:
-            evidence = outcome
-    return Result(check.id, status, evidence, fix, check.limit_seconds)
+        return Result(check.id, "not checked", str(reason), "", check.limit_seconds)
+    return Result.of(check.id, outcome, check.limit_seconds)
 
 
 def run_checks(checks: Iterable[Check], facts: Facts, expect: Expectations) -> list[Result]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cli.check import PROBE_SECONDS, Result
 from cli.facts import Facts
 from cli.gather import SCRIPTS, UnreachableError, ask_host, gather
-from cli.pair_checks import API_PORT, FLANNEL_PORT, KUBELET_PORT, Machine
+from cli.pair_checks import Machine, questions
 from infra.node.doctor_plan import Plan
 from infra.node.shell_program import assemble_program
 
@@ -89,17 +89,14 @@ def _address(looked: Looked, given: str) -> str:
 
 def _sees(looked: Looked, others: Mapping[str, str], server: str) -> Mapping[str, Facts]:
     facts = looked.facts or Facts()
-    questions: list[str] = []
+    lines: list[str] = []
     for number, (name, address) in enumerate(others.items()):
-        asked = [f"udp {FLANNEL_PORT}"]
-        if name == server:
-            asked.append(f"tcp {API_PORT}")
-        if looked.name == server:
-            asked.append(f"tcp {KUBELET_PORT}")
+        asked = questions(from_server=looked.name == server, to_server=name == server)
+        words = [what.replace(".", " ") for what in asked]
         if facts.get("mtu").isdigit():
-            asked.append(f"mtu {facts.get('mtu')}")
-        questions += [f"m{number} {address} {what}" for what in asked]
-    variables = {"PROBE_SECONDS": str(PROBE_SECONDS), "PEERS": "\n".join(questions)}
+            words.append(f"mtu {facts.get('mtu')}")
+        lines += [f"m{number} {address} {what}" for what in words]
+    variables = {"PROBE_SECONDS": str(PROBE_SECONDS), "PEERS": "\n".join(lines)}
     text = (SCRIPTS / "facts-pairs.sh").read_text()
     try:
         answer = ask_host(looked.plan, assemble_program(text, variables), "pairs_done")

@@ -46,26 +46,26 @@ class PairCheck:
 
 def run_pair_checks(machines: list[Machine], expect: Expectations) -> list[Result]:
     """Run all checks; one that has nothing to look at gives no result."""
-    results: list[Result] = []
-    for check in PAIR_CHECKS:
-        for place, found in check.judge(machines, expect):
-            is_fault = isinstance(found, Fault)
-            results.append(
-                Result(
-                    check.id,
-                    found.severity if is_fault else "ok",
-                    found.evidence if is_fault else found,
-                    found.fix if is_fault else "",
-                    PROBE_SECONDS,
-                    place,
-                )
-            )
-    return results
+    return [
+        Result.of(check.id, outcome, PROBE_SECONDS, place)
+        for check in PAIR_CHECKS
+        for place, outcome in check.judge(machines, expect)
+    ]
+
+
+def questions(*, from_server: bool, to_server: bool) -> list[str]:
+    """What one machine has to reach on another, as `protocol.port`."""
+    asked = [f"udp.{FLANNEL_PORT}"]
+    if to_server:
+        asked.append(f"tcp.{API_PORT}")
+    if from_server:
+        asked.append(f"tcp.{KUBELET_PORT}")
+    return asked
 
 
 def same_machine(machines: list[Machine], _: Expectations) -> Found:
     """Two names stand for two machines; one machine cannot be two nodes."""
-    for one, two in _with("machine_id", machines):
+    for one, two in _identified(machines):
         fix = "take one of the two out of nodes, or correct its address"
         yield (
             _between(one, two),
@@ -77,7 +77,7 @@ def same_machine(machines: list[Machine], _: Expectations) -> Found:
 
 def machine_id(machines: list[Machine], _: Expectations) -> Found:
     """Every machine has a machine-id of its own; a copied disk brings along another's."""
-    for one, two in _with("machine_id", machines):
+    for one, two in _identified(machines):
         if _same(one, two, "machine_id") and not _same(one, two, "node_ip"):
             yield (
                 _between(one, two),
@@ -157,12 +157,12 @@ def data_is_shared(machines: list[Machine], expect: Expectations) -> Found:
 
 def api_port(machines: list[Machine], expect: Expectations) -> Found:
     """Every machine reaches the API server, by which its kubelet joins the cluster."""
-    yield from _reaching(machines, expect, API_PORT, lambda _, target: target.is_server)
+    yield from _reaching(machines, expect, API_PORT)
 
 
 def kubelet_port(machines: list[Machine], expect: Expectations) -> Found:
     """The server reaches every kubelet; logs, exec and port forwarding go that way."""
-    yield from _reaching(machines, expect, KUBELET_PORT, lambda source, _: source.is_server)
+    yield from _reaching(machines, expect, KUBELET_PORT)
 
 
 def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
@@ -200,14 +200,10 @@ def has_flannel(machine: Machine) -> bool:
     return any(route.endswith(" flannel.1") for route in machine.facts.values.get("route", []))
 
 
-def _reaching(
-    machines: list[Machine],
-    expect: Expectations,
-    port: int,
-    matters: Callable[[Machine, Machine], bool],
-) -> Found:
-    for source, target, seen in _seen(machines, expect, f"tcp.{port}"):
-        if not matters(source, target):
+def _reaching(machines: list[Machine], expect: Expectations, port: int) -> Found:
+    what = f"tcp.{port}"
+    for source, target, seen in _seen(machines, expect, what):
+        if what not in questions(from_server=source.is_server, to_server=target.is_server):
             continue
         fix = f"allow TCP {port} from {source.name} in the firewall of {target.name}"
         words = "packets are lost" if seen == "silent" else "the way is refused"
@@ -233,8 +229,9 @@ def _seen(
                     yield source, target, seen
 
 
-def _with(fact: str, machines: list[Machine]) -> Iterator[tuple[Machine, Machine]]:
-    known = [machine for machine in machines if machine.facts.get(fact)]
+def _identified(machines: list[Machine]) -> Iterator[tuple[Machine, Machine]]:
+    """Each two machines whose machine-id is known."""
+    known = [machine for machine in machines if machine.facts.get("machine_id")]
     yield from combinations(known, 2)
 
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from trainer.config import RunConfig
 from trainer.data.batch_plan import plan_batch
+from trainer.events.cost import HOUR_SECONDS
 
 GRADIENT_BYTES = 4  # gradients are reduced in float32, whatever is multiplied in
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 BACKWARD_SHARE = 2 / 3  # of the arithmetic; the backward pass multiplies twice (arXiv:2204.02311)
-HOUR_SECONDS = 3600
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def _ignored(args: AgentArgs) -> list[str] | None:
 
 def start_looks(settings: PlatformSettings) -> Looks:
     """Begin to ask every further machine about its k3s, all at once, beside the program."""
-    nodes = [node for node in settings.nodes if not (node.host.gone or settings.host.gone)]
+    nodes = [node for node in settings.nodes if not settings.is_lost(node)]
     if not nodes:
         return {}
     executor = ThreadPoolExecutor(max_workers=len(nodes), thread_name_prefix="look-at-agents")

@@ -3,7 +3,6 @@
 What it does and why is said in infra/in_cluster/lost_nodes.py, the program that it runs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,15 +61,14 @@ class LostNodes(pulumi.ComponentResource):
         self.register_outputs({"programHash": self.program_hash})
 
 
-def _about(args: LostNodesArgs, name: str = NAME, namespace: str | None = "") -> Manifest:
-    inside = args.namespace if namespace == "" else namespace
-    return metadata(name, inside, COMPONENT, stack=args.stack, owner=args.owner)
+def _about(args: LostNodesArgs, name: str, namespace: str | None) -> Manifest:
+    return metadata(name, namespace, COMPONENT, stack=args.stack, owner=args.owner)
 
 
 def rights(args: LostNodesArgs) -> list[tuple[str, Manifest]]:
     """Role in the stack and manifest of the account and of what it may do."""
     of_cluster = _about(args, f"{args.namespace}-lost-nodes", None)
-    inside = _about(args)
+    inside = _about(args, NAME, args.namespace)
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": args.namespace}
 
     def role(kind: str, about: Manifest, rules: list[Manifest]) -> Manifest:
@@ -101,12 +99,13 @@ def rights(args: LostNodesArgs) -> list[tuple[str, Manifest]]:
 def program(args: LostNodesArgs, text: str) -> Manifest:
     """The program's file."""
     data = {PROGRAM.name: text}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _about(args), "data": data}
+    about = _about(args, NAME, args.namespace)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data}
 
 
 def deployment(args: LostNodesArgs, program_hash: str) -> Manifest:
     """One pod, anew when the program changes."""
-    about = _about(args)
+    about = _about(args, NAME, args.namespace)
     # `up` does not wait for it, since it may have to be pulled, and a training can begin without.
     annotations = {"pulumi.com/skipAwait": "true"}
     selector = {"app.kubernetes.io/name": "disttrain", "app.kubernetes.io/component": COMPONENT}
@@ -128,12 +127,15 @@ def deployment(args: LostNodesArgs, program_hash: str) -> Manifest:
 
 
 def _pod_spec(args: LostNodesArgs) -> dict[str, Any]:
-    leave: Callable[[str], Manifest] = lambda taint: {  # noqa: E731
-        "key": f"node.kubernetes.io/{taint}",
-        "operator": "Exists",
-        "effect": "NoExecute",
-        "tolerationSeconds": LEAVE_AFTER_SECONDS,
-    }
+    leave_soon = [
+        {
+            "key": f"node.kubernetes.io/{taint}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": LEAVE_AFTER_SECONDS,
+        }
+        for taint in ("unreachable", "not-ready")
+    ]
     token = {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}}
     authority = {
         "configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
@@ -147,7 +149,7 @@ def _pod_spec(args: LostNodesArgs) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
-        "tolerations": [GPU_TOLERATION, leave("unreachable"), leave("not-ready")],
+        "tolerations": [GPU_TOLERATION, *leave_soon],
         **({"imagePullSecrets": secrets} if secrets else {}),
         "securityContext": {
             "runAsNonRoot": True,

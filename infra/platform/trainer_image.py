@@ -9,7 +9,7 @@ from infra.deliveries.kind import DeliveryRequest, NodeTarget, Pull
 from infra.dependencies import dependencies
 from infra.node.node_environment import host_text, node_text
 from infra.platform.proxy import proxy_environment
-from infra.settings import HostSettings, NodeSettings, PlatformSettings
+from infra.settings import PlatformSettings
 from infra.settings.node import SshSettings
 
 
@@ -81,7 +81,7 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
             is_lost=settings.cluster.kind == "k3s" and host.gone,
         ),
         further=tuple(
-            NodeTarget(node.name, host_text(node.host), _shown(node.ssh), is_lost(node, host))
+            NodeTarget(node.name, host_text(node.host), _shown(node.ssh), settings.is_lost(node))
             for node in settings.nodes
         ),
         torch_index_login=image.torch_index_login.output if image.torch_index_login else "",
@@ -95,11 +95,6 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
     except ValueError as error:
         raise pulumi.RunError(str(error)) from None
     return TrainerImageArgs(settings.delivery.name, request)
-
-
-def is_lost(node: NodeSettings, first: HostSettings) -> bool:
-    """A machine whose server is gone is not asked either."""
-    return node.host.gone or first.gone
 
 
 def _shown(ssh: SshSettings) -> str:

@@ -54,6 +54,10 @@ class PlatformSettings:
         """Name of the namespace."""
         return self.namespace_settings.name
 
+    def is_lost(self, node: NodeSettings) -> bool:
+        """Whether nothing can be asked on a further machine; with the server all are lost."""
+        return node.host.gone or self.host.gone
+
 
 def read_platform(
     reader: Reader, stack: str, kinds: Kinds, bundle: BundleSettings | None, limits: LimitSettings
