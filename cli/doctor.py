@@ -125,8 +125,9 @@ def _examine_machines(plan: Plan) -> Report:
             results += [replace(result, place=each.name) for result in own]
             results += [each.fault] if each.fault else []
     pairs = look_at_pairs(looked, plan.expect.node_address)
-    # The GPUs of all machines can be counted only where all are looked at.
-    expect = replace(plan.expect, gpus=0) if plan.only else plan.expect
+    # The GPUs of all machines can be counted only where all are looked at, and have answered.
+    counted = not plan.only and len(pairs) == len(looked)
+    expect = plan.expect if counted else replace(plan.expect, gpus=0)
     results += run_pair_checks(pairs, expect)
     names = ", ".join(each.name for each in looked)
     return Report(names, results, time.monotonic() - start, reached=looked[0].facts is not None)

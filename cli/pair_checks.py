@@ -90,8 +90,8 @@ def machine_id(machines: list[Machine], _: Expectations) -> Found:
 
 def same_architecture(machines: list[Machine], _: Expectations) -> Found:
     """All machines have the processor architecture of the one trainer image."""
-    first = machines[0]
     for other in machines[1:]:
+        first = machines[0]
         if first.facts.get("architecture") != other.facts.get("architecture"):
             yield (
                 _between(first, other),

@@ -16,7 +16,7 @@ from cli.doctor import examine
 from cli.facts import NotSeenError, parse_facts
 from cli.gather import clock_skew, gather, host_program
 from cli.report import COULD_NOT_CHECK, Report
-from infra.node.doctor_plan import Plan, SshTarget
+from infra.node.doctor_plan import Machine, Plan, SshTarget
 from infra.node.expectations import Expectations
 from tests.cli.servers import (
     PASSWORD,
@@ -228,6 +228,28 @@ def test_a_wrong_key_and_a_closed_port_are_named(server: Sshd, tmp_path: Path) -
     closed = examine(replace(plan, ssh=replace(plan.ssh, port=free_port())))
     assert "Connection refused" in closed.results[0].evidence
     assert "sshPort" in closed.results[0].fix
+
+
+def test_machines_that_do_not_answer_are_each_named(server: Sshd) -> None:
+    """And nothing is said of their GPUs, which nobody has seen."""
+    plan = ssh_plan(server)
+    assert plan.ssh
+    closed = replace(plan.ssh, port=free_port())
+    several = replace(
+        plan,
+        machines=(Machine("gpu2", closed),),
+        expect=replace(plan.expect, gpus=2, pods=2, ranks=2),
+    )
+    report = examine(several)
+    silent = {(r.id, r.place) for r in report.results if r.id in ("connection", "gpus-of-all")}
+    assert silent == {("connection", "gpu2")}
+    assert report.reached
+    report = examine(replace(several, ssh=closed))
+    assert {(r.id, r.place) for r in report.results} == {
+        ("connection", "127.0.0.1"),
+        ("connection", "gpu2"),
+    }
+    assert report.exit_code() == COULD_NOT_CHECK
 
 
 def test_a_dead_ssh_agent_is_named_where_the_host_is_reached_over_ssh(

@@ -24,11 +24,12 @@ from tests.e2e.asking import (
 )
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
-STEPS = 1000  # of a run that is preempted on its way, and has to come to its end all the same
+DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
+MORE_STEPS = 50  # after a stop
 PODS = 3
 CPU = "300m"  # what the pods of a run ask for in all, and what the queue has
 NAME = "e2e-queue"
-REFERENCE, WAITING = "e2e-reference", "e2e-waiting"
+FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
 QUEUE, CLUSTER_QUEUE, URGENT = "gpus", "e2e-team", "urgent"
 OBJECTS = [
     {"kind": "ResourceFlavor", "metadata": {"name": "any"}},
@@ -88,11 +89,11 @@ def kueue(lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def stack(kueue: Lab) -> Iterator[Stack]:
-    """A stack whose undisturbed run of multi-pod is finished, so that its weights can be asked."""
-    settings = {**run_settings(REFERENCE, STEPS), "pods": str(PODS), "processesPerPod": "1"}
+    """A stack whose run of multi-pod, without a queue, is finished."""
+    settings = {**run_settings(FIRST, 10), "pods": str(PODS), "processesPerPod": "1"}
     made = kueue.stack(NAME, "sandbox", {**settings, "topology": "multi-pod"})
     made.up()
-    kueue.wait_done(REFERENCE)
+    kueue.wait_done(FIRST)
     apply(kueue, LOCAL_QUEUE)
     yield made
     made.destroy()
@@ -202,30 +203,49 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
 def test_preempted_run_loses_no_step_and_no_restart(
     kueue: Lab, stack: Stack, topology: str
 ) -> None:
-    """E5 and E6: it saves, makes place, comes back, and the bits are those of multi-pod."""
+    """E5 and E6: it saves, makes place, comes back, and the bits are those of multi-pod.
+
+    The run has no end until it has come back: however fast the machine is, it is preempted on its
+    way. How far it has come by then decides how long the undisturbed run of multi-pod is.
+    """
     lab, run = kueue, f"e2e-preempted-{topology}"
-    stack.set_all({"topology": topology, "queue": QUEUE, **run_settings(run, STEPS)})
+    stack.set_all({"topology": topology, "queue": QUEUE, **trained_for(run, ENDLESS)})
     stack.up()
     wait_for_first_checkpoint(lab, run)
     start_others(lab, "urgent", URGENT)
-    assert not (lab.run_dir(run) / "done.json").exists(), "preempted too late to prove anything"
-    wait_for("its pods to go", lambda: not training_pods(lab, stack), 300)
-    saved = max(lab.losses(run))
-    assert states(lab, stack)[NAME] == "queued"
-    told = reason(lab, stack)
-    assert "it was put back (Preempted)" in told
-    assert f"held by Job urgent in namespace {NAMESPACE} (priority 1000)" in told
-    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
-    stack.refresh()
-    stack.preview("--expect-no-changes")
-    end_others(lab, "urgent")
-    lab.wait_done(run)
-    steps = [point["step"] for point in train_points(lab.run_dir(run))]
-    assert saved < STEPS
-    assert steps == list(range(1, STEPS + 1))  # each once: none was lost, and none done again
-    assert weights(lab, run, STEPS) == weights(lab, REFERENCE, STEPS) != {}
+    try:
+        wait_for("its pods to go", lambda: not training_pods(lab, stack), 300)
+        saved = max(lab.losses(run))
+        assert states(lab, stack)[NAME] == "queued"
+        told = reason(lab, stack)
+        assert "it was put back (Preempted)" in told
+        assert f"held by Job urgent in namespace {NAMESPACE} (priority 1000)" in told
+        assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+        stack.refresh()
+        stack.preview("--expect-no-changes")
+    finally:
+        end_others(lab, "urgent")
+    wait_for("further steps", lambda: max(lab.losses(run)) > saved, 300)
     kind, name = ("jobset", "train-jobset") if topology == "jobset" else ("job", "train-indexed")
     status = lab.get(kind, name)["status"]
     spent = ("restarts", "restartsCountTowardsMax", "failed")
     assert {field: status.get(field, 0) for field in spent} == dict.fromkeys(spent, 0)
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    steps = max(lab.losses(run)) + MORE_STEPS
+    stack.set_all(trained_for(run, steps))
+    stack.up()
+    lab.wait_done(run)
+    written = [point["step"] for point in train_points(lab.run_dir(run))]
+    assert written == list(range(1, steps + 1))  # each once: none was lost, and none done again
     wait_for("the end as Kubernetes sees it", lambda: states(lab, stack)[NAME] == "finished", 120)
+    reference = f"e2e-undisturbed-{topology}"
+    stack.set_all({"topology": "multi-pod", "queue": None, **trained_for(reference, steps)})
+    stack.up()
+    lab.wait_done(reference)
+    assert weights(lab, run, steps) == weights(lab, reference, steps) != {}
+
+
+def trained_for(run_name: str, max_steps: int) -> dict[str, str]:
+    """Settings of a run whose steps are the same, however many of them there are."""
+    same = {"run.train.decay_steps": str(DECAY_STEPS), "run.eval.interval": str(ENDLESS)}
+    return {**run_settings(run_name, max_steps), **same}
