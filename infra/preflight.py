@@ -24,11 +24,13 @@ from infra.platform.trainer_image import trainer_image_args
 from infra.rights import ADMINISTRATOR, needs_of, platform_kinds, run_kinds
 from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
-from infra.workloads.pod import training_pod
 from infra.workloads.run import Run
 
 SECONDS = 5.0
 """For each answer of the cluster."""
+
+NOT_KNOWN_YET = "not-known-yet"
+"""The owner of a stack before its first `up`; pods that are only asked about have it as a label."""
 
 
 async def check_platform(settings: PlatformSettings, run: RunSettings | None) -> None:
@@ -92,13 +94,12 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
 
 def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:
     names = run_names(settings, owns_platform=owns_platform)
-    return make_run_value(settings, facts, names, pulumi.Output.from_input(""))
+    return make_run_value(settings, facts, names, NOT_KNOWN_YET)
 
 
 def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> RunPods:
-    template = training_pod(run)
-    spec = {**template["spec"], "restartPolicy": "Never"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": spec}
+    spec = {**run.template["spec"], "restartPolicy": "Never"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": run.template["metadata"], "spec": spec}
     return RunPods(
         namespace=run.namespace,
         pod=pod,

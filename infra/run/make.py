@@ -65,7 +65,7 @@ def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
 
 
 def make_run_value(
-    settings: RunSettings, facts: PlatformFacts, names: Names, owner: pulumi.Output[str]
+    settings: RunSettings, facts: PlatformFacts, names: Names, owner: pulumi.Input[str]
 ) -> Run:
     """The run as a value."""
     compute, pods = settings.compute, settings.pods

@@ -57,7 +57,8 @@ def served(lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def stack(served: Lab) -> Iterator[Stack]:
-    made = served.stack("e2e-engines", "sandbox", {"pods": str(PODS), "processesPerPod": "1"})
+    settings = {"pods": str(PODS), "processesPerPod": "1", "podPolicy": "deny"}
+    made = served.stack("e2e-engines", "sandbox", settings)
     yield made
     made.destroy()
     workloads = [engine.kind.kind.lower() for engine in ENGINES]

@@ -36,7 +36,7 @@ def nodes(lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture
 def stack(nodes: Lab) -> Iterator[Stack]:
-    settings = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}
+    settings = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPolicy": "deny"}
     made = nodes.stack("e2e-nodes", "sandbox", {**run_settings(ON_ONE, STEPS), **settings})
     yield made
     made.destroy()

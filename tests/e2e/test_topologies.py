@@ -42,7 +42,7 @@ STORE_KEY = "key-of-the-store-3141592653"
 
 @pytest.fixture(scope="module")
 def single(lab: Lab) -> Stack:
-    settings = {**run_settings(SINGLE_RUN, MAX_STEPS), **PROXY}
+    settings = {**run_settings(SINGLE_RUN, MAX_STEPS), **PROXY, "podPolicy": "deny"}
     stack = lab.stack("e2e-single", "sandbox", settings)
     stack.preview()  # on a cluster that has nothing of ours yet
     stack.up()

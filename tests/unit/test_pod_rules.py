@@ -1,10 +1,14 @@
 """The rules of pods: each is broken by what it is about, and none by the pods that we make."""
 
+import json
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from infra.kube.findings import Findings
+from infra.kube.pods_look import RunPods
 from infra.kube.task_pod import TaskPod, pod_manifest
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from infra.platform.pod_rules import RULES, broken_rules
@@ -32,11 +36,33 @@ def test_network_profile_may_say_that_it_needs_the_host() -> None:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_pods_of_every_stack_keep_all_rules(stack: str, tmp_path: Path) -> None:
-    made = deploy(stack, tmp_path, {"topology": "indexed-job"} if "multi" in stack else {})
+    several: dict[str, object] = {"topology": "indexed-job"}
+    made = deploy(stack, tmp_path, several if "multi" in stack else {})
     found = [resource for kind in KINDS for resource in made.of_type(kind)]
     assert len(found) == 2
     for resource in found:
         assert broken_rules(resource.inputs["spec"]["template"]) == [], resource.name
+
+
+@pytest.mark.parametrize("kind", ["multi-pod", "jobset"])
+def test_pod_of_the_question_keeps_all_rules(kind: str, tmp_path: Path) -> None:
+    """With `podPolicy: deny` an `up` was refused for the pod by which it asks the cluster."""
+    asked: list[RunPods] = []
+
+    def ask(_: object, volume: object, needs: object, pods: RunPods) -> Findings:
+        asked.append(pods)
+        return Findings()
+
+    with patch("tests.unit.stacks.ANSWER", ask):
+        deploy("sandbox", tmp_path, {"topology": kind, "podPolicy": "deny"})
+    (pods,) = asked
+    assert broken_rules(json.loads(json.dumps(pods.pod))) == []
+
+
+def test_pod_beside_the_training_keeps_all_rules(tmp_path: Path) -> None:
+    made = deploy("sandbox", tmp_path, {"topology": "indexed-job", "lostNodes": "replace"})
+    (deployment,) = made.of_type("kubernetes:apps/v1:Deployment")
+    assert broken_rules(deployment.inputs["spec"]["template"]) == []
 
 
 def test_pods_of_commands_keep_all_rules() -> None:
