@@ -130,7 +130,7 @@ def _running(
     if problem:
         return "failing", last_words(progresses) or problem, None
     pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
-    if not pods or pending:
+    if not pods or (pending and not _goes_on_without(pending, progress)):
         return "waiting", describe_pods(pending), _earliest(pending)
     trouble = next((p.trouble for p in progresses if _is_in_trouble(p, progress)), "")
     if trouble:
@@ -150,7 +150,16 @@ def _running(
     usual = progress.seconds_between_reports
     if usual is not None and silent > max(QUIET_STEPS * usual, QUIET_SECONDS):
         return "quiet", f"no step is reported; one came every {usual:.1f} s", progress.stepped_at
+    if pending:
+        count = f"with {len(pods) - len(pending)} of {len(pods)} pods"
+        return "training", f"{count}: {describe_pods(pending)}", _earliest(pending)
     return "training", waits_for, None
+
+
+def _goes_on_without(pending: list[Json], progress: Progress) -> bool:
+    """Whether a step was made since these pods are there: with run.train.nodes_min it may be."""
+    made = [datetime.fromisoformat(part(pod, "metadata")["creationTimestamp"]) for pod in pending]
+    return progress.stepped_at is not None and progress.stepped_at > max(made)
 
 
 def _is_in_trouble(one: Progress, leading: Progress) -> bool:

@@ -8,12 +8,14 @@ registry.
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 import pytest
 
 from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
+from sandbox.follow import train_points
 from sandbox.namespaces import find_holder
 from sandbox.stack import Stack
 from tests.e2e.asking import changes
@@ -21,7 +23,7 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 STEPS = 20
 ON_ONE, ON_TWO, ON_LOST = "e2e-one-node", "e2e-two-nodes", "e2e-lost-node"
-ON_REPLACED = "e2e-replaced-node"
+ON_REPLACED, ON_FEWER = "e2e-replaced-node", "e2e-fewer-nodes"
 LOSS_TOLERANCE = 1e-5
 
 
@@ -76,6 +78,46 @@ def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
     one, two = nodes.losses(ON_ONE), nodes.losses(ON_TWO)
     assert sorted(one) == sorted(two) == list(range(1, STEPS + 1))
     assert two[STEPS] == pytest.approx(one[STEPS], abs=LOSS_TOLERANCE)
+
+
+def test_run_goes_on_with_fewer_nodes_and_takes_one_back(nodes: Lab, stack: Stack) -> None:
+    """`run.train.nodes_min`: while no node has room for the second pod, the first one trains alone.
+
+    Every node is cordoned then, which stands for a cluster without a spare one.
+    """
+    elastic = {
+        "run.train.nodes_min": "1",
+        "run.train.nodes_wait_seconds": "2",
+        "run.train.nodes_return_seconds": "2",
+    }
+    stack.set_all({**run_settings(ON_FEWER, ENDLESS), **spread(nodes), **elastic})
+    stack.up()
+    wait_for("a step of both", lambda: worlds(nodes) == [2], 300)
+    names = [node["metadata"]["name"] for node in nodes.get("nodes")["items"]]
+    nodes.kubectl("cordon", *names)
+    try:
+        second = next(pod for pod in places(nodes) if "train-indexed-1-" in pod)
+        nodes.kubectl("delete", "pod", second, "--grace-period=0", "--force", "--wait=false")
+        wait_for("steps of one alone", lambda: worlds(nodes) == [2, 1], 300)
+        api = Api(Access(kubeconfig_path=str(nodes.cluster.kubeconfig)))
+
+        def told() -> bool:
+            (run,) = look(api, NAMESPACE).runs
+            return run.state == "training" and "with 1 of 2 pods: " in run.detail
+
+        wait_for("status to say so", told, 120)
+    finally:
+        nodes.kubectl("uncordon", *names)
+    wait_for("steps of both again", lambda: worlds(nodes) == [2, 1, 2], 300)
+    losses = nodes.losses(ON_FEWER)
+    assert sorted(losses) == list(range(1, max(losses) + 1))
+    assert len(set(places(nodes).values())) == 2
+
+
+def worlds(lab: Lab) -> list[int]:
+    """How many ranks made the steps of the elastic run, in the order of its rounds."""
+    sizes = (point["world_size"] for point in train_points(lab.run_dir(ON_FEWER)))
+    return [size for size, _ in groupby(sizes)]
 
 
 def start_and_lose_a_node(lab: Lab, stack: Stack, run_name: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from infra.kube.queue_place import InQueue
 from tests.cli.records import NOW, RECORD
 
 JOB: dict[str, Any] = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
+LONG_AGO = NOW - timedelta(days=1)
 STEPPED = Progress(step=20, of=4000, stepped_at=NOW - timedelta(seconds=2), loss="4.0")
 
 
@@ -116,6 +117,21 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         Seen(RECORD, job(), [pod(), pod("Pending", "second", **UNSCHEDULABLE)], {"a": Progress()}),
         "waiting",
         "second Pending",
+    ),
+    "one of two pods waits for a node, and no step was made since": (
+        Seen(
+            RECORD,
+            job(),
+            [pod(), pod("Pending", "second", **UNSCHEDULABLE)],
+            {"a": replace(STEPPED, stepped_at=LONG_AGO)},
+        ),
+        "waiting",
+        "second Pending",
+    ),
+    "one of two pods waits for a node, and the other goes on": (
+        Seen(RECORD, job(), [pod(), pod("Pending", "second", **UNSCHEDULABLE)], {"a": STEPPED}),
+        "training",
+        "with 1 of 2 pods: second Pending (Unschedulable: 0/1 nodes",
     ),
     "its pods wait for another": (
         Seen(RECORD, job(), [pod()], {"a": Progress(waits_for="waiting for node(s) 2 to join")}),
