@@ -1,4 +1,4 @@
-"""The commands of `python -m sandbox` for a cluster: up, down, status, exec, link and logs."""
+"""The commands of `python -m sandbox` for a cluster, such as up, down, status and logs."""
 
 import argparse
 import os
@@ -8,11 +8,13 @@ from sandbox.cluster import Cluster
 from sandbox.commands import Command
 from sandbox.components import COMPONENTS, MIRROR, SYSTEM_PATH
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import start_controller
+from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.gpus import MOST, offer_gpus
 from sandbox.layout import STATE_ROOT
 from sandbox.say import say
 from sandbox.toolchain import bin_dir
 
+NAME_VARIABLE = "DISTTRAIN_CLUSTER"
 EXIT_BROKEN = 1
 EXIT_DOWN = 3  # as of `systemctl status`
 
@@ -24,7 +26,8 @@ def programs() -> Path:
 
 
 def _which(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default="default", help="name of the cluster")
+    usual = os.environ.get(NAME_VARIABLE, "default")
+    parser.add_argument("--name", default=usual, help=f"of the cluster (default: {usual})")
     parser.add_argument(
         "--state-root", type=Path, default=STATE_ROOT, help="folder of all clusters"
     )
@@ -60,6 +63,28 @@ def _up(arguments: argparse.Namespace) -> None:
     cluster.up(arguments.nodes)
     for name in arguments.controllers:
         start_controller(cluster, CONTROLLERS[name])
+
+
+def _remove_arguments(parser: argparse.ArgumentParser) -> None:
+    _which(parser)
+    parser.add_argument("controller", choices=list(CONTROLLERS))
+
+
+def _remove(arguments: argparse.Namespace) -> None:
+    cluster = _cluster(arguments, with_programs=True)
+    if cluster.node_ip is None:
+        raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")
+    stop_controller(cluster, CONTROLLERS[arguments.controller])
+
+
+def _gpus_arguments(parser: argparse.ArgumentParser) -> None:
+    _which(parser)
+    parser.add_argument("count", type=int, help=f"0 to {MOST}; 0 takes them away")
+
+
+def _gpus(arguments: argparse.Namespace) -> None:
+    offer_gpus(_cluster(arguments, with_programs=True), arguments.count)
+    say(f"cluster {arguments.name} offers {arguments.count} GPUs; none of them is real")
 
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,6 +169,12 @@ def _logs(arguments: argparse.Namespace) -> None:
 CLUSTER_COMMANDS = {
     "up": Command("start a Kubernetes; fine when it runs already", _up, _up_arguments),
     "down": Command("end it and remove it; data and images stay", _down, _down_arguments),
+    "remove": Command(
+        "end a controller that `up --with` has started, with all objects of its kinds",
+        _remove,
+        _remove_arguments,
+    ),
+    "gpus": Command("offer GPUs that do not exist to pods", _gpus, _gpus_arguments),
     "status": Command("what runs and what does not (exit 0 up, 1 broken, 3 down)", _status, _which),
     "exec": Command("run a command inside, as on the node", _exec, _exec_arguments),
     "link": Command(

@@ -40,6 +40,7 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
         toolchain.tool_folder(toolchain.IMAGE_REGISTRY)
         toolchain.tool_folder(toolchain.PROMETHEUS_SERVER)
         toolchain.tool_folder(toolchain.ALERTMANAGER_SERVER)
+        toolchain.tool_folder(toolchain.GPU_STAND_IN)
         for controller in CONTROLLERS.values():
             toolchain.tool_folder(controller.tool)
 

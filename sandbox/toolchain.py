@@ -295,6 +295,9 @@ KUEUE_CONTROLLER = Tool(
     ),
 )
 
+# Stands in for NVIDIA's GPU Operator and its device plugin (tests/operator/README.md).
+GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), (), GoBuild("gpu-stand-in"))
+
 LANGUAGE_HOST_BUILD = GoBuild(
     "language-python",
     ("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
@@ -362,6 +365,8 @@ def _build(tool: Tool, folder: Path) -> str:
         if tool.name == "pulumi":
             go_build(LANGUAGE_HOST_BUILD, folder, ("pulumi-language-python",))
             return f"built from Go modules; its Python language host is {LANGUAGE_HOST}"
+    if tool is GPU_STAND_IN:
+        return "stand-in of this project"
     if tool.name == "pulumi-resource-command":
         return "stand-in of this project (the provider is not published as a Go module)"
     return f"built from Go modules {tool.version}"

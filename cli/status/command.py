@@ -12,6 +12,7 @@ from cli.status.screen import as_json, as_text
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
+from trainer.events.command import add_price_option
 
 WATCH_SECONDS = 3.0
 PATIENCE_SECONDS = 10.0  # somebody looks at the screen
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--namespace", default="disttrain", help="where to look, with --kubeconfig")
     add("--json", action="store_true", help="for programs")
     add("--watch", action="store_true", help=f"look again every {WATCH_SECONDS:g} s until Ctrl-C")
+    add_price_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         place = cluster_place(arguments.stack)
     try:
-        return _show(place, as_programs_want=arguments.json, again=arguments.watch)
+        return _show(place, arguments)
     except (ApiError, UnreachableError) as reason:
         raise ValueError(f"the cluster could not be asked: {reason}") from None
 
@@ -57,9 +59,10 @@ def exit_status(seen: Look) -> int:
     return int(runs or bool(seen.platform.not_ready))
 
 
-def _show(place: ClusterPlace, *, as_programs_want: bool, again: bool) -> int:
+def _show(place: ClusterPlace, arguments: argparse.Namespace) -> int:
+    price: float | None = arguments.price_per_gpu_hour
     api = Api(place.access, PATIENCE_SECONDS)
-    if again and not as_programs_want and sys.stdout.isatty():
+    if arguments.watch and not arguments.json and sys.stdout.isatty():
         # Imported here: a single look does not pay for it.
         from rich.console import Console
 
@@ -67,11 +70,11 @@ def _show(place: ClusterPlace, *, as_programs_want: bool, again: bool) -> int:
 
         console = Console()
         if is_possible(console):
-            watch(lambda: (look(api, place.namespace), api.now()), console, WATCH_SECONDS)
+            watch(lambda: (look(api, place.namespace), api.now()), console, WATCH_SECONDS, price)
     while True:
         seen = look(api, place.namespace)
-        write = as_json if as_programs_want else as_text
-        print(write(seen.platform, seen.runs, seen.unseen, api.now()), flush=True)
-        if not again:
+        write = as_json if arguments.json else as_text
+        print(write(seen.platform, seen.runs, seen.unseen, api.now(), price), flush=True)
+        if not arguments.watch:
             return exit_status(seen)
         time.sleep(WATCH_SECONDS)

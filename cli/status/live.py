@@ -10,7 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.status.look import Look
-from cli.status.screen import HEAD, platform_line, reason_of, row_of, slow_rank_of, span_of_seconds
+from cli.status.screen import (
+    HEAD,
+    cost_of_run,
+    platform_line,
+    reason_of,
+    row_of,
+    slow_rank_of,
+    span_of_seconds,
+)
 from infra.kube.errors import ApiError, UnreachableError
 
 STYLES = {
@@ -33,12 +41,13 @@ def is_possible(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def drawing(seen: Look, now: datetime) -> Group:
+def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) -> Group:
     """One screen. Pure.
 
     Args:
         seen: the platform and the runs.
         now: the API server's time.
+        price_per_gpu_hour: None: no cost is shown.
     """
     platform = Text(platform_line(seen.platform))
     if seen.platform.not_ready:
@@ -63,14 +72,22 @@ def drawing(seen: Look, now: datetime) -> Group:
         for run in seen.runs
         if (account := run.progress.goodput)
     ]
+    costs = [
+        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), cost)
+        for run in seen.runs
+        if (cost := cost_of_run(run, now, price_per_gpu_hour))
+    ]
     rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
     runs = [table] if seen.runs else [Text("no run is on this platform")]
     foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
-    return Group(platform, "", *runs, *reasons, *slow, *goodput, *rest, "", foot)
+    return Group(platform, "", *runs, *reasons, *slow, *goodput, *costs, *rest, "", foot)
 
 
 def watch(
-    look: Callable[[], tuple[Look, datetime]], console: Console, pause_seconds: float
+    look: Callable[[], tuple[Look, datetime]],
+    console: Console,
+    pause_seconds: float,
+    price_per_gpu_hour: float | None = None,
 ) -> None:
     """Look and draw until a signal ends it; the terminal is as before then.
 
@@ -80,6 +97,7 @@ def watch(
         look: the runs, and the API server's time.
         console: the terminal.
         pause_seconds: between two looks.
+        price_per_gpu_hour: None: no cost is shown.
 
     Raises:
         ApiError, UnreachableError: the first look fails.
@@ -88,7 +106,7 @@ def watch(
     seen_at, problem = time.monotonic(), Text()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(Group(drawing(seen, now), problem), refresh=True)
+            live.update(Group(drawing(seen, now, price_per_gpu_hour), problem), refresh=True)
             time.sleep(pause_seconds)
             try:
                 seen, now = look()

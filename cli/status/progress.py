@@ -23,7 +23,7 @@ _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
 _LOST = re.compile(r"training stopped: (?P<why>.*)")
 _HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
-_GOODPUT = re.compile(r"goodput (?P<account>\d.*)")
+_GOODPUT = re.compile(r"goodput (?P<account>\d.*?)(?:; (?P<rank_hours>[\d.]+) rank-hours)?$")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
 
@@ -46,6 +46,7 @@ class Progress:
         slow_rank: which one holds the others up, and by what, as the last reported step says.
         hang: which rank all others wait for; empty once a step was reported after it.
         goodput: how much of the run's time was productive, and what was lost to restarts.
+        rank_hours: hours of the run times its ranks, each of which has a GPU, as of `goodput_at`.
         unseen: why a program of the user's own runs and nobody knows its steps.
     """
 
@@ -68,6 +69,8 @@ class Progress:
     hang: str = ""
     goodput: str = ""
     unseen: str = ""
+    rank_hours: float | None = None
+    goodput_at: datetime | None = None
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -132,7 +135,8 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if hangs := _HANGS.match(text):
         return replace(before, hang=hangs["who"])
     if account := _GOODPUT.match(text):
-        return replace(before, goodput=account["account"])
+        hours = float(account["rank_hours"]) if account["rank_hours"] else None
+        return replace(before, goodput=account["account"], rank_hours=hours, goodput_at=at)
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
+from cli.status.cost import cost_so_far, cost_text
 from cli.status.judge import PlatformStatus, RunStatus
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
@@ -12,7 +13,13 @@ NOT_KNOWN = "-"
 MOVING = ("training",)
 
 
-def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, now: datetime) -> str:
+def as_text(
+    platform: PlatformStatus,
+    runs: Sequence[RunStatus],
+    unseen: str,
+    now: datetime,
+    price_per_gpu_hour: float | None = None,
+) -> str:
     """One screen: the nodes, a line for each run, and below it the reason for its state.
 
     Args:
@@ -20,6 +27,7 @@ def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, no
         runs: all runs that were found.
         unseen: which runs could not be looked for; empty where all could.
         now: the API server's time.
+        price_per_gpu_hour: None: no cost is shown.
     """
     lines = [platform_line(platform)]
     if not runs:
@@ -35,6 +43,8 @@ def as_text(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, no
             lines.append(f"  slow rank: {slow}")
         if number and (goodput := runs[number - 1].progress.goodput):
             lines.append(f"  goodput {goodput}")
+        if number and (cost := cost_of_run(runs[number - 1], now, price_per_gpu_hour)):
+            lines.append(f"  {cost}")
     if unseen:
         lines.append(f"not seen: {unseen}")
     return "\n".join(lines)
@@ -58,12 +68,22 @@ def platform_line(platform: PlatformStatus) -> str:
     return f"{count}, {ready}; {gpus}"
 
 
-def as_json(platform: PlatformStatus, runs: Sequence[RunStatus], unseen: str, now: datetime) -> str:
+def as_json(
+    platform: PlatformStatus,
+    runs: Sequence[RunStatus],
+    unseen: str,
+    now: datetime,
+    price_per_gpu_hour: float | None = None,
+) -> str:
     """The same for programs: times in ISO 8601, what is not known is null or empty."""
+    costs = [cost_so_far(run.progress, price_per_gpu_hour) for run in runs]
     content = {
         "time": now,
         "platform": asdict(platform),
-        "runs": [asdict(run) for run in runs],
+        "runs": [
+            {**asdict(run), "cost": asdict(cost) if cost else None}
+            for run, cost in zip(runs, costs, strict=True)
+        ],
         "unseen": unseen,
     }
     return json.dumps(content, indent=2, default=lambda time: time.isoformat())
@@ -108,6 +128,17 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
 def slow_rank_of(run: RunStatus) -> str:
     """Of a run that moves; of any other it was long ago."""
     return run.progress.slow_rank if run.state in MOVING else ""
+
+
+def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None) -> str:
+    """What the run has cost, by the line of its pod and no later; empty without a price."""
+    if price_per_gpu_hour is None:
+        return ""
+    cost = cost_so_far(run.progress, price_per_gpu_hour)
+    if cost is None:
+        return "cost not seen here: ./disttrain goodput reckons it"
+    when = f" (as of {span(cost.at, now)} ago)" if cost.at else ""
+    return f"cost {cost_text(cost)}{when}"
 
 
 def reason_of(run: RunStatus, now: datetime) -> str:

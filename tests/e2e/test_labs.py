@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.cluster_commands import NAME_VARIABLE
+from sandbox.controllers.controller import stop_controller
+from sandbox.controllers.kueue import KUEUE
+from sandbox.gpus import offer_gpus, offered_gpus
 from sandbox.stack import Stack
 from sandbox.venvs import PROJECT
 from tests.e2e.lab import Lab
@@ -102,8 +106,14 @@ def shell(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[s
         **platform.environment,
         "PATH": f"{Path(lab.cluster.kubectl[0]).parent}:{platform.environment['PATH']}",
         "KUBECONFIG": str(lab.cluster.kubeconfig),
+        NAME_VARIABLE: lab.cluster.name,
         "PWD": str(project),
     }
+    # The labs take these away by themselves; one that has failed does not come to it.
+    if not lab.cluster.node(1).ended([KUEUE.name]):
+        stop_controller(lab.cluster, KUEUE)
+    if offered_gpus(lab.cluster):
+        offer_gpus(lab.cluster, 0)
     for stack in (rider, platform):
         stack.destroy()
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isclose
 
 import pytest
 
@@ -20,6 +21,9 @@ from infra.kube.access import Access
 from infra.kube.api import Api
 from sandbox.stack import Stack
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from trainer.events.account import account_of
+from trainer.events.event import event_file, parse_events
+from trainer.events.span import Kind
 
 RUN = "e2e-killed"
 SECONDS = float(os.environ.get("DISTTRAIN_KILL_SECONDS", "60"))
@@ -46,18 +50,20 @@ class Killer:
 
     def run(self) -> None:
         end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
+        while time.monotonic() < end and not self.over.is_set():
             pod = f"train-multipod-{self.random.randrange(PODS)}"
             way = self.random.choice([self._delete, self._kill_pod, self._kill_rank])
             self.kills.append(Kill(f"{way.__name__} {pod}", datetime.now(UTC)))
             way(pod)
             self.over.wait(self.random.uniform(1, 15))
 
-    def _delete(self, pod: str) -> None:
-        self.lab.kubectl("delete", "pod", pod, "--wait=false")
+    def _delete(self, pod: str, *how: str) -> None:
+        options = ("--ignore-not-found", "--wait=false", *how)
+        if not self.lab.kubectl("delete", "pod", pod, *options):
+            self.kills.pop()  # it was killed a moment ago, and the next one is not there yet
 
     def _kill_pod(self, pod: str) -> None:
-        self.lab.kubectl("delete", "pod", pod, "--force", "--grace-period=0", "--wait=false")
+        self._delete(pod, "--force", "--grace-period=0")
 
     def _kill_rank(self, pod: str) -> None:
         program = (
@@ -154,6 +160,7 @@ def faults_of(seen: Look, steps: set[tuple[int, float]], kills: list[Kill]) -> l
     return faults
 
 
+@pytest.mark.timeout(600 + SECONDS)
 def test_status_is_right_at_every_look_while_pods_are_killed(
     lab: Lab, stack: Stack, record_property: Callable[[str, object], None]
 ) -> None:
@@ -208,4 +215,9 @@ def test_status_is_right_at_every_look_while_pods_are_killed(
         if (found := faults_of(seen, truth.steps, killer.kills))
     }
     assert not faults, f"seed {seed}; kills: {killer.kills}; states {states}"
+    # Its own account of all that: what the kubelets did for new pods is known by its name.
+    account = account_of(*parse_events(event_file(lab.run_dir(RUN), 0).read_bytes()))
+    assert account.seconds[Kind.IMAGE] > 0
+    assert account.seconds[Kind.CONTAINER] > 0
+    assert isclose(sum(account.seconds.values()), account.wall_seconds)
     assert stack

@@ -12,28 +12,20 @@ from typing import Any
 
 import yaml
 
-from sandbox.cache import cached_folder, content_key
+from sandbox.cache import content_key
 from sandbox.image_archive import image_archive
-from sandbox.toolchain import GoBuild, go_build
+from sandbox.toolchain import GPU_STAND_IN, tool_folder
 from tests.e2e.lab import Lab
 
 HERE = Path(__file__).parent
-PROGRAM = "gpu-operator"
 VERSION = "v26.3.3"  # the default of gpuOperatorVersion
 GPUS = 3
 PARTS = ("operator", "validator", "devicePlugin")
 
 
-@cache
 def operator_program() -> Path:
     """The stand-in's one static program; built from its Go modules the first time."""
-    source = HERE / "program"
-    build = GoBuild(str(source))
-
-    def make(folder: Path) -> None:
-        go_build(build, folder, (PROGRAM,))
-
-    return cached_folder("tests", f"gpu-operator-{content_key(source)}", make) / PROGRAM
+    return tool_folder(GPU_STAND_IN) / GPU_STAND_IN.programs[0]
 
 
 @cache

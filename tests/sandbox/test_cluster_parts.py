@@ -19,6 +19,7 @@ from sandbox.__main__ import main
 from sandbox.api import missing_node_condition
 from sandbox.cgroups import hierarchies, make_cgroup, missing_controllers, remove_cgroup
 from sandbox.cluster import Cluster
+from sandbox.cluster_commands import NAME_VARIABLE
 from sandbox.components import CNI_FOLDERS, PROGRAMS
 from sandbox.image_archive import image_archive
 from sandbox.kubeconfig import write_kubeconfig
@@ -270,6 +271,32 @@ def test_the_command_line_says_what_is_wrong_in_one_line(
     assert capsys.readouterr().err.startswith("error: the cluster name 'Bad' is not possible")
     assert main(["logs", "--name", "x", "cube"]) == 1
     assert "no component 'cube'; name one of etcd, containerd" in capsys.readouterr().err
+
+
+def test_the_cluster_may_be_named_once_for_a_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NAME_VARIABLE, "of-the-shell")
+    assert main(["status", "--state-root", str(tmp_path)]) == 3
+    assert capsys.readouterr().out == "cluster of-the-shell: down\n"
+    assert main(["status", "--state-root", str(tmp_path), "--name", "named"]) == 3
+    assert capsys.readouterr().out == "cluster named: down\n"
+
+
+@pytest.mark.parametrize("count", ["-1", "65"])
+def test_a_number_of_gpus_that_cannot_be_is_refused(
+    count: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gpus", "--name", "nobody", "--state-root", str(tmp_path), "--", count]) == 1
+    assert f"{count} GPUs are not possible: use 0 to 64" in capsys.readouterr().err
+
+
+def test_what_needs_a_cluster_says_that_it_is_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["gpus", "2"], ["remove", "kueue"]):
+        assert main([*words, "--name", "nobody", "--state-root", str(tmp_path)]) == 1
+        assert "cluster nobody is down: run `up` first" in capsys.readouterr().err
 
 
 def test_status_of_a_cluster_that_is_not_there_is_down_with_exit_status_3(

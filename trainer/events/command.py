@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from pathlib import Path
 
 from trainer.events.account import account_of
@@ -11,6 +12,8 @@ from trainer.events.cost import cost_of
 from trainer.events.event import event_file, parse_events
 from trainer.events.show import as_json, as_text
 from trainer.launch.exit_codes import FatalError
+
+PRICE_VARIABLE = "DISTTRAIN_PRICE_PER_GPU_HOUR"
 
 
 def goodput(content: bytes, price_per_gpu_hour: float | None, for_programs: bool) -> str:
@@ -41,11 +44,17 @@ def read_events(run_dir: Path) -> bytes:
 def add_goodput_options(command: argparse.ArgumentParser) -> None:
     """What the commands of the trainer and of `./disttrain` have in common."""
     command.add_argument("--json", action="store_true", help="for programs")
+    add_price_option(command)
+
+
+def add_price_option(command: argparse.ArgumentParser) -> None:
+    """What a GPU costs; the environment may say it once for all commands."""
     command.add_argument(
         "--price-per-gpu-hour",
         type=_price,
         metavar="PRICE",
-        help="show what the GPUs cost, in the currency of this price",
+        default=os.environ.get(PRICE_VARIABLE) or None,
+        help=f"show what the GPUs cost, in the currency of this price (default: ${PRICE_VARIABLE})",
     )
 
 

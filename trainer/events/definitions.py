@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from trainer.events.span import Kind, Phase, Span
 
+# Until the container runs, it is rescheduling there.
+_RESCHEDULING = (Kind.DOWN, Kind.IMAGE, Kind.CONTAINER)
 # What a span of a start counts as there, if not as resuming: rescheduling, saving, or lost work.
-_NOT_RESUMING = (Kind.DOWN, Kind.SAVE, Kind.HANG)
+_NOT_RESUMING = (*_RESCHEDULING, Kind.SAVE, Kind.HANG)
 
 
 def nvidia_goodput(spans: Sequence[Span]) -> float | None:
@@ -19,7 +21,7 @@ def nvidia_goodput(spans: Sequence[Span]) -> float | None:
     on saving. Evaluations, waits for data and hangs that end by themselves are good there. None
     where no time is measured.
     """
-    running = _length(span for span in spans if span.kind != Kind.DOWN)
+    running = _length(span for span in spans if span.kind not in _RESCHEDULING)
     lost = _length(s for s in spans if s.is_repeated and s.kind not in (Kind.SAVE, Kind.START))
     resuming = _length(s for s in spans if s.phase is not None and s.kind not in _NOT_RESUMING)
     saving = _length(span for span in spans if span.kind == Kind.SAVE)

@@ -21,7 +21,8 @@ class Name(StrEnum):
     """What an event says. Those of the entrypoint, then those of rank 0."""
 
     POD_STARTED = "pod_started"
-    """The entrypoint begins. `age_seconds`: of its process; `gpus`: one for each rank."""
+    """The entrypoint begins. `age_seconds`: of its process; `gpus`: one for each rank. Where it is
+    known: `container_seconds`, `image_seconds` and `pod` (pod_begin.py)."""
     GATHERING = "gathering"
     """It waits for the other nodes of the run."""
     ROUND_BEGUN = "round_begun"
@@ -80,6 +81,10 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
     Name.FINISHED: ("step",),
 }
 """What has to be there and to be a number that is not negative, by the event's name."""
+MAY_BE_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    Name.POD_STARTED: ("container_seconds", "image_seconds"),
+}
+"""What may be missing, and else is such a number."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,8 @@ def _parse(line: bytes) -> Event | None:
         given = dict(json.loads(line))
         name, boot = str(given.pop("event")), str(given.pop("boot"))
         event = Event(name, float(given.pop("time")), float(given.pop("monotonic")), boot, given)
-        numbers = [event.number(key) for key in NUMBERS.get(name, ())]
+        there = [key for key in MAY_BE_NUMBERS.get(name, ()) if key in given]
+        numbers = [event.number(key) for key in (*NUMBERS.get(name, ()), *there)]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     times = (event.unix_seconds, event.monotonic_seconds)

@@ -13,7 +13,15 @@ from typing import Any
 
 from trainer.events.event import Event, Name
 from trainer.events.span import Kind, Phase, Span
-from trainer.events.states import AFTER, BEFORE_FIRST_STEP, DOWN, TRAINING
+from trainer.events.states import (
+    AFTER,
+    BEFORE_FIRST_STEP,
+    CONTAINER,
+    DOWN,
+    IMAGE,
+    TRAINING,
+    State,
+)
 from trainer.events.timeline import MICRO, timeline
 from trainer.events.training import Usual, reported, unreported
 
@@ -76,12 +84,18 @@ def read_history(events: Sequence[Event], damaged_lines: int = 0) -> History:
     if not placed:
         return History(damaged_lines=damaged_lines)
     first = placed[0][1]
-    age = round(first.number("age_seconds") * MICRO) if first.name == Name.POD_STARTED else 0
+    age = sum(_before(first).values()) if first.name == Name.POD_STARTED else 0
     reader = _Reader(Usual.of(placed))
     for now, event in placed:
         reader.take(now + age, event)
     begin = first.unix_seconds - age / MICRO
     return reader.history(begin, damaged_lines)
+
+
+def _before(started: Event) -> dict[str, int]:
+    """Of an event `pod_started`: the microseconds of what was before it, in the order of time."""
+    keys = ("image_seconds", "container_seconds", "age_seconds")
+    return {key: round(float(started.values.get(key, 0)) * MICRO) for key in keys}
 
 
 class _Reader:
@@ -94,16 +108,14 @@ class _Reader:
         self._gpus = self._step = self._saved_step = self._tokens_per_step = 0
         self._lost_steps = self._restored_step = 0
         self._trains, self._has_ended, self._is_finished = True, True, False
-        self._reason = ""
+        self._reason = self._pod = ""
 
     def take(self, now: int, event: Event) -> None:
         if self._is_finished and event.name != Name.POD_STARTED:
             return
         if event.name == Name.POD_STARTED:
             self._close(self._seen, None)
-            self._state = DOWN
-            self._close(max(self._seen, now - round(event.number("age_seconds") * MICRO)), None)
-            self._gpus = int(event.number("gpus"))
+            self._take_pod(now, event)
             if not self._has_ended and not self._reason:
                 self._reason = KILLED
         elif event.name in AFTER:
@@ -128,6 +140,23 @@ class _Reader:
             self._tokens_per_step,
             damaged_lines,
         )
+
+    def _take_pod(self, now: int, event: Event) -> None:
+        """What was between the last sign of life and the begin of this pod's process."""
+        image, container, age = _before(event).values()
+        pod = str(event.values.get("pod", ""))
+        if pod and pod == self._pod:
+            image = 0  # another container of the same pod: its image was there
+        self._pod = pod
+        self._pass(DOWN, now - age - container - image)
+        self._gpus = int(event.number("gpus"))
+        self._pass(IMAGE, now - age - container)
+        self._pass(CONTAINER, now - age)
+
+    def _pass(self, state: State, end: int) -> None:
+        """A state that no event begins or ends."""
+        self._state = state
+        self._close(max(self._open, end), None)
 
     def _enter(self, event: Event) -> None:
         has_stepped = self._trains and bool(self._starts)

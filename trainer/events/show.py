@@ -15,7 +15,9 @@ MOST_STARTS = 10
 WHAT = {
     Kind.PRODUCTIVE: "steps that count",
     Kind.LOST: "steps that were made again after a kill",
-    Kind.DOWN: "no pod: queue, image, machine lost",
+    Kind.DOWN: "no pod on a machine: queue, machine lost",
+    Kind.IMAGE: "the pod's network, and the pull of its image",
+    Kind.CONTAINER: "making the container",
     Kind.START: "from the container to the first step: imports, model, compilation",
     Kind.RENDEZVOUS: "waiting for other nodes and ranks",
     Kind.DATA: "waiting for data",

@@ -12,6 +12,8 @@ class Kind(StrEnum):
     PRODUCTIVE = "productive"
     LOST = "lost"
     DOWN = "down"
+    IMAGE = "image"
+    CONTAINER = "container"
     START = "start"
     RENDEZVOUS = "rendezvous"
     DATA = "data"
@@ -26,6 +28,7 @@ class Phase(StrEnum):
     """The parts of the time from the end of training to the next first step, in their order."""
 
     DETECT = "detect"
+    POD = "pod"
     START = "start"
     IMPORT = "import"
     RENDEZVOUS = "rendezvous"

@@ -18,6 +18,8 @@ class State:
 
 TRAINING = State(Kind.PRODUCTIVE, None)
 DOWN = State(Kind.DOWN, Phase.DETECT)
+IMAGE = State(Kind.IMAGE, Phase.POD)
+CONTAINER = State(Kind.CONTAINER, Phase.POD)
 AFTER: dict[str, State] = {  # other events neither begin nor end a span
     Name.POD_STARTED: State(Kind.START, Phase.START),
     Name.GATHERING: State(Kind.RENDEZVOUS, Phase.RENDEZVOUS),

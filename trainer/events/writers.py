@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.events.clock import process_age_seconds
 from trainer.events.event import Name, event_file
 from trainer.events.log import HEARTBEAT_SECONDS, EventLog
+from trainer.events.pod_begin import pod_begin
 
 _LONGEST_REASON = 200  # an event is a short line
 
@@ -32,8 +32,8 @@ def rank_events(run_dir: Path, rank: int, ranks: int, has_entrypoint: bool) -> E
 
 
 def pod_started(events: EventLog, ranks: int) -> None:
-    """Note when this process was started, and how many ranks the run has in all."""
-    events.write(Name.POD_STARTED, age_seconds=process_age_seconds(), gpus=ranks)
+    """Note when pod and process were started, and how many ranks the run has in all."""
+    events.write(Name.POD_STARTED, **pod_begin(), gpus=ranks)
 
 
 def shortened(reason: str) -> str:

@@ -103,7 +103,7 @@ class GoodputLine:
 
 
 def goodput_line(account: Mapping[str, Any]) -> str:
-    """`goodput 92.3% of 3.1 h: 2 restarts, 14 steps made again`. Pure.
+    """`goodput 92.3% of 3.1 h: 2 restarts, 14 steps made again; 9.320 rank-hours`. Pure.
 
     Args:
         account: as `trainer goodput --json` prints it.
@@ -114,5 +114,5 @@ def goodput_line(account: Mapping[str, Any]) -> str:
     return (
         f"goodput {account['goodput']:.1%} of {length}: "
         f"{restarts} restart{'' if restarts == 1 else 's'}, "
-        f"{lost} step{'' if lost == 1 else 's'} made again"
+        f"{lost} step{'' if lost == 1 else 's'} made again; {account['gpu_hours']:.3f} rank-hours"
     )

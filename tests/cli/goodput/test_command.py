@@ -11,6 +11,7 @@ from infra.kube.access import Access
 from infra.kube.errors import TaskError
 from infra.kube.exec_stream import Ended
 from tests.trainer.events.stories import Story
+from trainer.events.command import PRICE_VARIABLE
 from trainer.events.show import WHAT
 from trainer.events.span import Kind
 
@@ -77,6 +78,21 @@ def test_json_has_the_same_numbers_for_programs(capsys: pytest.CaptureFixture[st
     assert found["starts"][1]["phases"]["detect"] == 90
     wall_cost = found["wall_seconds"] / 3600 * 0.5 * 8
     assert abs(found["cost"]["total"] - wall_cost) < 0.001 * wall_cost
+
+
+def test_price_may_stand_in_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said once, for all commands; the option wins."""
+    monkeypatch.setenv(PRICE_VARIABLE, "0.5")
+    assert main(["goodput", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cost"]["price_per_gpu_hour"] == 0.5
+    assert main(["goodput", "--json", "--price-per-gpu-hour", "3"]) == 0
+    assert json.loads(capsys.readouterr().out)["cost"]["price_per_gpu_hour"] == 3
+    monkeypatch.setenv(PRICE_VARIABLE, "cheap")
+    with pytest.raises(SystemExit):
+        main(["status"])
+    assert "'cheap' cannot be a price" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "cheap"])

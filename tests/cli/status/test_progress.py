@@ -108,6 +108,7 @@ def test_time_between_reports_is_that_of_most_of_them() -> None:
 def test_newest_account_of_the_time_counts() -> None:
     """It outlasts steps and restarts, as it is about the whole run."""
     account = {"wall_seconds": 11160.0, "restarts": 2, "lost_steps": 14, "goodput": 0.92345}
+    account["gpu_hours"] = 9.3
     first = goodput_line({**account, "wall_seconds": 90.0, "restarts": 1, "lost_steps": 1})
     early = f"2026-11-22T06:41:00Z [node 0] {first}\n"
     assert read_progress(STEPS + early).goodput == (
@@ -117,6 +118,16 @@ def test_newest_account_of_the_time_counts() -> None:
     assert read_progress(early + late + LOST + START + STEPS).goodput == (
         "92.3% of 3.1 h: 2 restarts, 14 steps made again"
     )
+    found = read_progress(early + late + STEPS)
+    assert found.rank_hours == 9.3
+    assert found.goodput_at == datetime(2026, 11, 22, 6, 45, tzinfo=UTC)
+
+
+def test_account_of_an_older_trainer_has_no_rank_hours() -> None:
+    old = "2026-11-22T06:41:00Z [node 0] goodput 92.3% of 3.1 h: 0 restarts, 0 steps made again\n"
+    found = read_progress(old)
+    assert found.goodput == "92.3% of 3.1 h: 0 restarts, 0 steps made again"
+    assert found.rank_hours is None
 
 
 def test_steps_of_a_program_are_those_that_the_launcher_repeats() -> None:

@@ -61,6 +61,23 @@ def test_goodput_stands_below_its_run() -> None:
     assert f"goodput {account}" in as_text(PLATFORM, [replace(told, state="failed")], "", NOW)
 
 
+def test_cost_so_far_stands_below_its_run_where_a_price_is_set() -> None:
+    """Wall clock x price x ranks as of the pod's line; what no line says is not guessed."""
+    at = NOW - timedelta(minutes=3)
+    told = replace(TRAINS.progress, goodput="92.3% of 3.1 h", rank_hours=9.3, goodput_at=at)
+    runs = [replace(TRAINS, progress=told), WAITS]
+    lines = as_text(PLATFORM, runs, "", NOW, 2.5).splitlines()
+    assert lines[4] == "  cost 23.25 at 2.5 per GPU-hour for 9.300 rank-hours (as of 3 min ago)"
+    assert lines[-1] == "  cost not seen here: ./disttrain goodput reckons it"
+    assert "cost" not in as_text(PLATFORM, runs, "", NOW)
+    found = [run["cost"] for run in json.loads(as_json(PLATFORM, runs, "", NOW, 2.5))["runs"]]
+    assert found[0]["total"] == 9.3 * 2.5
+    assert found[0]["at"] == at.isoformat()
+    assert found[1] is None
+    without = json.loads(as_json(PLATFORM, runs, "", NOW))["runs"]
+    assert [run["cost"] for run in without] == [None, None]
+
+
 def test_what_was_not_seen_is_said() -> None:
     text = as_text(PLATFORM, [], "runs in other namespaces than disttrain (403)", NOW)
     assert "no run is on this platform" in text

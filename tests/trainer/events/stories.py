@@ -29,6 +29,8 @@ class Story:
     spent: Counter[Kind] = field(default_factory=Counter[Kind])
     kept: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Steps and productive milliseconds that no later start has repeated, by their last step."""
+    pod: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the next pod knows of its begin."""
     content: bytes = b""
 
     def note(self, name: Name, **values: Any) -> None:
@@ -41,11 +43,19 @@ class Story:
         self.now_ms += milliseconds
         self.spent[kind] += milliseconds
 
+    def comes(self, pod: str, image_ms: int, container_ms: int) -> None:
+        """A new pod whose kubelet leaves behind what it does, up to its first process."""
+        self.spend(Kind.IMAGE, image_ms)
+        self.spend(Kind.CONTAINER, container_ms)
+        seconds = {"image_seconds": image_ms / 1000, "container_seconds": container_ms / 1000}
+        self.pod = {**seconds, "pod": pod}
+
     def starts(self, start_ms: int, rendezvous_ms: int, data_ms: int, restore_ms: int) -> None:
         """A pod, up to the first step of its ranks, from the newest checkpoint."""
         age = start_ms // 2
         self.spend(Kind.START, age)
-        self.note(Name.POD_STARTED, age_seconds=age / 1000, gpus=self.gpus)
+        self.note(Name.POD_STARTED, age_seconds=age / 1000, gpus=self.gpus, **self.pod)
+        self.pod = {}
         self.round(start_ms, rendezvous_ms, data_ms, restore_ms)
 
     def round(self, start_ms: int, rendezvous_ms: int, data_ms: int, restore_ms: int) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.events.stories import Story
+from tests.trainer.events.stories import BEGIN_UNIX_MS, Story
 from trainer.events.account import account_of
-from trainer.events.event import NUMBERS, Event, Name, parse_events
+from trainer.events.event import MAY_BE_NUMBERS, NUMBERS, Event, Name, parse_events
 from trainer.events.history import History, read_history
-from trainer.events.span import Kind
+from trainer.events.span import Kind, Phase
 from trainer.events.timeline import MICRO
 
 SHORT_MS = st.integers(0, 900)
@@ -24,7 +24,9 @@ numbers = st.one_of(st.integers(0, 10**6), st.floats(0, 1e6))
 def any_event(draw: st.DrawFn) -> Event:
     """What no trainer would write in this order, with clocks that jump."""
     name = draw(st.sampled_from([*Name, "of a later version"]))
-    values = {key: draw(numbers) for key in NUMBERS.get(name, ())}
+    may_be = draw(st.lists(st.sampled_from(MAY_BE_NUMBERS.get(name, ("of no use",))), unique=True))
+    values: dict[str, Any] = {key: draw(numbers) for key in (*NUMBERS.get(name, ()), *may_be)}
+    values |= draw(st.sampled_from([{}, {"pod": "one"}, {"pod": "other"}]))
     unix, monotonic = draw(st.floats(0, 1e9)), draw(st.floats(0, 1e5))
     return Event(name, unix, monotonic, draw(st.sampled_from("ab")), values)
 
@@ -59,6 +61,8 @@ def story(draw: st.DrawFn) -> Story:
                 told.tears(draw(st.integers(0, 60)))
             if is_moving and draw(st.booleans()):
                 told.moves(f"machine {number}")
+        if draw(st.booleans()):
+            told.comes(f"pod {number}", draw(LONG_MS), draw(SHORT_MS))
         told.starts(draw(LONG_MS), draw(LONG_MS), draw(LONG_MS), draw(LONG_MS))
         for _ in range(draw(st.integers(0, 6))):
             if not is_moving:  # where the clock of day is all there is, it has to be right
@@ -127,6 +131,53 @@ def test_run_that_goes_on_after_its_end_counts_on() -> None:
     assert account.seconds[Kind.DOWN] == 60
     assert account.seconds[Kind.PRODUCTIVE] == 1.5
     assert len(account.starts) == 2
+
+
+def test_pod_that_comes_counts_as_image_and_container_from_the_first_one_on() -> None:
+    told = Story()
+    told.comes("one", 4000, 500)
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 100)
+    told.is_away(60_000)
+    told.comes("other", 90_000, 700)
+    told.starts(1000, 100, 100, 100)
+    account = account_of(*parse_events(told.content))
+    assert account.seconds[Kind.DOWN] == 60
+    assert account.seconds[Kind.IMAGE] == 94
+    assert account.seconds[Kind.CONTAINER] == 1.2
+    assert account.begin_unix_seconds == BEGIN_UNIX_MS / 1000
+    assert [start.phases[Phase.POD] for start in account.starts] == [4.5, 90.7]
+    held = sum(account.gpu_seconds.values())
+    assert isclose(held, 2 * account.wall_seconds)  # from the first pod on
+
+
+def test_container_that_is_started_again_in_its_pod_pulls_no_image() -> None:
+    """What passes before Kubernetes tries again is time without a pod that could train."""
+    told = Story()
+    told.comes("one", 4000, 500)
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 100)
+    told.is_away(30_000)
+    told.spend(Kind.CONTAINER, 300)
+    since_the_volumes = (told.now_ms - 300) / 1000
+    told.pod = {"pod": "one", "image_seconds": since_the_volumes, "container_seconds": 0.3}
+    told.starts(1000, 100, 100, 100)
+    account = account_of(*parse_events(told.content))
+    assert account.seconds[Kind.DOWN] == 30
+    assert account.seconds[Kind.IMAGE] == 4
+    assert account.seconds[Kind.CONTAINER] == 0.8
+
+
+def test_pod_that_comes_while_the_old_one_still_ends_counts_from_its_end_on() -> None:
+    told = Story()
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 100)
+    told.spend(Kind.IMAGE, 2000)
+    told.pod = {"pod": "other", "image_seconds": 2.5, "container_seconds": 0}
+    told.starts(1000, 100, 100, 100)
+    account = account_of(*parse_events(told.content))
+    assert account.seconds[Kind.IMAGE] == 2
+    assert account.seconds[Kind.DOWN] == 0
 
 
 def hanging(*, reports: int, **last: Any) -> Story:

@@ -35,7 +35,8 @@ def test_line_comes_while_the_ranks_run(lab: Lab, arguments: list[str]) -> None:
     line.close()
     assert said[0] == said[1]
     assert said[0].startswith("goodput ")
-    assert said[0].endswith(" min: 0 restarts, 0 steps made again")
+    assert " min: 0 restarts, 0 steps made again; " in said[0]
+    assert said[0].endswith(" rank-hours")
 
 
 def test_last_line_is_said_at_the_end(arguments: list[str]) -> None:
@@ -53,6 +54,8 @@ def test_other_nodes_and_missing_events_say_nothing(lab: Lab, arguments: list[st
     assert said == []
 
 
-def test_line_names_restarts_and_lost_steps() -> None:
+def test_line_names_restarts_lost_steps_and_rank_hours() -> None:
     account = {"wall_seconds": 8000.0, "goodput": 0.5, "restarts": 1, "lost_steps": 1}
-    assert goodput_line(account) == "goodput 50.0% of 2.2 h: 1 restart, 1 step made again"
+    account["gpu_hours"] = 8000 * 3 / 3600
+    said = "goodput 50.0% of 2.2 h: 1 restart, 1 step made again; 6.667 rank-hours"
+    assert goodput_line(account) == said

@@ -1,6 +1,6 @@
-// This program stands in for the parts of NVIDIA's GPU Operator in tests: the operator itself, its
-// device plugin and its validator; in pods of tests it is a user of GPUs. Its only argument says
-// which of these it is.
+// This program stands in for the parts of NVIDIA's GPU Operator: the operator itself, its device
+// plugin and its validator; in pods of tests it is a user of GPUs. Its only argument says which of
+// these it is. The sandbox starts the device plugin alone, as a process of the node.
 package main
 
 import (

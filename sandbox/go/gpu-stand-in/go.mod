@@ -1,4 +1,4 @@
-module disttrain.local/tests/operator
+module disttrain.local/sandbox/gpu-stand-in
 
 go 1.25
 

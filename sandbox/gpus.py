@@ -1,0 +1,48 @@
+"""GPUs that do not exist, offered to a cluster's pods by a real device plugin.
+
+The kubelet, the scheduler and all who count `nvidia.com/gpu` treat them as they treat real ones. A
+container is given the names of its GPUs in NVIDIA_VISIBLE_DEVICES, and no device.
+"""
+
+import json
+
+from sandbox.cluster import Cluster
+from sandbox.processes import Component
+from sandbox.toolchain import GPU_STAND_IN, tool_folder
+
+NAME = "gpu-device-plugin"
+RESOURCE = "nvidia.com/gpu"
+MOST = 64
+
+
+def offer_gpus(cluster: Cluster, count: int) -> None:
+    """Let the first node offer so many GPUs; 0 takes them away again.
+
+    Pods that have GPUs already keep them.
+
+    Raises:
+        ValueError: the number is not possible.
+        RuntimeError: the cluster is down, or the device plugin has ended.
+        TimeoutError: the kubelet does not take the GPUs.
+    """
+    if not 0 <= count <= MOST:
+        raise ValueError(f"{count} GPUs are not possible: use 0 to {MOST}")
+    node = cluster.node(1)
+    if node.link is None:
+        raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")
+    node.end(NAME)
+    if count:
+        program = tool_folder(GPU_STAND_IN) / GPU_STAND_IN.programs[0]
+        node.start([Component(NAME, (str(program), "device-plugin"))], {"GPUS": str(count)})
+    node.wait(f"{count} GPUs", lambda: _missing(cluster, count))
+
+
+def offered_gpus(cluster: Cluster) -> int:
+    """How many GPUs the first node offers to pods."""
+    found = json.loads(cluster.run_kubectl("get", "node", cluster.node(1).name, "-o", "json"))
+    return int(found["status"]["allocatable"].get(RESOURCE, 0))
+
+
+def _missing(cluster: Cluster, count: int) -> str | None:
+    offered = offered_gpus(cluster)
+    return None if offered == count else f"the kubelet offers {offered} GPUs"
