@@ -9,6 +9,7 @@ configuration() {
   echo "cluster-cidr: \"$POD_CIDR\""
   echo "service-cidr: \"$SERVICE_CIDR\""
   echo "disable: [traefik, servicelb]"
+  chosen_interface
   [ -z "${TLS_SAN:-}" ] || echo "tls-san: [\"$(echo "$TLS_SAN" | sed 's/ /", "/g')\"]"
 }
 
