@@ -24,23 +24,29 @@ from tests.node.releases import VERSION
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 SERVER = "gpu-node"
-TOKEN = "cat /var/lib/rancher/k3s/server/token"
-NOTE = "stat -c '%a %U' /etc/rancher/k3s/disttrain-token"
+TOKENS = ("token", "agent-token")  # k3s' own, with which one could be a server, and the agents'
+NOTE = "/etc/rancher/k3s/disttrain-token"
 
 
 def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
-    """All versions are those of the server, and the token is only where root alone can read it."""
+    """All versions are those of the server, and the token is only where root alone can read it.
+
+    k3s' own token is not even there: a machine of the list could make itself a server by it.
+    """
     lab, stack = lan.lab, lan.stack(*NAMES)
     with CommandLines() as watch:
         output = stack.up()
-        token = lab.host.shell(TOKEN).strip()
+        texts = [lab.host.shell(f"cat /var/lib/rancher/k3s/server/{name}") for name in TOKENS]
+        own, of_agents = (text.strip().rpartition(":")[2] for text in texts)
         members = lan.members()
         assert sorted(members) == sorted([SERVER, *NAMES])
         versions = {item["status"]["nodeInfo"]["kubeletVersion"] for item in members.values()}
         assert versions == {VERSION}
         assert lan.passwords() == sorted(NAMES)
         for machine in lan.machines.values():
-            assert machine.host.shell(NOTE).strip() == "600 root"
+            assert machine.host.shell(f"stat -c '%a %U' {NOTE}").strip() == "600 root"
+            assert holding(machine.host, of_agents) == [NOTE]
+            assert holding(machine.host, own) == []
         before = {name: machine.host.files() for name, machine in lan.machines.items()}
         again = stack.up()
         assert set(counts(again)) == {"unchanged"}, again
@@ -51,11 +57,11 @@ def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
         output += again + refreshed + stack.destroy()
     output += lab.host.shell("journalctl --no-pager --all --output=cat")
     output += "".join(machine.log() for machine in lan.machines.values())
-    password = token.rpartition(":")[2]
-    assert len(password) == 32
-    assert password not in output
-    assert password not in state
-    assert not [line for line in watch.seen if password.encode() in line]
+    for secret, length in ((own, 32), (of_agents, 64)):
+        assert len(secret) == length
+        assert secret not in output
+        assert secret not in state
+        assert not [line for line in watch.seen if secret.encode() in line]
     assert any(b"k3s" in line and b"agent" in line for line in watch.seen), "nothing was watched"
     assert lab.differences() == []
     assert [m.differences() for m in lan.machines.values()] == [[], []]
@@ -225,6 +231,12 @@ def logins(host: Host) -> list[str]:
 def own_addresses(lan: Lan) -> dict[str, str]:
     """`{name: address}`, as the nodes' machines have said them."""
     return {name: item["status"]["addresses"][0]["address"] for name, item in lan.members().items()}
+
+
+def holding(host: Host, text: str) -> list[str]:
+    """The files of k3s and of the system's configuration that have this text in them."""
+    search = "grep --recursive --files-with-matches --fixed-strings --file=-"
+    return host.try_shell(f"{search} /etc /var/lib/rancher /run/k3s", text).stdout.split()
 
 
 def set_nodes(stack: Stack, nodes: list[dict[str, Any]]) -> None:
