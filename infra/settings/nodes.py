@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from infra.settings.cluster import ClusterSettings
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
-from infra.settings.node_way import WAY_KEYS, read_way
+from infra.settings.nodes_way import WAY_KEYS, read_way
 from infra.settings.pod_marks import is_key, is_value, label_fault
 from infra.settings.reader import Reader
 from infra.settings.setting_error import problem_text
