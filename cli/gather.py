@@ -85,6 +85,7 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
     return {
         "PROBE_SECONDS": str(PROBE_SECONDS),
         "K3S_SERVICE": expect.service,
+        "NODE_INTERFACE": expect.node_interface,
         "DATA_ROOT": expect.data_root,
         "DNS_NAMES": "" if expect.has_proxy else " ".join(sorted(names)),
         "HTTP_PROXY_URL": expect.http_proxy,

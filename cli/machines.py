@@ -66,7 +66,10 @@ def _further(plan: Plan) -> dict[str, Plan]:
     )
     return {
         machine.name: Plan(
-            ssh=machine.ssh, sudo_password=machine.sudo_password, scope="host", expect=expect
+            ssh=machine.ssh,
+            sudo_password=machine.sudo_password,
+            scope="host",
+            expect=replace(expect, node_interface=machine.interface),
         )
         for machine in plan.machines
     }

@@ -107,6 +107,38 @@ def node_address(facts: Facts, expect: Expectations) -> Fault | str:
     return wanted
 
 
+def node_interface(facts: Facts, expect: Expectations) -> Fault | str:
+    """The interface that is named for k3s is there, is up, and has one address to be the node's."""
+    only_for_own_k3s(expect)
+    name = expect.node_interface
+    skip_unless(name, "k3s takes the interface of the default route")
+    state = facts.one("interface")
+    if state == "absent":
+        there = facts.get("interfaces") or "none that could be seen"
+        return error(
+            f"this host has no network interface {name}; it has {there}",
+            "set nodeInterface (of a further machine: interface at its place in nodes) to one of "
+            "these, or remove it",
+        )
+    if state == "down":
+        return error(f"the network interface {name} is off", f"ip link set {name} up")
+    addresses = facts.all("interface_address")
+    if not addresses:
+        return error(
+            f"the network interface {name} has no address",
+            f"give it one in the host's network configuration, such as by ip address add ... "
+            f"dev {name}",
+        )
+    old = [address for address in addresses if ":" not in address]
+    if len(old) > 1:
+        return error(
+            f"the network interface {name} has several addresses: {', '.join(old)}; k3s would not "
+            "know which is the node's",
+            f"leave one on {name}, or name an interface that has one",
+        )
+    return f"{name} has {', '.join(addresses)}"
+
+
 def dns(facts: Facts, expect: Expectations) -> Fault | str:
     """The host can resolve names; behind a proxy the proxy resolves them instead."""
     skip_unless(
@@ -148,6 +180,7 @@ NETWORK_CHECKS = (
     Check("default-route", default_route),
     Check("cidr-overlap", cidr_overlap),
     Check("node-address", node_address),
+    Check("node-interface", node_interface),
     Check("dns", dns),
     Check("ssh-agent", ssh_agent),
 )

@@ -3,7 +3,7 @@
 # Reads only. Slow questions run side by side; each has PROBE_SECONDS. No output holds a password.
 # May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
 # IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root).
-# K3S_SERVICE is k3s on the machine of the server, and k3s-agent on further ones.
+# NODE_INTERFACE (the one that k3s is to use). K3S_SERVICE is k3s on the machine of the server, and k3s-agent on further ones.
 # Usage: facts-host.sh
 set -u
 
@@ -134,6 +134,18 @@ kernel_parts() {
   fact ip_forward "$(cat /proc/sys/net/ipv4/ip_forward)"
 }
 
+# interface=up, down or absent, which fails; interface_address is none, one or several.
+named_interface() { # name
+  limited ip link show dev "$1" >/dev/null || {
+    fact interface absent
+    fact interfaces "$(limited ip -o link | awk -F '[ :@]+' '{ print $2 }' | one_line)"
+    return 1
+  }
+  if [ -n "$(limited ip -o link show dev "$1" up)" ]; then fact interface up; else fact interface down; fi
+  limited ip -o addr show dev "$1" scope global |
+    awk '{ split($4, a, "/"); print "interface_address=" a[1] }'
+}
+
 network() {
   if has ip; then
     limited ip -4 route | awk '{
@@ -141,7 +153,10 @@ network() {
       print "route=" $1 " " d
     }'
     limited ip -o addr | awk '{ split($4, a, "/"); print "address=" a[1] }'
-    device=$(limited ip -4 route show default | sed -n '1s/.* dev \([^ ]*\).*/\1/p')
+    device=${NODE_INTERFACE:-}
+    [ -z "$device" ] || named_interface "$device" || device=""
+    [ -n "$device" ] ||
+      device=$(limited ip -4 route show default | sed -n '1s/.* dev \([^ ]*\).*/\1/p')
     [ -z "$device" ] || {
       fact device "$device"
       fact mtu "$(cat "/sys/class/net/$device/mtu" 2>/dev/null)"

@@ -101,7 +101,7 @@ def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Pla
         + " --namespace k8s.io",
         expect=expectations(settings, run),
         machines=tuple(
-            Machine(node.name, _target(node.ssh), _text(node.host.sudo_password))
+            Machine(node.name, _target(node.ssh), node.interface, _text(node.host.sudo_password))
             for node in settings.nodes
             if not node.host.gone
         ),
@@ -135,6 +135,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         cuda=cuda_version(settings.image.torch_index_url),
         shm_kib=_shm_kib(settings, compute),
         node_address=cluster.node_address,
+        node_interface=cluster.node_interface,
         pod_cidr=cluster.pod_cidr,
         service_cidr=cluster.service_cidr,
         no_proxy=settings.proxy.no_proxy,

@@ -31,10 +31,15 @@ class SshTarget:
 
 @dataclass(frozen=True)
 class Machine:
-    """A further machine; `name` is its node's name in the cluster."""
+    """A further machine.
+
+    `name` is its node's in the cluster, `interface` is for it what `node_interface` of Expectations
+    is for the first machine.
+    """
 
     name: str
     ssh: SshTarget
+    interface: str = ""
     sudo_password: str = field(default="", repr=False)
 
 
@@ -95,7 +100,7 @@ def _machine(values: dict[str, Any]) -> Machine:
     ssh = _target(values["ssh"])
     if ssh is None:
         raise TypeError("a machine without an address")
-    return Machine(values["name"], ssh, values["sudo_password"])
+    return Machine(values["name"], ssh, values["interface"], values["sudo_password"])
 
 
 def _target(values: dict[str, Any] | None) -> SshTarget | None:

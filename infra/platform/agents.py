@@ -94,6 +94,7 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
         **args.variables,
         **marks,
         "NODE": node.name,
+        "NODE_INTERFACE": node.interface,
         "SERVER_URL": args.server_url,
         "REPAIR_ID": args.look.repair_id if args.look else "",
     }

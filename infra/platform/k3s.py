@@ -159,6 +159,7 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
         "K3S_EXISTING": cluster.k3s.existing,
         "POD_CIDR": cluster.pod_cidr,
         "SERVICE_CIDR": cluster.service_cidr,
+        "NODE_INTERFACE": cluster.node_interface,
         "TLS_SAN": " ".join(dict.fromkeys(filter(None, (cluster.node_address, ssh_host)))),
         "NAMESPACE": args.namespace,
         "GRACE_SECONDS": str(args.grace_seconds),

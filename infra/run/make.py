@@ -84,6 +84,7 @@ def make_run_value(
             node_selector=pods.node_selector,
             tolerations=pods.tolerations,
             priority_class=pods.priority_class,
+            neighbours=pods.neighbours,
             annotations=pods.annotations,
             labels=pods.labels,
             runtime_class=facts.runtime_class if compute.world.gpus_per_pod else "",

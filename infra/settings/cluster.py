@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from infra.settings.kubeconfig import api_server_host
-from infra.settings.node import HostSettings
+from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
@@ -29,7 +29,11 @@ class K3sSettings:
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """Which Kubernetes; kubeconfig, context, kubectl and grows are for an existing one."""
+    """Which Kubernetes; kubeconfig, context, kubectl and grows are for an existing one.
+
+    `node_interface` is the network interface of the first machine whose address is its node's own;
+    empty: that of the default route.
+    """
 
     kind: Literal["k3s", "existing"]
     kubeconfig: str
@@ -40,6 +44,7 @@ class ClusterSettings:
     pod_cidr: str
     service_cidr: str
     node_address: str
+    node_interface: str
     grows: bool
 
 
@@ -98,18 +103,33 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
             "a tunnel leads to k3s through the node's SSH server (cluster: k3s, host: ssh)",
             "Set direct",
         )
+    k3s = _read_k3s(reader)
     return ClusterSettings(
         kind=kind,
         kubeconfig=kubeconfig,
         context=context,
         kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", form="a command", example="kubectl"),
-        k3s=_read_k3s(reader),
+        k3s=k3s,
         tunnel=tunnel,
         pod_cidr=str(pods or ""),
         service_cidr=str(services or ""),
         node_address=address,
+        node_interface=_read_interface(reader, kind, k3s),
         grows=_read_grows(reader, kind),
     )
+
+
+def _read_interface(reader: Reader, kind: str, k3s: K3sSettings) -> str:
+    pattern = f"({INTERFACE})?"
+    name = reader.text("nodeInterface", pattern=pattern, form=INTERFACE_FORM, example="eth1")
+    if name and (kind != "k3s" or k3s.existing != "refuse"):
+        reader.problem(
+            "nodeInterface",
+            name,
+            "it is chosen where this stack installs k3s, and this cluster is not its own",
+            "Remove it",
+        )
+    return name
 
 
 def _read_grows(reader: Reader, kind: str) -> bool:

@@ -9,9 +9,12 @@ from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
 _HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
-_ADDRESS = r"[A-Za-z0-9._:-]*"
-_ADDRESS_FORM = "the name or address of a host"
-_USER = r"[a-z_][a-z0-9_.-]*"
+ADDRESS = r"[A-Za-z0-9._:-]"
+_MAYBE = f"{ADDRESS}*"
+ADDRESS_FORM = "the name or address of a host"
+USER = r"[a-z_][a-z0-9_.-]*"
+INTERFACE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}"
+INTERFACE_FORM = "the name of a network interface"
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ def read_host(reader: Reader) -> HostSettings:
     """Read where the node is; what is wrong is left with `reader`."""
     kind = reader.choice("host", ("local", "ssh"))
     ssh = SshSettings(
-        reader.text("sshHost", pattern=_ADDRESS, form=_ADDRESS_FORM, example="gpu01.example.com"),
+        reader.text("sshHost", pattern=_MAYBE, form=ADDRESS_FORM, example="gpu01.example.com"),
         reader.integer("sshPort", at_least=1, at_most=65535),
-        reader.text("sshUser", pattern=_USER, form="the name of a user", example="root"),
+        reader.text("sshUser", pattern=USER, form="the name of a user", example="root"),
         reader.secret("sshPrivateKey"),
         _read_host_key(reader, "sshHostKey"),
         _read_jump(reader),
@@ -109,16 +112,16 @@ def _read_host_key(reader: Reader, key: str) -> str:
     return text
 
 
-def host_key_fault(text: str) -> None:
-    """Look at a host's public key.
+def host_key_fault(text: str, whose: str = "the node's") -> None:
+    """Look at a host's public key; `whose` it is, for people.
 
     Raises:
         SettingError: it is missing, is none, or is of a kind that Pulumi's plugin cannot use.
     """
     if not text:
         raise SettingError(
-            "without it another machine could take the node's place",
-            "Set the node's public key; `ssh-keyscan` shows it, compare it on the node itself",
+            f"without it another machine could take {whose} place",
+            f"Set {whose} public key; `ssh-keyscan` shows it, compare it on that machine itself",
         )
     if re.fullmatch(_HOST_KEY, text) is None:
         raise SettingError("it is not a host's public key", "Write it like ssh-ed25519 AAAA...")
@@ -137,11 +140,9 @@ def read_doctor(reader: Reader) -> str:
 
 def _read_jump(reader: Reader) -> JumpSettings | None:
     jump = JumpSettings(
-        reader.text(
-            "sshJumpHost", pattern=_ADDRESS, form=_ADDRESS_FORM, example="gate.example.com"
-        ),
+        reader.text("sshJumpHost", pattern=_MAYBE, form=ADDRESS_FORM, example="gate.example.com"),
         reader.integer("sshJumpPort", at_least=1, at_most=65535),
-        reader.text("sshJumpUser", pattern=_USER, form="the name of a user", example="root"),
+        reader.text("sshJumpUser", pattern=USER, form="the name of a user", example="root"),
         _read_host_key(reader, "sshJumpHostKey"),
     )
     if jump.host and not jump.host_key:

@@ -4,30 +4,25 @@ import ipaddress
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from infra.settings.cluster import ClusterSettings
-from infra.settings.node import HostSettings, SshSettings, host_key_fault
+from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
+from infra.settings.nodes_way import WAY_KEYS, read_way
 from infra.settings.pod_marks import is_key, is_value, label_fault
 from infra.settings.reader import Reader
-from infra.settings.secret import Secret
-from infra.settings.setting_error import SettingError, problem_text
+from infra.settings.setting_error import problem_text
 
 KEY = "nodes"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # key of an item -> what its value must be, and in words
 _KEYS: Mapping[str, tuple[type, str]] = {
     "name": (str, "a text"),
-    "address": (str, "a text"),
-    "port": (int, "a whole number"),
-    "user": (str, "a text"),
-    "host_key": (str, "a text"),
-    "private_key": (str, "a text"),
-    "sudo_password": (str, "a text"),
+    **WAY_KEYS,
+    "interface": (str, "a text"),
     "labels": (dict, "an object of texts"),
     "taints": (list, "a list of texts"),
-    "gone": (bool, "true or false"),
 }
 _SECRETS = ("private_key", "sudo_password")
 _TAINT = r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute)"
@@ -40,12 +35,15 @@ class NodeSettings:
     Args:
         name: of the Node in the cluster, whatever the machine calls itself.
         host: the way to it, always over SSH; `gone` says that it is lost.
+        interface: the network interface whose address is the node's own; empty: that of the
+            default route.
         labels: of the Node.
         taints: of the Node, as `key=value:Effect` or `key:Effect`.
     """
 
     name: str
     host: HostSettings
+    interface: str
     labels: Mapping[str, str]
     taints: tuple[str, ...]
 
@@ -141,49 +139,31 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
             reader.problem(f"{where}.{name}", given[name], reason, f"Set {words}")
     if len(reader.problems) > before:
         return None
-    shared = host.defaults
-    _check_texts(reader, where, given, shared)
+    _check_texts(reader, where, given)
+    way = read_way(reader, where, given, host)
     labels = {str(k): str(v) for k, v in given.get("labels", {}).items()}
     taints = tuple(str(taint) for taint in given.get("taints", []))
     _check_marks(reader, where, labels, taints)
     if len(reader.problems) > before:
         return None
-    ssh = replace(
-        shared,
-        host=given["address"],
-        port=given.get("port", shared.port),
-        user=given.get("user", shared.user),
-        host_key=given["host_key"],
-        private_key=_secret(given, "private_key") or shared.private_key,
-    )
-    password = _secret(given, "sudo_password") or host.sudo_password
     return NodeSettings(
-        given["name"], HostSettings(ssh, password, given.get("gone", False), ssh), labels, taints
+        name=given["name"],
+        host=way,
+        interface=given.get("interface", ""),
+        labels=labels,
+        taints=taints,
     )
 
 
-def _secret(given: Mapping[str, Any], name: str) -> Secret | None:
-    return Secret(given[name]) if given.get(name) else None
-
-
-def _check_texts(reader: Reader, where: str, given: Mapping[str, Any], shared: SshSettings) -> None:
+def _check_texts(reader: Reader, where: str, given: Mapping[str, Any]) -> None:
     checks = (
         ("name", _DNS_LABEL, "the name of a node: small letters, digits and '-'", "gpu2"),
-        ("address", r"[A-Za-z0-9._:-]+", "the name or address of a host", "10.1.2.4"),
-        ("user", r"[a-z_][a-z0-9_.-]*", "the name of a user", "root"),
+        ("interface", f"({INTERFACE})?", INTERFACE_FORM, "eth1"),
     )
     for name, pattern, form, example in checks:
-        value = given.get(name, shared.user if name == "user" else "")
+        value = given.get(name, "")
         if re.fullmatch(pattern, value) is None:
             reader.problem(f"{where}.{name}", value, f"it is not {form}", f"Set one like {example}")
-    port = given.get("port", shared.port)
-    if not 1 <= port <= 65535:
-        reader.problem(f"{where}.port", port, "it is no port", "Set a number from 1 to 65535")
-    try:
-        host_key_fault(given.get("host_key", ""))
-    except SettingError as refused:
-        shown = given.get("host_key", "")[:20]
-        reader.problem(f"{where}.host_key", shown, refused.reason, refused.hint)
 
 
 def _check_marks(

@@ -7,6 +7,7 @@ from typing import Any, cast
 from infra.names import GPU_TOLERATION
 from infra.settings.pod_environment import check_environment
 from infra.settings.pod_marks import check_marks, toleration_fault
+from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 
@@ -32,6 +33,7 @@ class PodSettings:
     node_selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, Any], ...]
     priority_class: str
+    neighbours: NeighbourSettings
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
 
@@ -52,6 +54,7 @@ def read_pods(reader: Reader, accelerator: str) -> PodSettings:
             form="the name of a PriorityClass",
             example="high-priority",
         ),
+        neighbours=read_neighbours(reader),
         annotations=_annotations(reader),
         labels=_labels(reader),
     )

@@ -21,6 +21,7 @@ from infra.names import (
     TRAINER_CONTAINER,
     TRAINING,
 )
+from infra.workloads.neighbours import neighbours
 from infra.workloads.trust import trust
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def training_pod(run: Run) -> Manifest:
     if network.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     pod |= placement.nodes
+    pod |= neighbours(placement.neighbours, run.world.pods, run.selector)
     if placement.runtime_class:
         pod["runtimeClassName"] = placement.runtime_class
     scraped = scrape_annotations(run.metrics_port)

@@ -16,6 +16,7 @@ from infra.labels import (
 from infra.names import TRAINING
 from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
+from infra.settings.pods_neighbours import LEFT_TO_KUBERNETES, NeighbourSettings
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.pod import PodParts, pull_secrets, training_pod, volume_access
 from infra.world import World
@@ -33,6 +34,7 @@ class Placement:
     priority_class: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    neighbours: NeighbourSettings = LEFT_TO_KUBERNETES
     runtime_class: str = ""
 
     @property

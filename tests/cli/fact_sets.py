@@ -225,6 +225,11 @@ FAULTS: dict[str, Seeded] = {
     "node-address": Seeded(
         "10.1.2.3 is not an address", {"address": ["10.9.9.9"]}, severity="warning"
     ),
+    "node-interface": Seeded(
+        "this host has no network interface eth9; it has eth0 lo",
+        {"interface": "absent", "interfaces": "eth0 lo"},
+        {"node_interface": "eth9"},
+    ),
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
     "dns": Seeded(
         "cannot resolve github.com",

@@ -68,6 +68,15 @@ def test_fault_is_named_by_exactly_its_check_with_evidence_and_a_fix(check_id: s
 
 
 OTHER_FAULTS = {
+    "node-interface": [
+        Seeded("eth1 is off", {"interface": "down"}, {"node_interface": "eth1"}),
+        Seeded("eth1 has no address", {"interface": "up"}, {"node_interface": "eth1"}),
+        Seeded(
+            "several addresses: 10.1.2.3, 10.1.2.9",
+            {"interface": "up", "interface_address": ["10.1.2.3", "fd00::1", "10.1.2.9"]},
+            {"node_interface": "eth1"},
+        ),
+    ],
     "cgroup": [Seeded("cgroup v1", {"cgroup": "v1"}, {"k3s_version": "v1.35.0+k3s1"})],
     "memory": [Seeded("1.0 GiB of memory", {"MemTotal_kib": "1048576"}, {"shm_kib": 1024})],
     "data-root": [

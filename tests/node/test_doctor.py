@@ -62,6 +62,18 @@ FAULTS = (
         "192.0.2.7 is not an address of this host",
         expect={"node_address": "192.0.2.7"},
     ),
+    Fault(
+        "node-interface",
+        "this host has no network interface ib7; it has lo ",
+        expect={"node_interface": "ib7"},
+    ),
+    Fault(
+        "node-interface",
+        "the network interface idle0 is off",
+        "ip link add idle0 type bridge; ip address add 192.0.2.99/32 dev idle0",
+        "ip link del idle0",
+        expect={"node_interface": "idle0"},
+    ),
     Fault("dns", "cannot resolve k3s.invalid", expect={"https_probe": "https://k3s.invalid/"}),
     Fault("way-out", "nobody listens there", expect={"https_probe": "https://127.0.0.1:9/"}),
     Fault(

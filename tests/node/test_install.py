@@ -37,7 +37,7 @@ def test_dry_mode_tells_what_would_change_and_changes_nothing(lab: Lab) -> None:
     before = lab.host.files()
     said = lab.install_by_hand(DRY_RUN="1")
     assert said.splitlines() == [
-        f"would change: {what}" for what in ("binary", "service", "config.yaml")
+        f"would change: {what}" for what in ("binary", "service", "config.yaml", "agent-secret")
     ]
     assert rewritten(before, lab.host.files()) == []
     assert lab.calls() == []

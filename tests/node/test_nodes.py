@@ -1,11 +1,15 @@
 """`pulumi up` with further machines: they join k3s, change, leave, and get lost on the way."""
 
+import re
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from sandbox.stack import Stack
+from tests.node.host import Host
 from tests.node.lab import (
     CommandLines,
     background_up,
@@ -15,28 +19,34 @@ from tests.node.lab import (
     rewritten,
     wait_for,
 )
-from tests.node.lan import NAMES, Lan, find_again, lose
+from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose
 from tests.node.releases import VERSION
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 SERVER = "gpu-node"
-TOKEN = "cat /var/lib/rancher/k3s/server/token"
-NOTE = "stat -c '%a %U' /etc/rancher/k3s/disttrain-token"
+TOKENS = ("token", "agent-token")  # k3s' own, with which one could be a server, and the agents'
+NOTE = "/etc/rancher/k3s/disttrain-token"
 
 
 def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
-    """All versions are those of the server, and the token is only where root alone can read it."""
+    """All versions are those of the server, and the token is only where root alone can read it.
+
+    k3s' own token is not even there: a machine of the list could make itself a server by it.
+    """
     lab, stack = lan.lab, lan.stack(*NAMES)
     with CommandLines() as watch:
         output = stack.up()
-        token = lab.host.shell(TOKEN).strip()
+        texts = [lab.host.shell(f"cat /var/lib/rancher/k3s/server/{name}") for name in TOKENS]
+        own, of_agents = (text.strip().rpartition(":")[2] for text in texts)
         members = lan.members()
         assert sorted(members) == sorted([SERVER, *NAMES])
         versions = {item["status"]["nodeInfo"]["kubeletVersion"] for item in members.values()}
         assert versions == {VERSION}
         assert lan.passwords() == sorted(NAMES)
         for machine in lan.machines.values():
-            assert machine.host.shell(NOTE).strip() == "600 root"
+            assert machine.host.shell(f"stat -c '%a %U' {NOTE}").strip() == "600 root"
+            assert holding(machine.host, of_agents) == [NOTE]
+            assert holding(machine.host, own) == []
         before = {name: machine.host.files() for name, machine in lan.machines.items()}
         again = stack.up()
         assert set(counts(again)) == {"unchanged"}, again
@@ -47,11 +57,11 @@ def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
         output += again + refreshed + stack.destroy()
     output += lab.host.shell("journalctl --no-pager --all --output=cat")
     output += "".join(machine.log() for machine in lan.machines.values())
-    password = token.rpartition(":")[2]
-    assert len(password) == 32
-    assert password not in output
-    assert password not in state
-    assert not [line for line in watch.seen if password.encode() in line]
+    for secret, length in ((own, 32), (of_agents, 64)):
+        assert len(secret) == length
+        assert secret not in output
+        assert secret not in state
+        assert not [line for line in watch.seen if secret.encode() in line]
     assert any(b"k3s" in line and b"agent" in line for line in watch.seen), "nothing was watched"
     assert lab.differences() == []
     assert [m.differences() for m in lan.machines.values()] == [[], []]
@@ -165,6 +175,68 @@ def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None
         stack.destroy()
     finally:
         find_again(host)
+
+
+def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) -> None:
+    """One that is not there is refused by its name, by the doctor and before k3s is changed."""
+    two = NAMES[0]
+    host = lan.machines[two].host
+    stack = lan.stack(nodes=lan.settings(two, interface=BRIDGE), nodeInterface=BRIDGE)
+    stack.up()
+    assert own_addresses(lan) == {SERVER: SERVER_ADDRESS, two: f"192.0.2.{2 + NAMES.index(two)}"}
+    started = host.shell("systemctl show --property=MainPID --value k3s-agent")
+    set_nodes(stack, lan.settings(two, interface="ib7"))
+    said = failure(stack)
+    assert re.search(
+        rf"error +node-interface +{two}: this host has no network interface ib7;", said
+    ), said
+    assert "this host has no network interface ib7 (nodeInterface, or interface" in said
+    assert host.shell("systemctl show --property=MainPID --value k3s-agent") == started
+    set_nodes(stack, lan.settings(two, interface=BRIDGE))
+    stack.up()
+    stack.destroy()
+
+
+def test_machine_behind_the_first_one_is_reached_through_it_alone(lan: Lan, tmp_path: Path) -> None:
+    """By its address on the bridge of the hosts, to which this machine has no link.
+
+    Its SSH server tells from where it was asked: for the doctor, the look, the authorities, which
+    Pulumi's command plugin brings there, and to join and leave.
+    """
+    two = NAMES[0]
+    lab, host = lan.lab, lan.machines[two].host
+    address = f"192.0.2.{2 + NAMES.index(two)}"
+    jump = {"jump_host": lab.host.address, "jump_host_key": lab.host_key}
+    authority = tmp_path / "authority.pem"
+    authority.write_text(lab.mirror.certificate)
+    before = logins(host)
+    stack = lan.stack(nodes=lan.settings(two, address=address, **jump), caBundle=str(authority))
+    stack.up()
+    assert sorted(lan.members()) == sorted([SERVER, two])
+    again = stack.up()
+    assert set(counts(again)) == {"unchanged"}, again
+    stack.destroy()
+    assert list(lan.machines[two].differences()) == []
+    came = Counter(logins(host)) - Counter(before)
+    assert set(came) == {SERVER_ADDRESS}
+    assert came[SERVER_ADDRESS] >= 5, came
+
+
+def logins(host: Host) -> list[str]:
+    """From which addresses somebody has logged in by SSH so far, in their order."""
+    log = host.shell("journalctl --unit=ssh --no-pager --output=cat")
+    return re.findall(r"^Accepted publickey for \w+ from (\S+)", log, re.MULTILINE)
+
+
+def own_addresses(lan: Lan) -> dict[str, str]:
+    """`{name: address}`, as the nodes' machines have said them."""
+    return {name: item["status"]["addresses"][0]["address"] for name, item in lan.members().items()}
+
+
+def holding(host: Host, text: str) -> list[str]:
+    """The files of k3s and of the system's configuration that have this text in them."""
+    search = "grep --recursive --files-with-matches --fixed-strings --file=-"
+    return host.try_shell(f"{search} /etc /var/lib/rancher /run/k3s", text).stdout.split()
 
 
 def set_nodes(stack: Stack, nodes: list[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from tests.node.lab import OLD, UP, VERSION, Lab, rewritten
 IDS = {"REPAIR_ID": "repair-1", "GENERATION_ID": "generation-1"}
 NOTED = K3sLook("repair-1", "generation-1")
 DATA = "/var/lib/rancher/k3s/server/db"
+SECRET = "/etc/rancher/k3s/disttrain-agent-secret"
 
 
 def look(lab: Lab) -> K3sLook:
@@ -41,11 +42,13 @@ def test_k3s_that_is_as_it_was_installed_keeps_its_ids(lab: Lab) -> None:
         "rm /usr/local/bin/k3s-uninstall.sh",
         "echo 'write-kubeconfig-mode: \"0644\"' >>/etc/rancher/k3s/config.yaml",
         "rm /etc/rancher/k3s/k3s.yaml",
+        f"rm {SECRET}",
     ],
 )
 def test_stopped_or_damaged_k3s_is_seen_and_repaired(lab: Lab, damage: str) -> None:
     """Fault 5 of the review: `up` did not see it, as nothing of its own had changed."""
     lab.install_by_hand(**IDS)
+    secret = lab.host.path(SECRET).read_text()
     lab.host.shell(damage)
     found = look(lab)
     assert found.repair_id != NOTED.repair_id
@@ -53,6 +56,7 @@ def test_stopped_or_damaged_k3s_is_seen_and_repaired(lab: Lab, damage: str) -> N
     assert UP in lab.install_by_hand("update", REPAIR_ID=found.repair_id)
     assert look(lab) == found
     assert lab.host.shell("systemctl is-active k3s").strip() == "active"
+    assert lab.host.path(SECRET).read_text() == secret  # the machines that have joined know it
 
 
 @pytest.mark.parametrize(

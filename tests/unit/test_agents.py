@@ -122,6 +122,19 @@ def test_job_holds_labels_and_taints_and_no_token(tmp_path: Path) -> None:
     assert "K3S_TOKEN" not in variables["agent"]
 
 
+def test_each_machine_has_the_interface_that_was_named_for_it(tmp_path: Path) -> None:
+    """For k3s and for the doctor; where none is named, k3s takes that of the default route."""
+    result = deployed(tmp_path, {**TWO, "interface": "eth1"}, THREE, nodeInterface="bond0")
+    assert "export NODE_INTERFACE=bond0" in result.one("cluster-k3s").inputs["stdin"]
+    assert "flannel-iface" in result.one("cluster-k3s").inputs["stdin"]
+    for name, interface in (("gpu2", "eth1"), ("gpu3", "")):
+        assert job(result, name)["variables"]["agent"]["NODE_INTERFACE"] == interface
+        plan = Plan.from_json(result.one(f"node-{name}-doctor-host").inputs["stdin"])
+        assert (plan.expect.node_interface, plan.machines[0].interface) == ("bond0", interface)
+    plain = deployed(tmp_path, TWO).one("cluster-k3s").inputs["stdin"]
+    assert "export NODE_INTERFACE=''" in plain
+
+
 def test_input_of_the_command_is_a_secret(tmp_path: Path) -> None:
     """It holds the key and sudo's password."""
     command = deployed(tmp_path, TWO).one("node-gpu2-k3s")

@@ -5,7 +5,8 @@
 # delete: takes away what create made, and nothing that it did not make.
 # Whether the server has the node is seen there: k3s-member.sh.
 # Needs: NODE (its name), K3S_VERSION, SERVER_URL. May be empty:
-# - K3S_TOKEN: the server's token, which only delete does without;
+# - K3S_TOKEN: the agents' token, which only delete does without;
+# - NODE_INTERFACE: whose address is the node's own; else that of the default route;
 # - TAINTS: of the Node, one a line; GPU_PODS: those that now run on the node;
 # - K3S_FORCE, K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_BUNDLE, K3S_IMAGES,
 #   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX, OWNER, STACK: as in k3s-install.sh;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the server does for a further node, which runs k3s-agent.sh:
-# join: prints the token, and the pods with GPUs that run on the node, one `key=value` a line. With
+# join: prints the agents' token, and the pods with GPUs that run on the node, one `key=value` a line. With
 #   NEW_MACHINE=yes it forgets a machine of this name first, whose password the new one has not.
 # await: waits until the node is Ready, since STARTED if that is given, and sets labels and taints.
 # drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute.
@@ -16,7 +16,7 @@ set -eu
 
 readonly READY_SECONDS=300
 readonly ANSWER_SECONDS=30 # how long a k3s that starts, or is in trouble, is asked again
-readonly TOKEN=/var/lib/rancher/k3s/server/node-token
+readonly TOKEN=/var/lib/rancher/k3s/server/agent-token # not k3s' own: see lib/k3s-server.sh
 readonly MANIFEST="/run/disttrain-node-$NODE.yaml" DRAIN_LOG="/run/disttrain-drain-$NODE.log"
 readonly TAINTS_NOTE=disttrain.dev/taints # annotation of the Node: those that are from TAINTS
 

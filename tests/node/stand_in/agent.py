@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cluster import Node, register, renew  # pyright: ignore # beside this file on the test host
+from cluster import (  # pyright: ignore # beside this file on the test host
+    Node,
+    own_address,
+    register,
+    renew,
+)
 
 CONFIG = Path("/etc/rancher/k3s")
 PASSWORD = Path("/etc/rancher/node/password")
@@ -105,6 +110,7 @@ def main(version: str) -> None:
         version,
         labels=dict(label.split("=") for label in config.get("node-label", [])),
         taints=config.get("node-taint", []),
+        address=own_address(config.get("flannel-iface", "")),
     )
     tls, is_registered = None, False
     while True:

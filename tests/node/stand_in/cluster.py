@@ -10,6 +10,7 @@ import http.client
 import json
 import socket
 import ssl
+import subprocess
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
@@ -99,10 +100,26 @@ class Node:
     address: str = "203.0.113.254"
 
 
-def be_the_node(folder: Path, version: str) -> None:
+def own_address(interface: str) -> str:
+    """The address that k3s takes for the node's own, of a named interface or of the first hosts'.
+
+    Raises:
+        OSError: k3s would not start with this interface.
+    """
+    if not interface:
+        return Node.address
+    words = ["ip", "-4", "-o", "address", "show", "dev", interface, "up", "scope", "global"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = [line.split()[3].partition("/")[0] for line in done.stdout.splitlines()]
+    if len(found) != 1:
+        raise OSError(f"interface {interface} does not have a correct global unicast ip: {found}")
+    return found[0]
+
+
+def be_the_node(folder: Path, version: str, interface: str = "") -> None:
     """What the kubelet of a server does as it starts."""
     api = Socket(folder / "api.sock", administrator(folder))
-    register(api, Node(NODE, version))
+    register(api, Node(NODE, version, address=own_address(interface)))
     renew(api, NODE)
 
 

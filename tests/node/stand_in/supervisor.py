@@ -31,8 +31,9 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
         return 200, (tls / "ca.crt").read_text()
     if path != "/v1-k3s/serving-kubelet":
         return 404, "not found"
-    login = base64.b64encode(f"node:{TOKEN.read_text().strip()}".encode()).decode()
-    if headers.get("authorization") != f"Basic {login}":
+    tokens = {TOKEN.with_name(name).read_text().strip() for name in ("token", "agent-token")}
+    logins = {base64.b64encode(f"node:{token}".encode()).decode() for token in tokens}
+    if headers.get("authorization") not in {f"Basic {login}" for login in logins}:
         return 401, "not authorized: the token is not this server's"
     name, password = headers["k3s-node-name"], headers["k3s-node-password"]
     if not is_known(cluster, name, hashlib.sha256(password.encode()).hexdigest()):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from infra.settings import JumpSettings
 from tests.unit.settings.reading import SSH, platform, refusal
 
 NODE: dict[str, Any] = {
@@ -11,6 +12,7 @@ NODE: dict[str, Any] = {
     "address": "10.1.2.4",
     "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
 }
+JUMP = {"jump_host": "door", "jump_host_key": "ssh-ed25519 AAAADOOR"}
 OTHER = {**NODE, "name": "gpu3", "address": "10.1.2.5"}
 
 
@@ -38,6 +40,21 @@ def test_machine_has_what_the_first_one_has() -> None:
     ]
 
 
+def test_machine_has_a_jump_host_of_its_own_or_none() -> None:
+    """Its port is 22 and its user that of the machine, if nothing else is said."""
+    more = {"name": "gpu4", "address": "10.1.2.6", "jump_port": 2222, "jump_user": "me"}
+    straight = {**NODE, "name": "gpu5", "address": "10.1.2.7", "jump_host": ""}
+    jump = {"sshJumpHost": "gate", "sshJumpHostKey": NODE["host_key"], "sshJumpPort": 2022}
+    nodes = (NODE, {**OTHER, **JUMP, "user": "admin"}, {**NODE, **JUMP, **more}, straight)
+    found = [node.ssh.jump for node in platform(with_nodes(*nodes, **jump)).nodes]
+    assert found == [
+        JumpSettings("gate", 2022, "root", NODE["host_key"]),
+        JumpSettings("door", 22, "admin", JUMP["jump_host_key"]),
+        JumpSettings("door", 2222, "me", JUMP["jump_host_key"]),
+        None,
+    ]
+
+
 def test_machines_may_join_this_one() -> None:
     """With `host: local` the ssh... settings are there for the further machines."""
     changes = {"nodes": [NODE], "nodeAddress": "10.1.2.3", "sshUser": "admin"}
@@ -60,6 +77,7 @@ def test_machines_may_join_this_one() -> None:
         ([{**NODE, "host_key": "ssh-rsa AAAA"}], "asks for SHA-1 signatures"),
         ([{**NODE, "host_key": "AAAA"}], "it is not a host's public key. Write it like"),
         ([{**NODE, "user": "Me & you"}], "nodes[0].user: 'Me & you' cannot be used"),
+        ([{**NODE, "interface": "eth1; ls"}], "it is not the name of a network interface"),
         ([{**NODE, "port": 70000}], "nodes[0].port: 70000 cannot be used: it is no port"),
         ([{**NODE, "port": "22"}], "nodes[0].port: '22' cannot be used: it is not a whole number"),
         ([{**NODE, "gone": "yes"}], "nodes[0].gone: 'yes' cannot be used: it is not true or"),
@@ -69,6 +87,14 @@ def test_machines_may_join_this_one() -> None:
         ([{**NODE, "labels": {"disttrain.dev/agent": ""}}], "Use a label of another prefix"),
         ([{**NODE, "taints": ["a=b"]}], "nodes[0].taints: 'a=b' cannot be used: it is not a taint"),
         ([{**NODE, "taints": ["a b:NoExecute"]}], "Write it like dedicated=training:NoSchedule"),
+        ([{**NODE, "jump_host": "door"}], "another machine could take the jump host's place"),
+        ([{**NODE, **JUMP, "jump_host_key": "AAAA"}], "nodes[0].jump_host_key: 'AAAA' cannot"),
+        ([{**NODE, **JUMP, "jump_host": "a b"}], "nodes[0].jump_host: 'a b' cannot be used"),
+        ([{**NODE, **JUMP, "jump_port": 0}], "nodes[0].jump_port: 0 cannot be used: it is no port"),
+        (
+            [{**NODE, "jump_user": "me"}],
+            "nodes[0].jump_user: 'me' cannot be used: there is no jump",
+        ),
         (["gpu2"], "nodes[0]: 'gpu2' cannot be used: it is not an object. Write it like"),
     ],
 )
@@ -87,6 +113,10 @@ def test_all_wrong_items_are_named_at_once() -> None:
     [
         ({"k3sExisting": "adopt"}, "nodes: '...' cannot be used: machines join a k3s that this"),
         ({"nodeAddress": "127.0.0.1"}, "nodeAddress: '127.0.0.1' cannot be used: the further"),
+        (
+            {"k3sExisting": "adopt", "nodeInterface": "eth1"},
+            "nodeInterface: 'eth1' cannot be used: it is chosen where this stack installs",
+        ),
         ({"host": "local"}, "nodeAddress: '' cannot be used: the further machines (nodes) must"),
     ],
 )

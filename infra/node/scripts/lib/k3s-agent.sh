@@ -9,6 +9,7 @@ configuration() {
   echo "server: \"$SERVER_URL\""
   echo "token-file: \"$TOKEN_FILE\""
   echo "node-name: \"$NODE\""
+  chosen_interface
 }
 
 # What the kubelet registers its Node with, so that no pod comes before the taints. Later changes are

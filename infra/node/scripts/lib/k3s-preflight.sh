@@ -77,6 +77,16 @@ policy_missing() { # SELinux needs the package of k3s' own rules
     ! rpm -q --quiet k3s-selinux
 }
 
+# k3s looks for it once it has started, and says so in its log alone.
+named_interface() {
+  [ -n "${NODE_INTERFACE:-}" ] && command -v ip >/dev/null || return 0
+  ip link show dev "$NODE_INTERFACE" >/dev/null 2>&1 ||
+    fail "this host has no network interface $NODE_INTERFACE (nodeInterface, or interface at its \
+place in nodes)"
+  [ -n "$(ip -o address show dev "$NODE_INTERFACE" up scope global)" ] ||
+    fail "the network interface $NODE_INTERFACE of this host is off, or has no address"
+}
+
 # k3s finds its own address by the default route, also where that leads nowhere.
 default_route() {
   awk '$2 == "00000000" && $8 == "00000000" { found = 1 } END { exit !found }' /proc/net/route ||

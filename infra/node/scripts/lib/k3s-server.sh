@@ -3,20 +3,40 @@
 # Needs the other files of k3s-install.sh.
 readonly READY_SECONDS=300
 readonly K3S_EXEC=server
+readonly AGENT_TOKEN=/var/lib/rancher/k3s/server/agent-token # k3s makes it of the secret
 
 configuration() {
   echo "write-kubeconfig-mode: \"0600\""
   echo "cluster-cidr: \"$POD_CIDR\""
   echo "service-cidr: \"$SERVICE_CIDR\""
   echo "disable: [traefik, servicelb]"
+  echo "agent-token-file: \"$AGENT_SECRET_FILE\""
+  chosen_interface
   [ -z "${TLS_SAN:-}" ] || echo "tls-san: [\"$(echo "$TLS_SAN" | sed 's/ /", "/g')\"]"
 }
 
-put_files_of_role() { :; } # k3s writes the kubeconfig itself, as it starts
+# k3s writes the kubeconfig itself, as it starts.
+put_files_of_role() { [ -s "$AGENT_SECRET_FILE" ] || put "$AGENT_SECRET_FILE" "$(agent_secret)"; }
+
+# The secret that further machines join with. With k3s' own, which it makes anyway, a machine could
+# be a server, and read the keys of the cluster. One that was lost is taken from k3s' data, so that
+# the machines that have it need no other.
+agent_secret() {
+  kept=$(sed -n 's/^K10[0-9a-f]*::node://p' "$AGENT_TOKEN" 2>/dev/null) || true
+  if [ -n "$kept" ]; then
+    echo "$kept"
+  else
+    od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n'
+  fi
+}
 
 wrong_files_of_role() {
-  files_of_role=kubeconfig
-  [ -n "$(noted installed)" ] && [ ! -s "$KUBECONFIG_FILE" ] && is_active
+  files_of_role=""
+  if [ ! -s "$AGENT_SECRET_FILE" ]; then files_of_role=agent-secret; fi
+  if [ -n "$(noted installed)" ] && [ ! -s "$KUBECONFIG_FILE" ] && is_active; then
+    files_of_role="$files_of_role kubeconfig"
+  fi
+  [ -n "$files_of_role" ]
 }
 
 # The installer makes systemd read its units again, which takes the GPUs from running pods

@@ -41,6 +41,7 @@ place_binary() {
 converge() {
   if changed binary || changed images; then free_space; fi
   default_route
+  named_interface
   if [ -n "${K3S_BUNDLE:-}" ] && policy_missing; then
     fail "SELinux is on and the package k3s-selinux is not installed; a bundle does not hold it"
   fi

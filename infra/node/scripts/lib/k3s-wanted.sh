@@ -11,6 +11,11 @@ environment() {
   done
 }
 
+# Without it, k3s takes the interface of the default route. Its address becomes the node's.
+chosen_interface() {
+  [ -z "${NODE_INTERFACE:-}" ] || echo "flannel-iface: \"$NODE_INTERFACE\""
+}
+
 wrong_binary() {
   [ -x "$BINARY" ] && [ "$(noted version)" = "$K3S_VERSION" ] &&
     [ "$(noted binary)" = "${K3S_SHA256:-$(noted binary)}" ] &&

@@ -12,7 +12,8 @@ readonly KUBECONFIG_FILE=/etc/rancher/k3s/k3s.yaml
 readonly ADMIN_KUBECONFIG_FILE=/var/lib/rancher/k3s/server/cred/admin.kubeconfig
 readonly ENVIRONMENT="/etc/default/$SERVICE" # the unit reads it; k3s' installer never writes it
 readonly REGISTRATION=/etc/rancher/k3s/config.yaml.d/disttrain.yaml # of an agent
-readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token # of an agent: the server's secret, 0600
+readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token # of an agent: the agents' secret, 0600
+readonly AGENT_SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret # of the server: the same, 0600
 # Notes of what we installed, one `key value` a line. k3s' uninstaller leaves this file alone.
 readonly OWNERSHIP_FILE=/etc/rancher/disttrain
 # Lies among k3s' data, so that it goes with them: tells whether they are those that we noted.
@@ -109,7 +110,8 @@ is_ours() { [ -e "$OWNERSHIP_FILE" ] && ! other_owner; }
 installed_files() {
   {
     stat -c '%n %s %Y' "$BINARY" "$UNINSTALLER" 2>/dev/null || true
-    sha256sum "$UNIT" "$CONFIG" "$REGISTRIES" "$ENVIRONMENT" "$TOKEN_FILE" 2>/dev/null || true
+    sha256sum "$UNIT" "$CONFIG" "$REGISTRIES" "$ENVIRONMENT" "$TOKEN_FILE" \
+      "$AGENT_SECRET_FILE" 2>/dev/null || true
   } | sha256sum | cut -d ' ' -f 1
 }
 

@@ -1,0 +1,105 @@
+"""The way to a further machine: what its item in the list says, and else what the first one has."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from infra.settings.node import (
+    ADDRESS,
+    ADDRESS_FORM,
+    USER,
+    HostSettings,
+    JumpSettings,
+    SshSettings,
+    host_key_fault,
+)
+from infra.settings.reader import Reader
+from infra.settings.secret import Secret
+from infra.settings.setting_error import SettingError
+
+# key of an item -> what its value must be, and in words
+WAY_KEYS: Mapping[str, tuple[type, str]] = {
+    "address": (str, "a text"),
+    "port": (int, "a whole number"),
+    "user": (str, "a text"),
+    "host_key": (str, "a text"),
+    "private_key": (str, "a text"),
+    "sudo_password": (str, "a text"),
+    "jump_host": (str, "a text"),
+    "jump_port": (int, "a whole number"),
+    "jump_user": (str, "a text"),
+    "jump_host_key": (str, "a text"),
+    "gone": (bool, "true or false"),
+}
+_OF_JUMP = ("jump_port", "jump_user", "jump_host_key")
+SSH_PORT = 22
+
+
+def read_way(
+    reader: Reader, where: str, given: Mapping[str, Any], host: HostSettings
+) -> HostSettings:
+    """The way to the machine; what is wrong is left with `reader`.
+
+    Args:
+        reader: for the problems.
+        where: of the item in the list.
+        given: the item; each of WAY_KEYS that is there has a value of its type.
+        host: the first machine.
+    """
+    shared = host.defaults
+    ssh = replace(
+        shared,
+        host=given.get("address", ""),
+        port=given.get("port", shared.port),
+        user=given.get("user", shared.user),
+        host_key=given.get("host_key", ""),
+        private_key=_secret(given, "private_key") or shared.private_key,
+    )
+    _check_hop(reader, where, "", ssh)
+    ssh = replace(ssh, jump=_read_jump(reader, where, given, ssh))
+    password = _secret(given, "sudo_password") or host.sudo_password
+    return HostSettings(ssh, password, given.get("gone", False), ssh)
+
+
+def _read_jump(
+    reader: Reader, where: str, given: Mapping[str, Any], ssh: SshSettings
+) -> JumpSettings | None:
+    """Another one than the first machine has, none where `jump_host` is empty, or the same."""
+    if not given.get("jump_host"):
+        for name in _OF_JUMP:
+            if name in given:
+                reason = "there is no jump_host that it could be of"
+                hint = "Set jump_host too, or remove it"
+                reader.problem(f"{where}.{name}", given[name], reason, hint)
+        return None if "jump_host" in given else ssh.jump
+    jump = JumpSettings(
+        host=given["jump_host"],
+        port=given.get("jump_port", SSH_PORT),
+        user=given.get("jump_user", ssh.user),
+        host_key=given.get("jump_host_key", ""),
+    )
+    _check_hop(reader, where, "jump_", jump)
+    return jump
+
+
+def _check_hop(reader: Reader, where: str, prefix: str, hop: SshSettings | JumpSettings) -> None:
+    address = f"{prefix}host" if prefix else "address"
+    checks = (
+        (address, hop.host, f"{ADDRESS}+", ADDRESS_FORM, "10.1.2.4"),
+        (f"{prefix}user", hop.user, USER, "the name of a user", "root"),
+    )
+    for name, value, pattern, form, example in checks:
+        if re.fullmatch(pattern, value) is None:
+            reader.problem(f"{where}.{name}", value, f"it is not {form}", f"Set one like {example}")
+    if not 1 <= hop.port <= 65535:
+        hint = "Set a number from 1 to 65535"
+        reader.problem(f"{where}.{prefix}port", hop.port, "it is no port", hint)
+    try:
+        host_key_fault(hop.host_key, "the jump host's" if prefix else "the node's")
+    except SettingError as refused:
+        reader.problem(f"{where}.{prefix}host_key", hop.host_key[:20], refused.reason, refused.hint)
+
+
+def _secret(given: Mapping[str, Any], name: str) -> Secret | None:
+    return Secret(given[name]) if given.get(name) else None
