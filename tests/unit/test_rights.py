@@ -31,6 +31,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "JobSet": ("sandbox", {"topology": "jobset"}),
     "TrainJob": ("sandbox", {"topology": "trainjob"}),
     "PyTorchJob": ("sandbox", {"topology": "pytorchjob"}),
+    "MPIJob": ("sandbox", {"topology": "mpijob"}),
     "platform alone": ("sandbox", {"topology": "none"}),
     "registry with a login": (
         "sandbox",
