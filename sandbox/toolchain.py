@@ -27,6 +27,7 @@ ALERTMANAGER = "0.34.2"
 JOBSET = "0.12.0"
 TRAINER = "2.3.0"
 TRAINING_OPERATOR = "1.9.4"
+MPI_OPERATOR = "0.8.2"
 KUEUE = "0.19.2"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
@@ -278,6 +279,19 @@ PYTORCHJOB_CONTROLLER = Tool(
         "training-operator",
         ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
         module_files=(("github.com/kubeflow/training-operator", "manifests"),),
+    ),
+)
+
+# Kubeflow's MPI Operator, of MPIJobs, and its definitions.
+MPIJOB_CONTROLLER = Tool(
+    "mpi-operator",
+    MPI_OPERATOR,
+    ("mpi-operator", "manifests"),
+    (),
+    GoBuild(
+        "mpi-operator",
+        ("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
+        module_files=(("github.com/kubeflow/mpi-operator", "manifests"),),
     ),
 )
 

@@ -16,7 +16,8 @@ from infra.kube.making_place import ENDED, PODS
 from infra.kube.objects import Json, annotation, label, name_of, part, parts
 
 HEAD_BYTES = 64 << 10
-# Of a StatefulSet, of an Indexed Job (a JobSet and a TrainJob have one), and of a PyTorchJob.
+# Of a StatefulSet, of an Indexed Job (a JobSet and a TrainJob have one), and of a PyTorchJob or
+# an MPIJob.
 INDEX_LABELS = (
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/job-completion-index",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from cli.status.current_pods import current_pods
 from cli.status.judge import (
     PlatformStatus,
     RunStatus,
@@ -93,7 +94,8 @@ def _see(api: Api, record: Record) -> Seen:
     path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
     item = api.get(path)
     selector = names.training_selector(record.owner)
-    pods = sorted(api.list(PODS.format(record.namespace), selector), key=name_of)
+    listed = api.list(PODS.format(record.namespace), selector)
+    pods = sorted(current_pods(listed), key=name_of)
     progress, unseen = dict[str, Progress](), ""
     for pod in [pod for pod in pods if _has_begun(pod)][:MOST_LOGS]:
         try:

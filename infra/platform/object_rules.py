@@ -10,7 +10,15 @@ from infra.platform.pod_rules import RULES, Pod, PodRule, below, items, keys_of
 KUBERNETES = "kubernetes:"
 CORE = "kubernetes:core/"  # its kinds have no pods but Pod, which a stack does not make
 # Keys that lead to the templates of pods in workloads of all kinds, and those that hold lists.
-WAYS, LISTS = ("spec", "template", "pytorchReplicaSpecs", "Worker"), ("replicatedJobs",)
+WAYS = (
+    "spec",
+    "template",
+    "pytorchReplicaSpecs",
+    "mpiReplicaSpecs",
+    "Launcher",
+    "Worker",
+)
+LISTS = ("replicatedJobs",)
 READING = {"get", "list", "watch"}
 
 

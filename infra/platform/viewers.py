@@ -16,7 +16,7 @@ READS = {
     "apps": ("statefulsets",),
     "jobset.x-k8s.io": ("jobsets",),
     "trainer.kubeflow.org": ("trainjobs", "trainingruntimes"),
-    "kubeflow.org": ("pytorchjobs",),
+    "kubeflow.org": ("mpijobs", "pytorchjobs"),
     "kueue.x-k8s.io": ("workloads", "localqueues"),
 }
 

@@ -130,7 +130,13 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
                 )
             value = Secret(value)
         values[name] = value
-    return options(**values) if all(_given(f, values) for f in known.values()) else None
+    if not all(_given(f, values) for f in known.values()):
+        return None
+    try:
+        return options(**values)
+    except ValueError as reason:  # the kind knows which values it can work with
+        reader.problem(key, given, str(reason), f"Set what {owner} can work with")
+        return None
 
 
 def _given(field: Any, values: Mapping[str, Any]) -> bool:

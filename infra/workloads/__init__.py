@@ -1,7 +1,15 @@
 """The kinds of workload: choices of the setting `topology`."""
 
 from infra.registry import Registry
-from infra.workloads import indexed_job, jobset, multi_pod, pytorchjob, single_pod, trainjob
+from infra.workloads import (
+    indexed_job,
+    jobset,
+    mpijob,
+    multi_pod,
+    pytorchjob,
+    single_pod,
+    trainjob,
+)
 from infra.workloads.kind import WorkloadKind
 
 WORKLOADS: Registry[WorkloadKind] = Registry(
@@ -13,5 +21,6 @@ WORKLOADS: Registry[WorkloadKind] = Registry(
         jobset.KIND,
         trainjob.KIND,
         pytorchjob.KIND,
+        mpijob.KIND,
     ],
 )

@@ -9,12 +9,12 @@ from infra.names import MASTER_PORT
 from infra.objects import Manifest
 from infra.workloads.headless import headless_service
 from infra.workloads.kind import WorkloadKind
+from infra.workloads.replica import INDEX_LABEL, indexed_template
 from infra.workloads.run import Run
 
 API_VERSION = "kubeflow.org/v1"
 CONTAINER = "pytorch"  # the operator refuses pods without a container of this name
 PORT = "pytorchjob-port"  # without a port of this name it would add one of its own
-INDEX_LABEL = "training.kubeflow.org/replica-index"
 RETRY_VARIABLE = "DISTTRAIN_RETRY_FROM_128"  # trainer/launch/exit_codes.py reads it
 FIRST_SERVICE = "train-pytorchjob-first"
 OTHERWISE = (
@@ -33,6 +33,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     """
     service = headless_service(run, _first(run))
     service["spec"]["selector"] = {**run.selector, INDEX_LABEL: "0"}
+    port = {"name": PORT, "containerPort": MASTER_PORT, "protocol": "TCP"}
     job = {
         "apiVersion": API_VERSION,
         "kind": "PyTorchJob",
@@ -46,29 +47,12 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
                     "replicas": run.world.pods,
                     # A pod whose code is 128 or more is made anew; any other one fails the job.
                     "restartPolicy": "ExitCode",
-                    "template": _template(run),
+                    "template": indexed_template(run, {RETRY_VARIABLE: "1"}, ports=[port]),
                 }
             },
         },
     }
     return [("service", service), ("pytorch-job", job)]
-
-
-def _template(run: Run) -> Manifest:
-    template = run.template
-    (container,) = template["spec"]["containers"]
-    # The trainer takes its rank from this variable, and ends its pod when the run is finished.
-    index = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX_LABEL}']"}
-    container = {
-        **container,
-        "env": [
-            *container["env"],
-            {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": index}},
-            {"name": RETRY_VARIABLE, "value": "1"},
-        ],
-        "ports": [{"name": PORT, "containerPort": MASTER_PORT, "protocol": "TCP"}],
-    }
-    return {**template, "spec": {**template["spec"], "containers": [container]}}
 
 
 def _first(run: Run) -> str:

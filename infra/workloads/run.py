@@ -1,7 +1,7 @@
 """A run as a value: everything that decides what its pods are, worked out once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -138,6 +138,7 @@ class Run:
                 "pod": self._pod,
                 "topology": [self.kind.name, self.world.pods],
                 "platform": dict(self.platform_identity),
+                **({"options": asdict(self.kind_options)} if fields(self.kind_options) else {}),
                 # Kueue lets nobody move a run that has its place to another queue.
                 **({"queue": dict(self.queue)} if self.queue else {}),
             }

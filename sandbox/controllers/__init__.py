@@ -3,9 +3,11 @@
 from sandbox.controllers.controller import Controller
 from sandbox.controllers.jobset import JOBSET
 from sandbox.controllers.kueue import KUEUE
+from sandbox.controllers.mpi_operator import MPI_OPERATOR
 from sandbox.controllers.trainer import TRAINER
 from sandbox.controllers.training_operator import TRAINING_OPERATOR
 
 CONTROLLERS: dict[str, Controller] = {
-    controller.name: controller for controller in (JOBSET, TRAINER, TRAINING_OPERATOR, KUEUE)
+    controller.name: controller
+    for controller in (JOBSET, TRAINER, TRAINING_OPERATOR, MPI_OPERATOR, KUEUE)
 }

@@ -57,7 +57,7 @@ class Controller:
         tool: its program, with the folder of its module that holds the manifests.
         manifests: folders of kustomizations in the tool's folder.
         roles: names of the ClusterRoles that it works with.
-        health_port: where it answers `/readyz` on the node's address.
+        health_port: where it answers on the node's address that it is ready.
         webhook_port: where it answers the API server on 127.0.0.1; 0: it has no webhooks.
         command: its arguments.
         configuration: what its configuration file holds; None: it reads no such file.
@@ -67,6 +67,9 @@ class Controller:
         variables: of its process, beside the usual ones.
         certificates: a folder where it waits for its certificates, whatever it is told. It is
             made on the machine, and has them in the node's namespaces alone.
+        definitions: names of those of its definitions that are made; empty: all of them.
+        more_rules: rules of rights that each of its roles lacks.
+        health_path: of the address that says that it is ready.
     """
 
     name: str
@@ -82,6 +85,9 @@ class Controller:
     objects: tuple[dict[str, Any], ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    definitions: tuple[str, ...] = ()
+    more_rules: tuple[dict[str, Any], ...] = ()
+    health_path: str = "/readyz"
 
     @property
     def user(self) -> str:
@@ -105,7 +111,7 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
         return
     with phase(f"{controller.title} {controller.tool.version}"):
         objects = _objects(cluster, controller)
-        definitions = _of_kinds(objects, DEFINITIONS)
+        definitions = _definitions(controller, objects)
         _apply(cluster, [_converted(item, controller, cluster.layout) for item in definitions])
         # A controller that does not find its kinds when it starts may end.
         node.wait(f"{controller.title}'s definitions", lambda: _not_served(cluster, definitions))
@@ -119,7 +125,7 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
             **controller.variables,
         }
         node.start([component], variables)
-        node.wait(controller.title, lambda: _not_ready(place.address, controller.health_port))
+        node.wait(controller.title, lambda: _not_ready(place.address, controller))
         _apply(cluster, _webhooks(cluster, controller, objects))
         node.wait(f"{controller.title}'s kinds", lambda: _refusal(cluster, controller.probe))
 
@@ -134,7 +140,7 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
     objects = _objects(cluster, controller)
     # The webhooks first: without the controller they refuse every change of its kinds.
     _delete(cluster, _webhooks(cluster, controller, objects))
-    _delete(cluster, _of_kinds(objects, DEFINITIONS))
+    _delete(cluster, _definitions(controller, objects))
     _delete(cluster, [*_rights(controller, objects), *controller.objects])
     node = cluster.node(1)
     node.end(controller.name)
@@ -177,6 +183,12 @@ def _of_kinds(objects: list[dict[str, Any]], kinds: tuple[str, ...]) -> list[dic
     return [item for item in objects if item["kind"] in kinds]
 
 
+def _definitions(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = _of_kinds(objects, DEFINITIONS)
+    wanted = controller.definitions or tuple(item["metadata"]["name"] for item in found)
+    return [item for item in found if item["metadata"]["name"] in wanted]
+
+
 def _rights(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The controller's own roles, given to the user of its certificate."""
     group = "rbac.authorization.k8s.io"
@@ -184,6 +196,7 @@ def _rights(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[
     for role in _of_kinds(objects, ("ClusterRole",)):
         name = role["metadata"]["name"]
         if name in controller.roles:
+            role["rules"] += controller.more_rules
             binding = {
                 "apiVersion": f"{group}/v1",
                 "kind": "ClusterRoleBinding",
@@ -272,10 +285,11 @@ def _address(given: dict[str, Any], controller: Controller, layout: Layout) -> d
     return {"url": url, "caBundle": authority}
 
 
-def _not_ready(address: str, port: int) -> str | None:
-    place = f"http://{address}:{port}/readyz"
+def _not_ready(address: str, controller: Controller) -> str | None:
+    port, path = controller.health_port, controller.health_path
+    place = f"http://{address}:{port}{path}"
     try:
-        status, _ = api.http_get(address, port, "/readyz")
+        status, _ = api.http_get(address, port, path)
     except OSError as reason:
         return f"{place}: {reason}"
     return None if status == 200 else f"{place}: status {status}"

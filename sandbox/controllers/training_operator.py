@@ -19,6 +19,8 @@ TRAINING_OPERATOR = Controller(
     tool=PYTORCHJOB_CONTROLLER,
     manifests=("manifests/overlays/standalone",),
     roles=("training-operator",),
+    # Its definition of MPIJobs is of version 1, and has the name of the MPI Operator's.
+    definitions=("pytorchjobs.kubeflow.org",),
     health_port=HEALTH_PORT,
     webhook_port=WEBHOOK_PORT,
     command=lambda place: (

@@ -1,11 +1,11 @@
 """The kinds of workload that a controller of the cluster carries out, and in what they differ."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from infra.workloads import jobset, pytorchjob, trainjob
+from infra.workloads import jobset, mpijob, pytorchjob, trainjob
 from infra.workloads.kind import WorkloadKind
 
 
@@ -15,19 +15,26 @@ class Engine:
 
     Args:
         kind: its definition in the program.
-        pods: how its pods' names begin, or are, by index.
+        pods: how the name of the pod of an index begins, or is.
         master: where every pod finds node 0.
         described: the resource of the stack that holds the pod template.
-        failed_reason: of the condition of a workload that was given up for good.
+        failed_reason: begins that of the condition of a workload that was given up for good.
         gang: whether all pods are made anew when one is lost; otherwise that one alone.
+        killed: the indexes of the pods that are killed, each of which comes back in its own way.
+        no_retry: settings with which a fatal error fails the workload at once, if it needs any.
+        heard: indexes of the pods whose fatal error the controller hears of. The others may be
+            started again until it ends them.
     """
 
     kind: WorkloadKind
-    pods: str
+    pods: Callable[[int], str]
     master: str
     described: str
     failed_reason: str
     gang: bool
+    killed: tuple[int, ...] = (1,)
+    no_retry: Mapping[str, str] = field(default_factory=dict[str, str])
+    heard: tuple[int, ...] = (0, 1, 2)
 
     @property
     def workload(self) -> str:
@@ -43,7 +50,7 @@ class Engine:
 
 JOBSET = Engine(
     kind=jobset.KIND,
-    pods="train-jobset-nodes-0-{}-",
+    pods="train-jobset-nodes-0-{}-".format,
     master="train-jobset-nodes-0-0.train-jobset",
     described="training-job-set",
     failed_reason="FailJobSetFailurePolicyAction",
@@ -51,7 +58,7 @@ JOBSET = Engine(
 )
 TRAINJOB = Engine(
     kind=trainjob.KIND,
-    pods="train-trainjob-node-0-{}-",
+    pods="train-trainjob-node-0-{}-".format,
     master="train-trainjob-node-0-0.train-trainjob",
     described="training-training-runtime",
     failed_reason="FailJobSetFailurePolicyAction",
@@ -59,13 +66,24 @@ TRAINJOB = Engine(
 )
 PYTORCHJOB = Engine(
     kind=pytorchjob.KIND,
-    pods="train-pytorchjob-worker-{}",
+    pods="train-pytorchjob-worker-{}".format,
     master="train-pytorchjob-first",
     described="training-pytorch-job",
     failed_reason="PyTorchJobFailed",
     gang=False,
 )
-ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB)
+MPIJOB = Engine(
+    kind=mpijob.KIND,
+    pods=lambda index: f"train-mpijob-worker-{index - 1}" if index else "train-mpijob-launcher-",
+    master="train-mpijob-launcher.train-mpijob",
+    described="training-mpi-job",
+    failed_reason="BackoffLimitExceeded",
+    gang=False,
+    killed=(0, 1),
+    no_retry={"topologyOptions.launcherRetries": "0"},
+    heard=(0,),
+)
+ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB)
 # What takes long and differs least is asked of one kind by `make test`, and of all by
 # `make test-engines`.
 IN_DEPTH = ENGINES if os.environ.get("DISTTRAIN_ALL_ENGINES") else (JOBSET,)

@@ -7,10 +7,12 @@ import pytest
 import yaml
 
 from cli.status.look import look
+from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
 from infra.platform.viewers import ViewersArgs, viewer_role
-from tests.kube.lab import Lab, Run
+from tests.kube.lab import Lab, Run, wait_for
+from tests.kube.python_image import PYTHON_IMAGE
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
@@ -70,3 +72,31 @@ def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
     finally:
         lab.kubectl("delete", "clusterrolebinding", f"viewer-{namespace}")
         lab.kubectl("delete", "clusterrole", name)
+
+
+def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> None:
+    """Where a controller tries it again, and keeps the pod that failed."""
+    namespace = lab.namespace()
+    run = Run(lab, namespace, "dev")
+    fatal = {
+        "name": "trainer",
+        "image": PYTHON_IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-c", "raise SystemExit(78)"],
+    }
+    labels = {names.OWNER_LABEL: run.owner, names.COMPONENT_LABEL: names.TRAINING}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train-dev-before", "labels": labels},
+        "spec": {"restartPolicy": "Never", "containers": [fatal]},
+    }
+    assert run.hand_over()[0] == 0
+    lab.api.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+    wait_for("the end of that pod", lambda: run.pods() and not run.live_pods())
+    run.make()
+
+    def states() -> set[str]:
+        return {r.state for r in look(lab.api, namespace).runs if r.namespace == namespace}
+
+    wait_for("the run to start again", lambda: states() == {"starting"})

@@ -59,6 +59,9 @@ def test_pods_of_a_workload_are_looked_at(case: str) -> None:
     assert found(trainer, runtime) == [BREAKS[case][0]]
     workers = {**LABELS, "spec": {"pytorchReplicaSpecs": {"Worker": props["spec"]}}}
     assert found("kubernetes:kubeflow.org/v1:PyTorchJob", workers) == [BREAKS[case][0]]
+    for role in ("Launcher", "Worker"):
+        roles = {**LABELS, "spec": {"mpiReplicaSpecs": {role: props["spec"]}}}
+        assert found("kubernetes:kubeflow.org/v2beta1:MPIJob", roles) == [BREAKS[case][0]]
     assert found("kubernetes:core/v1:ConfigMap", props) == []
 
 

@@ -13,8 +13,10 @@ from infra.kube.findings import Findings
 from infra.kube.pods_look import RunPods
 from infra.kube.rights import Need, as_roles, covers
 from infra.kube.storage_look import StorageNeeds
+from infra.platform.viewers import READS
 from infra.preflight import rights_problem
-from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS
+from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS, plural
+from infra.workloads import WORKLOADS
 from tests.unit.stacks import Deployment, deploy
 from tests.unit.test_storages import CLASS, EXISTING, NFS
 
@@ -31,6 +33,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "JobSet": ("sandbox", {"topology": "jobset"}),
     "TrainJob": ("sandbox", {"topology": "trainjob"}),
     "PyTorchJob": ("sandbox", {"topology": "pytorchjob"}),
+    "MPIJob": ("sandbox", {"topology": "mpijob"}),
     "platform alone": ("sandbox", {"topology": "none"}),
     "registry with a login": (
         "sandbox",
@@ -187,3 +190,10 @@ def test_missing_rights_are_said_as_roles_to_paste() -> None:
     assert "namespaceExisting: use" in rights_problem(needs, "team")
     assert "namespaceExisting" not in rights_problem(needs[:4], "team")
     assert "gpuOperator: false" in rights_problem([*needs, ADMINISTRATOR], "team")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_viewers_may_look_at_workloads_of_every_kind(name: str) -> None:
+    """`./disttrain status` would fail for them otherwise."""
+    kind = WORKLOADS[name]
+    assert plural(kind.kind) in READS[kind.api_version.rpartition("/")[0]]

@@ -121,6 +121,8 @@ def test_the_rank_of_a_node_is_that_of_its_pod() -> None:
     assert node_of(pod("train-1-abcde", **{index: "3"})) == 3
     replica = {"training.kubeflow.org/replica-index": "2"}
     assert node_of(pod("train-pytorchjob-worker-2", "PyTorchJob", **replica)) == 2
+    assert node_of(pod("train-mpijob-worker-1", "MPIJob", **replica)) == 2
+    assert node_of(pod("train-mpijob-launcher-abcde", **{**replica, next(iter(replica)): "0"})) == 0
     assert started_at({"status": {}}) == 0.0
 
 

@@ -37,6 +37,7 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         ("jobset", f"sigs.k8s.io/jobset v{toolchain.JOBSET}"),
         ("trainer", f"kubeflow/trainer/v2 v{toolchain.TRAINER}"),
         ("training-operator", f"kubeflow/trainer v{toolchain.TRAINING_OPERATOR}"),
+        ("mpi-operator", f"kubeflow/mpi-operator v{toolchain.MPI_OPERATOR}"),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:

@@ -35,7 +35,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "sshPort: '70000' cannot be used: it is too large. Set a whole number of at least 1 and "
         "at most 65535.",
     ),
-    ({"topology": "multipod"}, "trainjob or pytorchjob (did you mean multi-pod?)"),
+    ({"topology": "multipod"}, "pytorchjob or mpijob (did you mean multi-pod?)"),
     ({"accelerator": "tpu"}, "accelerator: 'tpu' cannot be used: accelerator has no such choice"),
     ({"imageBuilder": "kaniko"}, "Set auto, docker, podman or buildah."),
     ({"namespace": "Dist_Train"}, "namespace: 'Dist_Train' cannot be used: it is not a name of"),

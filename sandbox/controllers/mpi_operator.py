@@ -1,0 +1,42 @@
+"""Kubeflow's MPI Operator, of MPIJobs (https://www.kubeflow.org/docs/components/trainer/).
+
+It has no webhooks. Whether it is ready and who leads it is asked at ports and in a namespace that
+it has built in, or else takes from its command line.
+"""
+
+from sandbox.controllers.controller import Controller
+from sandbox.toolchain import MPIJOB_CONTROLLER
+
+NAMESPACE = "kube-system"  # where its lease is
+
+MPI_OPERATOR = Controller(
+    name="mpi-operator",
+    title="Kubeflow's MPI Operator",
+    tool=MPIJOB_CONTROLLER,
+    manifests=("manifests/base",),
+    roles=("mpi-operator",),
+    # The role of 0.8.2 lacks what it does to resume a run. The fix has come after that version:
+    # https://github.com/kubeflow/mpi-operator/pull/830
+    more_rules=({"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]},),
+    health_port=8080,
+    health_path="/healthz",
+    webhook_port=0,
+    command=lambda place: (
+        str(place.programs / "mpi-operator"),
+        f"--lock-namespace={NAMESPACE}",
+    ),
+    configuration=None,
+    probe={
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {"mpiReplicaSpecs": {}},
+    },
+    objects=(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "mpi-operator", "namespace": NAMESPACE},
+        },
+    ),
+)
