@@ -57,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=5_000_000_000,
         help="larger weights are written to several files with an index (default: 5 GB)",
     )
+    text = "copy what starts and restarts a program to a folder (for program.image)"
+    command = commands.add_parser("carry", help=text, description=text)
+    command.add_argument("folder", type=Path)
     options, rest = parser.parse_known_args(arguments)
     if options.command not in _WITH_CONFIG and rest:
         parser.error(
@@ -136,6 +139,11 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
         from trainer.model.saved_model import export_run
 
         export_run(options.run_dir, options.output, options.largest_file_bytes)
+        return ExitCode.DONE
+    if options.command == "carry":
+        from trainer.program.carry import carry
+
+        carry(options.folder)
         return ExitCode.DONE
     source = options.config or preset_path(options.preset)
     config = load_config(source, overrides)

@@ -98,6 +98,7 @@ def make_run_value(
         owner=owner,
         queue=queue_labels(settings.queue.name, settings.queue.priority),
         program_volume=program_volume(settings.stack, settings.program_files),
+        program_image=settings.config.program.image or "",
     )
 
 

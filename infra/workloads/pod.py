@@ -22,6 +22,7 @@ from infra.names import (
     TRAINING,
 )
 from infra.workloads.neighbours import neighbours
+from infra.workloads.own_image import in_own_image
 from infra.workloads.trust import trust
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ def training_pod(run: Run) -> Manifest:
     pod |= neighbours(placement.neighbours, run.world.pods, run.selector)
     if placement.runtime_class:
         pod["runtimeClassName"] = placement.runtime_class
+    if run.program_image:
+        pod = in_own_image(pod, run.program_image, LEAST_REQUESTS)
     scraped = scrape_annotations(run.metrics_port)
     annotations = {**scraped, **network.annotations, **placement.annotations}
     if network.host_network:

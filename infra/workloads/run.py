@@ -84,6 +84,7 @@ class Run:
         owner: identifies the stack's state; the value of a label, known once the stack has it.
         queue: labels of the workload by which Kueue takes it up; empty: it stands in no queue.
         program_volume: the volume with the files of the user's own program; None: there are none.
+        program_image: the image of that program; empty: it runs in the trainer image.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Run:
     owner: Any
     queue: Mapping[str, str] = field(default_factory=dict[str, str])
     program_volume: Manifest | None = None
+    program_image: str = ""
 
     def object_name(self, usual: str) -> str:
         """The name of one of the run's objects."""

@@ -15,6 +15,7 @@ from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT
 from tests.e2e.asking import AT_ONCE_SECONDS, changes, people_run, training_pods
 from tests.e2e.lab import Lab, wait_for
+from tests.kube.python_image import import_image, python_image
 
 PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
 DDP, FSDP, TORCHRUN, FATAL = "e2e-ddp", "e2e-fsdp", "e2e-torchrun", "e2e-fatal"
@@ -22,6 +23,18 @@ ENDLESS = 1_000_000_000  # steps: a fast machine makes thousands in a second
 STEPS = 60
 MORE_STEPS = 200  # after the kill and the stop
 LIMIT_SECONDS = 300
+OTHER_IMAGE = "e2e-other-image"
+IN_OTHER_IMAGE = """
+import os, sys, time
+from importlib.util import find_spec
+
+seen = [name for name in ("torch", "yaml") if find_spec(name)]
+rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+print(f"rank {rank} of {size} sees of torch and yaml: {seen}")
+for step in range(1, int(sys.argv[1]) + 1):
+    print(f"step {step}/{sys.argv[1]} loss {1 / step:.4f}")
+    time.sleep(0.05)
+"""
 PODS = 2
 
 
@@ -166,6 +179,34 @@ def test_fsdp_example_of_one_file_shards_over_the_pods(lab: Lab, stack: Stack) -
     newest = lab.run_dir(FSDP) / "program" / f"step-{STEPS:08d}"
     parts = {path.name for path in newest.glob("*.distcp")}
     assert parts == {f"__{rank}_0.distcp" for rank in range(PODS)}
+
+
+@pytest.fixture(scope="module")
+def other_image(lab: Lab) -> Iterator[str]:
+    """An image on the node that has a Python, but neither torch nor anything of ours."""
+    name = "localhost/mine/program:1"
+    import_image(lab.cluster, python_image(name, ("/bin/sh", "/usr/bin/test")))
+    yield name
+    lab.ctr("images", "rm", name)
+
+
+def test_program_in_an_image_of_ones_own_runs_the_same(
+    lab: Lab, stack: Stack, other_image: str, tmp_path: Path
+) -> None:
+    """The launcher comes from the trainer image; the program sees none of its packages."""
+    file = tmp_path / "mine.py"
+    file.write_text(IN_OTHER_IMAGE)
+    command = ("python3", file.name, str(STEPS))
+    more = {"files": str(file), "progress": PATTERN, "image": other_image}
+    set_program(stack, OTHER_IMAGE, *command, **more)
+    stack.up()
+    assert_whole(lab, OTHER_IMAGE, lab.wait_done(OTHER_IMAGE), STEPS)
+    said = logs(lab, OTHER_IMAGE)
+    for rank in range(PODS):
+        assert f"rank {rank} of {PODS} sees of torch and yaml: []" in said
+    images = lab.get("pod", "train-multipod-1")["spec"]
+    assert [each["image"] for each in images["containers"]] == [other_image]
+    assert [each["image"] for each in images["initContainers"]] == [stack.output("image")]
 
 
 def test_fatal_exit_of_a_program_fails_the_up_with_its_reason(lab: Lab, stack: Stack) -> None:

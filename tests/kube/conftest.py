@@ -12,7 +12,7 @@ from sandbox.toolchain import go_program
 from tests.gate import Gate
 from tests.kube.kueue import make_kueue_kinds
 from tests.kube.lab import PROBE_IMAGE, PROJECT, Lab, Run
-from tests.kube.python_image import python_image
+from tests.kube.python_image import import_image, python_image
 from tests.kube.volume import run_with_claim
 
 NAME = "kube-test"
@@ -38,11 +38,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             yield Lab(cluster)
         finally:
             cluster.down(purge=True)
-
-
-def import_image(cluster: Cluster, archive: bytes) -> None:
-    command = ["ctr", "--address", str(cluster.containerd_address), "-n", "k8s.io"]
-    subprocess.run([*command, "images", "import", "-"], input=archive, check=True)
 
 
 @pytest.fixture(scope="session")

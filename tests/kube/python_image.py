@@ -8,8 +8,10 @@ import json
 import re
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from sandbox.cluster import Cluster
 from sandbox.image_archive import layer_archive
 
 PYTHON_IMAGE = "localhost/disttrain/python:test"
@@ -26,8 +28,8 @@ for number in range(int(sys.argv[-1])):
 """
 
 
-def python_image() -> bytes:
-    """An OCI archive of PYTHON_IMAGE."""
+def python_image(name: str = PYTHON_IMAGE, programs: Sequence[str] = ()) -> bytes:
+    """An OCI archive of an image; `programs`: paths on this machine that it has too."""
     ask = "import json, os, sys; print(json.dumps([os.path.realpath(sys.executable), os.__file__]))"
     done = subprocess.run([HOST_PYTHON, "-c", ask], capture_output=True, text=True, check=True)
     program, os_module = (Path(path) for path in json.loads(done.stdout))
@@ -35,18 +37,35 @@ def python_image() -> bytes:
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w", dereference=True) as tar:
         wanted = {program, *_needs(program)}
+        for path in programs:
+            wanted |= _needs(Path(path))
         for extension in (library / "lib-dynload").glob("*.so"):
             wanted |= _needs(extension)
         for path in sorted(wanted):
             tar.add(path, str(path))
         tar.add(library, str(library), filter=_filter)
+        for path in programs:
+            tar.add(path, path)
+        folder = tarfile.TarInfo("/tmp")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+        tar.addfile(folder)
         for name in ("python", "python3"):
             tar.add(program, f"/usr/local/bin/{name}")
         entry = tarfile.TarInfo(f"{library}/trainer/__main__.py")
         entry.size, entry.mode = len(TRAINER), 0o644
         tar.addfile(entry, io.BytesIO(TRAINER.encode()))
-    environment = ["PATH=/usr/local/bin", "PYTHONHOME=/usr", "PYTHONDONTWRITEBYTECODE=1"]
-    return layer_archive(layer.getvalue(), PYTHON_IMAGE, {"Env": environment})
+    environment = [
+        "PATH=/usr/local/bin:/usr/bin:/bin",
+        "PYTHONHOME=/usr",
+        "PYTHONDONTWRITEBYTECODE=1",
+    ]
+    return layer_archive(layer.getvalue(), name, {"Env": environment})
+
+
+def import_image(cluster: Cluster, archive: bytes) -> None:
+    """Make an image known to the cluster's node."""
+    command = ["ctr", "--address", str(cluster.containerd_address), "-n", "k8s.io"]
+    subprocess.run([*command, "images", "import", "-"], input=archive, check=True)
 
 
 def _needs(file: Path) -> set[Path]:

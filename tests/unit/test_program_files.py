@@ -5,6 +5,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from infra.platform.pod_rules import broken_rules
 from tests.unit.stacks import Deployment, deploy, plain
 
 COMMAND = ["python", "train.py"]
@@ -68,3 +69,21 @@ def test_up_says_what_a_ready_program_means(tmp_path: Path) -> None:
     assert "rank 0 of the program has told a step" in seen
     unseen = deployed(tmp_path, {}).one("training-await").program
     assert "its steps are not seen, as program.progress is not set" in unseen
+
+
+def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Path) -> None:
+    """Nothing else of the pod differs, and the container that copies keeps all rules of pods."""
+    usual, own = deployed(tmp_path, {}), deployed(tmp_path, {}, image="registry.example/mine:1")
+    (before,), (after,) = pod_of(usual)["containers"], pod_of(own)["containers"]
+    (launcher,) = pod_of(own)["initContainers"]
+    assert (launcher["image"], launcher["args"]) == (before["image"], ["carry", "/disttrain"])
+    mount = {"name": "launcher", "mountPath": "/disttrain"}
+    assert launcher["volumeMounts"] == [mount]
+    assert {**mount, "readOnly": True} in after["volumeMounts"]
+    assert after["image"] == "registry.example/mine:1"
+    assert after["command"] == ["python3", "/disttrain/start.py"]
+    assert after["args"] == before["args"]
+    same = ("resources", "securityContext", "readinessProbe", "name", "envFrom")
+    assert {key: after[key] for key in same} == {key: before[key] for key in same}
+    template = own.one("training-stateful-set").inputs["spec"]["template"]
+    assert broken_rules(template) == []

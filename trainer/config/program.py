@@ -23,6 +23,10 @@ class ProgramConfig:
     """What runs in place of our trainer; without a command our trainer does."""
 
     command: tuple[str, ...] = option((), "the program and its arguments, as a list of texts")
+    image: str | None = option(
+        None,
+        "image in which the program runs, with a python3 of 3.11 or newer; else the trainer's",
+    )
     per: str = option(
         "rank",
         "how often it is started: once for each rank, or once for each node (pod), where it "
@@ -40,6 +44,23 @@ class ProgramConfig:
 
 def program_problems(program: ProgramConfig) -> list[str]:
     """What is wrong with values that are each of the right type."""
+    return [*_image_problems(program.image), *_progress_problems(program)]
+
+
+def _image_problems(image: str | None) -> list[str]:
+    remedy = "Write it like nvcr.io/nvidia/pytorch:25.01-py3"
+    if image is None:
+        return []
+    if re.fullmatch(r"[^\s:@][^\s@]*(@sha256:[0-9a-f]{64})?", image) is None:
+        return [problem_text("program.image", image, "it is not the name of an image", remedy)]
+    tag = re.search(r":([^/:@]+)(@|$)", image)
+    if "@" not in image and (tag is None or tag[1] == "latest"):
+        reason = "a restart could bring other code, as it has no tag but latest and no digest"
+        return [problem_text("program.image", image, reason, remedy)]
+    return []
+
+
+def _progress_problems(program: ProgramConfig) -> list[str]:
     if program.progress is None:
         return []
     try:

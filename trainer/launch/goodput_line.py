@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from trainer.launch.messages import RUN_KEY_VARIABLE
+from trainer.program.carry import own_command
 
 LEAST_SECONDS = 300.0
 LEAST_SHARE = 0.01
@@ -35,7 +35,7 @@ class GoodputLine:
         least_seconds: float = LEAST_SECONDS,
     ) -> None:
         """`config_arguments` go to the process unchanged; nodes other than 0 stay silent."""
-        self._command = [sys.executable, "-m", "trainer", "goodput", "--json", *config_arguments]
+        self._command = own_command("goodput", "--json", *config_arguments)
         self._is_wanted, self._say, self._least_seconds = node_rank == 0, say, least_seconds
         self._due = time.monotonic() + least_seconds
         self._process: subprocess.Popen[bytes] | None = None

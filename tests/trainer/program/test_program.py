@@ -7,109 +7,18 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import textwrap
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.ports import free_port
-from tests.trainer.forked import without_torchruns_variables
-from tests.trainer.lab import CHECKOUT
+from tests.trainer.program.desk import LIMIT_SECONDS, Desk
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 
-LIMIT_SECONDS = 120  # for what has to happen, on a busy machine too
 PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
-
-
-class Desk:
-    """A data root, a folder for programs, and entrypoints that end with the test."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._started = list[subprocess.Popen[str]]()
-
-    def config(self, *command: str, **more: Any) -> RunConfig:
-        """A run whose ranks run `command`; `more`: of the program, and `train`."""
-        mapping = {
-            "run_name": "mine",
-            "data_root": str(self.root / "data"),
-            "train": {"max_restarts": 3, **more.pop("train", {})},
-            "program": {"command": list(command), **more},
-        }
-        return RunConfig.from_mapping(mapping)
-
-    def python(self, text: str, **more: Any) -> RunConfig:
-        """The same for a text of Python."""
-        path = self.root / "program.py"
-        path.write_text(textwrap.dedent(text))
-        return self.config(sys.executable, str(path), **more)
-
-    def start(
-        self, config: RunConfig, node: int = 0, nodes: int = 1, ranks: int = 1, port: int = 1
-    ) -> subprocess.Popen[str]:
-        """The entrypoint of one node."""
-        path = self.root / f"run-{node}.yaml"
-        path.write_text(yaml.safe_dump(config.to_mapping()))
-        environment = {
-            "PET_NNODES": str(nodes),
-            "PET_NODE_RANK": str(node),
-            "PET_NPROC_PER_NODE": str(ranks),
-            "PET_MASTER_ADDR": "127.0.0.1",
-            "PET_MASTER_PORT": str(port),
-            "DISTTRAIN_RUN_KEY": "key",
-            "DISTTRAIN_READY_DIR": str(self.root / f"ready-{node}"),
-        }
-        with (self.root / f"node-{node}.log").open("a") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "trainer", "entrypoint", "--config", str(path)],
-                cwd=CHECKOUT,
-                env={**without_torchruns_variables(os.environ), **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        self._started.append(process)
-        return process
-
-    def run(self, config: RunConfig, ranks: int = 1) -> int:
-        """The exit code of a run with one node."""
-        return self.start(config, ranks=ranks).wait(LIMIT_SECONDS)
-
-    def log(self, node: int = 0) -> str:
-        path = self.root / f"node-{node}.log"
-        return path.read_text() if path.exists() else ""
-
-    def wait_for(self, what: str, node: int = 0, times: int = 1) -> None:
-        def found() -> bool:
-            return len(re.findall(what, self.log(node))) >= times
-
-        self.wait(f"{what!r} of node {node}", found)
-
-    def wait(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while not condition():
-            if time.monotonic() > deadline:
-                pytest.fail(f"waited for {what}\n{self.log(0)}\n{self.log(1)}")
-            time.sleep(0.05)
-
-    def end_all(self) -> None:
-        for process in self._started:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
-    yield made
-    made.end_all()
 
 
 def marker(config: RunConfig) -> dict[str, Any]:

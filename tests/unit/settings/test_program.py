@@ -52,13 +52,29 @@ def test_single_file_has_its_own_name(tmp_path: Path) -> None:
     assert dict(settings.program_files) == {"train.py": b"#####"}
 
 
+@pytest.mark.parametrize(
+    "image", ["mine:1", "host:5000/team/mine:v1.2_3", f"mine@sha256:{'0f' * 32}"]
+)
+def test_image_of_ones_own_has_a_tag_or_a_digest(image: str) -> None:
+    assert run({"program": {**COMMAND, "image": image}}).config.program.image == image
+
+
 TRAINERS = "program is set, and only disttrain's own trainer reads this setting"
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"program": {"per": "rank"}}, "program.command: None cannot be used: it names no program"),
     ({"program": {"command": "python"}}, "program.command: 'python' cannot be used: it is not a "),
     ({"program": {"command": [["a"]]}}, "program.command[0]: ['a'] cannot be used: it is not a "),
     ({"program": {**COMMAND, "per": "pod"}}, "program.per: 'pod' cannot be used"),
-    ({"program": {**COMMAND, "image": "mine:1"}}, "program.image: 'mine:1' cannot be used: there"),
+    (
+        {"program": {**COMMAND, "image": "mine"}},
+        "program.image: 'mine' cannot be used: a restart could bring other code",
+    ),
+    (
+        {"program": {**COMMAND, "image": "host:5000/mine:latest"}},
+        "a restart could bring other code, as it has no tag but latest and no digest",
+    ),
+    ({"program": {**COMMAND, "image": "my image:1"}}, "it is not the name of an image"),
+    ({"program": {**COMMAND, "img": "mine:1"}}, "program.img: 'mine:1' cannot be used: there"),
     ({"program": {**COMMAND, "progress": "(?P<step"}}, "it is no regular expression of Python"),
     ({"program": {**COMMAND, "progress": r"step \d+"}}, "it has no group named step"),
     (

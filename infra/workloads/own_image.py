@@ -1,0 +1,57 @@
+"""A program in an image of the user's own (`program.image`), started by disttrain's launcher.
+
+That image has neither our trainer nor its packages. So an init container of the trainer image
+copies the launcher, which is Python and needs nothing compiled, into a folder of the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infra.objects import Manifest
+
+MOUNT = "/disttrain"
+_VOLUME = "launcher"
+_START = f"{MOUNT}/start.py"  # trainer/program/carry.py puts it there
+
+
+def in_own_image(pod: Manifest, image: str, requests: Mapping[str, str]) -> Manifest:
+    """The pod with its container's image replaced.
+
+    Args:
+        pod: a pod's spec with one container, which runs the trainer image.
+        image: with a tag or a digest.
+        requests: what the container that copies asks for.
+    """
+    (container,) = pod["containers"]
+    mount = {"name": _VOLUME, "mountPath": MOUNT}
+    launcher = {
+        "name": _VOLUME,
+        "image": container["image"],
+        "imagePullPolicy": container["imagePullPolicy"],
+        "args": ["carry", MOUNT],
+        "env": [{"name": "HOME", "value": "/tmp"}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {"requests": dict(requests)},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [mount],
+    }
+    container = {
+        **container,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", _START],
+        "env": [{"name": "PYTHONUNBUFFERED", "value": "1"}, *container["env"]],
+        "volumeMounts": [*container["volumeMounts"], {**mount, "readOnly": True}],
+    }
+    return {
+        **pod,
+        "containers": [container],
+        "initContainers": [*pod.get("initContainers", []), launcher],
+        "volumes": [*pod["volumes"], {"name": _VOLUME, "emptyDir": {}}],
+    }

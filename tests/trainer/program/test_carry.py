@@ -1,0 +1,54 @@
+"""The launcher in a Python that has none of our packages, as in an image of the user's own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.program.desk import Desk
+from trainer.launch.exit_codes import ExitCode
+from trainer.program.carry import START_FILE, carry
+
+LIMIT_SECONDS = 120
+# Without `site` there are no packages but the standard library's: the launcher has its own alone.
+BARE_PYTHON = [sys.executable, "-S"]
+
+
+@pytest.fixture
+def start_file(tmp_path: Path) -> Path:
+    folder = tmp_path / "carried"
+    carry(folder)
+    return folder / START_FILE
+
+
+def test_carried_launcher_runs_a_program_to_its_end(desk: Desk, start_file: Path) -> None:
+    """It accounts for the time of the run too, which it does in a process of its own."""
+    desk.trainer = [*BARE_PYTHON, str(start_file)]
+    assert desk.run(desk.config("sh", "-c", "echo made step 1")) == ExitCode.DONE
+    assert "run mine is finished" in desk.log()
+    assert "] goodput " in desk.log()
+
+
+def test_program_sees_none_of_the_carried_packages(desk: Desk, start_file: Path) -> None:
+    """A program may have a package `trainer`, or another version of PyYAML, of its own."""
+    desk.trainer = [*BARE_PYTHON, str(start_file)]
+    find = "from importlib.util import find_spec; print('sees', find_spec('trainer'))"
+    assert desk.run(desk.python(find)) == ExitCode.DONE
+    assert "sees None" in desk.log()
+
+
+def test_nothing_compiled_is_carried(start_file: Path) -> None:
+    """It would be of another Python."""
+    suffixes = {path.suffix for path in start_file.parent.rglob("*.*")}
+    assert ".py" in suffixes
+    assert not suffixes & {".so", ".pyc"}
+
+
+def test_python_that_is_too_old_is_named(start_file: Path) -> None:
+    older = f"import sys; sys.version_info = (3, 10, 1); exec(open({str(start_file)!r}).read())"
+    done = subprocess.run(
+        [*BARE_PYTHON, "-c", older], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
+    assert done.returncode == ExitCode.FATAL
+    assert "python3 of program.image is Python 3.10, and the launcher needs 3.11" in done.stderr
