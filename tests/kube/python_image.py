@@ -28,7 +28,7 @@ for number in range(int(sys.argv[-1])):
 """
 
 
-def python_image(name: str = PYTHON_IMAGE, programs: Sequence[str] = ()) -> bytes:
+def python_image(image: str = PYTHON_IMAGE, programs: Sequence[str] = ()) -> bytes:
     """An OCI archive of an image; `programs`: paths on this machine that it has too."""
     ask = "import json, os, sys; print(json.dumps([os.path.realpath(sys.executable), os.__file__]))"
     done = subprocess.run([HOST_PYTHON, "-c", ask], capture_output=True, text=True, check=True)
@@ -59,7 +59,7 @@ def python_image(name: str = PYTHON_IMAGE, programs: Sequence[str] = ()) -> byte
         "PYTHONHOME=/usr",
         "PYTHONDONTWRITEBYTECODE=1",
     ]
-    return layer_archive(layer.getvalue(), name, {"Env": environment})
+    return layer_archive(layer.getvalue(), image, {"Env": environment})
 
 
 def import_image(cluster: Cluster, archive: bytes) -> None:
