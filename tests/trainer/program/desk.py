@@ -25,12 +25,12 @@ LIMIT_SECONDS = 120  # for what has to happen, on a busy machine too
 class Desk:
     """A data root, a folder for programs, and entrypoints that end with the test.
 
-    `trainer`: the command that starts the trainer.
+    `trainer` is the command that starts the trainer, and `folder` where it does.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.trainer = [sys.executable, "-m", "trainer"]
+        self.trainer, self.folder = [sys.executable, "-m", "trainer"], CHECKOUT
         self._started = list[subprocess.Popen[str]]()
 
     def config(self, *command: str, **more: Any) -> RunConfig:
@@ -67,7 +67,7 @@ class Desk:
         with (self.root / f"node-{node}.log").open("a") as output:
             process = subprocess.Popen(
                 [*self.trainer, "entrypoint", "--config", str(path)],
-                cwd=CHECKOUT,
+                cwd=self.folder,
                 env={**without_torchruns_variables(os.environ), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

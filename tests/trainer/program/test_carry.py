@@ -22,9 +22,14 @@ def start_file(tmp_path: Path) -> Path:
     return folder / START_FILE
 
 
+def use_carried(desk: Desk, start_file: Path) -> None:
+    """Away from the checkout, where Python would find our packages by themselves."""
+    desk.trainer, desk.folder = [*BARE_PYTHON, str(start_file)], start_file.parents[1]
+
+
 def test_carried_launcher_runs_a_program_to_its_end(desk: Desk, start_file: Path) -> None:
     """It accounts for the time of the run too, which it does in a process of its own."""
-    desk.trainer = [*BARE_PYTHON, str(start_file)]
+    use_carried(desk, start_file)
     assert desk.run(desk.config("sh", "-c", "echo made step 1")) == ExitCode.DONE
     assert "run mine is finished" in desk.log()
     assert "] goodput " in desk.log()
@@ -32,7 +37,7 @@ def test_carried_launcher_runs_a_program_to_its_end(desk: Desk, start_file: Path
 
 def test_program_sees_none_of_the_carried_packages(desk: Desk, start_file: Path) -> None:
     """A program may have a package `trainer`, or another version of PyYAML, of its own."""
-    desk.trainer = [*BARE_PYTHON, str(start_file)]
+    use_carried(desk, start_file)
     find = "from importlib.util import find_spec; print('sees', find_spec('trainer'))"
     assert desk.run(desk.python(find)) == ExitCode.DONE
     assert "sees None" in desk.log()
