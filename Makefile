@@ -46,9 +46,9 @@ e2e: ## the end-to-end tests alone
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests/e2e --require tests/e2e
 
-test-engines: ## every kind of workload that needs a controller, in depth
+test-engines: ## every kind of workload that needs a controller, in depth and in a queue
 	@$(SANDBOX) setup --for-tests
-	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests/e2e/test_engines.py --require tests/e2e
+	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests/e2e/test_engines.py tests/e2e/test_queue.py
 
 bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
 	@$(SANDBOX) setup --only-dev

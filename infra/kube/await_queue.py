@@ -9,14 +9,15 @@ import time
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
-from infra.kube.kueue import is_stopped
-from infra.kube.objects import Json
+from infra.kube.kueue import is_stopped, kueue_workload
+from infra.kube.objects import Json, label
 from infra.kube.queue_look import waiting
 from infra.kube.queue_place import InQueue
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_suspended
+from infra.names import QUEUE_LABEL
 
 QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
 
@@ -37,7 +38,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
     """
     limit = job.number("queue_seconds", 0)
     patience = Patience(QUEUE_SECONDS, time.monotonic)
-    waits = list[InQueue]()
+    waits, outside = list[InQueue](), list[str]()
 
     def ask() -> str:
         waits.clear()
@@ -48,6 +49,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
             raise TaskError(suspended_text(job, api, workload))
         place = held_back(api, job.namespace, item, suspend)
         if place is None:
+            outside[:] = queue_without(api, job.namespace, item)
             return ""
         waits.append(place)
         is_over = patience.is_over(workload.name)
@@ -59,6 +61,12 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
 
     what = f"{workload} to get its place in the queue"
     wait_for(what, ask, limit or QUEUE_SECONDS * 3, "whenBusyTimeoutSeconds" if limit else "")
+    for queue in outside:
+        say(
+            f"{workload} trains without a place in queue {queue}, because Kueue does not look at "
+            f"objects of kind {workload.kind}: whoever runs Kueue adds that kind to "
+            "integrations.frameworks of its configuration"
+        )
     if not waits:
         return True
     say(ends_well(workload, waits[0]))
@@ -68,6 +76,15 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
 def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | None:
     """What a run waits for in its queue; None where it has its place, or stands in no queue."""
     return waiting(api, namespace, item) if is_suspended(item, suspend) else None
+
+
+def queue_without(api: Api, namespace: str, item: Json) -> list[str]:
+    """The queue in which a run that is not held back should stand, if Kueue does not know it.
+
+    Kueue makes a Workload for each object that it looks at, before it gives it its place.
+    """
+    queue = label(item, QUEUE_LABEL)
+    return [queue] if queue and kueue_workload(api, namespace, item) is None else []
 
 
 def ends_well(workload: Workload, place: InQueue) -> str:

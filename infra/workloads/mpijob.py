@@ -94,6 +94,7 @@ KIND = WorkloadKind(
     rendezvous=lambda run: {"PET_MASTER_ADDR": f"{run.workload_name}-launcher.{run.workload_name}"},
     suspend=lambda run: {"spec": {"runPolicy": {"suspend": True}}},
     resume=lambda run: {"spec": {"runPolicy": {"suspend": False}}},
+    queued=True,
     done=("Succeeded",),
     replace_on=("spec.mpiReplicaSpecs", "spec.runPolicy.backoffLimit", "spec.slotsPerWorker"),
     otherwise=OTHERWISE,

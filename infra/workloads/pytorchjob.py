@@ -69,6 +69,7 @@ KIND = WorkloadKind(
     rendezvous=lambda run: {"PET_MASTER_ADDR": _first(run)},
     suspend=lambda run: {"spec": {"runPolicy": {"suspend": True}}},
     resume=lambda run: {"spec": {"runPolicy": {"suspend": False}}},
+    queued=True,
     done=("Succeeded",),
     replace_on=("spec.pytorchReplicaSpecs", "spec.nprocPerNode"),
     otherwise=OTHERWISE,

@@ -62,6 +62,7 @@ KIND = WorkloadKind(
     rendezvous=lambda run: {"PET_MASTER_ADDR": first_host(run, NODE)},
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
+    queued=True,
     # The pods stand in the runtime; of the TrainJob only the label of its revision changes.
     replace_on=("metadata.labels",),
     otherwise=OTHERWISE,

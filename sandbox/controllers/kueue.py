@@ -7,8 +7,8 @@ from sandbox.controllers.configuration import manager_configuration
 from sandbox.controllers.controller import Controller, Place
 from sandbox.toolchain import KUEUE_CONTROLLER
 
-WEBHOOK_PORT = 9444
-HEALTH_PORT = 9441
+WEBHOOK_PORT = 9446
+HEALTH_PORT = 9447
 
 
 def _configuration(place: Place) -> Mapping[str, Any]:
@@ -17,7 +17,15 @@ def _configuration(place: Place) -> Mapping[str, Any]:
     )
     return {
         **common,
-        "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
+        "integrations": {
+            "frameworks": [
+                "batch/job",
+                "jobset.x-k8s.io/jobset",
+                "trainer.kubeflow.org/trainjob",
+                "kubeflow.org/pytorchjob",
+                "kubeflow.org/mpijob",
+            ]
+        },
         # The one keeps its certificate in a folder of its image's, the other needs further
         # clusters and rights in a namespace of its own.
         "featureGates": {"VisibilityOnDemand": False, "MultiKueue": False},

@@ -4,13 +4,15 @@ Other teams' work is a Job whose image does not exist: Kueue gives it quota all 
 """
 
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from infra.workloads import WORKLOADS
+from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
-from sandbox.controllers.jobset import JOBSET
 from sandbox.controllers.kueue import KUEUE
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
@@ -27,6 +29,10 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50  # after a stop
 PODS = 3
+# Of the kinds with a controller `make test` asks one, and `make test-engines` all.
+ALL = bool(os.environ.get("DISTTRAIN_ALL_ENGINES"))
+QUEUED = ("indexed-job", "jobset", *(("trainjob", "pytorchjob", "mpijob") if ALL else ()))
+NEEDED = ("jobset", *(("trainer", "training-operator", "mpi-operator") if ALL else ()))
 CPU = "300m"  # what the pods of a run ask for in all, and what the queue has
 NAME = "e2e-queue"
 FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
@@ -71,17 +77,18 @@ LOCAL_QUEUE = {
 
 @pytest.fixture(scope="module")
 def kueue(lab: Lab) -> Iterator[Lab]:
-    """A cluster with both controllers and a queue that has room for one run."""
-    start_controller(lab.cluster, JOBSET)
-    start_controller(lab.cluster, KUEUE)
+    """A cluster with the controllers and a queue that has room for one run."""
+    controllers = [*(CONTROLLERS[name] for name in NEEDED), KUEUE]
+    for controller in controllers:
+        start_controller(lab.cluster, controller)
     apply(lab, *OBJECTS)
     try:
         yield lab
         lab.kubectl("delete", "clusterqueue", CLUSTER_QUEUE)
         lab.kubectl("delete", "resourceflavor", "any")
     finally:
-        stop_controller(lab.cluster, KUEUE)
-        stop_controller(lab.cluster, JOBSET)
+        for controller in reversed(controllers):
+            stop_controller(lab.cluster, controller)
     hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
     left = lab.uids("customresourcedefinition", "clusterrole", "clusterrolebinding", *hooks)
     assert not [name for name in left if "kueue" in name]
@@ -199,7 +206,7 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     stack.preview("--expect-no-changes")
 
 
-@pytest.mark.parametrize("topology", ["indexed-job", "jobset"])
+@pytest.mark.parametrize("topology", QUEUED)
 def test_preempted_run_loses_no_step_and_no_restart(
     kueue: Lab, stack: Stack, topology: str
 ) -> None:
@@ -226,8 +233,8 @@ def test_preempted_run_loses_no_step_and_no_restart(
     finally:
         end_others(lab, "urgent")
     wait_for("further steps", lambda: max(lab.losses(run)) > saved, 300)
-    kind, name = ("jobset", "train-jobset") if topology == "jobset" else ("job", "train-indexed")
-    status = lab.get(kind, name)["status"]
+    kind = WORKLOADS[topology]
+    status = lab.get(kind.kind.lower(), kind.object_name)["status"]
     spent = ("restarts", "restartsCountTowardsMax", "failed")
     assert {field: status.get(field, 0) for field in spent} == dict.fromkeys(spent, 0)
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from infra.names import QUEUE_LABEL
 from tests.kube.kueue import put_into_queue, say
 from tests.kube.lab import Lab, Run
 
@@ -52,3 +53,13 @@ def test_wait_ends_when_somebody_stops_the_run(run: Run) -> None:
     status, output = task.end()
     assert status == 1
     assert "Job train-dev was suspended by somebody; `pulumi up` resumes it" in output
+
+
+def test_run_that_kueue_does_not_look_at_is_told_so(run: Run) -> None:
+    """Kueue's own configuration leaves out PyTorchJobs: such a run would pass by the queue."""
+    run.make()
+    run.lab.api.patch(run.path, {"metadata": {"labels": {QUEUE_LABEL: "gpus"}}})
+    status, output = run.lab.run("await", "create", run.await_job())
+    assert status == 0, output
+    assert "Job train-dev trains without a place in queue gpus" in output
+    assert "integrations.frameworks" in output

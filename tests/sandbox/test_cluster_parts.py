@@ -21,6 +21,7 @@ from sandbox.cgroups import hierarchies, make_cgroup, missing_controllers, remov
 from sandbox.cluster import Cluster
 from sandbox.cluster_commands import NAME_VARIABLE
 from sandbox.components import CNI_FOLDERS, PROGRAMS
+from sandbox.controllers import CONTROLLERS
 from sandbox.image_archive import image_archive
 from sandbox.kubeconfig import write_kubeconfig
 from sandbox.layout import STATE_ROOT, Layout
@@ -262,6 +263,13 @@ def test_every_missing_program_is_named_with_its_package(
     assert any("apt-get install containernetworking-plugins" in text for text in found)
     assert sum(f"{tmp_path} has no" in text for text in found) == len(PROGRAMS)
     assert CNI_FOLDERS[0] == Path("/usr/lib/cni")  # where Debian's package puts them
+
+
+def test_no_two_controllers_listen_at_one_port() -> None:
+    """They are processes of one node, and any of them may be started beside the others."""
+    all_of_them = CONTROLLERS.values()
+    ports = [port for each in all_of_them for port in (each.health_port, each.webhook_port) if port]
+    assert sorted(ports) == sorted(set(ports))
 
 
 def test_the_command_line_says_what_is_wrong_in_one_line(

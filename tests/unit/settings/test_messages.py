@@ -58,7 +58,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"topology": "multi-pod", "queue": "team"},
         "queue: 'team' cannot be used: topology is multi-pod, whose object has no field to suspend "
         "it, so that Kueue could not hold it back before it has its quota. Set topology to one of "
-        "single-pod, indexed-job, jobset, or remove queue.",
+        "single-pod, indexed-job, jobset, trainjob, pytorchjob, mpijob, or remove queue.",
     ),
     (
         {"queue": "team", "whenBusy": "refuse"},
