@@ -12,7 +12,7 @@ from infra.kube.api import Api
 from infra.kube.making_place import PODS
 from infra.kube.objects import name_of, part
 from infra.kube.record import Record
-from infra.kube.steer import find_record, stop
+from infra.kube.steer import find_record, note_saved_step, stop
 
 LINES = 100  # of the pod's past: the last checkpoint before the stop is among them, as a rule
 LOG_SECONDS = 5  # the log of a pod that has ended is read to its end
@@ -37,7 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
     record = find_record(api, place.namespace, place.owner)
     last = LastLines(api, record)
     nothing_to_do = stop(api, record)
-    print(nothing_to_do or stopped(record, last.progress()))
+    if nothing_to_do:
+        print(nothing_to_do)
+        return 0
+    progress = last.progress()
+    if progress.saved_step is not None:
+        note_saved_step(api, record, progress.saved_step)
+    print(stopped(record, progress))
     return 0
 
 

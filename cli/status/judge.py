@@ -105,7 +105,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
         return "gone", f"{record.workload} is not there: somebody has deleted it", None
     stopped = is_suspended(item, record.suspend) and not seen.queued
     if stopped and record.suspended_by == record.stack:
-        return "stopped", "by ./disttrain stop; ./disttrain resume brings it back", None
+        saved = f"it has saved step {record.saved_step}; " if record.saved_step else ""
+        return "stopped", f"{saved}./disttrain resume brings it back", None
     if stopped:
         by = f"replaced by {record.suspended_by}; " if record.suspended_by else ""
         return "suspended", f"{by}its next `pulumi up` resumes it", None

@@ -9,6 +9,7 @@ TASK_LABEL = "disttrain.dev/task"
 STACK_LABEL = "disttrain.dev/stack"
 STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
+SAVED_STEP_ANNOTATION = "disttrain.dev/saved-step"
 
 PROJECT = "disttrain"
 RUN_RECORD = "run"

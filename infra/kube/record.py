@@ -40,6 +40,8 @@ class Record:
     """The resourceVersion under which it was read."""
     namespace: str = ""
     suspended_by: str = ""
+    saved_step: str = ""
+    """Of its newest checkpoint when it was stopped; empty: that was not seen."""
 
     def to_object(self, namespace: str) -> Json:
         """The ConfigMap."""
@@ -106,6 +108,7 @@ def parse_record(item: Json) -> Record:
             version=str(metadata.get("resourceVersion") or ""),
             namespace=str(metadata.get("namespace") or ""),
             suspended_by=annotation(item, names.SUSPENDED_BY_ANNOTATION),
+            saved_step=annotation(item, names.SAVED_STEP_ANNOTATION),
         )
     except (KeyError, TypeError, ValueError) as error:
         name = f"ConfigMap {metadata.get('name')} in namespace {metadata.get('namespace')}"

@@ -12,6 +12,7 @@ from infra.kube.job import Job
 from infra.kube.kueue import is_stopped
 from infra.kube.lock import held, holder_text
 from infra.kube.making_place import live_pods_of, suspend_run
+from infra.kube.names import SAVED_STEP_ANNOTATION
 from infra.kube.objects import Json, label
 from infra.kube.record import Record, parse_record, record_path
 from infra.kube.waiting import wait_for
@@ -75,6 +76,16 @@ def stop(api: Api, record: Record) -> str:
             record.grace_seconds + SLACK_SECONDS,
         )
     return f"{record.workload} is stopped already" if already else ""
+
+
+def note_saved_step(api: Api, record: Record, step: int) -> None:
+    """Write into a stopped run's record what it has saved, for whoever looks at it later.
+
+    The next hand-over, by which the run goes on, writes the record anew and without it.
+    """
+    annotations = {SAVED_STEP_ANNOTATION: str(step)}
+    path = record_path(record.namespace, record.owner)
+    api.patch(path, {"metadata": {"annotations": annotations}})
 
 
 def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:

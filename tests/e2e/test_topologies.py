@@ -448,6 +448,8 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
     assert f"it has saved step {saved}." in said
     assert training_pods(lab, single) == []
     assert states(lab, single)["e2e-single"] == "stopped"
+    shown = people_run(lab, single, f"./disttrain status --stack {single.name}")
+    assert f"it has saved step {saved}; ./disttrain resume brings it back" in shown
     again = people_run(lab, single, f"./disttrain stop --stack {single.name}")
     assert again == "Job train-singlepod is stopped already\n"
     people_run(lab, single, f"./disttrain resume --stack {single.name}")

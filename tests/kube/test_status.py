@@ -10,6 +10,7 @@ from cli.status.look import look
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
+from infra.kube.steer import find_record, note_saved_step, resume, stop
 from infra.platform.viewers import ViewersArgs, viewer_role
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
@@ -100,3 +101,25 @@ def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> No
         return {r.state for r in look(lab.api, namespace).runs if r.namespace == namespace}
 
     wait_for("the run to start again", lambda: states() == {"starting"})
+
+
+def test_what_a_stopped_run_has_saved_is_known_until_it_is_stopped_again(lab: Lab) -> None:
+    """A later stop whose log nobody could read must not show the step of the one before."""
+    run = Run(lab, lab.namespace(), "dev")
+    run.up()
+
+    def told() -> tuple[str, str]:
+        runs = look(lab.api, run.namespace).runs
+        (seen,) = [each for each in runs if each.namespace == run.namespace]
+        return seen.state, seen.detail
+
+    record = find_record(lab.api, run.namespace, run.owner)
+    assert stop(lab.api, record) == ""
+    note_saved_step(lab.api, record, 120)
+    goes_on = "./disttrain resume brings it back"
+    assert told() == ("stopped", f"it has saved step 120; {goes_on}")
+    assert stop(lab.api, record) == "Job train-dev is stopped already"
+    assert told() == ("stopped", f"it has saved step 120; {goes_on}")
+    assert resume(lab.api, record, "refuse", 300) == ""
+    assert stop(lab.api, record) == ""
+    assert told() == ("stopped", goes_on)

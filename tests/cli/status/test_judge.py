@@ -12,6 +12,7 @@ from infra.kube.queue_place import InQueue
 from tests.cli.records import NOW, RECORD
 
 JOB: dict[str, Any] = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
+STOPPED = replace(RECORD, suspended_by=RECORD.stack)
 LONG_AGO = NOW - timedelta(days=1)
 STEPPED = Progress(step=20, of=4000, stepped_at=NOW - timedelta(seconds=2), loss="4.0")
 
@@ -69,6 +70,16 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         Seen(RECORD, job(suspend=True), (), {}),
         "suspended",
         "its next `pulumi up` resumes it",
+    ),
+    "it was stopped after it had saved": (
+        Seen(replace(STOPPED, saved_step="120"), job(suspend=True), (), {}),
+        "stopped",
+        "it has saved step 120; ./disttrain resume brings it back",
+    ),
+    "it was stopped, and nobody saw what it saved": (
+        Seen(STOPPED, job(suspend=True), (), {}),
+        "stopped",
+        "./disttrain resume brings it back",
     ),
     "it waits in a queue": (
         Seen(RECORD, job(suspend=True), (), {}, queued=InQueue("gpus", NOW, "in queue gpus: full")),
