@@ -79,7 +79,8 @@ class Span:
         """
         if self.is_repeated or self.last <= step:
             return [self]
-        kept = max(0, step - self.first) * self.length // (self.last - self.first)
+        updates = self.last - self.first  # none in a report that tells of no further update
+        kept = max(0, step - self.first) * self.length // updates if updates else 0
         middle = self.begin + kept
         if middle == self.begin:
             return [replace(self, is_repeated=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isclose
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.trainer.events.stories import BEGIN_UNIX_MS, Story
 from trainer.events.account import account_of
 from trainer.events.event import MAY_BE_NUMBERS, NUMBERS, Event, Name, parse_events
 from trainer.events.history import History, read_history
-from trainer.events.span import Kind, Phase
+from trainer.events.span import Kind, Phase, Span
 from trainer.events.timeline import MICRO
 
 SHORT_MS = st.integers(0, 900)
@@ -47,6 +48,13 @@ def test_spans_of_any_events_have_no_gap(events: list[Event]) -> None:
     assert isclose(sum(start.seconds for start in account.starts), phased / MICRO)
     assert 0 <= account.goodput <= 1
     assert account.unsaved_seconds >= 0
+
+
+def test_time_without_updates_after_the_newest_checkpoint_is_unsaved() -> None:
+    """A report may tell of no further update; the account must not divide by their number."""
+    span = Span(0, 1_000_000, Kind.PRODUCTIVE, None, 1, 0, first=7, last=7)
+    assert span.repeated_after(7) == [span]
+    assert span.repeated_after(6) == [replace(span, is_repeated=True)]
 
 
 @st.composite
