@@ -2,8 +2,9 @@
 # Prints facts about this host, one a line: `name=value`, or `name?reason` for what cannot be seen.
 # Reads only. Slow questions run side by side; each has PROBE_SECONDS. No output holds a password.
 # May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
-# IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root).
-# NODE_INTERFACE (the one that k3s is to use). K3S_SERVICE is k3s on the machine of the server, and k3s-agent on further ones.
+# IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root),
+# NODE_INTERFACE (the network interface that k3s is to use).
+# K3S_SERVICE is k3s on the machine of the server, and k3s-agent on further ones.
 # Usage: facts-host.sh
 set -u
 
@@ -134,7 +135,8 @@ kernel_parts() {
   fact ip_forward "$(cat /proc/sys/net/ipv4/ip_forward)"
 }
 
-# interface=up, down or absent, which fails; interface_address is none, one or several.
+# Prints whether the interface is up, down or absent, and a line for each of its addresses.
+# Fails where it is absent.
 named_interface() { # name
   limited ip link show dev "$1" >/dev/null || {
     fact interface absent

@@ -9,8 +9,8 @@ from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
 _HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
-ADDRESS = r"[A-Za-z0-9._:-]"
-_MAYBE = f"{ADDRESS}*"
+ADDRESS = r"[A-Za-z0-9._:-]+"
+_ADDRESS_OR_NONE = f"({ADDRESS})?"
 ADDRESS_FORM = "the name or address of a host"
 USER = r"[a-z_][a-z0-9_.-]*"
 INTERFACE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}"
@@ -70,7 +70,9 @@ def read_host(reader: Reader) -> HostSettings:
     """Read where the node is; what is wrong is left with `reader`."""
     kind = reader.choice("host", ("local", "ssh"))
     ssh = SshSettings(
-        reader.text("sshHost", pattern=_MAYBE, form=ADDRESS_FORM, example="gpu01.example.com"),
+        reader.text(
+            "sshHost", pattern=_ADDRESS_OR_NONE, form=ADDRESS_FORM, example="gpu01.example.com"
+        ),
         reader.integer("sshPort", at_least=1, at_most=65535),
         reader.text("sshUser", pattern=USER, form="the name of a user", example="root"),
         reader.secret("sshPrivateKey"),
@@ -140,7 +142,9 @@ def read_doctor(reader: Reader) -> str:
 
 def _read_jump(reader: Reader) -> JumpSettings | None:
     jump = JumpSettings(
-        reader.text("sshJumpHost", pattern=_MAYBE, form=ADDRESS_FORM, example="gate.example.com"),
+        reader.text(
+            "sshJumpHost", pattern=_ADDRESS_OR_NONE, form=ADDRESS_FORM, example="gate.example.com"
+        ),
         reader.integer("sshJumpPort", at_least=1, at_most=65535),
         reader.text("sshJumpUser", pattern=USER, form="the name of a user", example="root"),
         _read_host_key(reader, "sshJumpHostKey"),

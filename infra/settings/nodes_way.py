@@ -86,7 +86,7 @@ def _read_jump(
 def _check_hop(reader: Reader, where: str, prefix: str, hop: SshSettings | JumpSettings) -> None:
     address = f"{prefix}host" if prefix else "address"
     checks = (
-        (address, hop.host, f"{ADDRESS}+", ADDRESS_FORM, "10.1.2.4"),
+        (address, hop.host, ADDRESS, ADDRESS_FORM, "10.1.2.4"),
         (f"{prefix}user", hop.user, USER, "the name of a user", "root"),
     )
     for name, value, pattern, form, example in checks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from trainer.launch.line_pipe import LinePipe
 from trainer.launch.messages import RUN_KEY_VARIABLE
 from trainer.launch.node_output import NodeOutput
 from trainer.mirror.status import read_status
+from trainer.program.carry import own_command
 
 _LAST_LINES_SECONDS = 1.0
 
@@ -31,7 +31,7 @@ class MirrorProcess:
     ) -> None:
         """`config_arguments` go to the process unchanged; `output` is that of the node."""
         self._config, self._output = config, output
-        self._command = [sys.executable, "-m", "trainer", "mirror", *config_arguments]
+        self._command = own_command("mirror", *config_arguments)
         self._is_wanted = config.checkpoint.mirror is not None and node_rank == 0
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: LinePipe | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 
 from trainer.checkpoint.run_identity import read_done_marker
@@ -12,6 +11,7 @@ from trainer.launch.local_ranks import LocalRanks
 from trainer.launch.membership import Round
 from trainer.launch.node_output import NodeOutput
 from trainer.launch.status_files import ExitReport, StatusFiles
+from trainer.program.carry import own_command
 
 
 class OwnTrainer:
@@ -29,7 +29,7 @@ class OwnTrainer:
     ):
         """`config_arguments` go to the ranks unchanged."""
         self._config, self._local_ranks = config, local_ranks
-        self._command = [sys.executable, "-m", "trainer", "train", *config_arguments]
+        self._command = own_command("train", *config_arguments)
         self._status, self._output = status, output
         self._ranks: LocalRanks | None = None
 
