@@ -56,7 +56,7 @@ async def on_an_own_platform(settings: Settings) -> None:
         export(run_outputs(settings.run, made.facts, run))
     DestroyGuard(
         "destroy-guard",
-        GuardArgs(made.connection, k3s_is_ours=made.cluster.is_ours),
+        GuardArgs(made.connection, made.cluster.is_ours, made.queue),
         pulumi.ResourceOptions(depends_on=everything),
     )
 

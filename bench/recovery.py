@@ -18,8 +18,9 @@ import numpy as np
 from bench.row import Row
 from bench.runs import Bench, free_port
 from trainer.config import RunConfig
+from trainer.launch.spare import WAITS_NAME
 
-KILLS = 10
+KILLS = int(os.environ.get("K", "10"))
 _NODES = 2
 _POLL_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 300.0
@@ -74,7 +75,8 @@ class Pods:
     def kill_rank(self, node: int) -> None:
         """The training process alone; the pod starts it again."""
         for pid in _children(self._pods[node].pid):
-            os.kill(pid, signal.SIGKILL)
+            if _name(pid) != WAITS_NAME:
+                os.kill(pid, signal.SIGKILL)
 
     def kill_pod(self, node: int) -> None:
         """All processes of the pod, as the end of a container does; a new one follows at once."""
@@ -85,6 +87,10 @@ class Pods:
                 os.kill(pid, signal.SIGKILL)
         self._pods[node].wait()
         self._pods[node] = self._start(node)
+
+    def have_spares(self) -> bool:
+        """Whether in each pod a process waits to become a rank (trainer/launch/spare.py)."""
+        return all(WAITS_NAME in map(_name, _children(pod.pid)) for pod in self._pods)
 
     def close(self) -> None:
         """End them all."""
@@ -135,6 +141,7 @@ def _time_until_next_step(pods: Pods, kill: Callable[[Pods], None], draw: random
     """Seconds; the kill comes at a drawn instant after a new checkpoint."""
     before = pods.steps()
     reached = before[-1][0] if before else 0
+    _wait("the spares", pods.have_spares, pods)
     _wait("a newer checkpoint", lambda: pods.has_saved(reached + 1), pods)
     time.sleep(draw.uniform(0, 1))  # anywhere between two checkpoints, and in saves
     rounds, killed_at = pods.rounds(), time.time()
@@ -154,6 +161,13 @@ def _wait(what: str, condition: Callable[[], bool], pods: Pods) -> None:
             logs = "\n".join(pods.log(node).read_text()[-3000:] for node in range(_NODES))
             raise RuntimeError(f"waited {_LONGEST_WAIT_SECONDS:g} s for {what}\n{logs}")
         time.sleep(_POLL_SECONDS)
+
+
+def _name(pid: int) -> str:
+    """Of a process, as `top` shows it (Linux)."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def _children(pid: int) -> list[int]:

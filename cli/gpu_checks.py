@@ -5,7 +5,7 @@ import re
 from cli.check import Check, Fault, error, skip_unless, version_tuple, warning
 from cli.facts import Facts, NotSeenError
 from cli.host_checks import FAMILIES
-from cli.xids import OF_THE_GPU, meaning_of
+from infra.in_cluster.xids import OF_THE_GPU, meaning_of
 from infra.node.expectations import Expectations
 
 # The oldest driver for each major version of CUDA. A build for a later minor version runs on it

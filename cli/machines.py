@@ -62,7 +62,12 @@ def first_name(plan: Plan) -> str:
 def _further(plan: Plan) -> dict[str, Plan]:
     # The image is built for the first machine, and its address is that of the cluster.
     expect = replace(
-        plan.expect, service=AGENT_SERVICE, node_address="", image="", image_builder=""
+        plan.expect,
+        service=AGENT_SERVICE,
+        node_address="",
+        interface_address="",
+        image="",
+        image_builder="",
     )
     return {
         machine.name: Plan(

@@ -108,7 +108,7 @@ def node_address(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def node_interface(facts: Facts, expect: Expectations) -> Fault | str:
-    """The interface that is named for k3s is there, is up, and has one address to be the node's."""
+    """The interface named for k3s is up and has one address: nodeAddress, where that is set."""
     only_for_own_k3s(expect)
     name = expect.node_interface
     skip_unless(name, "k3s takes the interface of the default route")
@@ -135,6 +135,14 @@ def node_interface(facts: Facts, expect: Expectations) -> Fault | str:
             f"the network interface {name} has several addresses: {', '.join(old)}; k3s would not "
             "know which is the node's",
             f"leave one on {name}, or name an interface that has one",
+        )
+    wanted = expect.interface_address
+    if wanted and wanted not in addresses:
+        return error(
+            f"nodeAddress is {wanted}, and the network interface {name} (nodeInterface) has "
+            f"{', '.join(addresses)}",
+            f"set nodeAddress to an address of {name}, or nodeInterface to the interface that has "
+            f"{wanted}",
         )
     return f"{name} has {', '.join(addresses)}"
 

@@ -140,10 +140,24 @@ def run_length(stack: str) -> int:
     return int(given["maxSteps"])
 
 
+def selected_stack() -> str:
+    """The name of the stack that `pulumi stack select` has chosen.
+
+    Raises:
+        ValueError: there is no pulumi, or no stack is selected.
+    """
+    return _pulumi(["stack", "--show-name"]).strip()
+
+
 def _outputs(stack: str) -> dict[str, Any]:
     """Ask pulumi for the outputs."""
-    command = ["pulumi", "stack", "output", "--json", "--show-secrets"]
-    command += ["--stack", stack] if stack else []
+    chosen = ["--stack", stack] if stack else []
+    return json.loads(_pulumi(["stack", "output", "--json", "--show-secrets", *chosen]))
+
+
+def _pulumi(words: list[str]) -> str:
+    """Raises ValueError: there is no pulumi, or it fails."""
+    command = ["pulumi", *words]
     try:
         done = subprocess.run(
             command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
@@ -152,7 +166,7 @@ def _outputs(stack: str) -> dict[str, Any]:
         raise ValueError("there is no pulumi on PATH to read the stack's outputs") from None
     if done.returncode:
         raise ValueError(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:

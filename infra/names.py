@@ -11,6 +11,8 @@ PROGRAM_MOUNT = "/program"  # where pods see the files of a user's own program
 READY_FILE = "/tmp/disttrain/ready"  # the entrypoint keeps it (trainer/launch/status_files.py)
 TRAINING = "training"  # the component label of everything that trains
 DATASET = "dataset"
+NODE_HEALTH = "node-health"  # the component label of the pods that watch machines
+KERNEL_LOG_ANNOTATION = "disttrain.dev/kernel-log"  # says why a pod reads the kernel's log
 HOST_NETWORK_ANNOTATION = "disttrain.dev/host-network"  # names the profile that needs it
 TRAINER_CONTAINER = "trainer"
 # Every pod of ours bears the taint of nodes that are kept for pods with GPUs: a cluster may have no

@@ -6,6 +6,7 @@ What is found here is found by `pulumi preview` too. A cluster that does not ans
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pulumi
 
@@ -21,9 +22,17 @@ from infra.names import GPU_RESOURCE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.platform.facts import PlatformFacts
 from infra.platform.make import make_storage, platform_facts
 from infra.platform.trainer_image import trainer_image_args
-from infra.rights import ADMINISTRATOR, needs_of, platform_kinds, run_kinds
+from infra.rights import (
+    ADMINISTRATOR,
+    QUEUES_PROGRAMS,
+    needs_of,
+    platform_kinds,
+    run_kinds,
+    run_programs,
+)
 from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
+from infra.settings.queues import objects_of
 from infra.workloads.run import Run
 
 SECONDS = 5.0
@@ -44,14 +53,18 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
-    pods = None
+    pods, programs = None, ()
     if run:
         pull = trainer_image_args(settings).pull
         value = _run_value(run, platform_facts(settings, storage, pull, ""), owns_platform=True)
         kinds |= run_kinds(value)
+        programs = run_programs(value)
         offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
         pods = _pods(value, settings.cluster.grows, offered_later)
-    needs = needs_of(kinds, settings.namespace, queued=bool(pods and pods.queue))
+    if settings.queues:
+        programs = (*programs, *QUEUES_PROGRAMS)
+        pods = replace(pods, queues_come=objects_of(settings.queues)) if pods else None
+    needs = needs_of(kinds, settings.namespace, programs)
     if settings.gpu_operator:
         needs.add(ADMINISTRATOR)
     volume = StorageNeeds(
@@ -88,7 +101,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
         pods=settings.compute.world.pods,
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
-    needs = needs_of(run_kinds(value), facts.namespace, queued=bool(value.queue))
+    needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
     await _refuse(access, volume, needs, _pods(value, facts.cluster_grows))
 
 
@@ -110,6 +123,7 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
         otherwise=run.kind.otherwise,
         queue=run.queue.get(QUEUE_LABEL, ""),
         queue_priority=run.queue.get(QUEUE_PRIORITY_LABEL, ""),
+        volcano_queue=run.kind.queue_of_its_own(run),
     )
 
 

@@ -1,7 +1,9 @@
 """What a user has to be allowed to do on the cluster for one stack: worked out from the stack."""
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
+from infra.kube.kueue import GROUP, VERSIONS
 from infra.kube.rights import Need
 from infra.objects import Manifest
 from infra.settings import PlatformSettings
@@ -26,11 +28,13 @@ PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("coordination.k8s.io", "leases", ("create", "get", "update")),  # the hand-over's lock
 )
 
+Programs: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 # With the setting `queue` beside: the run is stopped and resumed by Kueue's Workload of it.
-QUEUE_PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("kueue.x-k8s.io", "workloads", ("get", "list", "patch")),
-)
+QUEUE_PROGRAMS: Programs = (("kueue.x-k8s.io", "workloads", ("get", "list", "patch")),)
+
+# With the setting `queues`: what stands in the queue is seen before it is taken away.
+QUEUES_PROGRAMS: Programs = (("kueue.x-k8s.io", "workloads", ("get", "list")),)
 
 
 def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
@@ -44,14 +48,25 @@ def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
         api_version = "admissionregistration.k8s.io/v1"
         kinds |= {(api_version, "ValidatingAdmissionPolicy", False)}
         kinds |= {(api_version, "ValidatingAdmissionPolicyBinding", False)}
-    if settings.replaces_lost_nodes:
-        group = "rbac.authorization.k8s.io/v1"
-        kinds |= {("apps/v1", "Deployment", True), ("v1", "ServiceAccount", True)}
+    group = "rbac.authorization.k8s.io/v1"
+    if settings.replaces_lost_nodes or settings.node_health != "off":
+        kinds |= {("v1", "ServiceAccount", True)}
         kinds |= {(group, kind, True) for kind in ("Role", "RoleBinding")}
+    if settings.replaces_lost_nodes or settings.node_health == "cordon":
         kinds |= {(group, kind, False) for kind in ("ClusterRole", "ClusterRoleBinding")}
+    if settings.replaces_lost_nodes:
+        kinds |= {("apps/v1", "Deployment", True)}
+    if settings.node_health != "off":
+        kinds |= {("apps/v1", "DaemonSet", True)}
     if settings.monitoring == "existing":
         kinds |= {("monitoring.coreos.com/v1", "PodMonitor", True)}
         kinds |= {("monitoring.coreos.com/v1", "PrometheusRule", True)}
+    if settings.queues:
+        kueue = f"{GROUP}/{VERSIONS[0]}"
+        kinds |= {(kueue, "LocalQueue", True)}
+        kinds |= {(kueue, kind, False) for kind in ("ResourceFlavor", "ClusterQueue")}
+        if settings.queues.priorities:
+            kinds |= {(kueue, "WorkloadPriorityClass", False)}
     return kinds
 
 
@@ -62,17 +77,22 @@ def run_kinds(run: Run) -> set[Kind]:
     return kinds | {_kind_of(manifest) for _, manifest in run.kind.render(run)}
 
 
-def needs_of(kinds: Iterable[Kind], namespace: str, *, queued: bool = False) -> set[Need]:
+def run_programs(run: Run) -> Programs:
+    """What the programs do for this run beside its objects and beside `PROGRAMS`."""
+    return (*(QUEUE_PROGRAMS if run.queue else ()), *run.kind.programs)
+
+
+def needs_of(kinds: Iterable[Kind], namespace: str, programs: Programs = ()) -> set[Need]:
     """Each verb on each kind, and what the programs of this stack do beside.
 
     Args:
         kinds: of the objects that the stack makes.
         namespace: of the platform.
-        queued: whether its run stands in a queue of Kueue.
+        programs: what those of its run and of its platform's queue do beside `PROGRAMS`.
     """
     needs = {
         Need(group, resource, verb, namespace)
-        for group, resource, verbs in (*PROGRAMS, *(QUEUE_PROGRAMS if queued else ()))
+        for group, resource, verbs in (*PROGRAMS, *programs)
         for verb in verbs
     }
     for api_version, kind, in_namespace in kinds:
@@ -85,7 +105,9 @@ def needs_of(kinds: Iterable[Kind], namespace: str, *, queued: bool = False) -> 
 def plural(kind: str) -> str:
     """The name of a kind's objects in paths and rules."""
     word = kind.lower()
-    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    if word.endswith("y"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith("s") else f"{word}s"
 
 
 def _kind_of(manifest: Manifest) -> Kind:

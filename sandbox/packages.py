@@ -30,6 +30,10 @@ TEST_PACKAGES: Mapping[str, str] = {
     "curl": "curl",
     "chromium": "chromium",
     "chromedriver": "chromium-driver",
+    "munged": "munge",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "srun": "slurm-client",
 }
 
 

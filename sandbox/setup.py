@@ -6,6 +6,7 @@ import importlib.util
 from sandbox import packages, toolchain
 from sandbox.base_image import ensure_base_image
 from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.volcano import VOLCANO
 from sandbox.pulumi_home import plugin_home
 from sandbox.venvs import ensure_venv
 
@@ -42,7 +43,8 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
         toolchain.tool_folder(toolchain.ALERTMANAGER_SERVER)
         toolchain.tool_folder(toolchain.GPU_STAND_IN)
         for controller in CONTROLLERS.values():
-            toolchain.tool_folder(controller.tool)
+            if controller is not VOLCANO:  # `make test-engines` builds it when it needs it
+                toolchain.tool_folder(controller.tool)
 
 
 def ensure_venv_module() -> None:

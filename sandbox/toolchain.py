@@ -28,6 +28,7 @@ JOBSET = "0.12.0"
 TRAINER = "2.3.0"
 TRAINING_OPERATOR = "1.9.4"
 MPI_OPERATOR = "0.8.2"
+VOLCANO = "1.14.1"
 KUEUE = "0.19.2"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
@@ -292,6 +293,21 @@ MPIJOB_CONTROLLER = Tool(
         "mpi-operator",
         ("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
         module_files=(("github.com/kubeflow/mpi-operator", "manifests"),),
+    ),
+)
+
+# Volcano's controllers, its scheduler and their manifests. Its go.mod asks for the same versions as
+# that of Kubernetes, so that packages that both have in common are compiled once.
+VOLCANO_CONTROLLERS = Tool(
+    "volcano",
+    VOLCANO,
+    ("controller-manager", "scheduler", "volcano-development.yaml"),
+    (),
+    GoBuild(
+        "volcano",
+        tuple(f"volcano.sh/volcano/cmd/{name}" for name in ("controller-manager", "scheduler")),
+        (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
+        module_files=(("volcano.sh/volcano", "installer/volcano-development.yaml"),),
     ),
 )
 

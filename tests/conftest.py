@@ -1,5 +1,6 @@
 """Rules for the whole suite: a skipped test is a failure, and required folders must have run."""
 
+import itertools
 import os
 import secrets
 from collections.abc import Generator
@@ -60,7 +61,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--reversed",
         action="store_true",
-        help="the last test first: no test may count on what one before it has left",
+        help="the last file and its last test first: no test may count on what one before it has "
+        "left; only in files with the mark `in_order` the first test is the first one still",
     )
 
 
@@ -91,7 +93,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     items.sort(key=place)
     if config.getoption("--reversed"):
-        items.reverse()
+        items[:] = reversed_but_for_stories(items)
+
+
+def reversed_but_for_stories(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The last one first, but each file with the mark `in_order` in its own order."""
+    turned = list[pytest.Item]()
+    for _, found in itertools.groupby(reversed(items), lambda item: item.path):
+        file = list(found)
+        turned += reversed(file) if file[0].get_closest_marker("in_order") else file
+    return turned
 
 
 @pytest.hookimpl(wrapper=True)

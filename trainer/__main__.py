@@ -173,6 +173,9 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
 
         print(bring_home(config))
         return ExitCode.DONE
+    from trainer.launch.spare import become_rank_when_needed
+
+    become_rank_when_needed()
     from trainer.launch.worker import run_worker
 
     return run_worker(config)

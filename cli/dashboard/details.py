@@ -1,5 +1,6 @@
 """What the page shows of one run: its ranks and pods, its goodput, its lines. Pure."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -17,13 +18,26 @@ from trainer.events.show import WHAT, as_mapping
 RANKS_VARIABLE = "PET_NPROC_PER_NODE"  # infra/workloads/pod.py sets it
 
 
-def rank_rows(pods: Sequence[Json], now: datetime) -> list[dict[str, Any]]:
+# What trainer/watch/slow.py writes of the rank that holds up the others.
+SLOW_RANK = re.compile(
+    r"rank (?P<rank>\d+) on node \d+ takes (?P<factor>\S+) as long as the others: "
+    r"(?P<cause>.*) \(.*"
+)
+
+
+def rank_rows(
+    pods: Sequence[Json], now: datetime, tokens_per_second: float | None = None, slow_rank: str = ""
+) -> list[dict[str, Any]]:
     """A row for each rank of each pod, in the order of the ranks.
 
     Args:
         pods: of the run's training.
         now: the API server's time.
+        tokens_per_second: of all ranks together; None where that is not known.
+        slow_rank: what the run's last line says of the rank that holds up the others; empty where
+            none does.
     """
+    slow = SLOW_RANK.fullmatch(slow_rank)
     rows: list[dict[str, Any]] = []
     for pod in sorted(pods, key=lambda pod: (node_of(pod), name_of(pod))):
         report, status = report_pod(pod), part(pod, "status")
@@ -43,6 +57,11 @@ def rank_rows(pods: Sequence[Json], now: datetime) -> list[dict[str, Any]]:
         }
         count = ranks_of(pod)
         rows += [{**shown, "rank": node_of(pod) * count + number} for number in range(count)]
+    for row in rows:
+        # The ranks make their steps together, so each has the same share of the speed.
+        row["tokens_per_second"] = tokens_per_second and tokens_per_second / len(rows)
+        is_slow = slow is not None and int(slow["rank"]) == row["rank"]
+        row["slow"] = f"{slow['factor']} as long: {slow['cause']}" if slow and is_slow else ""
     return rows
 
 

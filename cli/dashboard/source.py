@@ -14,7 +14,8 @@ from cli.dashboard.kept import Kept, View
 from cli.dashboard.looks import Cluster, Looks
 from cli.dashboard.run_rows import Row, rows_of
 from cli.runs.table import Run
-from cli.status.screen import platform_line
+from cli.status.look import Look
+from cli.status.screen import machine_lines, platform_line, slow_rank_of
 
 CLUSTER_SECONDS = 3.0
 VOLUME_SECONDS = 15.0
@@ -120,12 +121,17 @@ def _older(run: Run, seconds: float) -> Run:
     return replace(run, checkpoint_age_seconds=run.checkpoint_age_seconds + seconds)
 
 
+def _platform(seen: Look) -> str:
+    machines = [line.strip() for line in machine_lines(seen.platform)]
+    return "; ".join([platform_line(seen.platform), *machines])
+
+
 def _overview(cluster: View, volume: View, rows: list[Row]) -> Answer:
     seen = cluster.content if isinstance(cluster.content, Cluster) else None
     return {
         "cluster": cluster.as_mapping(),
         "volume": volume.as_mapping(),
-        "platform": platform_line(seen.look.platform) if seen else "",
+        "platform": _platform(seen.look) if seen else "",
         "unseen": seen.look.unseen if seen else "",
         "runs": [{"id": row.id, **row.shown} for row in rows],
     }
@@ -134,6 +140,9 @@ def _overview(cluster: View, volume: View, rows: list[Row]) -> Answer:
 def _ranks(cluster: View, row: Row) -> list[dict[str, Any]] | None:
     if not isinstance(cluster.content, Cluster):
         return None
-    found = cluster.content.look.found
-    pods = [pod for record, pods in found if record.owner == row.owner for pod in pods]
-    return rank_rows(pods, _now(cluster.content))
+    look = cluster.content.look
+    for status, (record, pods) in zip(look.runs, look.found, strict=True):
+        if record.owner == row.owner:
+            speed = row.shown.get("tokens_per_second")  # None unless it trains
+            return rank_rows(pods, _now(cluster.content), speed, slow_rank_of(status))
+    return rank_rows([], _now(cluster.content))

@@ -5,7 +5,7 @@ The meanings of NCCL's errors are in its guide, "Troubleshooting".
 
 import re
 
-from cli.xids import meaning_of
+from infra.in_cluster.xids import meaning_of
 
 XID = re.compile(r"NVRM: Xid \((?P<gpu>[^)]*)\): (?P<number>\d+)\b")
 

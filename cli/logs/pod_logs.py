@@ -16,12 +16,13 @@ from infra.kube.making_place import ENDED, PODS
 from infra.kube.objects import Json, annotation, label, name_of, part, parts
 
 HEAD_BYTES = 64 << 10
-# Of a StatefulSet, of an Indexed Job (a JobSet and a TrainJob have one), and of a PyTorchJob or
-# an MPIJob.
+# Of a StatefulSet, of an Indexed Job (a JobSet and a TrainJob have one), of a PyTorchJob or an
+# MPIJob, and of a Job of Volcano.
 INDEX_LABELS = (
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/job-completion-index",
     "training.kubeflow.org/replica-index",
+    "volcano.sh/task-index",
 )
 
 

@@ -14,9 +14,22 @@ OWN_VARIABLE = "RANK_PID"
 
 
 def variables_of(pid: str) -> dict[str, str]:
-    """The environment of a process; empty where it has ended or is somebody else's."""
+    """The environment of a process; empty where it has ended or is somebody else's.
+
+    A rank may have waited before it became that rank. What it was given then is in a file
+    (trainer/launch/status_files.py), as /proc shows the variables of a process's start alone.
+    """
+    variables = variables_in(Path("/proc", pid, "environ"))
+    if variables:
+        folder = variables.get("DISTTRAIN_READY_DIR", "/tmp/disttrain")
+        variables |= variables_in(Path(folder, f"variables-{pid}"))
+    return variables
+
+
+def variables_in(file: Path) -> dict[str, str]:
+    """Lines NAME=VALUE, each ended by a zero byte; none where the file cannot be read."""
     try:
-        text = Path("/proc", pid, "environ").read_text("utf-8", "replace")
+        text = file.read_text("utf-8", "replace")
     except OSError:
         return {}
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)

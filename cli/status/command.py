@@ -5,9 +5,12 @@ import sys
 import time
 
 from cli.endings import end_in_order
-from cli.stack_outputs import ClusterPlace, cluster_place
+from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
 from cli.status.judge import NEEDS_ATTENTION
 from cli.status.look import Look, look
+from cli.status.run_files import as_json as run_files_json
+from cli.status.run_files import as_text as run_files_text
+from cli.status.run_files import read_run_files
 from cli.status.screen import as_json, as_text
 from infra.kube.access import Access
 from infra.kube.api import Api
@@ -15,6 +18,7 @@ from infra.kube.errors import ApiError, UnreachableError
 from trainer.events.command import add_price_option
 
 WATCH_SECONDS = 3.0
+CLUSTER_UNSEEN = 2  # exit status
 PATIENCE_SECONDS = 10.0  # somebody looks at the screen
 
 
@@ -31,10 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 all is well, 1 a run or a node needs attention.
+    """Exit status: 0 all is well, 1 a run or a node needs attention, 2 the cluster was not seen.
 
     Raises:
-        ValueError: the stack is not up, or the cluster refuses or does not answer.
+        ValueError: the stack is not up, the cluster refuses, or neither the cluster nor the machine
+            with the data answers.
     """
     end_in_order()
     if arguments.kubeconfig and arguments.stack:
@@ -49,14 +54,38 @@ def run(arguments: argparse.Namespace) -> int:
         place = cluster_place(arguments.stack)
     try:
         return _show(place, arguments)
-    except (ApiError, UnreachableError) as reason:
+    except ApiError as reason:
         raise ValueError(f"the cluster could not be asked: {reason}") from None
+    except UnreachableError as reason:
+        if arguments.kubeconfig:
+            raise ValueError(f"the cluster could not be asked: {reason}") from None
+        return _show_files(arguments, str(reason))
+
+
+def _show_files(arguments: argparse.Namespace, reason: str) -> int:
+    """What the runs' own files say, where they can be reached without the cluster."""
+    # Imported here: it takes the time of Pulumi's SDK, for which a look has no use.
+    from cli import gather
+    from cli.stack_plan import plan_of_stack
+
+    try:
+        plan = plan_of_stack(arguments.stack or selected_stack())
+        runs = read_run_files(plan)
+    except (ValueError, gather.UnreachableError) as why:
+        raise ValueError(
+            f"the cluster could not be asked: {reason}. The runs' own files could not be read "
+            f"either: {why}"
+        ) from None
+    json_wanted = arguments.json
+    print(run_files_json(runs, reason) if json_wanted else run_files_text(runs, plan, reason))
+    return CLUSTER_UNSEEN
 
 
 def exit_status(seen: Look) -> int:
     """1 where a run or a node needs somebody, 0 where none does."""
     runs = any(run.state in NEEDS_ATTENTION for run in seen.runs)
-    return int(runs or bool(seen.platform.not_ready))
+    machines = any(found.needs_attention for found in seen.platform.findings)
+    return int(runs or machines or bool(seen.platform.not_ready))
 
 
 def _show(place: ClusterPlace, arguments: argparse.Namespace) -> int:

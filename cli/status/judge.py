@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words
 from infra.kube.busy import COMING_UP_SECONDS
 from infra.kube.objects import Json, name_of, part, parts
@@ -18,7 +19,7 @@ from infra.kube.workload import is_suspended, true_condition
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
 QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
 QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server may differ
-FAILED = "Failed"  # the condition of a Job or a JobSet that was given up
+FAILED = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 
 
@@ -59,6 +60,7 @@ class Seen:
         progress: by name of the pod; a pod whose log could not be read is not in there.
         unseen: why something could not be read; empty where everything was.
         queued: what it waits for in a queue of Kueue, where that is why it is suspended.
+        gang: why Volcano has not started its pods; empty where it has, and for other kinds.
     """
 
     record: Record
@@ -67,6 +69,7 @@ class Seen:
     progress: Mapping[str, Progress]
     unseen: str = ""
     queued: InQueue | None = None
+    gang: str = ""
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
@@ -132,7 +135,8 @@ def _running(
         return "failing", last_words(progresses) or problem, None
     pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
     if not pods or (pending and not _goes_on_without(pending, progress)):
-        return "waiting", describe_pods(pending), _earliest(pending)
+        words = [describe_pods(pending), *([seen.gang] if seen.gang else [])]
+        return "waiting", "; ".join(words), _earliest(pending)
     trouble = next((p.trouble for p in progresses if _is_in_trouble(p, progress)), "")
     if trouble:
         return "recovering", trouble, None
@@ -182,9 +186,11 @@ class PlatformStatus:
     Args:
         nodes: how many there are; None where they may not be read.
         not_ready: names of those that are not Ready.
+        silent: of each node that should have reported by now, the seconds since it last did.
         gpus: how many they offer.
         gpus_used: how many of them pods have; None where not all pods may be read.
         unseen: what could not be read, and why.
+        findings: what is wrong with machines that are watched.
     """
 
     nodes: int | None
@@ -192,6 +198,8 @@ class PlatformStatus:
     gpus: int = 0
     gpus_used: int | None = None
     unseen: str = ""
+    silent: Mapping[str, float] = field(default_factory=dict[str, float])
+    findings: tuple[NodeFinding, ...] = ()
 
 
 def judge_platform(

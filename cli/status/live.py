@@ -13,6 +13,7 @@ from cli.status.look import Look
 from cli.status.screen import (
     HEAD,
     cost_of_run,
+    machine_lines,
     platform_line,
     reason_of,
     row_of,
@@ -52,6 +53,9 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
     platform = Text(platform_line(seen.platform))
     if seen.platform.not_ready:
         platform.stylize("red")
+    elif seen.platform.silent:
+        platform.stylize("yellow")
+    machines = [Text(line, "red") for line in machine_lines(seen.platform)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in HEAD:
         table.add_column(name, no_wrap=True)
@@ -80,7 +84,7 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
     rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
     runs = [table] if seen.runs else [Text("no run is on this platform")]
     foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
-    return Group(platform, "", *runs, *reasons, *slow, *goodput, *costs, *rest, "", foot)
+    return Group(platform, *machines, "", *runs, *reasons, *slow, *goodput, *costs, *rest, "", foot)
 
 
 def watch(

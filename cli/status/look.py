@@ -1,6 +1,7 @@
 """Looks at the cluster for `disttrain status`: reads, and changes nothing."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cli.status.current_pods import current_pods
 from cli.status.judge import (
@@ -11,7 +12,9 @@ from cli.status.judge import (
     judge_run,
 )
 from cli.status.lost_node import on_lost_node
+from cli.status.node_findings import node_findings
 from cli.status.progress import Progress, read_progress
+from cli.status.reports import Reports
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -22,6 +25,7 @@ from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.queue_look import waiting
 from infra.kube.queue_place import InQueue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
+from infra.kube.volcano import words_of_gang
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
@@ -57,54 +61,75 @@ def look(api: Api, namespace: str) -> Look:
         ApiError: the cluster refuses even that.
         UnreachableError: it does not answer.
     """
-    platform = _platform(api)
+    nodes, platform = _platform(api)
+    reports = Reports(api, nodes)
     found, forbidden = list_if_allowed(api, ALL, SELECTOR)
     unseen = f"runs in other namespaces than {namespace} ({forbidden})" if forbidden else ""
     if found is None:
         found = api.list(COLLECTION.format(namespace), SELECTOR)
-    runs: list[tuple[RunStatus, Record, list[Json]]] = []
+    seen: list[tuple[RunStatus, Record, list[Json]]] = []
     for item in found:
         try:
             record = parse_record(item)
         except ValueError as error:
             unseen = "; ".join(text for text in (unseen, str(error)) if text)
             continue
-        status, pods = see_run(api, record)
-        runs.append((on_lost_node(status, pods, platform.not_ready), record, pods))
-    runs.sort(key=lambda each: (each[0].stack, each[0].namespace))
-    statuses = tuple(status for status, _, _ in runs)
-    return Look(platform, statuses, unseen, tuple((record, pods) for _, record, pods in runs))
+        status, pods = see_run(api, record, reports)
+        seen.append((status, record, pods))
+    platform = replace(platform, silent=reports.silent)
+    seen.sort(key=lambda each: (each[0].stack, each[0].namespace))
+    runs = tuple(on_lost_node(status, pods, platform) for status, _, pods in seen)
+    return Look(platform, runs, unseen, tuple((record, pods) for _, record, pods in seen))
 
 
-def see_run(api: Api, record: Record) -> tuple[RunStatus, list[Json]]:
-    """One run, and the pods of its training. Raises as `look` does."""
-    seen = _see(api, record)
+def see_run(
+    api: Api, record: Record, reports: Reports | None = None
+) -> tuple[RunStatus, list[Json]]:
+    """One run, and the pods of its training. Raises as `look` does.
+
+    Args:
+        api: the cluster.
+        record: of the run.
+        reports: of the nodes; None: each is waited for.
+    """
+    seen = _see(api, record, reports)
     return judge_run(seen, api.now()), list(seen.pods)
 
 
-def _platform(api: Api) -> PlatformStatus:
+def _platform(api: Api) -> tuple[list[Json], PlatformStatus]:
+    """The nodes, as far as they may be read, and what is said of them."""
     nodes, no_nodes = list_if_allowed(api, "/api/v1/nodes")
     if nodes is None:
-        return judge_platform(None, None, no_nodes)
-    return judge_platform(nodes, *list_if_allowed(api, "/api/v1/pods"))
+        return [], judge_platform(None, None, no_nodes)
+    pods, no_pods = list_if_allowed(api, "/api/v1/pods")
+    found = node_findings(nodes, pods or [], api.now())
+    return nodes, replace(judge_platform(nodes, pods, no_pods), findings=found)
 
 
-def _see(api: Api, record: Record) -> Seen:
+def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     workload = record.workload
     path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
     item = api.get(path)
     selector = names.training_selector(record.owner)
     listed = api.list(PODS.format(record.namespace), selector)
     pods = sorted(current_pods(listed), key=name_of)
-    progress, unseen = dict[str, Progress](), ""
+    progress, unseen, without_answer = dict[str, Progress](), "", set[str]()
     for pod in [pod for pod in pods if _has_begun(pod)][:MOST_LOGS]:
+        node = str(part(pod, "spec").get("nodeName") or "")
+        if node in without_answer:
+            continue
+        ask = partial(_log, api, record.namespace, pod)
         try:
-            progress[name_of(pod)] = read_progress(_log(api, record.namespace, pod))
+            text = reports.answer_of(node, ask) if reports else ask(None)
+            progress[name_of(pod)] = read_progress(text)
         except (ApiError, UnreachableError) as reason:  # such as a machine that is lost
             unseen = f"the lines of pod {name_of(pod)} cannot be read: {reason}"
+            if isinstance(reason, UnreachableError):
+                without_answer.add(node)
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
-    return Seen(record, item, pods, progress, unseen, queued)
+    gang = words_of_gang(api, record.namespace, item) if item else ""
+    return Seen(record, item, pods, progress, unseen, queued, gang)
 
 
 def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
@@ -126,7 +151,7 @@ def _has_begun(pod: Json) -> bool:
     return part(pod, "status").get("phase") not in (None, "Pending")
 
 
-def _log(api: Api, namespace: str, pod: Json) -> str:
+def _log(api: Api, namespace: str, pod: Json, seconds: float | None) -> str:
     container = container_of(pod)
     query = {"container": container, "tailLines": str(LINES), "timestamps": "true"}
-    return api.text(f"{PODS.format(namespace)}/{name_of(pod)}/log", query)
+    return api.text(f"{PODS.format(namespace)}/{name_of(pod)}/log", query, seconds)

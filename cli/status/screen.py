@@ -29,7 +29,7 @@ def as_text(
         now: the API server's time.
         price_per_gpu_hour: None: no cost is shown.
     """
-    lines = [platform_line(platform)]
+    lines = [platform_line(platform), *machine_lines(platform)]
     if not runs:
         lines.append("no run is on this platform")
     rows = [HEAD, *(row_of(run, now) for run in runs)] if runs else []
@@ -55,8 +55,15 @@ def platform_line(platform: PlatformStatus) -> str:
     if platform.nodes is None:
         return f"nodes: not seen: {platform.unseen}"
     count = f"{platform.nodes} node{'' if platform.nodes == 1 else 's'}"
+    silent = [
+        f"{name} {silence_text(seconds)}"
+        for name, seconds in platform.silent.items()
+        if name not in platform.not_ready
+    ]
     if platform.not_ready:
-        ready = f"not Ready: {', '.join(platform.not_ready)}"
+        ready = ", ".join([f"not Ready: {', '.join(platform.not_ready)}", *silent])
+    elif silent:
+        ready = ", ".join(silent)
     else:
         ready = "Ready" if platform.nodes == 1 else "all Ready"
     if not platform.gpus:
@@ -66,6 +73,16 @@ def platform_line(platform: PlatformStatus) -> str:
     else:
         gpus = f"{platform.gpus_used} of {platform.gpus} GPUs in use"
     return f"{count}, {ready}; {gpus}"
+
+
+def silence_text(seconds: float) -> str:
+    """What a node does that Kubernetes has not missed yet."""
+    return f"has not reported for {span_of_seconds(seconds)}"
+
+
+def machine_lines(platform: PlatformStatus) -> list[str]:
+    """A line for each thing that is wrong with a machine."""
+    return [f"  node {found.node}: {found.text}" for found in platform.findings]
 
 
 def as_json(

@@ -1,1 +1,1 @@
-"""Programs that run as pods of a platform, each one file that needs nothing but Python."""
+"""Programs that run as pods of a platform: files that need nothing but Python and each other."""

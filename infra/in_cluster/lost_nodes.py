@@ -7,29 +7,20 @@ for a training: a pod that is given up, but still runs behind a broken network, 
 in place, because its run has another owner by then (trainer/checkpoint/run_lock.py).
 
 It is the pod of the setting `lostNodes`. The file goes into that pod as it is, so it imports the
-standard library alone.
+standard library and files of this folder alone.
 """
 
-import json
-import os
-import ssl
 import sys
 import time
 import urllib.error
-import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-Json = Mapping[str, Any]
+from infra.in_cluster.api import ENDED, OURS, Api, Json, api_of_the_pod, say
+from infra.in_cluster.lasting import Lasting
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-OURS = "app.kubernetes.io%2Fname%3Ddisttrain"
-ENDED = ("Succeeded", "Failed")
 PATIENCE_SECONDS = 10.0  # after Kubernetes has missed the machine, which takes 40 to 50 s
 PAUSE_SECONDS = 5.0
-REQUEST_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -39,21 +30,6 @@ class Pod:
     name: str
     uid: str
     node: str
-
-
-class Silence:
-    """Since when each machine has not answered, by the clock of this program."""
-
-    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """`patience_seconds`: how long a machine may be silent until its pods are given up."""
-        self._patience_seconds = patience_seconds
-        self._since: dict[str, float] = {}
-
-    def lost(self, silent: Iterable[str], now_seconds: float) -> set[str]:
-        """Those that have been silent at every look for as long as patience lasts."""
-        self._since = {name: self._since.get(name, now_seconds) for name in silent}
-        end = now_seconds - self._patience_seconds
-        return {name for name, since in self._since.items() if since <= end}
 
 
 def living(pods: Sequence[Json]) -> list[Pod]:
@@ -96,46 +72,7 @@ def given_up(pod: Pod, now: str) -> Json:
     }
 
 
-class Api:
-    """The API server, and the account that a pod has there."""
-
-    def __init__(self, base: str, account: Path, context: ssl.SSLContext | None = None) -> None:
-        """`base`: such as `https://10.43.0.1:443`; `account`: the folder with the pod's token."""
-        self._base, self._account = f"{base}/api/v1", account
-        self.namespace = (account / "namespace").read_text().strip()
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-
-    def ask(self, method: str, path: str, body: Json | None = None, type_: str = "json") -> Any:
-        """Send a request; returns what the answer holds.
-
-        Raises:
-            OSError: there was no answer, or it was a refusal (urllib.error.HTTPError).
-        """
-        request = urllib.request.Request(
-            f"{self._base}/{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            method=method,
-            headers={
-                # The kubelet renews the token's file.
-                "Authorization": f"Bearer {(self._account / 'token').read_text().strip()}",
-                "Content-Type": f"application/{type_}",
-            },
-        )
-        with self._opener.open(request, timeout=REQUEST_SECONDS) as answer:
-            return json.load(answer)
-
-
-def api_of_the_pod() -> Api:
-    """The API server that the kubelet tells every pod of."""
-    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-    host = f"[{host}]" if ":" in host else host
-    context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    return Api(f"https://{host}:{port}", ACCOUNT, context)
-
-
-def look(api: Api, silence: Silence) -> None:
+def look(api: Api, silence: Lasting) -> None:
     """Give up the pods on machines that are lost by now.
 
     Raises:
@@ -145,7 +82,7 @@ def look(api: Api, silence: Silence) -> None:
     # From the server's memory, which costs it little; it may be some seconds old.
     found = living(api.ask("GET", f"{pods}?labelSelector={OURS}&resourceVersion=0")["items"])
     silent = [name for name in sorted({pod.node for pod in found}) if _is_silent(api, name)]
-    lost = silence.lost(silent, time.monotonic())
+    lost = silence.lasting(silent, time.monotonic())
     for pod in (pod for pod in found if pod.node in lost):
         _give_up(api, f"{pods}/{pod.name}", pod)
 
@@ -173,14 +110,9 @@ def _give_up(api: Api, path: str, pod: Pod) -> None:
         say(f"{pod.node} does not answer: gave up pod {pod.name}, so that another one can start")
 
 
-def say(text: str) -> None:
-    """A line of the pod's log."""
-    print(text, flush=True)
-
-
 def main() -> None:
     """Look again and again; an API server that is away for a while is no end."""
-    api, silence, trouble = api_of_the_pod(), Silence(), ""
+    api, silence, trouble = api_of_the_pod(), Lasting(PATIENCE_SECONDS), ""
     say(f"watching the machines of the pods in namespace {api.namespace}")
     while True:
         try:

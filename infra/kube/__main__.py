@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 TASKS = {
     "await": "await_ready",
     "claim-namespace": "claim_namespace",
+    "claim-queues": "claim_queues",
     "destroy-guard": "destroy_guard",
     "free-volume": "free_volume",
     "hand-over": "hand_over",
     "keep-claim": "keep_claim",
     "leftovers": "leftovers",
+    "open-queue": "open_queue",
     "queue": "queue",
     "same-machine": "same_machine",
     "served": "served",

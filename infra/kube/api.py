@@ -24,9 +24,15 @@ class Requests(Protocol):
     """What sends one request."""
 
     def request(
-        self, method: str, path: str, query: dict[str, str], body: object, content_type: str
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
     ) -> Answer:
-        """Raises OSError when no answer comes."""
+        """Raises OSError when no answer comes, within `seconds` if they are given."""
         ...
 
 
@@ -75,9 +81,15 @@ class Api:
         query = {"labelSelector": selector} if selector else {}
         return parts(self.request("GET", path, query=query), "items")
 
-    def text(self, path: str, query: dict[str, str]) -> str:
-        """An answer that is no JSON, such as a pod's log; raises as `request` does."""
-        return self._once("GET", path, None, query, "text/plain").text
+    def text(self, path: str, query: dict[str, str], seconds: float | None = None) -> str:
+        """An answer that is no JSON, such as a pod's log; raises as `request` does.
+
+        Args:
+            path: of what is asked for.
+            query: of the address.
+            seconds: the longest wait for the answer; None: as for all requests.
+        """
+        return self._once("GET", path, None, query, "text/plain", seconds).text
 
     def create(self, path: str, body: Json) -> Json:
         """Make an object; raises ApiError 409 where one of the name exists."""
@@ -142,11 +154,17 @@ class Api:
                 time.sleep(1)
 
     def _once(
-        self, method: str, path: str, body: object, query: dict[str, str], content_type: str
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: dict[str, str],
+        content_type: str,
+        seconds: float | None = None,
     ) -> Answer:
         try:
             sender = self._requests or self.client
-            answer = sender.request(method, path, query, body, content_type)
+            answer = sender.request(method, path, query, body, content_type, seconds)
         except OSError as error:
             self._client = None
             raise UnreachableError(shorten(str(error), 300)) from None

@@ -22,6 +22,7 @@ from infra.kube.objects import Json
 from infra.kube.pods import PodReport, describe_pods, report_pod
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
+from infra.kube.volcano import words_of_gang
 from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
 from infra.kube.workload import Workload, true_condition
 
@@ -133,7 +134,8 @@ def create(job: Job, api: Api) -> None:
             return ""
         if patience.is_over(verdict.stuck):
             raise TaskError(verdict.stuck)
-        return verdict.state
+        waits_for = words_of_gang(api, job.namespace, item) if item else ""
+        return "; ".join(text for text in (verdict.state, waits_for) if text)
 
     limit = job.number("timeout_seconds")
     try:
@@ -144,7 +146,7 @@ def create(job: Job, api: Api) -> None:
         raise TaskError(
             f"training failed: {reason}\nWhen the cause is mended: change the setting and run "
             f"pulumi up; if it was no setting, first: kubectl -n {job.namespace} delete "
-            f"{workload.kind.lower()} {workload.name}"
+            f"{workload.typed} {workload.name}"
         ) from None
 
 

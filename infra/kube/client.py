@@ -60,9 +60,15 @@ class Client:
         self._api: Any = official.ApiClient(configuration)
 
     def request(
-        self, method: str, path: str, query: dict[str, str], body: object, content_type: str
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
     ) -> Answer:
-        """One request; raises OSError when no answer comes."""
+        """One request; raises OSError when no answer comes, within `seconds` if they are given."""
         headers = {"Accept": "application/json, */*", "Content-Type": content_type}
         try:
             response = self._pool.request(
@@ -70,7 +76,7 @@ class Client:
                 self._url(path) + (f"?{urlencode(query)}" if query else ""),
                 body=None if body is None else json.dumps(body),
                 headers=self._authorised(headers),
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS),
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds or ANSWER_SECONDS),
                 retries=False,
             )
         except urllib3.exceptions.HTTPError as error:

@@ -5,6 +5,8 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.job import Job
 from infra.kube.objects import annotation, label
+from infra.kube.open_queue import in_the_way
+from infra.kube.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR
 from infra.kube.say import say
 
@@ -16,7 +18,7 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Look for records of other owners.
+    """Look for records of other owners, and for others' work in the platform's queue.
 
     Raises:
         TaskError: there are some, or the cluster does not answer and is not our own k3s.
@@ -43,4 +45,18 @@ def delete(job: Job, api: Api) -> None:
         raise TaskError(
             f"runs of other stacks stand on this platform: {', '.join(others)}. Nothing was "
             f"deleted. First (the data is kept):{commands}"
+        )
+    _look_at_queue(job, api)
+
+
+def _look_at_queue(job: Job, api: Api) -> None:
+    """Work that is no run of ours, such as a Job that somebody made by hand."""
+    queue = job.mapping("queue")
+    if not queue:
+        return
+    inside = standing_in(api, job.namespace, queue["cluster_queue"])
+    others = of_others(api, job.namespace, inside, job.owner)
+    if others:
+        raise TaskError(
+            f"nothing was deleted: {in_the_way(queue['queue'], job.namespace, named(others))}"
         )

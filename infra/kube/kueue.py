@@ -8,6 +8,7 @@ such a run is stopped and resumed by `spec.active` of the Workload
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.objects import Json, label, name_of, part, parts
+from infra.kube.volcano import carry_out
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
@@ -87,12 +88,17 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
         api: the cluster.
         namespace: of the run.
         item: the run's workload.
-        patch: the merge patch of its kind for that; a run in a queue does not need it.
+        patch: the merge patch of its kind for that, or the command; a run in a queue of Kueue
+            does not need it.
         active: whether it is to have its pods, or to wait for them in its queue.
 
     Raises:
-        TaskError: the run stands in a queue, and Kueue has not taken it up.
+        TaskError: the run stands in a queue, and Kueue has not taken it up; or the controller of
+            its kind does not carry out the command.
     """
+    if "command" in patch:
+        carry_out(api, namespace, item, patch, suspended=not active)
+        return
     kind, name = str(item["kind"]), name_of(item)
     queue = label(item, QUEUE_LABEL)
     if not queue:

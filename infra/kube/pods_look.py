@@ -15,6 +15,7 @@ from infra.kube.quantity import amount
 from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.served import serves
+from infra.kube.volcano import volcano_queue_findings
 
 NODES = "/api/v1/nodes"
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
@@ -46,6 +47,8 @@ class RunPods:
         otherwise: what to say where the cluster does not know it.
         queue: LocalQueue of Kueue that the run waits in; empty: none.
         queue_priority: WorkloadPriorityClass of the run; empty: none.
+        volcano_queue: queue of Volcano that the run waits in; empty: none.
+        queues_come: what of these two the stack itself makes, see `queue_findings`.
     """
 
     namespace: str
@@ -57,6 +60,8 @@ class RunPods:
     otherwise: str = ""
     queue: str = ""
     queue_priority: str = ""
+    volcano_queue: str = ""
+    queues_come: Sequence[str] = ()
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
@@ -64,8 +69,11 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     found = Findings()
     if run.workload and not serves(api, *run.workload):
         found.problems.append(run.otherwise)
+    elif run.volcano_queue:
+        found.add(volcano_queue_findings(api, run.volcano_queue))
     if run.queue:
-        found.add(queue_findings(api, run.namespace, run.queue, run.queue_priority))
+        names = (run.queue, run.queue_priority)
+        found.add(queue_findings(api, run.namespace, *names, run.queues_come))
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)

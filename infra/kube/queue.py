@@ -1,18 +1,22 @@
-"""Task `queue`: refuses a queue of Kueue that a run cannot be put into, before it is made."""
+"""Task `queue`: refuses a queue that a run cannot be put into, before it is made."""
 
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.queue_look import queue_findings
+from infra.kube.volcano import volcano_queue_findings
 
 
 def create(job: Job, api: Api) -> None:
-    """Look at the fields `queue` and `priority`.
+    """Look at the fields `queue` and `priority`, of Kueue, or at `volcano_queue`.
 
     Raises:
         TaskError: names each reason and the way out.
     """
-    found = queue_findings(api, job.namespace, job.text("queue"), job.text("priority"))
+    if "volcano_queue" in job.fields:
+        found = volcano_queue_findings(api, job.text("volcano_queue"))
+    else:
+        found = queue_findings(api, job.namespace, job.text("queue"), job.text("priority"))
     if found.problems:
         raise TaskError("\n".join(found.problems))
 

@@ -1,5 +1,7 @@
 """Looks at a queue of Kueue: whether a run can be put into it, and what a run waits for there."""
 
+from collections.abc import Collection
+
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.findings import FORBIDDEN, Findings, list_if_allowed, listed, object_at
@@ -11,7 +13,9 @@ from infra.names import QUEUE_LABEL
 INSTALL = "https://kueue.sigs.k8s.io/docs/installation/"
 
 
-def queue_findings(api: Api, namespace: str, queue: str, priority: str = "") -> Findings:
+def queue_findings(
+    api: Api, namespace: str, queue: str, priority: str = "", comes: Collection[str] = ()
+) -> Findings:
     """What keeps a run from being put into a queue. Raises ApiError and UnreachableError.
 
     Args:
@@ -19,6 +23,7 @@ def queue_findings(api: Api, namespace: str, queue: str, priority: str = "") -> 
         namespace: of the run.
         queue: the setting `queue`, name of a LocalQueue.
         priority: the setting `queuePriority`, name of a WorkloadPriorityClass; empty: none.
+        comes: what the run's own platform makes, such as `localqueues/gpus`; it is not missed.
     """
     found = Findings()
     try:
@@ -32,8 +37,9 @@ def queue_findings(api: Api, namespace: str, queue: str, priority: str = "") -> 
             f"not there. Install it ({INSTALL}), or remove the setting: pulumi config rm queue"
         )
         return found
-    _look_at_queue(api, version, namespace, queue, found)
-    if priority:
+    if f"localqueues/{queue}" not in comes or _is_there(api, version, namespace, queue):
+        _look_at_queue(api, version, namespace, queue, found)
+    if priority and f"workloadpriorityclasses/{priority}" not in comes:
         _look_at_priority(api, version, priority, found)
     return found
 
@@ -62,6 +68,10 @@ def _all_or_own(api: Api, version: str, plural: str, namespace: str) -> list[Jso
     if found is not None:
         return found
     return list_if_allowed(api, collection(version, plural, namespace))[0] or []
+
+
+def _is_there(api: Api, version: str, namespace: str, queue: str) -> bool:
+    return object_at(api, f"{collection(version, 'localqueues', namespace)}/{queue}") is not None
 
 
 def _look_at_queue(api: Api, version: str, namespace: str, queue: str, found: Findings) -> None:

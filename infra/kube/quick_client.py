@@ -79,11 +79,18 @@ class QuickClient:
         self._connection.close()
 
     def request(
-        self, method: str, path: str, query: dict[str, str], body: object, content_type: str
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
     ) -> Answer:
         """A GET, or a POST which makes no object: about rights, or never carried out (dryRun)."""
         asks = path.startswith(REVIEWS) or query.get("dryRun") == "All"
         assert method == "GET" or (method == "POST" and asks), "this client only looks"
+        assert seconds is None, "each of its answers has the time that the client was made with"
         headers = {"Accept": "application/json", "Content-Type": content_type}
         data = None if body is None else json.dumps(body)
         if self._token:

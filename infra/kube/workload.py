@@ -26,6 +26,13 @@ class Workload:
         """The opposite of from_json."""
         return {"api_version": self.api_version, "kind": self.kind, "name": self.name}
 
+    @property
+    def typed(self) -> str:
+        """Its kind as kubectl takes it: with the group, where others have a kind of that name."""
+        group = self.api_version.rpartition("/")[0]
+        kind = self.kind.lower()
+        return f"{kind}.{group}" if (kind, group) == ("job", "batch.volcano.sh") else kind
+
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
@@ -47,14 +54,28 @@ def is_applied(patch: Json, item: Json) -> bool:
 
 
 def is_suspended(item: Json, suspend: Json) -> bool:
-    """Whether the suspend patch of the workload's kind is in force."""
+    """Whether the suspend patch of the workload's kind is in force.
+
+    A kind that is suspended by a command has no such patch: it names the phases that mean it.
+    """
+    if "phases" in suspend:
+        return phase_of(item) in cast(list[str], suspend["phases"])
     return bool(suspend) and is_applied(suspend, item)
 
 
+def phase_of(item: Json) -> str:
+    """The state of a Job of Volcano in one word; empty text for every other kind."""
+    return str(part(item, "status", "state").get("phase") or "")
+
+
 def true_condition(item: Json, types: list[str]) -> str:
-    """`Type: reason and message` of the first true condition among `types`, else empty text."""
+    """`Type: reason and message` of the first true condition among `types`, else empty text.
+
+    A Job of Volcano has a phase instead of such conditions.
+    """
     status = part(item, "status")
-    for condition in parts(status, "conditions"):
+    phase = {**part(status, "state"), "type": phase_of(item), "status": "True"}
+    for condition in (*parts(status, "conditions"), phase):
         if condition.get("type") in types and condition.get("status") == "True":
             words = [str(condition[key]) for key in ("reason", "message") if condition.get(key)]
             return ": ".join([str(condition["type"]), *words])

@@ -140,6 +140,24 @@ RULES = (
         "warning",
         "Training pod {{ $labels.pod }} has waited for a place for 15 minutes.",
     ),
+    Rule(
+        "DisttrainNodeUnhealthy",
+        "max by (namespace, pod) "
+        '(kube_pod_status_ready{condition="false", pod=~"disttrain-node-health-.+"} == 1) '
+        "* on (namespace, pod) group_left (node) kube_pod_info",
+        5,
+        "warning",
+        "Something is wrong with machine {{ $labels.node }}; ./disttrain status says what.",
+    ),
+    Rule(
+        "DisttrainQueueStuck",
+        # A run that waits while another one has the place is as it should be.
+        "sum by (cluster_queue) (kueue_pending_workloads) > 0 unless on (cluster_queue) "
+        "sum by (cluster_queue) (kueue_admitted_active_workloads) > 0",
+        15,
+        "warning",
+        "Work waits in queue {{ $labels.cluster_queue }}, which has admitted nothing else.",
+    ),
 )
 
 

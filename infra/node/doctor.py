@@ -136,6 +136,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         shm_kib=_shm_kib(settings, compute),
         node_address=cluster.node_address,
         node_interface=cluster.node_interface,
+        interface_address=cluster.interface_address,
         pod_cidr=cluster.pod_cidr,
         service_cidr=cluster.service_cidr,
         no_proxy=settings.proxy.no_proxy,

@@ -22,8 +22,9 @@ class Expectations:
     over all pods of a node. `several` is true where other machines have GPUs and pods too, so that
     `gpus` need not be on one. `service` is k3s' own on the host. With `shared_data` the data folder
     is the same one on every machine. `node_interface` is the network interface that k3s is to use,
-    empty for that of the default route. `tolerated_taints` are keys of taints that do not keep our
-    pods away, `*` stands for all.
+    empty for that of the default route; `interface_address` is the address that it has to have, if
+    that is said. `tolerated_taints` are keys of taints that do not keep our pods away, `*` stands
+    for all.
     `image_builder` is `auto` or a name, empty if no image has to be built; `image_build_on` is
     `here` or `node`; `image_deps` is the hash under which this machine's cache keeps the result.
     The addresses of the proxies may hold passwords and are not shown.
@@ -50,6 +51,7 @@ class Expectations:
     shm_kib: int = GIB
     node_address: str = ""
     node_interface: str = ""
+    interface_address: str = ""
     pod_cidr: str = "10.42.0.0/16"
     service_cidr: str = "10.43.0.0/16"
     no_proxy: str = ""

@@ -173,7 +173,6 @@ def make_agents(
     address = settings.cluster.node_address
     url = f"https://[{address}]:6443" if ":" in address else f"https://{address}:6443"
     common = {
-        **k3s_variables(settings.cluster, settings.proxy),
         "OWNER": owner,
         "STACK": shown_stack_name(settings.stack),
     }
@@ -190,7 +189,13 @@ def make_agents(
             node=node,
             server=settings.host,
             server_url=url,
-            variables={**common, **bundle_variables(settings.bundle, node.host)},
+            variables={
+                **common,
+                # Not those of the others, to which it does not speak: one that is added then
+                # restarts no other one.
+                **k3s_variables(settings.cluster, settings.proxy.past_proxy((node.ssh.host,))),
+                **bundle_variables(settings.bundle, node.host),
+            },
             grace_seconds=settings.limits.termination_grace_seconds,
             generation=generation,
             look=look.result() if look else None,

@@ -1,6 +1,7 @@
 """What `pulumi destroy` does before it deletes anything: look whether it may, and clear the way."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pulumi
 
@@ -10,14 +11,16 @@ from infra.kube_command import Connection, kube_command
 
 @dataclass(frozen=True)
 class GuardArgs:
-    """The cluster, and whether k3s goes with this stack."""
+    """The cluster, whether k3s goes with this stack, and the platform's queue if there is one."""
 
     connection: Connection
     k3s_is_ours: bool
+    queue: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class DestroyGuard(pulumi.ComponentResource):
-    """Refuses to destroy a platform on which runs of other stacks stand, and names them.
+    """Refuses to destroy a platform on which runs of other stacks stand, or in whose queue others'
+    work stands, and names them.
 
     It depends on everything else of the stack, so `pulumi destroy` comes to it first. When it
     refuses, nothing has been deleted.
@@ -34,7 +37,11 @@ class DestroyGuard(pulumi.ComponentResource):
             f"{name}-look",
             "destroy-guard",
             args.connection,
-            {"all_namespaces": args.k3s_is_ours, "k3s_is_ours": args.k3s_is_ours},
+            {
+                "all_namespaces": args.k3s_is_ours,
+                "k3s_is_ours": args.k3s_is_ours,
+                **({"queue": dict(args.queue)} if args.queue else {}),
+            },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         self.guarded = pulumi.Output.from_input(args.connection.namespace)

@@ -155,11 +155,13 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
     # a kubeconfig names the one, and further machines the other
     ssh_host = args.host.ssh.host if args.host.ssh and not cluster.tunnel else ""
     return {
-        **k3s_variables(cluster, args.proxy),
+        # the API server asks the kubelets of all machines
+        **k3s_variables(cluster, args.proxy.past_proxy(args.proxy.machines)),
         "K3S_EXISTING": cluster.k3s.existing,
         "POD_CIDR": cluster.pod_cidr,
         "SERVICE_CIDR": cluster.service_cidr,
         "NODE_INTERFACE": cluster.node_interface,
+        "INTERFACE_ADDRESS": cluster.interface_address,
         "TLS_SAN": " ".join(dict.fromkeys(filter(None, (cluster.node_address, ssh_host)))),
         "NAMESPACE": args.namespace,
         "GRACE_SECONDS": str(args.grace_seconds),

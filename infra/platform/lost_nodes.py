@@ -4,27 +4,23 @@ What it does and why is said in infra/in_cluster/lost_nodes.py, the program that
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
 
 from infra.deliveries.kind import Pull
 from infra.dependencies import dependencies
-from infra.labels import content_hash, metadata
+from infra.labels import metadata
 from infra.names import GPU_TOLERATION
 from infra.objects import Manifest, kubernetes_object
+from infra.platform.in_cluster import FOLDER, MOUNTS, Account, Program, rule
 from infra.workloads.pod import TRAINER_UID
 
 NAME = "disttrain-lost-nodes"
 COMPONENT = "lost-nodes"
-PROGRAM = Path(__file__).parents[1] / "in_cluster" / "lost_nodes.py"
-FOLDER = "/program"
-TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
-TOKEN_SECONDS = 3600  # the kubelet renews it before it ends
+PROGRAM = Program("lost_nodes", ("api", "lasting"))
 # The pod itself may be on the machine that is lost.
 LEAVE_AFTER_SECONDS = 5
-RBAC = "rbac.authorization.k8s.io"
 REQUESTS = {"cpu": "10m", "memory": "64Mi"}
 
 
@@ -50,14 +46,14 @@ class LostNodes(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:LostNodes", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
-        text = PROGRAM.read_text()
+        files = PROGRAM.config_map(_about(args, NAME, args.namespace))
         made = [
             kubernetes_object(f"{name}-{role}", manifest, child)
-            for role, manifest in [*rights(args), ("program", program(args, text))]
+            for role, manifest in [*rights(args), ("program", files)]
         ]
         after = pulumi.ResourceOptions(parent=self, depends_on=made)
-        kubernetes_object(f"{name}-deployment", deployment(args, content_hash(text)), after)
-        self.program_hash = pulumi.Output.from_input(content_hash(text))
+        kubernetes_object(f"{name}-deployment", deployment(args), after)
+        self.program_hash = pulumi.Output.from_input(PROGRAM.hash)
         self.register_outputs({"programHash": self.program_hash})
 
 
@@ -68,42 +64,12 @@ def _about(args: LostNodesArgs, name: str, namespace: str | None) -> Manifest:
 def rights(args: LostNodesArgs) -> list[tuple[str, Manifest]]:
     """Role in the stack and manifest of the account and of what it may do."""
     of_cluster = _about(args, f"{args.namespace}-lost-nodes", None)
-    inside = _about(args, NAME, args.namespace)
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": args.namespace}
-
-    def role(kind: str, about: Manifest, rules: list[Manifest]) -> Manifest:
-        return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": about, "rules": rules}
-
-    def binding(kind: str, about: Manifest) -> Manifest:
-        return {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": about,
-            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": about["name"]},
-            "subjects": [account],
-        }
-
-    def rule(resource: str, *verbs: str) -> Manifest:
-        return {"apiGroups": [""], "resources": [resource], "verbs": [*verbs]}
-
+    account = Account(_about(args, NAME, args.namespace), of_cluster)
     end_pods = [rule("pods", "list", "delete"), rule("pods/status", "patch")]
-    return [
-        ("account", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": inside}),
-        ("cluster-role", role("ClusterRole", of_cluster, [rule("nodes", "get")])),
-        ("cluster-role-binding", binding("ClusterRole", of_cluster)),
-        ("role", role("Role", inside, end_pods)),
-        ("role-binding", binding("Role", inside)),
-    ]
+    return account.rights(end_pods, [rule("nodes", "get")])
 
 
-def program(args: LostNodesArgs, text: str) -> Manifest:
-    """The program's file."""
-    data = {PROGRAM.name: text}
-    about = _about(args, NAME, args.namespace)
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data}
-
-
-def deployment(args: LostNodesArgs, program_hash: str) -> Manifest:
+def deployment(args: LostNodesArgs) -> Manifest:
     """One pod, anew when the program changes."""
     about = _about(args, NAME, args.namespace)
     # `up` does not wait for it, since it may have to be pulled, and a training can begin without.
@@ -111,7 +77,7 @@ def deployment(args: LostNodesArgs, program_hash: str) -> Manifest:
     selector = {"app.kubernetes.io/name": "disttrain", "app.kubernetes.io/component": COMPONENT}
     of_pod = {
         "labels": about["labels"],
-        "annotations": {"disttrain.dev/program": program_hash},
+        "annotations": {"disttrain.dev/program": PROGRAM.hash},
     }
     return {
         "apiVersion": "apps/v1",
@@ -136,16 +102,9 @@ def _pod_spec(args: LostNodesArgs) -> dict[str, Any]:
         }
         for taint in ("unreachable", "not-ready")
     ]
-    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}}
-    authority = {
-        "configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
-    }
-    field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
-    place = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}}
     secrets = [{"name": name} for name in args.pull.secrets]
     return {
         "serviceAccountName": NAME,
-        # Its token is mounted by hand: whoever reads the pod sees that it has one.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
@@ -164,21 +123,16 @@ def _pod_spec(args: LostNodesArgs) -> dict[str, Any]:
                 "name": COMPONENT,
                 "image": args.image,
                 "imagePullPolicy": args.pull.policy,
-                "command": ["python", f"{FOLDER}/{PROGRAM.name}"],
+                "command": PROGRAM.command,
+                "workingDir": FOLDER,
                 "resources": {"requests": dict(REQUESTS)},
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
                     "readOnlyRootFilesystem": True,
                     "capabilities": {"drop": ["ALL"]},
                 },
-                "volumeMounts": [
-                    {"name": "program", "mountPath": FOLDER, "readOnly": True},
-                    {"name": "account", "mountPath": TOKEN_FOLDER, "readOnly": True},
-                ],
+                "volumeMounts": [dict(mount) for mount in MOUNTS],
             }
         ],
-        "volumes": [
-            {"name": "program", "configMap": {"name": NAME}},
-            {"name": "account", "projected": {"sources": [token, authority, place]}},
-        ],
+        "volumes": PROGRAM.volumes(NAME),
     }

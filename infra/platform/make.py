@@ -1,5 +1,6 @@
 """Makes a platform: machine, cluster, GPU Operator, image, namespace, storage and proxy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -21,10 +22,12 @@ from infra.platform.kubectl import make_kubectl
 from infra.platform.lost_nodes import LostNodes, LostNodesArgs
 from infra.platform.monitoring import Monitoring, MonitoringArgs
 from infra.platform.namespace import Namespace, NamespaceArgs
+from infra.platform.node_health import NodeHealth, NodeHealthArgs
 from infra.platform.owner import Owner
 from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
 from infra.platform.pull_secret import PullSecret, PullSecretArgs
+from infra.platform.queues import Queues, QueuesArgs, queue_names, see_queues
 from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
@@ -44,6 +47,7 @@ class MadePlatform:
         cluster: the component, for the options of what lies in the cluster.
         image: the component, for the outputs.
         ready: what a run waits for.
+        queue: names of the platform's own queue; empty: it has none.
     """
 
     facts: PlatformFacts
@@ -51,6 +55,7 @@ class MadePlatform:
     cluster: Cluster
     image: TrainerImage
     ready: list[pulumi.Resource]
+    queue: Mapping[str, str]
 
 
 def make_storage(settings: PlatformSettings) -> Storage:
@@ -144,6 +149,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         ),
         pulumi.ResourceOptions(depends_on=host),
     )
+    queues_seen = await see_queues(settings, cluster.kubeconfig)
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
     connection = Connection(
         kubeconfig=cluster.kubeconfig,
@@ -216,6 +222,10 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     if settings.monitoring == "existing":
         monitoring = MonitoringArgs(connection, settings.stack)
         ready.append(Monitoring("monitoring", monitoring, inside(cluster, namespace)))
+    if settings.queues and queues_seen:
+        gpus = settings.devices.gpus
+        queues = QueuesArgs(settings.queues, queues_seen, gpus, connection, settings.stack)
+        ready.append(Queues("queues", queues, inside(cluster, namespace)))
     if settings.replaces_lost_nodes:
         lost = LostNodesArgs(
             settings.namespace,
@@ -226,7 +236,22 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         )
         # After the image and its login, without which the pod would not start.
         ready.append(LostNodes("lost-nodes", lost, inside(cluster, *ready)))
-    return MadePlatform(facts, connection, cluster, image, ready)
+    if settings.node_health != "off":
+        operator = settings.gpu_operator
+        health = NodeHealthArgs(
+            settings.namespace,
+            image_args.request.plan.reference,
+            image_args.pull,
+            settings.stack,
+            owner.identity,
+            cordons=settings.node_health == "cordon",
+            # With `nri` there is no such class: a plugin of containerd gives the devices.
+            runtime_class="nvidia" if operator and operator.regime != "nri" else "",
+            has_operator=operator is not None,
+        )
+        ready.append(NodeHealth("node-health", health, inside(cluster, *ready)))
+    queue = queue_names(settings.queues, settings.namespace)
+    return MadePlatform(facts, connection, cluster, image, ready, queue)
 
 
 def inside(cluster: Cluster, *after: pulumi.Resource) -> pulumi.ResourceOptions:

@@ -18,8 +18,9 @@ WAYS = (
     "Launcher",
     "Worker",
 )
-LISTS = ("replicatedJobs",)
+LISTS = ("replicatedJobs", "tasks")
 READING = {"get", "list", "watch"}
+CORDONS_ANNOTATION = "disttrain.dev/cordons"  # says why a role may change nodes
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,13 @@ def _service(props: Mapping[str, Any]) -> str:
 
 
 def _role(props: Mapping[str, Any]) -> str:
-    verbs = {str(verb) for rule in items(props, "rules") for verb in rule["verbs"]}
+    cordons = CORDONS_ANNOTATION in keys_of(below(props, "metadata", "annotations"))
+    verbs = {
+        str(verb)
+        for rule in items(props, "rules")
+        for verb in rule["verbs"]
+        if not (cordons and verb == "patch" and list(rule["resources"]) == ["nodes"])
+    }
     return f"it allows {', '.join(sorted(verbs - READING))}" if verbs - READING else ""
 
 
@@ -112,7 +119,8 @@ OBJECT_RULES: tuple[ObjectRule, ...] = (
     ),
     ObjectRule(
         "role-only-reads",
-        "A ClusterRole allows to get, list and watch, and nothing else.",
+        "A ClusterRole allows to get, list and watch, and nothing else; one with the annotation "
+        f"{CORDONS_ANNOTATION} may patch nodes.",
         _for_kind("rbac.authorization.k8s.io/v1:ClusterRole", _role),
     ),
     ObjectRule(

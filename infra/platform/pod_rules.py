@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from infra.labels import OWNER_LABEL
-from infra.names import GPU_RESOURCE, HOST_NETWORK_ANNOTATION
+from infra.names import GPU_RESOURCE, HOST_NETWORK_ANNOTATION, KERNEL_LOG_ANNOTATION
 
 Pod = Mapping[str, Any]
 """Metadata and spec, as a pod or a pod template has them."""
 
 SECRET_NAME = "(?i)(password|passwd|secret|token|api_?key|access_?key)$"
 KEPT_CAPABILITIES = ("IPC_LOCK", "SYS_RESOURCE")  # RDMA pins memory
+KERNEL_LOG_CAPABILITY = "SYSLOG"  # has an effect for root alone
 VARIABLES = {
+    "reads_kernel_log": f"'{KERNEL_LOG_ANNOTATION}' in object.metadata.?annotations.orValue({{}})",
     "containers": "object.spec.containers + object.spec.?initContainers.orValue([])",
 }
 
@@ -100,11 +102,27 @@ def _is_unprivileged(container: Mapping[str, Any]) -> bool:
     return not context.get("privileged") and context.get("allowPrivilegeEscalation") is False
 
 
-def _keeps_few_capabilities(container: Mapping[str, Any]) -> bool:
-    capabilities = below(container, "securityContext", "capabilities")
-    added = set(cast(Sequence[str], capabilities.get("add") or ()))
-    dropped = cast(Sequence[str], capabilities.get("drop") or ())
-    return "ALL" in dropped and added <= set(KEPT_CAPABILITIES)
+def _reads_kernel_log(pod: Pod) -> bool:
+    return KERNEL_LOG_ANNOTATION in keys_of(below(pod, "metadata", "annotations"))
+
+
+def _keeps_few_capabilities(pod: Pod) -> bool:
+    kept = {*KEPT_CAPABILITIES, *([KERNEL_LOG_CAPABILITY] if _reads_kernel_log(pod) else [])}
+
+    def keeps(container: Mapping[str, Any]) -> bool:
+        capabilities = below(container, "securityContext", "capabilities")
+        added = set(cast(Sequence[str], capabilities.get("add") or ()))
+        dropped = cast(Sequence[str], capabilities.get("drop") or ())
+        return "ALL" in dropped and added <= kept
+
+    return all(keeps(container) for container in _containers(pod))
+
+
+def _is_not_root(pod: Pod) -> bool:
+    if below(pod, "spec", "securityContext").get("runAsNonRoot") is True:
+        return True
+    mounts_claim = any("persistentVolumeClaim" in keys_of(volume) for volume in _volumes(pod))
+    return _reads_kernel_log(pod) and not mounts_claim
 
 
 def _shows_no_secret(container: Mapping[str, Any]) -> bool:
@@ -149,18 +167,23 @@ RULES: tuple[PodRule, ...] = (
     ),
     PodRule(
         "few-capabilities",
-        f"A container drops all capabilities and adds none but {', '.join(KEPT_CAPABILITIES)}.",
+        f"A container drops all capabilities and adds none but {', '.join(KEPT_CAPABILITIES)}; a "
+        f"pod with the annotation {KERNEL_LOG_ANNOTATION} may add {KERNEL_LOG_CAPABILITY}.",
         "variables.containers.all(c, "
         "'ALL' in c.?securityContext.?capabilities.?drop.orValue([]) && "
         "c.?securityContext.?capabilities.?add.orValue([]).all(a, "
-        f"a in {list(KEPT_CAPABILITIES)}))",
-        _each(_keeps_few_capabilities),
+        f"a in {list(KEPT_CAPABILITIES)} || "
+        f"(variables.reads_kernel_log && a == '{KERNEL_LOG_CAPABILITY}')))",
+        _keeps_few_capabilities,
     ),
     PodRule(
         "not-root",
-        "A pod runs as a user other than root: files on the volume would belong to root.",
-        "object.spec.?securityContext.?runAsNonRoot.orValue(false) == true",
-        lambda pod: below(pod, "spec", "securityContext").get("runAsNonRoot") is True,
+        "A pod runs as a user other than root: files on the volume would belong to root. One "
+        f"without a claim and with the annotation {KERNEL_LOG_ANNOTATION} may be root.",
+        "object.spec.?securityContext.?runAsNonRoot.orValue(false) == true || "
+        "(variables.reads_kernel_log && "
+        "object.spec.?volumes.orValue([]).all(v, !has(v.persistentVolumeClaim)))",
+        _is_not_root,
     ),
     PodRule(
         "system-calls-are-filtered",

@@ -38,7 +38,7 @@ def k3s_proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
 
 
 def proxy_identity(proxy: ProxySettings) -> dict[str, Any]:
-    """What makes other pods when it changes; a password in an address does not."""
+    """What makes other pods when it changes; a password in an address does not, nor a machine."""
     return {
         "http": proxy.http.url_without_password if proxy.http else "",
         "https": proxy.https.url_without_password if proxy.https else "",
@@ -62,7 +62,7 @@ def proxy_config_map(args: ProxyConfigArgs) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(args, PROXY_CONFIG),
-        "data": plain_values(proxy_environment(args.proxy)),
+        "data": plain_values(proxy_environment(args.proxy.past_proxy(args.proxy.machines))),
     }
 
 

@@ -12,11 +12,14 @@ from infra.objects import kubernetes_object
 # What `./disttrain status` and `./disttrain logs` read. No Secret is among it.
 READS = {
     "": ("nodes", "namespaces", "pods", "pods/log", "configmaps", "events"),
+    "coordination.k8s.io": ("leases",),  # by which nodes report
     "batch": ("jobs",),
     "apps": ("statefulsets",),
     "jobset.x-k8s.io": ("jobsets",),
     "trainer.kubeflow.org": ("trainjobs", "trainingruntimes"),
     "kubeflow.org": ("mpijobs", "pytorchjobs"),
+    "batch.volcano.sh": ("jobs",),
+    "scheduling.volcano.sh": ("podgroups",),
     "kueue.x-k8s.io": ("workloads", "localqueues"),
 }
 

@@ -68,6 +68,8 @@ class Workload(pulumi.ComponentResource):
         rendered = kind.render(run)
         assert rendered, f"{kind.name} renders no object"
         made: list[KubernetesResource] = []
+        kept = list(kind.kept_in_previews) if pulumi.runtime.is_dry_run() else []
+        replace_on = [] if kept else list(kind.replace_on)
         for role, manifest in rendered:
             is_workload = manifest is rendered[-1][1]
             resource = kubernetes_object(
@@ -77,7 +79,8 @@ class Workload(pulumi.ComponentResource):
                     parent=self,
                     depends_on=[*after],
                     delete_before_replace=True,
-                    replace_on_changes=list(kind.replace_on) if is_workload else None,
+                    replace_on_changes=replace_on if is_workload else None,
+                    ignore_changes=kept if is_workload else None,
                 ),
             )
             made.append(resource)
@@ -104,6 +107,10 @@ class Workload(pulumi.ComponentResource):
         if queue:
             job = {"queue": queue[QUEUE_LABEL], "priority": queue.get(QUEUE_PRIORITY_LABEL, "")}
             found.append(kube_command(f"{name}-queue", "queue", args.connection, job, opts))
+        if own_queue := kind.queue_of_its_own(args.run):
+            after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=found))
+            job = {"volcano_queue": own_queue}
+            found.append(kube_command(f"{name}-queue", "queue", args.connection, job, after))
         return found
 
     def _hand_over(

@@ -32,7 +32,8 @@ class ClusterSettings:
     """Which Kubernetes; kubeconfig, context, kubectl and grows are for an existing one.
 
     `node_interface` is the network interface of the first machine whose address is its node's own;
-    empty: that of the default route.
+    empty: that of the default route. `interface_address` is the address that it has to have; empty
+    where nodeAddress does not say one.
     """
 
     kind: Literal["k3s", "existing"]
@@ -45,6 +46,7 @@ class ClusterSettings:
     service_cidr: str
     node_address: str
     node_interface: str
+    interface_address: str
     grows: bool
 
 
@@ -55,6 +57,8 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     address = reader.text(
         "nodeAddress", pattern=r"[A-Za-z0-9.:-]*", form="a host or address", example="10.1.2.3"
     )
+    interface = _read_interface(reader, kind, k3s := _read_k3s(reader))
+    interface_address = _normal(address) if interface else ""
     if kind == "existing" and not kubeconfig:
         reader.problem(
             "kubeconfig",
@@ -103,7 +107,6 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
             "a tunnel leads to k3s through the node's SSH server (cluster: k3s, host: ssh)",
             "Set direct",
         )
-    k3s = _read_k3s(reader)
     return ClusterSettings(
         kind=kind,
         kubeconfig=kubeconfig,
@@ -114,7 +117,8 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
         pod_cidr=str(pods or ""),
         service_cidr=str(services or ""),
         node_address=address,
-        node_interface=_read_interface(reader, kind, k3s),
+        node_interface=interface,
+        interface_address=interface_address,
         grows=_read_grows(reader, kind),
     )
 
@@ -130,6 +134,14 @@ def _read_interface(reader: Reader, kind: str, k3s: K3sSettings) -> str:
             "Remove it",
         )
     return name
+
+
+def _normal(text: str) -> str:
+    """An address as the system writes it; empty for a name, since it may stand for several."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
 
 
 def _read_grows(reader: Reader, kind: str) -> bool:

@@ -66,7 +66,7 @@ def read_nodes(
     found: list[NodeSettings] = []
     seen: dict[tuple[str, object], str] = {}
     if host.ssh:
-        seen["address", (host.ssh.host, host.ssh.port)] = "the first machine (sshHost)"
+        seen["address", _way_of(host.ssh)] = "the first machine (sshHost)"
     for index, item in enumerate(items):
         where = f"{KEY}[{index}]"
         node = _read_node(reader, where, item, host)
@@ -74,7 +74,7 @@ def read_nodes(
             continue
         for key, value, shown in (
             ("name", node.name, node.name),
-            ("address", (node.ssh.host, node.ssh.port), node.ssh.host),
+            ("address", _way_of(node.ssh), node.ssh.host),
         ):
             first = seen.setdefault((key, value), where)
             if first != where:
@@ -82,6 +82,12 @@ def read_nodes(
                 reader.problem(f"{where}.{key}", shown, reason, "Take one of the two away")
         found.append(node)
     return tuple(found)
+
+
+def _way_of(ssh: SshSettings) -> tuple[object, ...]:
+    """What tells machines apart: behind two jump hosts the same address is that of two machines."""
+    jump = (ssh.jump.host, ssh.jump.port) if ssh.jump else None
+    return ssh.host, ssh.port, jump
 
 
 def _check_secrets(reader: Reader, items: list[Any]) -> None:

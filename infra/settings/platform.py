@@ -20,8 +20,10 @@ from infra.settings.monitoring import Monitoring, read_monitoring
 from infra.settings.namespace import NamespaceSettings, read_namespace
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
+from infra.settings.nodes_health import NodeHealthChoice, read_node_health
 from infra.settings.nodes_lost import read_replaces_lost_nodes
 from infra.settings.proxy import ProxySettings, read_proxy
+from infra.settings.queues import QueuesSettings, read_queues
 from infra.settings.reader import Reader
 from infra.settings.storage import StorageSettings, read_storage
 
@@ -48,6 +50,8 @@ class PlatformSettings:
     pod_policy: PodPolicyChoice
     monitoring: Monitoring
     replaces_lost_nodes: bool
+    queues: QueuesSettings | None
+    node_health: NodeHealthChoice
 
     @property
     def namespace(self) -> str:
@@ -75,11 +79,13 @@ def read_platform(
     )
     delivery = read_kind(reader, "imageDelivery", "imageDeliveryOptions", kinds.deliveries)
     image = read_image(reader, host, cluster, devices)
-    proxy = read_proxy(reader, cluster)
+    proxy = read_proxy(reader, cluster, nodes)
     _refuse_shown_password(reader, gpu_operator, proxy)
     pod_policy = read_pod_policy(reader)
     monitoring = read_monitoring(reader)
     replaces_lost_nodes = read_replaces_lost_nodes(reader, cluster, nodes)
+    queues = read_queues(reader, cluster, devices, namespace.name)
+    node_health = read_node_health(reader, cluster, devices, nodes)
     if image is None:
         return None
     shared = gpu_operator is not None and gpu_operator.sharing.shares
@@ -102,6 +108,8 @@ def read_platform(
         pod_policy=pod_policy,
         monitoring=monitoring,
         replaces_lost_nodes=replaces_lost_nodes,
+        queues=queues,
+        node_health=node_health,
     )
 
 

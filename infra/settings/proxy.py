@@ -1,11 +1,18 @@
 """The proxies, what must be reached without them, and the authorities to trust."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
-from infra.no_proxy import missing_entries, no_proxy, required_entries, split_no_proxy
+from infra.no_proxy import (
+    bypasses_proxy,
+    missing_entries,
+    no_proxy,
+    required_entries,
+    split_no_proxy,
+)
 from infra.settings.cluster import ClusterSettings
+from infra.settings.nodes import NodeSettings
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 
@@ -15,6 +22,8 @@ class ProxySettings:
     """The proxies, and the computed NO_PROXY; both None: no proxy at all.
 
     `scope` says what of k3s uses them; `ca_bundle` is the text (PEM) of authorities to trust.
+    `machines` are the addresses of further machines that `no_proxy` does not cover. They are apart,
+    so that a machine that is added makes no other pods.
     """
 
     http: Secret | None
@@ -23,9 +32,17 @@ class ProxySettings:
     scope: Literal["all", "containerd"]
     ca_bundle: str
     ca_file: Path | None
+    machines: tuple[str, ...] = ()
+
+    def past_proxy(self, machines: tuple[str, ...]) -> "ProxySettings":
+        """The same, with these of the machines in NO_PROXY too."""
+        more = [address for address in machines if address in self.machines]
+        return replace(self, no_proxy=",".join([self.no_proxy, *more]))
 
 
-def read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
+def read_proxy(
+    reader: Reader, cluster: ClusterSettings, nodes: tuple[NodeSettings, ...]
+) -> ProxySettings:
     """Read the proxies and compute NO_PROXY from the addresses of the cluster."""
     http, https = reader.proxy_url("httpProxy"), reader.proxy_url("httpsProxy")
     more = split_no_proxy(reader.text("noProxy"))
@@ -42,7 +59,10 @@ def read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
             "Set the node's address, as the pods reach it",
         )
     required = required_entries(cluster.node_address, cluster.pod_cidr, cluster.service_cidr)
-    missing = missing_entries(override, required)
+    exceptions = override or split_no_proxy(no_proxy(required, more))
+    addresses = dict.fromkeys(node.ssh.host for node in nodes)
+    machines = tuple(each for each in addresses if not bypasses_proxy(each, exceptions))
+    missing = (*missing_entries(override, required), *machines)
     if override and missing:
         reader.problem(
             "noProxyOverride",
@@ -50,8 +70,7 @@ def read_proxy(reader: Reader, cluster: ClusterSettings) -> ProxySettings:
             f"what must be reached without a proxy is missing: {','.join(missing)}",
             "Add these, or use noProxy, which adds to the computed list",
         )
-    exceptions = ",".join(override) or no_proxy(required, more)
-    return ProxySettings(http, https, exceptions, scope, ca_bundle, ca_file)
+    return ProxySettings(http, https, ",".join(exceptions), scope, ca_bundle, ca_file, machines)
 
 
 def _read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:

@@ -42,12 +42,14 @@ def read_queue(
         return QueueSettings("", "")
     if not kinds[topology.name].queued:
         able = ", ".join(kind for kind, choice in kinds.items() if choice.queued)
+        own = hasattr(topology.options, "queue")
+        way_out = "Name a queue of its own by topologyOptions.queue, or set" if own else "Set"
         reader.problem(
             "queue",
             name,
             f"topology is {topology.name}, whose object has no field to suspend it, so that Kueue "
             "could not hold it back before it has its quota",
-            f"Set topology to one of {able}, or remove queue",
+            f"{way_out} topology to one of {able}, or remove queue",
         )
     if when_busy == "refuse":
         reader.problem(

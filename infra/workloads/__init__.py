@@ -9,6 +9,7 @@ from infra.workloads import (
     pytorchjob,
     single_pod,
     trainjob,
+    volcano,
 )
 from infra.workloads.kind import WorkloadKind
 
@@ -22,5 +23,6 @@ WORKLOADS: Registry[WorkloadKind] = Registry(
         trainjob.KIND,
         pytorchjob.KIND,
         mpijob.KIND,
+        volcano.KIND,
     ],
 )

@@ -27,16 +27,24 @@ class WorkloadKind:
         render: role in the stack and manifest of each object, in the order of creation; the last
             one is the workload. The pod template must be `run.template`.
         rendezvous: variables by which the ranks find each other.
-        suspend: merge patch for the workload that ends its pods, which save first.
-        resume: merge patch that undoes `suspend`.
+        suspend: merge patch for the workload that ends its pods, which save first. Or, for a kind
+            whose controller carries out commands, `command` and the `phases` that it leads to.
+        resume: merge patch that undoes `suspend`, or the command that does.
         done: types of the workload's conditions that mean success.
         failed: types of the workload's conditions that mean failure.
         queued: whether a queue of Kueue can hold it back, by the field that suspends it.
         replace_on: paths of the workload whose change makes a new workload.
+        kept_in_previews: paths of the workload that a preview leaves as they are, so that it shows
+            an update where `pulumi up` makes a new workload. For kinds whose controller refuses
+            what the provider does in a preview: it tries the new workload out on the old one.
         otherwise: what is said of a cluster that does not serve `api_version` with `kind`, and
             what to do then; empty: every cluster serves it.
         container: name of the pods' container; a controller may know it by its name alone.
         options: dataclass of the keys that `topologyOptions` may hold.
+        queue_of_its_own: name of the queue of the kind's own controller that a run stands in;
+            empty: it has none.
+        programs: what commands do with objects beside the workload: API group, plural name and
+            verbs.
     """
 
     name: str
@@ -51,7 +59,10 @@ class WorkloadKind:
     done: tuple[str, ...] = ("Complete",)
     failed: tuple[str, ...] = ("Failed",)
     replace_on: tuple[str, ...] = field(default=())
+    kept_in_previews: tuple[str, ...] = ()
     otherwise: str = ""
     container: str = TRAINER_CONTAINER
     queued: bool = False
     options: type = NoOptions
+    queue_of_its_own: Callable[[Run], str] = field(default=lambda run: "")
+    programs: tuple[tuple[str, str, tuple[str, ...]], ...] = ()

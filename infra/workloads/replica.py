@@ -1,4 +1,4 @@
-"""Pods of Kubeflow's operators: a label tells each of them its index."""
+"""Pods of Kubeflow's operators and of Volcano: a label tells each of them its index."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,10 @@ INDEX_LABEL = "training.kubeflow.org/replica-index"
 
 
 def indexed_template(
-    run: Run, variables: Mapping[str, str] | None = None, **fields: Any
+    run: Run,
+    variables: Mapping[str, str] | None = None,
+    label: str = INDEX_LABEL,
+    **fields: Any,
 ) -> Manifest:
     """The run's pod template, whose trainer takes its index from that label.
 
@@ -19,11 +22,12 @@ def indexed_template(
     Args:
         run: the run.
         variables: more of the container's variables.
+        label: that label.
         fields: more of the container's fields.
     """
     template = run.template
     (container,) = template["spec"]["containers"]
-    index = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX_LABEL}']"}
+    index = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{label}']"}
     container = {
         **container,
         "env": [

@@ -6,8 +6,9 @@ from sandbox.controllers.kueue import KUEUE
 from sandbox.controllers.mpi_operator import MPI_OPERATOR
 from sandbox.controllers.trainer import TRAINER
 from sandbox.controllers.training_operator import TRAINING_OPERATOR
+from sandbox.controllers.volcano import VOLCANO
 
 CONTROLLERS: dict[str, Controller] = {
     controller.name: controller
-    for controller in (JOBSET, TRAINER, TRAINING_OPERATOR, MPI_OPERATOR, KUEUE)
+    for controller in (JOBSET, TRAINER, TRAINING_OPERATOR, MPI_OPERATOR, VOLCANO, KUEUE)
 }

@@ -39,12 +39,29 @@ class Place:
         certificates: folder with `tls.crt` and `tls.key` for its webhooks. It is where a
             controller looks for them that is told nothing, because its TMPDIR is above it.
         config: the file that `Controller.configuration` is written to.
+        kubeconfig: its way to the API server, which the variable KUBECONFIG names too.
     """
 
     programs: Path
     address: str
     certificates: Path
     config: Path
+    kubeconfig: Path
+
+
+@dataclass(frozen=True)
+class Program:
+    """A further program of a controller.
+
+    Args:
+        name: of its log and of its process.
+        health_port: where it answers on the node's address that it is ready.
+        command: its arguments.
+    """
+
+    name: str
+    health_port: int
+    command: Callable[[Place], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,7 @@ class Controller:
         name: of the choice `--with`, of its log and of its process.
         title: what people call it.
         tool: its program, with the folder of its module that holds the manifests.
-        manifests: folders of kustomizations in the tool's folder.
+        manifests: folders of kustomizations in the tool's folder, or files of objects.
         roles: names of the ClusterRoles that it works with.
         health_port: where it answers on the node's address that it is ready.
         webhook_port: where it answers the API server on 127.0.0.1; 0: it has no webhooks.
@@ -69,7 +86,8 @@ class Controller:
             made on the machine, and has them in the node's namespaces alone.
         definitions: names of those of its definitions that are made; empty: all of them.
         more_rules: rules of rights that each of its roles lacks.
-        health_path: of the address that says that it is ready.
+        health_path: of the addresses that say that its programs are ready.
+        beside: further programs, which have its rights and its configuration file.
     """
 
     name: str
@@ -88,6 +106,12 @@ class Controller:
     definitions: tuple[str, ...] = ()
     more_rules: tuple[dict[str, Any], ...] = ()
     health_path: str = "/readyz"
+    beside: tuple[Program, ...] = ()
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """All of its programs; the first one has its name."""
+        return (Program(self.name, self.health_port, self.command), *self.beside)
 
     @property
     def user(self) -> str:
@@ -107,7 +131,7 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
     tool_folder(controller.tool)
     node = cluster.node(1)
     place = _place(cluster, controller)
-    if not node.ended([controller.name]):
+    if not node.ended([program.name for program in controller.programs]):
         return
     with phase(f"{controller.title} {controller.tool.version}"):
         objects = _objects(cluster, controller)
@@ -116,15 +140,15 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
         # A controller that does not find its kinds when it starts may end.
         node.wait(f"{controller.title}'s definitions", lambda: _not_served(cluster, definitions))
         _apply(cluster, [*_rights(controller, objects), *controller.objects])
-        kubeconfig = _write_files(cluster.layout, controller, place)
+        _write_files(cluster.layout, controller, place)
         _mount(node, place.certificates, controller.certificates)
-        component = Component(controller.name, controller.command(place))
+        components = [Component(each.name, each.command(place)) for each in controller.programs]
         variables = {
-            "KUBECONFIG": str(kubeconfig),
+            "KUBECONFIG": str(place.kubeconfig),
             "TMPDIR": str(_temporary(cluster.layout, controller)),
             **controller.variables,
         }
-        node.start([component], variables)
+        node.start(components, variables)
         node.wait(controller.title, lambda: _not_ready(place.address, controller))
         _apply(cluster, _webhooks(cluster, controller, objects))
         node.wait(f"{controller.title}'s kinds", lambda: _refusal(cluster, controller.probe))
@@ -143,7 +167,8 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
     _delete(cluster, _definitions(controller, objects))
     _delete(cluster, [*_rights(controller, objects), *controller.objects])
     node = cluster.node(1)
-    node.end(controller.name)
+    for program in controller.programs:
+        node.end(program.name)
     _unmount(node, controller.certificates)
 
 
@@ -156,7 +181,13 @@ def _place(cluster: Cluster, controller: Controller) -> Place:
         address=str(link.node),
         certificates=_temporary(cluster.layout, controller) / WEBHOOK_FOLDER,
         config=cluster.layout.run / f"{controller.name}.json",
+        kubeconfig=cluster.layout.run / f"{_client(controller)}.kubeconfig",
     )
+
+
+def _client(controller: Controller) -> str:
+    """The name of the certificate by which the API server knows it."""
+    return f"{controller.name}-client"
 
 
 def _temporary(layout: Layout, controller: Controller) -> Path:
@@ -164,10 +195,13 @@ def _temporary(layout: Layout, controller: Controller) -> Path:
 
 
 def _objects(cluster: Cluster, controller: Controller) -> list[dict[str, Any]]:
-    """What the module's own kustomizations make; kubectl turns their YAML into JSON."""
+    """What the module's own manifests make; kubectl turns their YAML into JSON."""
     programs = tool_folder(controller.tool)
-    folders = [str(programs / folder) for folder in controller.manifests]
-    text = "\n---\n".join(cluster.run_kubectl("kustomize", folder) for folder in folders)
+    places = [programs / name for name in controller.manifests]
+    text = "\n---\n".join(
+        place.read_text() if place.is_file() else cluster.run_kubectl("kustomize", str(place))
+        for place in places
+    )
     listed = cluster.run_kubectl(
         "create", "--dry-run=client", "--validate=false", "-o", "json", "-f-", given=text
     )
@@ -209,9 +243,9 @@ def _rights(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[
     return found
 
 
-def _write_files(layout: Layout, controller: Controller, place: Place) -> Path:
-    """Write certificates, configuration and kubeconfig; returns the last one's path."""
-    client, server = f"{controller.name}-client", f"{controller.name}-server"
+def _write_files(layout: Layout, controller: Controller, place: Place) -> None:
+    """Write certificates, configuration and kubeconfig."""
+    client, server = _client(controller), f"{controller.name}-server"
     for certificate in (
         Certificate(client, controller.user),
         Certificate(server, server, "serverAuth", alternative_names=("IP:127.0.0.1",)),
@@ -224,15 +258,13 @@ def _write_files(layout: Layout, controller: Controller, place: Place) -> Path:
     if controller.configuration:
         text = json.dumps(controller.configuration(place), indent=1)
         place.config.write_text(text + "\n")
-    kubeconfig = layout.run / f"{client}.kubeconfig"
     write_kubeconfig(
-        kubeconfig,
+        place.kubeconfig,
         server=f"https://{place.address}:{API_PORT}",
         name=layout.name,
         pki=layout.pki,
         certificate=client,
     )
-    return kubeconfig
 
 
 def _mount(node: Node, certificates: Path, folder: str) -> None:
@@ -286,13 +318,16 @@ def _address(given: dict[str, Any], controller: Controller, layout: Layout) -> d
 
 
 def _not_ready(address: str, controller: Controller) -> str | None:
-    port, path = controller.health_port, controller.health_path
-    place = f"http://{address}:{port}{path}"
-    try:
-        status, _ = api.http_get(address, port, path)
-    except OSError as reason:
-        return f"{place}: {reason}"
-    return None if status == 200 else f"{place}: status {status}"
+    for program in controller.programs:
+        port, path = program.health_port, controller.health_path
+        place = f"http://{address}:{port}{path}"
+        try:
+            status, _ = api.http_get(address, port, path)
+        except OSError as reason:
+            return f"{place}: {reason}"
+        if status != 200:
+            return f"{place}: status {status}"
+    return None
 
 
 def _not_served(cluster: Cluster, definitions: list[dict[str, Any]]) -> str | None:

@@ -21,12 +21,14 @@ from cli.status.progress import Progress
 from cli.status.screen import platform_line
 from tests.cli.records import RECORD
 from tests.trainer.events.stories import Story
+from trainer.watch.slow import Cause, Finding
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 SEEN = {"age_seconds": 2.0, "problem": "", "is_looking": False}
 NOT_SEEN = {"age_seconds": None, "problem": "", "is_looking": True}
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 STEPS = 4000
+SLOW = str(Finding(Cause.DATA, 3, 1, 1.8, 0.18, 0.1))
 
 
 def status(state: str, detail: str = "", step: int | None = 2860) -> RunStatus:
@@ -161,7 +163,7 @@ class Recorded:
     has_runs: bool = True
     parts: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {
-            "ranks": {**SEEN, "content": rank_rows(pods(), NOW)},
+            "ranks": {**SEEN, "content": rank_rows(pods(), NOW, 48210.0, SLOW)},
             "curves": {**SEEN, "content": curves()},
             "goodput": {**SEEN, "content": goodput()},
             "logs": {**SEEN, "content": log_of(lines(), [])},

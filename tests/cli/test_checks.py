@@ -76,6 +76,11 @@ OTHER_FAULTS = {
             {"interface": "up", "interface_address": ["10.1.2.3", "fd00::1", "10.1.2.9"]},
             {"node_interface": "eth1"},
         ),
+        Seeded(
+            "nodeAddress is 10.1.2.3, and the network interface eth1 (nodeInterface) has 10.9.9.9",
+            {"interface": "up", "interface_address": ["10.9.9.9"]},
+            {"node_interface": "eth1", "interface_address": "10.1.2.3"},
+        ),
     ],
     "cgroup": [Seeded("cgroup v1", {"cgroup": "v1"}, {"k3s_version": "v1.35.0+k3s1"})],
     "memory": [Seeded("1.0 GiB of memory", {"MemTotal_kib": "1048576"}, {"shm_kib": 1024})],

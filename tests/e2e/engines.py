@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.workloads import jobset, mpijob, pytorchjob, trainjob
+from infra.kube.workload import Workload, true_condition
+from infra.workloads import jobset, mpijob, pytorchjob, trainjob, volcano
 from infra.workloads.kind import WorkloadKind
 
 
@@ -18,7 +19,8 @@ class Engine:
         pods: how the name of the pod of an index begins, or is.
         master: where every pod finds node 0.
         described: the resource of the stack that holds the pod template.
-        failed_reason: begins that of the condition of a workload that was given up for good.
+        failed_reason: that of the condition of a workload that was given up for good; for a kind
+            without such conditions its phase.
         gang: whether all pods are made anew when one is lost; otherwise that one alone.
         killed: the indexes of the pods that are killed, each of which comes back in its own way.
         no_retry: settings with which a fatal error fails the workload at once, if it needs any.
@@ -41,11 +43,14 @@ class Engine:
         """Name of the workload object."""
         return self.kind.object_name
 
-    def condition(self, item: Mapping[str, Any], types: tuple[str, ...]) -> str:
-        """The reason of the first of these conditions that is true; else empty text."""
-        found = item.get("status", {}).get("conditions") or []
-        true = (c["reason"] for c in found if c["type"] in types and c["status"] == "True")
-        return next(true, "")
+    @property
+    def typed(self) -> str:
+        """The kind, as kubectl takes it."""
+        return Workload(self.kind.api_version, self.kind.kind, self.workload).typed
+
+    def condition(self, item: dict[str, Any], types: tuple[str, ...]) -> str:
+        """The first of these conditions that is true, with its reason; else empty text."""
+        return true_condition(item, list(types))
 
 
 JOBSET = Engine(
@@ -83,7 +88,16 @@ MPIJOB = Engine(
     no_retry={"topologyOptions.launcherRetries": "0"},
     heard=(0,),
 )
-ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB)
+VOLCANO = Engine(
+    kind=volcano.KIND,
+    pods="train-volcano-node-{}".format,
+    master="train-volcano-first",
+    described="training-volcano-job",
+    failed_reason="Terminated",
+    gang=True,
+)
 # What takes long and differs least is asked of one kind by `make test`, and of all by
-# `make test-engines`.
-IN_DEPTH = ENGINES if os.environ.get("DISTTRAIN_ALL_ENGINES") else (JOBSET,)
+# `make test-engines`; Volcano, which takes longest to build, by that alone.
+ALL = bool(os.environ.get("DISTTRAIN_ALL_ENGINES"))
+ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, *((VOLCANO,) if ALL else ()))
+IN_DEPTH = ENGINES if ALL else (JOBSET,)

@@ -138,8 +138,18 @@ class RemoteNode:
         if self._administrators:
             self.lab.kubectl("delete", "clusterrolebinding", self._administrator)
 
+    def _wipe_node(self) -> None:
+        """Take off what the GPU Operator has put on the Node: k3s' uninstall takes the Node with
+        it, and this k3s is a stand-in whose cluster stays."""
+        for item in self.lab.get("nodes")["items"]:
+            for kind, command in (("labels", "label"), ("annotations", "annotate")):
+                keys = item["metadata"].get(kind, {})
+                if ours := [f"{key}-" for key in keys if key.startswith("nvidia.com/")]:
+                    self.lab.kubectl(command, "node", item["metadata"]["name"], *ours)
+
     def close(self) -> None:
         self._remove_administrator()
+        self._wipe_node()
         self._relay.kill()
         self._relay.wait()
         self.node.close()

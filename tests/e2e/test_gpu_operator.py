@@ -29,6 +29,8 @@ from tests.operator.cluster import (
 )
 from tests.operator.stand_in import GPUS, import_operator_image, operator_chart
 
+pytestmark = pytest.mark.in_order
+
 RUN, STEPS = "e2e-gpu", 20
 WHAT_IS_THERE = {"run.train.device": "auto", "run.train.backend": "auto"}
 

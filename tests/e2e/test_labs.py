@@ -20,6 +20,8 @@ from sandbox.stack import Stack
 from sandbox.venvs import PROJECT
 from tests.e2e.lab import Lab
 
+pytestmark = pytest.mark.in_order
+
 LABS = sorted((PROJECT / "docs" / "learn").glob("[0-9]*.md"))
 SECONDS = 300
 LEFT_OUT = "..."
@@ -84,8 +86,7 @@ def shell(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[s
     for path in PROJECT.iterdir():
         if not re.fullmatch(r"Pulumi\..+\.yaml|\..*state|build", path.name):
             (project / path.name).symlink_to(path)
-    folder = lab.scratch / "labs"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("labs")
     stacks: list[Stack] = []
     for name in ("sandbox", "sandbox-multipod"):
         file = project / f"Pulumi.{name}.yaml"

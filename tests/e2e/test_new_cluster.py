@@ -14,6 +14,8 @@ from tests.e2e.lab import Lab, run_settings
 from tests.e2e.remote_node import RemoteNode
 from tests.e2e.test_topologies import changes
 
+pytestmark = pytest.mark.in_order
+
 RUN, STEPS = "e2e-rider", 20
 KINDS = "configmap,persistentvolumeclaim,job,pod"
 

@@ -18,6 +18,8 @@ from tests.e2e.remote_node import RemoteNode
 from tests.e2e.test_topologies import changes
 from tests.node.lab import VERSION, background_up, output_file
 
+pytestmark = pytest.mark.in_order
+
 RUN, STEPS = "e2e-over-ssh", 20
 
 

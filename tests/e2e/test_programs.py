@@ -17,6 +17,8 @@ from tests.e2e.asking import AT_ONCE_SECONDS, changes, people_run, training_pods
 from tests.e2e.lab import Lab, wait_for
 from tests.kube.python_image import import_image, python_image
 
+pytestmark = pytest.mark.in_order
+
 PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
 DDP, FSDP, TORCHRUN, FATAL = "e2e-ddp", "e2e-fsdp", "e2e-torchrun", "e2e-fatal"
 ENDLESS = 1_000_000_000  # steps: a fast machine makes thousands in a second

@@ -4,7 +4,6 @@ Other teams' work is a Job whose image does not exist: Kueue gives it quota all 
 """
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -24,68 +23,36 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
+from tests.e2e.engines import ALL
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50  # after a stop
 PODS = 3
 # Of the kinds with a controller `make test` asks one, and `make test-engines` all.
-ALL = bool(os.environ.get("DISTTRAIN_ALL_ENGINES"))
 QUEUED = ("indexed-job", "jobset", *(("trainjob", "pytorchjob", "mpijob") if ALL else ()))
 NEEDED = ("jobset", *(("trainer", "training-operator", "mpi-operator") if ALL else ()))
 CPU = "300m"  # what the pods of a run ask for in all, and what the queue has
 NAME = "e2e-queue"
 FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
-QUEUE, CLUSTER_QUEUE, URGENT = "gpus", "e2e-team", "urgent"
-OBJECTS = [
-    {"kind": "ResourceFlavor", "metadata": {"name": "any"}},
-    {
-        "kind": "ClusterQueue",
-        "metadata": {"name": CLUSTER_QUEUE},
-        "spec": {
-            "namespaceSelector": {},
-            "preemption": {"withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [
-                {
-                    "coveredResources": ["cpu", "memory"],
-                    "flavors": [
-                        {
-                            "name": "any",
-                            "resources": [
-                                {"name": "cpu", "nominalQuota": CPU},
-                                {"name": "memory", "nominalQuota": "64Gi"},
-                            ],
-                        }
-                    ],
-                }
-            ],
-        },
-    },
-    {
-        "kind": "WorkloadPriorityClass",
-        "metadata": {"name": URGENT},
-        "value": 1000,
-        "description": "goes first",
-    },
-]
-LOCAL_QUEUE = {
-    "kind": "LocalQueue",
-    "metadata": {"name": QUEUE, "namespace": NAMESPACE},
-    "spec": {"clusterQueue": CLUSTER_QUEUE},
+QUEUE, CLUSTER_QUEUE, URGENT = "gpus", "disttrain-gpus", "urgent"
+MADE = {
+    "queues.name": QUEUE,
+    "queues.quota.cpu": CPU,  # of memory there is all that the node offers
+    f"queues.priorities.{URGENT}": "1000",
 }
+KINDS = ("localqueue", "clusterqueue", "resourceflavor", "workloadpriorityclass")
 
 
 @pytest.fixture(scope="module")
 def kueue(lab: Lab) -> Iterator[Lab]:
-    """A cluster with the controllers and a queue that has room for one run."""
+    """A cluster with the controllers; nothing of a queue is left in it afterwards."""
     controllers = [*(CONTROLLERS[name] for name in NEEDED), KUEUE]
     for controller in controllers:
         start_controller(lab.cluster, controller)
-    apply(lab, *OBJECTS)
     try:
         yield lab
-        lab.kubectl("delete", "clusterqueue", CLUSTER_QUEUE)
-        lab.kubectl("delete", "resourceflavor", "any")
+        assert lab.uids(*KINDS) == {}
     finally:
         for controller in reversed(controllers):
             stop_controller(lab.cluster, controller)
@@ -96,21 +63,14 @@ def kueue(lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def stack(kueue: Lab) -> Iterator[Stack]:
-    """A stack whose run of multi-pod, without a queue, is finished."""
-    settings = {**run_settings(FIRST, 10), "pods": str(PODS), "processesPerPod": "1"}
+    """A stack that makes a queue with room for one run, and whose own run of multi-pod, which
+    stands in none, is finished."""
+    settings = {**run_settings(FIRST, 10), **MADE, "pods": str(PODS), "processesPerPod": "1"}
     made = kueue.stack(NAME, "sandbox", {**settings, "topology": "multi-pod"})
     made.up()
     kueue.wait_done(FIRST)
-    apply(kueue, LOCAL_QUEUE)
     yield made
     made.destroy()
-
-
-def apply(lab: Lab, *items: object) -> None:
-    objects = [{"apiVersion": "kueue.x-k8s.io/v1beta2", **json.loads(json.dumps(i))} for i in items]
-    given = lab.scratch / "kueue.json"
-    given.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    lab.kubectl("apply", "-f", str(given))
 
 
 def start_others(lab: Lab, name: str, priority: str = "") -> None:
@@ -165,6 +125,17 @@ def test_queue_that_cannot_take_the_run_is_refused(kueue: Lab, stack: Stack) -> 
     assert f"no such WorkloadPriorityClass. Set one of {URGENT}" in said
     assert kueue.uids("statefulset", "job", "configmap") == before
     stack.set("queuePriority", None)
+
+
+def test_platform_does_not_go_with_others_work_in_its_queue(kueue: Lab, stack: Stack) -> None:
+    """The destroy guard names it, and nothing is deleted."""
+    start_others(kueue, "guest")
+    made = kueue.uids(*KINDS, "job", "namespace")
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.destroy()
+    assert f"Job guest stands in queue {QUEUE}" in " ".join(refused.value.args[0].split())
+    assert kueue.uids(*KINDS, "job", "namespace") == made
+    end_others(kueue, "guest")
 
 
 def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack) -> None:

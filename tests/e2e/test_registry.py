@@ -8,12 +8,18 @@ from dataclasses import dataclass
 
 import pytest
 
+from cli.status.look import look
+from infra.kube.access import Access
+from infra.kube.api import Api
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.lab import Lab, run_settings
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.registry.lab import LOGIN, Server, running
 
-RUN, STEPS = "e2e-registry", 20
+pytestmark = pytest.mark.in_order
+
+RUN = "e2e-registry"
 REPOSITORY = "team/trainer"
+OF_TRAINING = ("-l", "app.kubernetes.io/component=training")
 
 
 @dataclass
@@ -40,7 +46,7 @@ def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]
             f'[host."https://{server.name}"]\nca = "{authority}"\n'
         )
         settings = {
-            **run_settings(RUN, STEPS),
+            **run_settings(RUN, ENDLESS),
             "imageDelivery": "registry",
             "imageRepository": f"{server.name}/{REPOSITORY}",
             # the layers' blobs are in the containerd of the test already, and are not pulled again
@@ -67,14 +73,34 @@ def test_up_pushes_and_the_kubelet_pulls_by_the_secret(world: World) -> None:
     stack.preview()
     shown = stack.up()
     assert "is in the registry" in shown
-    assert lab.wait_done(RUN)["step"] == STEPS
     reference, digest = stack.output("image"), stack.output("imageDigest")
-    (pod,) = lab.get("pods", "-l", "app.kubernetes.io/component=training")["items"]
+    (pod,) = lab.get("pods", *OF_TRAINING)["items"]
     assert pod["spec"]["imagePullSecrets"] == [{"name": "image-registry"}]
     assert pod["status"]["containerStatuses"][0]["image"] == reference
     assert pod["status"]["containerStatuses"][0]["imageID"].endswith(f"@{digest}")
     assert LOGIN.password not in shown + stack.export()
     assert "unchanged" in stack.up()
+
+
+def test_pod_that_pulls_while_the_registry_is_away_trains_once_it_is_back(world: World) -> None:
+    """Status says what it waits for, and nobody has to do anything."""
+    lab, stack = world.lab, world.stack
+    stack.up()
+    made = max(lab.losses(RUN))
+    world.server.close()
+    try:
+        lab.ctr("images", "rm", stack.output("image"))
+        lab.kubectl("delete", "pod", *OF_TRAINING, "--wait=false")
+        api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+
+        def told() -> bool:
+            (run,) = look(api, NAMESPACE).runs
+            return run.state == "failing" and "ImagePull" in run.detail
+
+        wait_for("status to say so", told, 300)
+    finally:
+        world.server.start()
+    wait_for("steps after the last one", lambda: max(lab.losses(RUN)) > made, 300)
 
 
 def test_image_lost_by_the_registry_is_pushed_again(world: World) -> None:

@@ -20,7 +20,7 @@ from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
 from sandbox.stack import Stack
-from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_for
 from trainer.events.account import account_of
 from trainer.events.event import event_file, parse_events
 from trainer.events.span import Kind
@@ -69,9 +69,10 @@ class Killer:
         program = (
             "import os,signal,pathlib\n"
             "for p in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
-            "  try: words = p.read_bytes().split(b'\\0')\n"
+            "  try: words, name = p.read_bytes().split(b'\\0'), (p.parent / 'comm').read_text()\n"
             "  except OSError: continue\n"
-            "  if b'train' in words: os.kill(int(p.parent.name), signal.SIGKILL)\n"
+            "  is_spare = name.startswith('spare')\n"
+            "  if b'train' in words and not is_spare: os.kill(int(p.parent.name), signal.SIGKILL)\n"
         )
         try:
             self.lab.kubectl("exec", pod, "--", "python3", "-c", program)
@@ -81,7 +82,7 @@ class Killer:
 
 @pytest.fixture
 def stack(lab: Lab) -> Iterator[Stack]:
-    settings = run_settings(RUN, ENDLESS, topology="multi-pod")
+    settings = run_settings(RUN, ENDLESS, topology="multi-pod", **SPARES)
     settings |= {"run.eval.interval": "1000000", "run.checkpoint.interval": "20"}
     settings |= {"processesPerPod": "1"}
     made = lab.stack("e2e-killed", "sandbox", settings)

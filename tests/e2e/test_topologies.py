@@ -24,7 +24,9 @@ from tests.e2e.asking import (
     weights,
 )
 from tests.e2e.dashboard import Dashboard, take_pictures
-from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_for
+
+pytestmark = pytest.mark.in_order
 
 MAX_STEPS = 120
 LONG = 1000  # steps of a run that is killed on its way, and has to come to its end all the same
@@ -42,7 +44,7 @@ STORE_KEY = "key-of-the-store-3141592653"
 
 @pytest.fixture(scope="module")
 def single(lab: Lab) -> Stack:
-    settings = {**run_settings(SINGLE_RUN, MAX_STEPS), **PROXY, "podPolicy": "deny"}
+    settings = {**run_settings(SINGLE_RUN, MAX_STEPS, **SPARES), **PROXY, "podPolicy": "deny"}
     stack = lab.stack("e2e-single", "sandbox", settings)
     stack.preview()  # on a cluster that has nothing of ours yet
     stack.up()
@@ -66,7 +68,7 @@ def multi(lab: Lab, before_switch: dict[str, str]) -> Iterator[Stack]:
     """
     assert before_switch
     settings = {
-        **run_settings(MULTI_RUN, MAX_STEPS),
+        **run_settings(MULTI_RUN, MAX_STEPS, **SPARES),
         **MIRROR,
         "platform": "e2e-single",
         "verify": "before",
@@ -476,7 +478,7 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         "run.checkpoint.interval": "400"
     }  # a sample is not cut off by the removal of an old one
     often = {"run.eval.interval": "100", "run.eval.max_tokens": "4096"}
-    single.set_all({**run_settings(name, ENDLESS), **often, **rare})
+    single.set_all({**run_settings(name, ENDLESS, **SPARES), **often, **rare})
     single.up()
     wait_for("a checkpoint", lambda: list((lab.run_dir(name) / "checkpoints").glob("step-*")), 120)
     with Dashboard(single, tmp_path) as page, browser() as seen:
@@ -534,7 +536,7 @@ def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
     metrics = lab.run_dir(SINGLE_RUN) / "metrics.jsonl"
     before = metrics.read_text()
     further = MAX_STEPS + 20
-    single.set_all(run_settings(SINGLE_RUN, further))
+    single.set_all(run_settings(SINGLE_RUN, further, **SPARES))
     single.up()
     claim = lab.get("persistentvolumeclaim", "disttrain-pvc")
     assert claim["status"]["phase"] == "Bound"

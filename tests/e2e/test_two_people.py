@@ -14,6 +14,8 @@ from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from tests.e2e.test_topologies import changes, everything, training_pods
 from tests.node.lab import background_up, output_file
 
+pytestmark = pytest.mark.in_order
+
 SAME = "e2e-same"
 SHORT = 10
 

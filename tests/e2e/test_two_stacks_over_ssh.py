@@ -18,6 +18,8 @@ from tests.e2e.test_topologies import changes, training_pods
 from tests.operator.cluster import offered
 from tests.operator.stand_in import GPUS, import_operator_image, operator_chart
 
+pytestmark = pytest.mark.in_order
+
 LONG, SHORT = "two-stacks-dev", "two-stacks-multipod"
 # The trainer finds no CUDA on these GPUs, so it is told to take what is there.
 # Three ranks ask for less than what a GPU machine has.

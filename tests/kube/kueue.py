@@ -10,7 +10,13 @@ from tests.kube.lab import Json, Lab, Run, wait_for
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 VERSION = "v1beta2"
-PLURALS = ("localqueues", "clusterqueues", "workloads", "workloadpriorityclasses")
+PLURALS = (
+    "localqueues",
+    "clusterqueues",
+    "resourceflavors",
+    "workloads",
+    "workloadpriorityclasses",
+)
 
 
 def definition(plural: str) -> Json:

@@ -23,7 +23,15 @@ from tests.kube.test_status import viewer_of
 # What this program reads and writes of each kind.
 FIELDS = {
     "localqueues": ("spec.clusterQueue", "spec.stopPolicy", "status.conditions"),
-    "clusterqueues": ("spec.stopPolicy", "status.conditions"),
+    "clusterqueues": (
+        "spec.stopPolicy",
+        "spec.namespaceSelector",
+        "spec.preemption.withinClusterQueue",
+        "spec.resourceGroups",
+        "status.conditions",
+    ),
+    "resourceflavors": ("spec",),
+    "workloadpriorityclasses": ("value", "description"),
     "workloads": (
         "spec.active",
         "spec.priority",
@@ -53,9 +61,10 @@ def test_each_reason_that_keeps_a_run_out_is_told(kueue: Lab) -> None:
     lab = kueue
     namespace = lab.namespace()
 
-    def problems(priority: str = "") -> str:
-        return "\n".join(queue_findings(lab.api, namespace, "gpus", priority).problems)
+    def problems(priority: str = "", *comes: str) -> str:
+        return "\n".join(queue_findings(lab.api, namespace, "gpus", priority, comes).problems)
 
+    assert problems("urgent", "localqueues/gpus", "workloadpriorityclasses/urgent") == ""
     assert f"namespace {namespace} has no such LocalQueue. It has none at all: ask" in problems()
     (absent,) = queue_findings(lab.api, "t-absent", "gpus").problems
     assert "namespace t-absent is not there yet" in absent
@@ -70,6 +79,7 @@ def test_each_reason_that_keeps_a_run_out_is_told(kueue: Lab) -> None:
     lab.api.patch(cluster, {"spec": {"stopPolicy": "None"}})
     lab.api.patch(local, {"spec": {"stopPolicy": "Hold"}})
     assert "LocalQueue gpus is stopped (stopPolicy: Hold)" in problems()
+    assert "LocalQueue gpus is stopped" in problems("", "localqueues/gpus")  # comes, and is there
     lab.api.patch(local, {"spec": {"stopPolicy": "None"}})
     assert "no such WorkloadPriorityClass. There is none at all" in problems("urgent")
     urgent = {"kind": "WorkloadPriorityClass", "metadata": {"name": "urgent"}, "value": 1}

@@ -1,5 +1,6 @@
 """The look of `disttrain status` at a real cluster, with all rights and with a viewer's."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pulumi
@@ -7,6 +8,7 @@ import pytest
 import yaml
 
 from cli.status.look import look
+from cli.status.silence import LEASES
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
@@ -15,6 +17,7 @@ from infra.platform.viewers import ViewersArgs, viewer_role
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 
+VALID_SECONDS = 20  # half of the usual time, so that the test is over sooner
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
@@ -70,6 +73,69 @@ def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
         for path in (run.path, f"/api/v1/namespaces/{namespace}/secrets"):
             with pytest.raises(ApiError, match="forbidden"):
                 somebody.patch(path, {}) if path == run.path else somebody.list(path)
+    finally:
+        lab.kubectl("delete", "clusterrolebinding", f"viewer-{namespace}")
+        lab.kubectl("delete", "clusterrole", name)
+
+
+class Kubelet:
+    """Makes a node, and reports of it as a kubelet does, by a clock that is a year late."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.api, self.name = lab.api, "made-by-hand"
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}}
+        lab.api.create("/api/v1/nodes", node)
+        self.path = f"{LEASES}/{self.name}"
+        spec = {"holderIdentity": self.name, "leaseDurationSeconds": VALID_SECONDS}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
+        lab.api.create(LEASES, {**lease, "metadata": {"name": self.name}})
+        self.renewals = 0
+
+    def renew(self) -> None:
+        self.renewals += 1
+        time = f"2025-11-23T08:00:00.{self.renewals:06}Z"
+        self.api.patch(self.path, {"spec": {"renewTime": time}})
+
+    def end(self) -> None:
+        self.api.delete(self.path, {})
+        self.api.delete(f"/api/v1/nodes/{self.name}", {})
+
+
+@pytest.fixture
+def kubelet(lab: Lab) -> Iterator[Kubelet]:
+    made = Kubelet(lab)
+    yield made
+    made.end()
+
+
+def test_node_that_stops_to_report_is_silent_until_it_reports_again(
+    lab: Lab, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """By the API server's clock. Whoever may not read the leases is told nothing of it."""
+    namespace = lab.namespace()
+    role = viewer_role(ViewersArgs(namespace, "dev", pulumi.Output.from_input("")))
+    name = role["metadata"]["name"]
+    lab.api.create(ROLES, {**role, "metadata": {"name": name}})
+    try:
+        viewer = viewer_of(lab, namespace, tmp_path, name, "clusterrolebinding")
+
+        def silent(api: Api) -> Mapping[str, float]:
+            return look(api, namespace).platform.silent
+
+        def reports() -> bool:
+            kubelet.renew()
+            return not silent(lab.api)
+
+        wait_for("its report", reports)
+        wait_for("its silence", lambda: silent(lab.api))
+        assert kubelet.name in wait_for("the same for a viewer", lambda: silent(viewer))
+        rules = [rule for rule in role["rules"] if "leases" not in rule["resources"]]
+        lab.api.patch(f"{ROLES}/{name}", {"rules": rules})
+        wait_for("nothing without the right", lambda: not silent(viewer))
+        wait_for("its silence for others", lambda: silent(lab.api))
+        assert not silent(viewer)
+        assert look(viewer, namespace).platform.nodes == 2
+        wait_for("its next report", reports)
     finally:
         lab.kubectl("delete", "clusterrolebinding", f"viewer-{namespace}")
         lab.kubectl("delete", "clusterrole", name)

@@ -23,6 +23,16 @@ def series(name: str, node: int = 0, **labels: str) -> str:
     return f"{name}{{{','.join(pairs)}}}"
 
 
+WATCH = 'namespace="disttrain",pod="disttrain-node-health-x",condition="false"'
+WATCH_NOT_READY = f"kube_pod_status_ready{{{WATCH}}}"
+
+
+def queue(name: str, **labels: str) -> str:
+    """A series of Kueue's own, as version 0.19 writes it."""
+    pairs = {"cluster_queue": "gpus", "replica_role": "leader", **labels}
+    return f"kueue_{name}{{{','.join(f'{key}={json.dumps(pairs[key])}' for key in pairs)}}}"
+
+
 def clean_hour() -> dict[str, str]:
     """A run of two pods that trains: 100 steps a minute, a checkpoint and its copy every 500.
 
@@ -42,6 +52,10 @@ def clean_hour() -> dict[str, str]:
         series("disttrain_volume_free_bytes"): f"50-0.1x{HOUR}",
         series("disttrain_volume_size_bytes"): f"100x{HOUR}",
         pending: f"1 1 1 0x{HOUR - 3}",
+        WATCH_NOT_READY: f"1 1 0x{HOUR - 2}",
+        'kube_pod_info{namespace="disttrain",pod="disttrain-node-health-x",node="a"}': f"1x{HOUR}",
+        queue("pending_workloads", status="active"): f"1x{HOUR}",  # behind the run that trains
+        queue("admitted_active_workloads"): f"0 0 1x{HOUR - 2}",
     }
     for node in (0, 1):
         found |= {
@@ -85,6 +99,8 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
         "disttrain_slow_rank_ratio", f"_x29 2x{HOUR - 30}", rank="1", cause=str(Cause.THROTTLED)
     ),
     "DisttrainPodPending": {PENDING_POD: f"1x{HOUR}"},
+    "DisttrainNodeUnhealthy": {WATCH_NOT_READY: f"0x30 1x{HOUR - 31}"},
+    "DisttrainQueueStuck": {queue("admitted_active_workloads"): f"1x30 0x{HOUR - 31}"},
 }
 
 

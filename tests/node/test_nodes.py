@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.airgap.manifest import read_manifest
+from infra.platform.airgap_files import STAGE
 from sandbox.stack import Stack
 from tests.node.host import Host
 from tests.node.lab import (
@@ -21,6 +23,8 @@ from tests.node.lab import (
 )
 from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose
 from tests.node.releases import VERSION
+from tests.node.test_bundle import IMAGES, packed
+from tests.node.test_bundle import settings as of_bundle
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 SERVER = "gpu-node"
@@ -184,6 +188,12 @@ def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) ->
     stack = lan.stack(nodes=lan.settings(two, interface=BRIDGE), nodeInterface=BRIDGE)
     stack.up()
     assert own_addresses(lan) == {SERVER: SERVER_ADDRESS, two: f"192.0.2.{2 + NAMES.index(two)}"}
+    stack.set("nodeAddress", lan.lab.host.address)  # of the link to this machine
+    assert (
+        f"nodeAddress is {lan.lab.host.address}, and the network interface {BRIDGE} (nodeInterface)"
+        in failure(stack)
+    )
+    stack.set("nodeAddress", SERVER_ADDRESS)
     started = host.shell("systemctl show --property=MainPID --value k3s-agent")
     set_nodes(stack, lan.settings(two, interface="ib7"))
     said = failure(stack)
@@ -201,7 +211,8 @@ def test_machine_behind_the_first_one_is_reached_through_it_alone(lan: Lan, tmp_
     """By its address on the bridge of the hosts, to which this machine has no link.
 
     Its SSH server tells from where it was asked: for the doctor, the look, the authorities, which
-    Pulumi's command plugin brings there, and to join and leave.
+    Pulumi's command plugin brings there, the files of a bundle, and to join and leave. With a
+    bundle nothing comes from the release host, which both machines could reach.
     """
     two = NAMES[0]
     lab, host = lan.lab, lan.machines[two].host
@@ -209,10 +220,19 @@ def test_machine_behind_the_first_one_is_reached_through_it_alone(lan: Lan, tmp_
     jump = {"jump_host": lab.host.address, "jump_host_key": lab.host_key}
     authority = tmp_path / "authority.pem"
     authority.write_text(lab.mirror.certificate)
-    before = logins(host)
-    stack = lan.stack(nodes=lan.settings(two, address=address, **jump), caBundle=str(authority))
+    folder = tmp_path / "bundle"
+    packed(lab, folder)
+    before, asked = logins(host), lab.mirror.requests
+    nodes = lan.settings(two, address=address, **jump)
+    more = {**of_bundle(lab), "bundle": str(folder)}
+    stack = lan.stack(nodes=nodes, caBundle=str(authority), **more)
     stack.up()
     assert sorted(lan.members()) == sorted([SERVER, two])
+    assert lab.mirror.requests == asked
+    assert host.shell(f"stat -c '%U %a' {STAGE}").split() == ["root", "700"]
+    (images,) = read_manifest(folder).of("k3s-images")
+    there = host.shell(f"cd {IMAGES}; sha256sum *").split()
+    assert there == [images.sha256, f"disttrain-{images.sha256[:16]}-{Path(images.name).name}"]
     again = stack.up()
     assert set(counts(again)) == {"unchanged"}, again
     stack.destroy()

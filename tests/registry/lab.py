@@ -63,10 +63,15 @@ class Server:
             f"http:\n{http_part}{auth if login else ''}"
         )
         self._log = folder / "log"
-        with self._log.open("w") as log:
+        self._log.touch()
+        self.start()
+
+    def start(self) -> None:
+        """Once it was made, and again after `close`: with the same address and blobs."""
+        with self._log.open("a") as log:
             program = str(tool_folder(IMAGE_REGISTRY) / "registry")
             self._process = subprocess.Popen(
-                [program, "serve", str(folder / "config.yml")], stdout=log, stderr=log
+                [program, "serve", str(self._log.parent / "config.yml")], stdout=log, stderr=log
             )
         wait_for_server(self.address, self._process, self._log)
 

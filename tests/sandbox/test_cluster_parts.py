@@ -268,7 +268,8 @@ def test_every_missing_program_is_named_with_its_package(
 def test_no_two_controllers_listen_at_one_port() -> None:
     """They are processes of one node, and any of them may be started beside the others."""
     all_of_them = CONTROLLERS.values()
-    ports = [port for each in all_of_them for port in (each.health_port, each.webhook_port) if port]
+    ports = [program.health_port for each in all_of_them for program in each.programs]
+    ports += [each.webhook_port for each in all_of_them if each.webhook_port]
     assert sorted(ports) == sorted(set(ports))
 
 

@@ -387,3 +387,17 @@ def processes_below(pid: int) -> list[int]:
     for known in found:
         found.extend(children.get(known, []))
     return found
+
+
+def name_of(pid: int) -> str:
+    """As `top` shows the process: `rank-0`, for example; empty if it has ended (Linux)."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def ranks_below(pid: int) -> list[int]:
+    """The ranks that an entrypoint has started, by rank, without the spares that wait."""
+    named = {pid: name_of(pid) for pid in processes_below(pid)}
+    ranks = [pid for pid, name in named.items() if name.startswith("rank-")]
+    return sorted(ranks, key=lambda pid: int(named[pid].removeprefix("rank-")))

@@ -56,6 +56,14 @@ def _init_container(pod: Pod) -> None:
     pod["spec"]["initContainers"] = [{**_container(pod), "name": "first", "image": "busybox"}]
 
 
+def _root_that_writes_to_the_volume(pod: Pod) -> None:
+    """Reading the kernel's log is a reason to be root, and none to be root on the volume."""
+    pod["metadata"]["annotations"] = {"disttrain.dev/kernel-log": "Xids"}
+    pod["spec"]["securityContext"] |= {"runAsNonRoot": False, "runAsUser": 0}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pod["spec"]["volumes"].append(claim)
+
+
 BREAKS: dict[str, tuple[str, Callable[[Pod], object]]] = {
     "no tag": ("image-is-pinned", lambda p: _set(_container(p), "image", "host:5000/trainer")),
     "latest": ("image-is-pinned", lambda p: _set(_container(p), "image", "trainer:latest")),
@@ -86,6 +94,11 @@ BREAKS: dict[str, tuple[str, Callable[[Pod], object]]] = {
         lambda p: _container(p)["securityContext"].pop("capabilities"),
     ),
     "root": ("not-root", lambda p: p["spec"]["securityContext"].pop("runAsNonRoot")),
+    "root with a claim": ("not-root", _root_that_writes_to_the_volume),
+    "kernel log without a reason": (
+        "few-capabilities",
+        lambda p: _container(p)["securityContext"]["capabilities"]["add"].append("SYSLOG"),
+    ),
     "no filter": (
         "system-calls-are-filtered",
         lambda p: p["spec"]["securityContext"].pop("seccompProfile"),

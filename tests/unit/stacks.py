@@ -23,6 +23,7 @@ from pulumi.runtime.settings import configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
 from infra.kube.findings import Findings
+from infra.kube.queues_look import QueuesSeen
 from infra.node.k3s_look import K3sLook
 from infra.settings import project
 from infra.settings.project import as_text, stack_file
@@ -42,7 +43,13 @@ def nothing_lacks(*_: object) -> Findings:
     return Findings()
 
 
+def kueue_is_there() -> QueuesSeen:
+    """What a look at a cluster with Kueue would find."""
+    return QueuesSeen("v1beta2", {"cpu": "16", "memory": "64Gi"})
+
+
 ANSWER = nothing_lacks  # tests put another one here
+KUEUE = kueue_is_there
 
 
 def raw_settings(stack: str, changes: Mapping[str, object] | None = None) -> dict[str, str]:
@@ -269,6 +276,7 @@ def run_with(
         patch("infra.deliveries.registry.look", return_value=IMPORT_REQUEST),
         patch("infra.run.make.look", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
+        patch("infra.platform.queues.look_at_queues", side_effect=lambda *_: KUEUE()),
         ThreadPoolExecutor(1) as thread,
     ):
         # The SDK sends the stack's frames with each resource, and pytest's are many.

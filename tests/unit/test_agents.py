@@ -75,7 +75,8 @@ def test_machine_is_examined_with_the_server_before_it_is_changed(tmp_path: Path
 def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> None:
     """M2 of the goals: adding one host plans its own resources and nothing else."""
     cases = ((), (TWO,), (TWO, THREE))
-    none, one, both = (deployed(tmp_path, *nodes, lostNodes="wait") for nodes in cases)
+    alike = {"lostNodes": "wait", "nodeHealth": "report"}  # which go by the number of machines
+    none, one, both = (deployed(tmp_path, *nodes, **alike) for nodes in cases)
     for less, more, added in ((none, one, "node-gpu2"), (one, both, "node-gpu3")):
         inputs = {resource.name: resource.inputs for resource in less.resources}
         now = {resource.name: resource.inputs for resource in more.resources}
@@ -85,6 +86,27 @@ def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> No
         same = {name for name in inputs if now[name] == inputs[name]}
         # With the first further machine the host need no longer have all GPUs itself.
         assert set(inputs) - same == ({"doctor-host"} if less is none else set())
+
+
+def test_machines_are_reached_past_the_proxy(tmp_path: Path) -> None:
+    """By pods, and by k3s: the server asks all of them, and each of them the server.
+
+    An added one then changes no other one, and makes no other pods.
+    """
+    proxy = {"httpProxy": "http://proxy:3128", "lostNodes": "wait"}
+    one, both = (deployed(tmp_path, *nodes, **proxy) for nodes in ((TWO,), (TWO, THREE)))
+    base = "10.1.2.3,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost"
+    assert both.one("proxy-config-map").inputs["data"]["NO_PROXY"] == f"{base},10.1.2.4,10.1.2.5"
+    assert f"export NO_PROXY={base},10.1.2.4,10.1.2.5\n" in both.one("cluster-k3s").program
+    for name, address in (("gpu2", "10.1.2.4"), ("gpu3", "10.1.2.5")):
+        assert job(both, name)["variables"]["agent"]["NO_PROXY"] == f"{base},{address}"
+    assert changed(one, both) == {"cluster-k3s", "proxy-config-map"}
+
+
+def changed(before: Deployment, after: Deployment) -> set[str]:
+    """The resources of both whose inputs are not the same."""
+    inputs = {resource.name: resource.inputs for resource in after.resources}
+    return {each.name for each in before.resources if inputs[each.name] != each.inputs}
 
 
 def test_machine_is_replaced_with_its_address_and_with_the_cluster(tmp_path: Path) -> None:
@@ -102,7 +124,7 @@ def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
     result = deployed(tmp_path, TWO, **changes, caBundle=str(authority))
     server = result.one("cluster-k3s").inputs["stdin"]
     variables = job(result, "gpu2")["variables"]["agent"]
-    for name in ("K3S_VERSION", "K3S_MIRROR", "HTTP_PROXY", "NO_PROXY", "OWNER"):
+    for name in ("K3S_VERSION", "K3S_MIRROR", "HTTP_PROXY", "OWNER"):
         assert variables[name], name
         assert f"export {name}={variables[name]}" in server.replace("'", ""), name
     assert variables["SERVER_URL"] == "https://10.1.2.3:6443"
@@ -168,13 +190,47 @@ def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Pa
     (container,) = spec["containers"]
     assert container["image"].startswith("registry.example.org/team/trainer:")
     program = result.one("lost-nodes-program").inputs
-    assert container["command"][-1].endswith("/" + next(iter(program["data"])))
+    assert container["command"][-1].split(".")[-1] + ".py" in program["data"]
     assert program["metadata"]["name"] == spec["volumes"][0]["configMap"]["name"]
     rules = result.one("lost-nodes-role").inputs["rules"]
     assert {rule["resources"][0]: rule["verbs"] for rule in rules} == {
         "pods": ["list", "delete"],
         "pods/status": ["patch"],
     }
+
+
+def watch_of(result: Deployment) -> tuple[bool, set[str]]:
+    """Whether the pods that watch the machines cordon, and what their account may change."""
+    (container,) = result.one("node-health-daemon-set").inputs["spec"]["template"]["spec"][
+        "containers"
+    ]
+    roles = [
+        r for r in result.resources if r.name.startswith("node-health-") and "rules" in r.inputs
+    ]
+    rules = [rule for role in roles for rule in role.inputs["rules"]]
+    may = {rule["resources"][0] for rule in rules if {"patch", "create"} & set(rule["verbs"])}
+    return "--cordon" in container["command"], may
+
+
+def test_machines_are_watched_and_cordoned_where_others_can_take_the_work(tmp_path: Path) -> None:
+    """On one machine a cordon would only end the training; a cluster of others is left alone."""
+    assert watch_of(deployed(tmp_path)) == (False, {"pods/status"})
+    all_of_it = {"pods/status", "pods/eviction", "nodes"}
+    assert watch_of(deployed(tmp_path, TWO)) == (True, all_of_it)
+    assert watch_of(deployed(tmp_path, nodeHealth="cordon")) == (True, all_of_it)
+    assert watch_of(deployed(tmp_path, TWO, nodeHealth="report")) == (False, {"pods/status"})
+    for none in (deployed(tmp_path, TWO, nodeHealth="off"), deploy("sandbox", tmp_path)):
+        assert not [r for r in none.resources if r.name.startswith("node-health")]
+
+
+def test_pods_that_watch_see_the_gpus_and_run_where_these_are(tmp_path: Path) -> None:
+    """By the runtime class that the operator's toolkit, or k3s, makes."""
+    spec = deployed(tmp_path).one("node-health-daemon-set").inputs["spec"]["template"]["spec"]
+    assert spec["runtimeClassName"] == "nvidia"
+    assert spec["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+    plain = deploy("sandbox", tmp_path, {"nodeHealth": "report"}).one("node-health-daemon-set")
+    spec = plain.inputs["spec"]["template"]["spec"]
+    assert {"runtimeClassName", "nodeSelector"} & set(spec) == set()
 
 
 def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> None:

@@ -62,7 +62,18 @@ def test_pods_of_a_workload_are_looked_at(case: str) -> None:
     for role in ("Launcher", "Worker"):
         roles = {**LABELS, "spec": {"mpiReplicaSpecs": {role: props["spec"]}}}
         assert found("kubernetes:kubeflow.org/v2beta1:MPIJob", roles) == [BREAKS[case][0]]
+    tasks = {**LABELS, "spec": {"tasks": [{"name": "node", **props["spec"]}]}}
+    assert found("kubernetes:batch.volcano.sh/v1alpha1:Job", tasks) == [BREAKS[case][0]]
     assert found("kubernetes:core/v1:ConfigMap", props) == []
+
+
+def test_role_that_says_so_may_cordon_and_do_no_more() -> None:
+    says_so = {"metadata": {**LABELS["metadata"], "annotations": {"disttrain.dev/cordons": "x"}}}
+    nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}
+    assert found(ROLE, {**says_so, "rules": [nodes]}) == []
+    assert found(ROLE, {**LABELS, "rules": [nodes]}) == ["role-only-reads"]
+    for more in ({**nodes, "resources": ["pods"]}, {**nodes, "verbs": ["delete"]}):
+        assert found(ROLE, {**says_so, "rules": [more]}) == ["role-only-reads"]
 
 
 def test_readme_of_the_pack_lists_its_own_rules() -> None:

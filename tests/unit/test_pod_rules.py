@@ -65,6 +65,16 @@ def test_pod_beside_the_training_keeps_all_rules(tmp_path: Path) -> None:
     assert broken_rules(deployment.inputs["spec"]["template"]) == []
 
 
+def test_pod_that_watches_a_machine_keeps_all_rules(tmp_path: Path) -> None:
+    """It reads the kernel's log, and says so by an annotation."""
+    made = deploy("sandbox", tmp_path, {"nodeHealth": "cordon"})
+    (daemon_set,) = made.of_type("kubernetes:apps/v1:DaemonSet")
+    template = daemon_set.inputs["spec"]["template"]
+    assert broken_rules(template) == []
+    del template["metadata"]["annotations"]["disttrain.dev/kernel-log"]
+    assert {rule.id for rule in broken_rules(template)} == {"few-capabilities", "not-root"}
+
+
 def test_pods_of_commands_keep_all_rules() -> None:
     pod = TaskPod("sample", "me", "ns", "trainer:1", ("python3",), "claim", 60)
     assert broken_rules(pod_manifest(pod, "x")) == []

@@ -29,11 +29,18 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
         "sandbox",
         {"podPolicy": "warn", "monitoring": "existing", "topology": "multi-pod"},
     ),
+    "a queue of its own": (
+        "sandbox",
+        {"queues": {"name": "gpus", "priorities": {"urgent": 1000}}, "topology": "indexed-job"},
+    ),
     "indexed job": ("sandbox", {"topology": "indexed-job", "lostNodes": "replace"}),
+    "machines that are watched": ("sandbox", {"nodeHealth": "report"}),
+    "machines that are cordoned": ("sandbox", {"nodeHealth": "cordon"}),
     "JobSet": ("sandbox", {"topology": "jobset"}),
     "TrainJob": ("sandbox", {"topology": "trainjob"}),
     "PyTorchJob": ("sandbox", {"topology": "pytorchjob"}),
     "MPIJob": ("sandbox", {"topology": "mpijob"}),
+    "Job of Volcano": ("sandbox", {"topology": "volcano"}),
     "platform alone": ("sandbox", {"topology": "none"}),
     "registry with a login": (
         "sandbox",
@@ -72,6 +79,12 @@ def registered(result: Deployment) -> set[tuple[str, str, bool]]:
     return found
 
 
+def singular(resource: str) -> str:
+    for ending, replaced in (("policies", "policys"), ("classes", "classs")):
+        resource = resource.replace(ending, replaced)
+    return resource.removesuffix("s")
+
+
 @pytest.mark.parametrize(("stack", "changes"), CASES.values(), ids=CASES)
 def test_rights_asked_for_are_those_of_the_registered_objects(
     tmp_path: Path, stack: str, changes: dict[str, object]
@@ -80,7 +93,7 @@ def test_rights_asked_for_are_those_of_the_registered_objects(
     needs, result = asked_of(stack, tmp_path, changes)
     beside = {(group, resource) for group, resource, _ in PROGRAMS}
     of_objects = {
-        (need.group, need.resource.replace("policies", "policys").removesuffix("s"), bool(inside))
+        (need.group, singular(need.resource), bool(inside))
         for need in needs
         for inside in [need.namespace]
         if need.verb == "patch" and not (inside and (need.group, need.resource) == ("", "pods"))
@@ -90,6 +103,16 @@ def test_rights_asked_for_are_those_of_the_registered_objects(
         assert any((need.group, need.resource) == (group, resource) for need in needs)
     assert {need.verb for need in needs if need.resource == "secrets"} == set(OBJECT)
     assert {need.namespace for need in needs} <= {"", "disttrain"}
+
+
+def test_platform_that_makes_a_queue_may_see_what_stands_in_it(tmp_path: Path) -> None:
+    changes: dict[str, object] = {"topology": "none"}
+    without, _ = asked_of("sandbox", tmp_path, changes)
+    making, _ = asked_of("sandbox", tmp_path, {**changes, "queues": {"name": "gpus"}})
+    of_workloads = {need for need in making - without if need.resource == "workloads"}
+    assert of_workloads == {
+        Need("kueue.x-k8s.io", "workloads", verb, "disttrain") for verb in ("get", "list")
+    }
 
 
 def test_run_in_a_queue_may_read_and_stop_its_workload_there(tmp_path: Path) -> None:
@@ -104,6 +127,15 @@ def test_run_in_a_queue_may_read_and_stop_its_workload_there(tmp_path: Path) -> 
     without, _ = asked_of("sandbox", tmp_path, changes)
     queued, _ = asked_of("sandbox", tmp_path, {**changes, "queue": "team"})
     assert queued - without == wanted
+
+
+def test_run_under_volcano_may_give_commands(tmp_path: Path) -> None:
+    """By which it is stopped and resumed; the PodGroup says what it waits for."""
+    changes: dict[str, object] = {"topology": "volcano"}
+    needs, _ = asked_of("sandbox", tmp_path, changes)
+    commands = {need.verb for need in needs if need.resource == "commands"}
+    groups = {need.verb for need in needs if need.resource == "podgroups"}
+    assert (commands, groups) == ({"create", "delete", "get"}, {"get"})
 
 
 def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:

@@ -3,26 +3,29 @@
 Between two events of the same start of a machine the time is what its monotonic clock says, which
 nobody sets. From one machine (or start of it) to the next only the clock of day is known. Time
 never goes backwards.
+
+The entrypoint and rank 0 append to one file, each by a thread that may be late on a busy machine or
+a slow volume. So a line may stand behind one of the other process that happened after it. Lines
+that share a clock are put in the order of that clock first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainer.events.event import Event
+from trainer.events.event import Event, Name
 
 MICRO = 1_000_000
-# Two processes may note their events in another order than they append them. A monotonic clock that
-# goes back further than that has begun anew.
+# A monotonic clock that goes back further than that has begun anew.
 _LARGEST_DISORDER_SECONDS = 60.0
 
 
 def timeline(events: Sequence[Event]) -> list[tuple[int, Event]]:
-    """The events in their order, each with its microseconds since the first one."""
+    """The events in the order of their clock, each with its microseconds since the first one."""
     placed = list[tuple[int, Event]]()
     now, anchor, anchor_at = 0, None, 0
     before: Event | None = None
-    for event in events:
+    for event in _in_order(events):
         if anchor is None or before is None or not _share_a_clock(before, event):
             passed = 0.0 if before is None else event.unix_seconds - before.unix_seconds
             now += max(0, round(passed * MICRO))
@@ -33,6 +36,23 @@ def timeline(events: Sequence[Event]) -> list[tuple[int, Event]]:
         placed.append((now, event))
         before = event
     return placed
+
+
+def _in_order(events: Sequence[Event]) -> list[Event]:
+    """Put what shares a clock in the order of that clock.
+
+    Nothing comes before the end of a finished run that was written after it: the account of such a
+    run stays as it is.
+    """
+    ordered, together = list[Event](), list[Event]()
+    for event in events:
+        if together and not (
+            together[-1].name != Name.FINISHED and _share_a_clock(together[-1], event)
+        ):
+            ordered += sorted(together, key=lambda one: one.monotonic_seconds)
+            together = []
+        together.append(event)
+    return ordered + sorted(together, key=lambda one: one.monotonic_seconds)
 
 
 def _share_a_clock(one: Event, next_one: Event) -> bool:

@@ -60,6 +60,8 @@ class _Entrypoint:
         self._config, self._config_arguments = config, config_arguments
         self._node, self._stop, self._rules = node, stop, RoundRules.of(config.train, node.nnodes)
         self._status = StatusFiles()
+        self._in_common = {**os.environ, LIFELINE_VARIABLE: "stdin"}
+        self._in_common.pop(RUN_KEY_VARIABLE, None)  # the ranks have no use for it
         self._key = os.environ.get(RUN_KEY_VARIABLE, "").encode()
         self._hello = Hello(
             node_rank=node.rank,
@@ -102,6 +104,7 @@ class _Entrypoint:
             self._output.note(traceback.format_exc())
             raise
         finally:
+            self._work.close()
             self._events.close()
             self._goodput.close()
             self._mirror.finish()
@@ -154,6 +157,7 @@ class _Entrypoint:
         self._rounds += 1
         if self._rounds == 1:
             pod_started(self._events, node.nnodes * node.local_ranks)
+        self._work.prepare(self._in_common)
         if node.nnodes == 1:
             alone = Round.alone(self._rounds, free_port(), node.local_ranks)
             report = self._run_ranks(alone, None)
@@ -289,8 +293,7 @@ class _Entrypoint:
         """The environment of a rank: torch.distributed's variables, and its number of threads."""
         node = self._node
         environment = {
-            **os.environ,
-            LIFELINE_VARIABLE: "stdin",
+            **self._in_common,
             "RANK": str(here.first_rank + local_rank),
             "WORLD_SIZE": str(here.world_size),
             "LOCAL_RANK": str(local_rank),
@@ -299,7 +302,6 @@ class _Entrypoint:
             "MASTER_ADDR": here.master_address,
             "MASTER_PORT": str(here.master_port),
         }
-        environment.pop(RUN_KEY_VARIABLE, None)  # the ranks have no use for it
         threads = threads_per_rank(node.local_ranks, here.ranks_on_machine)
         environment.setdefault("OMP_NUM_THREADS", str(threads))
         interface = interface_of(here.own_address) if here.own_address else None
@@ -313,6 +315,7 @@ class _Entrypoint:
 
     def _hold(self, finished: str) -> ExitCode:
         """End, or keep waiting where a StatefulSet would start the pod of a finished run again."""
+        self._work.close()
         self._status.mark_ready()
         self._vitals.end(has_failed=False)
         self._goodput.say_last()

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,32 @@ LEFT_BEHIND_SECONDS = 1.0
 # So long it may take to hand on what is left in a pipe, where standard output is slow.
 LAST_LINES_SECONDS = 10.0
 
+Start = Callable[[Mapping[str, str], int, int | None], subprocess.Popen[bytes]]
+"""Starts a process with these variables, standard input and output; see `process_of`."""
+
+
+def process_of(command: Sequence[str], folder: Path | None = None) -> Start:
+    """What starts that program and its arguments, in that folder or in the one of this process.
+
+    Its third argument is an open file for all that the process prints; None: it prints where this
+    process does. It raises OSError if the program cannot be started.
+    """
+
+    def start(
+        environment: Mapping[str, str], stdin: int, output: int | None
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=output,
+            stderr=subprocess.STDOUT if output is not None else None,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,  # Ctrl-C reaches the entrypoint, which forwards it
+        )
+
+    return start
+
 
 class LocalRanks:
     """One process for each local rank, and the pipe that ends them with this process."""
@@ -32,23 +58,21 @@ class LocalRanks:
 
     def __init__(
         self,
-        command: Sequence[str],
+        start: Start,
         environments: Sequence[Mapping[str, str]],
         status: StatusFiles,
         output: NodeOutput,
-        folder: Path | None = None,
         tap: Tap | None = None,
     ):
-        """Start `command` once with each of `environments`, by local rank; they name its RANK.
+        """Start a process with each of `environments`, by local rank; they name its RANK.
 
         Without a RANK a process starts several ranks itself.
 
         Args:
-            command: the program and its arguments.
+            start: starts one.
             environments: all variables of each process.
             status: the files of this node.
             output: where the lines go.
-            folder: in which the processes start; None: in that of this process.
             tap: is given the lines too.
 
         Raises:
@@ -64,16 +88,9 @@ class LocalRanks:
         read_end, self._lifeline = os.pipe()  # never written to: see trainer/launch/lifeline.py
         try:
             for environment, pipe in zip(environments, self._pipes, strict=True):
-                process = subprocess.Popen(
-                    command,
-                    stdin=read_end if self.has_lifeline else subprocess.DEVNULL,
-                    stdout=pipe.write_end if pipe is not None else None,
-                    stderr=subprocess.STDOUT if pipe is not None else None,
-                    env=environment,
-                    cwd=folder,
-                    start_new_session=True,  # Ctrl-C reaches the entrypoint, which forwards it
-                )
-                self._processes.append(process)
+                stdin = read_end if self.has_lifeline else subprocess.DEVNULL
+                stdout = pipe.write_end if pipe is not None else None
+                self._processes.append(start(environment, stdin, stdout))
         finally:
             os.close(read_end)
             for pipe in self._pipes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from trainer.checkpoint.run_identity import read_done_marker
@@ -10,8 +11,12 @@ from trainer.launch.exit_codes import ExitCode
 from trainer.launch.local_ranks import LocalRanks
 from trainer.launch.membership import Round
 from trainer.launch.node_output import NodeOutput
+from trainer.launch.spare import Spares
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.program.carry import own_command
+
+# After the first step the processor is needed to tell everybody of it: the import of torch waits.
+_SETTLE_SECONDS = 5.0
 
 
 class OwnTrainer:
@@ -29,18 +34,37 @@ class OwnTrainer:
     ):
         """`config_arguments` go to the ranks unchanged."""
         self._config, self._local_ranks = config, local_ranks
-        self._command = own_command("train", *config_arguments)
+        count = local_ranks if config.train.spare_processes else 0
+        self._spares = Spares(own_command("train", *config_arguments), count)
+        self._in_common: Mapping[str, str] = {}
+        self._has_prepared = False
+        self._stepped_since: float | None = None
         self._status, self._output = status, output
         self._ranks: LocalRanks | None = None
 
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """See `Work`. The import of torch goes on while the nodes gather."""
+        self._in_common, self._has_prepared, self._stepped_since = environment, False, None
+        self._spares.prepare(environment)
+
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
         """See `Work`."""
-        self._ranks = LocalRanks(self._command, environments, self._status, self._output)
+        self._ranks = LocalRanks(self._spares.start, environments, self._status, self._output)
         return self._ranks
 
     def poll(self) -> bool:
-        """See `Work`."""
-        return self._status.all_stepped(self._local_ranks)
+        """See `Work`. Some seconds after the first step the next spares come."""
+        has_stepped = self._status.all_stepped(self._local_ranks)
+        if has_stepped and self._stepped_since is None:
+            self._stepped_since = time.monotonic()
+        if has_stepped and not self._has_prepared and self._has_settled():
+            self._has_prepared = True
+            self._spares.prepare(self._in_common)
+        return has_stepped
+
+    def _has_settled(self) -> bool:
+        assert self._stepped_since is not None
+        return time.monotonic() - self._stepped_since > _SETTLE_SECONDS
 
     def ends(self) -> None:
         """Rank 0 tells its steps by itself."""
@@ -53,6 +77,10 @@ class OwnTrainer:
 
     def round_is_done(self) -> None:
         """Rank 0 has written the marker by itself."""
+
+    def close(self) -> None:
+        """See `Work`."""
+        self._spares.close()
 
     def finished(self) -> str | None:
         """See `Work`."""

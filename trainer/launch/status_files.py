@@ -5,6 +5,8 @@
     beat-<local_rank>      where that rank is now (trainer/watch/beat.py)
     stack-<local_rank>     the Python lines in which it sits, when it was asked for them
     exit-<local_rank>      how that rank ended: exit code and reason, as JSON
+    variables-<pid>        what a rank that was a spare has in its environment, which /proc does not
+                           show: NAME=VALUE, each ended by a zero byte
     ready                  all local ranks have stepped, or the run is done (readiness probe)
 
 The directory is /tmp/disttrain, or what DISTTRAIN_READY_DIR says.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +28,7 @@ from trainer.launch.lifeline import started_by_entrypoint
 READY_DIR_VARIABLE = "DISTTRAIN_READY_DIR"
 READY_FILE = "ready"
 _DEFAULT_DIR = "/tmp/disttrain"
+_EACH = ("stepped-*", "saving-*", "beat-*", "stack-*", "exit-*", "variables-*")
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class StatusFiles:
 
     def clear(self) -> None:
         """Forget everything, before the ranks of this node are started."""
-        for pattern in (READY_FILE, "stepped-*", "saving-*", "beat-*", "stack-*", "exit-*"):
+        for pattern in (READY_FILE, *_EACH):
             for path in self._directory.glob(pattern):
                 path.unlink(missing_ok=True)
 
@@ -64,6 +68,11 @@ class StatusFiles:
     def all_stepped(self, local_ranks: int) -> bool:
         """Whether every rank of this node has stepped."""
         return all((self._directory / f"stepped-{r}").exists() for r in range(local_ranks))
+
+    def tell_variables(self, pid: int, variables: Mapping[str, str]) -> None:
+        """Called by a rank that was a spare; read by cli/shell/rank_program.py."""
+        text = "".join(f"{name}={value}\0" for name, value in variables.items())
+        (self._directory / f"variables-{pid}").write_text(text, "utf-8", "surrogateescape")
 
     def beat_file(self, local_rank: int) -> Path:
         """Where a rank tells all the time where it is."""

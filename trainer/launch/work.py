@@ -20,6 +20,13 @@ class Work(Protocol):
     how_to_go_on: str
     """What the user has to do so that a finished run goes on."""
 
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Called before the nodes gather for a round.
+
+        `environment`: the variables that all ranks of this node have in common, in each round.
+        """
+        ...
+
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
         """Start the ranks of a round; `environments` has the variables of each.
 
@@ -43,6 +50,10 @@ class Work(Protocol):
 
     def round_is_done(self) -> None:
         """Called on node 0 when the ranks of all nodes have ended with exit code 0."""
+        ...
+
+    def close(self) -> None:
+        """Called when no further round is to come."""
         ...
 
     def finished(self) -> str | None:

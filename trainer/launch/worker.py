@@ -74,8 +74,9 @@ def set_up_torch(train: TrainConfig, world: World) -> Compute:
     compute = choose_compute(train, world.local_rank)
     if compute.device.type == "cpu":
         keep_freed_memory()
-    if "OMP_NUM_THREADS" not in os.environ:  # the entrypoint and torchrun set it
-        torch.set_num_threads(available_cores())
+    threads = os.environ.get("OMP_NUM_THREADS", str(available_cores()))
+    if threads.isdecimal() and int(threads):  # OpenMP has read it, but not in a spare (spare.py)
+        torch.set_num_threads(int(threads))
     if compute.device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32 where float32 is multiplied
     return compute

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trainer.launch.exit_codes import ExitCode
-from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
@@ -46,7 +46,7 @@ class ProgramRanks(LocalRanks):
         self._has_asked, self._ending_since_seconds = False, float("inf")
         take_orphans()
         marked = [{**environment, MARK_VARIABLE: start} for environment in environments]
-        super().__init__(command, marked, status, output, folder, tap)
+        super().__init__(process_of(command, folder), marked, status, output, tap)
 
     def request_stop(self) -> None:
         """Ask all processes to save and end. Asked twice, many programs end without saving."""

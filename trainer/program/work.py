@@ -72,6 +72,9 @@ class Program:
         self._started_at = self._said_at = 0.0
         self._lines = 0
 
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Nothing of a program can be done before its ranks are known."""
+
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
         """See `Work`."""
         config, node = self._config, self._node
@@ -148,6 +151,9 @@ class Program:
     def round_is_done(self) -> None:
         """See `Work`."""
         write_program_done(self._config, self._last)
+
+    def close(self) -> None:
+        """Nothing of a program goes on between two rounds."""
 
     def finished(self) -> str | None:
         """See `Work`."""

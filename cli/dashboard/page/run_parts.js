@@ -83,17 +83,19 @@ export function goodput(content) {
 /** `heard`: by rank, the age in seconds of its last line. */
 export function ranks(rows, heard) {
   if (!rows.length) return empty("The run has no pods now.");
-  const head = ["Rank", "Pod", "State", "Machine", "Restarts", "Age", "Last line"];
+  const head = ["Rank", "Pod", "State", "Machine", "Tokens/s", "Restarts", "Age", "Last line"];
   return h("table", { role: "table", class: "cards" },
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head.map((name) =>
-      h("th", { role: "columnheader", scope: "col", class: /Rank|Restarts|Age|Last/.test(name) ? "number" : "" }, name)))),
+      h("th", { role: "columnheader", scope: "col", class: /Rank|Tokens|Restarts|Age|Last/.test(name) ? "number" : "" }, name)))),
     h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" },
       h("th", { role: "rowheader", scope: "row", class: "number" }, h("span", { class: "only-small" }, "Rank "), whole(row.rank)),
       h("td", { role: "cell", "data-name": "Pod" }, row.pod),
-      h("td", { role: "cell", class: row.problem ? "" : "state", "data-name": "State" },
+      h("td", { role: "cell", class: row.problem || row.slow ? "" : "state", "data-name": "State" },
         h("span", { "aria-hidden": "true" }, row.problem ? "▲ " : row.is_ready ? "● " : "◌ "), row.state,
-        row.problem && h("small", {}, row.problem)),
+        row.problem && h("small", {}, row.problem),
+        row.slow && h("small", {}, h("span", { "aria-hidden": "true" }, "▲ "), `takes ${row.slow}`)),
       h("td", { role: "cell", "data-name": "Machine" }, row.machine || NOT_KNOWN),
+      h("td", { role: "cell", class: "number", "data-name": "Tokens/s" }, whole(row.tokens_per_second)),
       h("td", { role: "cell", class: "number", "data-name": "Restarts" }, whole(row.restarts)),
       h("td", { role: "cell", class: "number", "data-name": "Age" }, span(row.age_seconds)),
       h("td", { role: "cell", class: "number", "data-name": "Last line" },

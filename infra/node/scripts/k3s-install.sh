@@ -9,6 +9,7 @@
 # - K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES (text), TLS_SAN (several, with
 #   blanks between them);
 # - NODE_INTERFACE: whose address is the node's own; else that of the default route;
+# - INTERFACE_ADDRESS: an address that this interface has to have;
 # - K3S_BUNDLE: a folder on this host, from which everything is taken; both sums are given then;
 # - K3S_IMAGES: lines `sha256 name`, archives in that folder which k3s is to import;
 # - HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX: the environment of k3s;

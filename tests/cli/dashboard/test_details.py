@@ -9,6 +9,7 @@ from cli.logs.line import Line
 from tests.browser.recorded import NOW, lines, pods
 from tests.trainer.events.stories import Story
 from trainer.events.span import Kind
+from trainer.watch.slow import Cause, Finding
 
 
 def test_each_rank_has_a_row_with_its_pod_and_machine() -> None:
@@ -21,6 +22,22 @@ def test_each_rank_has_a_row_with_its_pod_and_machine() -> None:
     ]
     assert [row["restarts"] for row in rows] == [0, 0, 1, 1]
     assert {row["state"] for row in rows} == {"Ready"}
+
+
+def test_ranks_share_the_speed_and_the_slow_one_is_marked() -> None:
+    """In the words of the line that the trainer prints."""
+    for rank in (0, 3):
+        finding = Finding(Cause.DATA, rank, rank // 2, 1.8, 0.18, 0.1)
+        rows = rank_rows(pods(), NOW, 1000.0, str(finding))
+        assert [row["tokens_per_second"] for row in rows] == [250.0] * 4
+        words = "1.8x as long: data loading"
+        assert [row["slow"] for row in rows] == [words * (n == rank) for n in range(4)]
+
+
+def test_network_that_is_slow_is_no_single_rank() -> None:
+    finding = str(Finding(Cause.NETWORK, None, None, 1.8, 0.18, 0.1))
+    rows = rank_rows(pods(), NOW, None, finding)
+    assert [(row["tokens_per_second"], row["slow"]) for row in rows] == [(None, "")] * 4
 
 
 def test_pod_that_does_not_start_says_why() -> None:

@@ -11,7 +11,7 @@ from cli.logs.line import Line, api_time, parse_api_line, parse_record
 from cli.logs.pod_logs import Position, node_of, order_of, started_at
 from cli.logs.selection import Selection, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
-from cli.xids import XIDS
+from infra.in_cluster.xids import XIDS
 from trainer.launch.run_log import record_of
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))
@@ -123,6 +123,7 @@ def test_the_rank_of_a_node_is_that_of_its_pod() -> None:
     assert node_of(pod("train-pytorchjob-worker-2", "PyTorchJob", **replica)) == 2
     assert node_of(pod("train-mpijob-worker-1", "MPIJob", **replica)) == 2
     assert node_of(pod("train-mpijob-launcher-abcde", **{**replica, next(iter(replica)): "0"})) == 0
+    assert node_of(pod("train-volcano-node-2", **{"volcano.sh/task-index": "2"})) == 2
     assert started_at({"status": {}}) == 0.0
 
 

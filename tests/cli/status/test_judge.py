@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cli.status.judge import STALLED_SECONDS, Seen, judge_platform, judge_run
 from cli.status.progress import Progress
 from infra.kube.queue_place import InQueue
+from infra.workloads.volcano import KIND as VOLCANO
 from tests.cli.records import NOW, RECORD
 
 JOB: dict[str, Any] = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
@@ -20,6 +21,17 @@ STEPPED = Progress(step=20, of=4000, stepped_at=NOW - timedelta(seconds=2), loss
 def job(condition: str = "", **spec: object) -> dict[str, Any]:
     conditions = [{"type": condition, "status": "True", "reason": "BackoffLimitExceeded"}]
     return {**JOB, "spec": spec, "status": {"conditions": conditions if condition else []}}
+
+
+BY_COMMAND: dict[str, Any] = {
+    "suspend": VOLCANO.suspend(cast(Any, None)),
+    "over": (*VOLCANO.done, *VOLCANO.failed),
+}
+
+
+def of_volcano(phase: str) -> dict[str, Any]:
+    """A Job of Volcano, which has a phase and no conditions of the usual form."""
+    return {**JOB, "status": {"state": {"phase": phase}, "conditions": [{"status": phase}]}}
 
 
 def pod(phase: str = "Running", name: str = "train-singlepod-x", **status: Any) -> dict[str, Any]:
@@ -99,6 +111,41 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "step 40, loss 3.1",
     ),
     "it has no pod yet": (Seen(RECORD, job(), (), {}), "waiting", "no pod yet"),
+    "its gang does not fit": (
+        Seen(RECORD, of_volcano("Pending"), (), {}, gang="in queue default of Volcano: no room"),
+        "waiting",
+        "no pod yet; in queue default of Volcano: no room",
+    ),
+    "Volcano was told to stop it": (
+        Seen(replace(STOPPED, **BY_COMMAND), of_volcano("Aborting"), [pod()], {"a": STEPPED}),
+        "stopped",
+        "./disttrain resume brings it back",
+    ),
+    "Volcano has stopped it for another run": (
+        Seen(replace(RECORD, **BY_COMMAND), of_volcano("Aborted"), (), {}),
+        "suspended",
+        "its next `pulumi up` resumes it",
+    ),
+    "Volcano has given it up": (
+        Seen(replace(RECORD, **BY_COMMAND), of_volcano("Failed"), (), {}),
+        "failed",
+        "Failed",
+    ),
+    "Volcano has ended it for a fatal error": (
+        Seen(
+            replace(RECORD, **BY_COMMAND),
+            of_volcano("Terminated"),
+            [pod("Failed")],
+            {"a": Progress(failed="no room to write")},
+        ),
+        "failed",
+        "no room to write",
+    ),
+    "it has completed under Volcano": (
+        Seen(replace(RECORD, **BY_COMMAND), of_volcano("Completed"), (), {}),
+        "finished",
+        "",
+    ),
     "a pod finds no GPU": (
         Seen(RECORD, job(), [pod("Pending", **UNSCHEDULABLE)], {}),
         "waiting",

@@ -80,6 +80,11 @@ def test_drawing_has_the_words_of_the_plain_screen() -> None:
     assert "other: no step is reported any more (for 7 min)" in lines
 
 
+def test_silent_node_is_seen_before_kubernetes_misses_it() -> None:
+    seen = Look(PlatformStatus(2, silent={"n2": 14.0}), (RUN,), "")
+    assert "2 nodes, n2 has not reported for 14 s" in text_of(120, seen)
+
+
 def test_narrow_terminal_shows_every_state() -> None:
     shown = text_of(60)
     assert max(len(line) for line in shown.splitlines()) <= 60

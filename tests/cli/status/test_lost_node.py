@@ -1,10 +1,11 @@
 """A run that has lost a node says which, whatever its other pods say."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cli.status.judge import RunStatus
+from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.lost_node import on_lost_node
 
 TRAINS = RunStatus("dev", "disttrain", "Job train-indexed", 2, "recovering", "rank 0 lost a peer")
@@ -14,28 +15,61 @@ def pod(name: str, node: str, phase: str = "Running") -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {"phase": phase}}
 
 
+def not_ready(*names: str) -> PlatformStatus:
+    return PlatformStatus(3, names)
+
+
+def silent(**seconds: float) -> PlatformStatus:
+    return PlatformStatus(3, silent=seconds)
+
+
 def test_pod_on_a_node_without_an_answer_stalls_the_run() -> None:
-    found = on_lost_node(TRAINS, [pod("a-0", "n1"), pod("a-1", "n2")], ["n2"])
+    found = on_lost_node(TRAINS, [pod("a-0", "n1"), pod("a-1", "n2")], not_ready("n2"))
     assert found.state == "stalled"
     assert found.detail.startswith("pod a-1 is on node n2, which does not answer")
     assert "kubectl taint node n2 node.kubernetes.io/out-of-service" in found.detail
-    both = on_lost_node(TRAINS, [pod("a-0", "n2"), pod("a-1", "n2")], ["n2"])
+    both = on_lost_node(TRAINS, [pod("a-0", "n2"), pod("a-1", "n2")], not_ready("n2"))
     assert both.detail.startswith("pod a-0 and 1 more is on node n2")
 
 
 @pytest.mark.parametrize(
-    ("pods", "not_ready"),
+    ("before", "after", "more"),
+    [(state, "stalled", "") for state in ("recovering", "quiet", "unknown")]
+    + [("training", "training", "")]
+    + [(state, state, "; rank 0 lost a peer") for state in ("starting", "waiting", "failing")],
+)
+def test_node_that_is_silent_for_some_seconds_is_named_with_its_pod(
+    before: str, after: str, more: str
+) -> None:
+    """It may have lost its kubelet alone: a run that steps, or has not begun, is not stalled."""
+    run = replace(TRAINS, state=before)
+    found = on_lost_node(run, [pod("a-0", "n1"), pod("a-1", "n2")], silent(n2=13.2))
+    said = "pod a-1 is on node n2, which has not reported for 13 s"
+    assert (found.state, found.detail) == (after, f"{said}{more}")
+    alone = on_lost_node(replace(run, detail=""), [pod("a-1", "n2")], silent(n2=13.2))
+    assert alone.detail == said
+
+
+def test_node_that_kubernetes_has_missed_too_is_no_longer_called_silent() -> None:
+    platform = PlatformStatus(3, ("n2",), silent={"n2": 55.0})
+    found = on_lost_node(TRAINS, [pod("a-1", "n2")], platform)
+    assert "which does not answer" in found.detail
+
+
+@pytest.mark.parametrize("platform", [not_ready(), not_ready("n2"), silent(), silent(n2=13.0)])
+@pytest.mark.parametrize(
+    "other",
     [
-        ([pod("a-0", "n1")], []),
-        ([pod("a-0", "n1")], ["n2"]),
-        ([pod("a-0", "n2", "Succeeded")], ["n2"]),
-        ([{"metadata": {"name": "a"}, "spec": {}, "status": {"phase": "Pending"}}], ["n2"]),
+        pod("a-0", "n1"),
+        pod("a-0", "n2", "Succeeded"),
+        {"metadata": {"name": "a"}, "spec": {}, "status": {"phase": "Pending"}},
     ],
 )
-def test_other_pods_leave_the_state_as_it_is(pods: list[Any], not_ready: list[str]) -> None:
-    assert on_lost_node(TRAINS, pods, not_ready) == TRAINS
+def test_other_pods_leave_the_state_as_it_is(platform: PlatformStatus, other: Any) -> None:
+    assert on_lost_node(TRAINS, [other], platform) == TRAINS
 
 
 def test_run_that_is_over_needs_no_node() -> None:
     finished = RunStatus("dev", "disttrain", "Job train-indexed", 2, "finished")
-    assert on_lost_node(finished, [pod("a-0", "n2")], ["n2"]) == finished
+    for platform in (not_ready("n2"), silent(n2=13.0)):
+        assert on_lost_node(finished, [pod("a-0", "n2")], platform) == finished

@@ -91,6 +91,14 @@ def test_what_was_not_seen_is_said() -> None:
         (PlatformStatus(2, ("b",), 8, 3), "2 nodes, not Ready: b; 3 of 8 GPUs in use"),
         (PlatformStatus(None, unseen="403"), "nodes: not seen: 403"),
         (
+            PlatformStatus(3, (), 8, 3, silent={"b": 13.4}),
+            "3 nodes, b has not reported for 13 s; 3 of 8 GPUs in use",
+        ),
+        (
+            PlatformStatus(3, ("b",), 0, 0, silent={"b": 60.0, "c": 14.0}),
+            "3 nodes, not Ready: b, c has not reported for 14 s; no GPUs offered",
+        ),
+        (
             PlatformStatus(1, (), 8, None, "403"),
             "1 node, Ready; 8 GPUs offered; how many are in use was not seen: 403",
         ),

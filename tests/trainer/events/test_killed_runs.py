@@ -18,6 +18,7 @@ from tests.trainer.lab import (
     last_step,
     processes_below,
     rank_environment,
+    ranks_below,
     records,
     wait_for,
 )
@@ -65,13 +66,14 @@ def wait_for_steps(lab: Lab, run: RunConfig, starts: int) -> None:
 def kill(process: Forked, run: RunConfig, whole_pod: bool) -> list[tuple[int, float]]:
     """Kill a rank or the pod; returns the steps made by then, with their times of day."""
     pids = processes_below(process.pid)
-    signal_all(pids[1:], signal.SIGSTOP)
+    ranks = ranks_below(process.pid)
+    signal_all(ranks, signal.SIGSTOP)
     made = [(int(record["step"]), float(record["unix_time"])) for record in records(run)]
-    signal_all(pids if whole_pod else pids[-1:], signal.SIGKILL)
+    signal_all(pids if whole_pod else ranks[-1:], signal.SIGKILL)
     if whole_pod:
         process.wait(60)
     else:
-        signal_all(pids[1:-1], signal.SIGCONT)
+        signal_all(ranks[:-1], signal.SIGCONT)
     return made
 
 

@@ -23,6 +23,7 @@ from tests.trainer.lab import (
     last_step,
     losses,
     processes_below,
+    ranks_below,
     records,
     wait_for,
 )
@@ -70,7 +71,7 @@ def kill_tree(process: Forked) -> None:
 
 def kill_rank(process: Forked) -> None:
     """Only the training process, which the entrypoint has started."""
-    os.kill(processes_below(process.pid)[-1], signal.SIGKILL)
+    os.kill(ranks_below(process.pid)[-1], signal.SIGKILL)
 
 
 def assert_stopped_and_as_if_uninterrupted(
@@ -152,7 +153,7 @@ def test_after_6_kills_of_a_rank_the_run_is_the_uninterrupted_one(lab: Lab) -> N
         target = last_step(run) + draw.randint(11, 25)  # past a checkpoint: that counts as progress
         wait_for(f"step {target}", lambda t=target: last_step(run) >= t, 120, lab, 0.002)
         time.sleep(draw.uniform(0, 0.05))
-        ranks = processes_below(entrypoint.pid)[1:]
+        ranks = ranks_below(entrypoint.pid)
         os.kill(draw.choice(ranks), signal.SIGKILL)
         wait_for(
             "the other rank to end",
@@ -215,7 +216,7 @@ def test_a_frozen_rank_is_killed_when_its_node_is_told_to_stop(lab: Lab) -> None
     run, port = lab.config(**{**ENDLESS, "train__timeout_seconds": 300}), free_port()
     nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
     wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
-    frozen = processes_below(nodes[0].pid)[-1]
+    frozen = ranks_below(nodes[0].pid)[-1]
     os.kill(frozen, signal.SIGSTOP)
     kill_rank(nodes[1])
     wait_for("the frozen rank to be killed", lambda: not is_running(frozen), 60, lab)
@@ -276,7 +277,7 @@ def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> Non
     for start in (1, 2):
         wait_for(f"both ranks of start {start} to step", ready.exists, 60, lab)
         made = made_at()
-        os.kill(processes_below(node.pid)[-1], signal.SIGKILL)
+        os.kill(ranks_below(node.pid)[-1], signal.SIGKILL)
         # Where the next start is fast, the file is there again before this looks.
         wait_for("no readiness after the loss", lambda made=made: made_at() != made, 60, lab)
     assert node.wait(timeout=LIMIT_SECONDS) == ExitCode.RETRYABLE

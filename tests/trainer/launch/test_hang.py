@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.accidents import Accident
-from tests.trainer.lab import Lab, free_port, last_step, processes_below, wait_for
+from tests.trainer.lab import Lab, free_port, last_step, processes_below, ranks_below, wait_for
 from trainer.config import RunConfig
 from trainer.events.event import Event, Name, event_file, parse_events
 
@@ -71,7 +71,7 @@ def test_a_stopped_rank_is_named_and_its_victims_are_not(
     run, port = lab.config(**ENDLESS), free_port()
     pods = [lab.start_entrypoint(run, node, nodes, 3 // nodes, port) for node in range(nodes)]
     wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
-    stopped.append([pid for pod in pods for pid in processes_below(pod.pid)[1:]][1])
+    stopped.append([pid for pod in pods for pid in ranks_below(pod.pid)][1])
     os.kill(stopped[0], signal.SIGSTOP)
     line = wait_for_hang(lab)
     assert re.search(

@@ -21,7 +21,7 @@ NODE = """
 import os, sys, threading
 from pathlib import Path
 from trainer.launch.lifeline import LIFELINE_VARIABLE
-from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput
 from trainer.launch.status_files import StatusFiles
 
@@ -33,7 +33,8 @@ environments = [
 ]
 command = [sys.executable, "-c", "import os; exec(os.environ['PROGRAM'])"]
 output.say("starts")
-ranks = LocalRanks(command, environments, StatusFiles(Path(run_dir) / "status"), output)
+status = StatusFiles(Path(run_dir) / "status")
+ranks = LocalRanks(process_of(command), environments, status, output)
 while ranks.is_running():
     ranks.wait(0.05)
 ranks.say_who_was_killed()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from infra.monitoring.rules import RULES
-from tests.trainer.lab import Lab, free_port, last_step, processes_below, wait_for
+from tests.trainer.lab import Lab, free_port, last_step, ranks_below, wait_for
 from tests.trainer.monitoring.alertmanager import Alertmanager, Webhook
 from tests.trainer.monitoring.pod import start_pod
 from tests.trainer.monitoring.prometheus import Prometheus
@@ -25,10 +26,12 @@ def test_killed_rank_of_a_run_without_restarts_reaches_the_webhook(lab: Lab) -> 
         wait_for("steps", lambda: last_step(config) > 5, 60, lab)
         assert prometheus.wait_for("count_over_time(disttrain_info[5m]) >= 5")
         assert webhook.alerts == []
-        _, rank, *_ = processes_below(pod.pid)
+        rank, *_ = ranks_below(pod.pid)
         os.kill(rank, signal.SIGKILL)
+        since = time.monotonic()
         assert pod.wait(120) != 0
         wait_for("the webhook", lambda: bool(webhook.alerts), 90, lab)
+        print(f"the webhook was told {time.monotonic() - since:.1f} s after the kill")
     finally:
         prometheus.close()
         alertmanager.close()

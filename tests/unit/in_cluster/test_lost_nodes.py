@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from infra.in_cluster.lost_nodes import Api, Pod, Silence, is_silent, living, look
+from infra.in_cluster.api import Api
+from infra.in_cluster.lasting import Lasting
+from infra.in_cluster.lost_nodes import Pod, is_silent, living, look
 
 UID = "1-2-3"
 
@@ -24,12 +26,12 @@ def node(ready: str) -> dict[str, Any]:
 
 
 def test_machine_is_lost_after_silence_without_a_break() -> None:
-    silence = Silence(patience_seconds=10)
-    assert silence.lost(["a", "b"], 100) == set()
-    assert silence.lost(["a"], 109) == set()
-    assert silence.lost(["a", "b"], 110) == {"a"}  # b has answered in between
-    assert silence.lost(["a", "b"], 120) == {"a", "b"}
-    assert silence.lost([], 130) == set()
+    silence = Lasting(patience_seconds=10)
+    assert silence.lasting(["a", "b"], 100) == set()
+    assert silence.lasting(["a"], 109) == set()
+    assert silence.lasting(["a", "b"], 110) == {"a"}  # b has answered in between
+    assert silence.lasting(["a", "b"], 120) == {"a", "b"}
+    assert silence.lasting([], 130) == set()
 
 
 def test_pods_without_a_machine_or_with_an_end_are_left() -> None:
@@ -111,7 +113,7 @@ def test_pod_on_a_lost_machine_is_failed_and_then_deleted(
     server: Server, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As what Kubernetes itself does for a machine that is surely off, and to no other pod."""
-    look(api, Silence(patience_seconds=0))
+    look(api, Lasting(patience_seconds=0))
     patch, delete = server.done
     place = "/api/v1/namespaces/team/pods/on-lost"
     assert (patch[:2], delete[:2]) == (("PATCH", f"{place}/status"), ("DELETE", place))
@@ -124,7 +126,7 @@ def test_pod_on_a_lost_machine_is_failed_and_then_deleted(
 
 
 def test_machine_that_may_come_back_keeps_its_pods(server: Server, api: Api) -> None:
-    silence = Silence(patience_seconds=3600)
+    silence = Lasting(patience_seconds=3600)
     look(api, silence)
     look(api, silence)
     assert server.done == []
@@ -138,6 +140,6 @@ def test_refusal_counts_unless_another_was_quicker(
     server.refusal = status
     if is_trouble:
         with pytest.raises(OSError, match="403"):
-            look(api, Silence(patience_seconds=0))
+            look(api, Lasting(patience_seconds=0))
     else:
-        look(api, Silence(patience_seconds=0))
+        look(api, Lasting(patience_seconds=0))

@@ -38,6 +38,7 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         ("trainer", f"kubeflow/trainer/v2 v{toolchain.TRAINER}"),
         ("training-operator", f"kubeflow/trainer v{toolchain.TRAINING_OPERATOR}"),
         ("mpi-operator", f"kubeflow/mpi-operator v{toolchain.MPI_OPERATOR}"),
+        ("volcano", f"volcano.sh/volcano v{toolchain.VOLCANO}"),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:

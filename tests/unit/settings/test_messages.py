@@ -35,7 +35,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "sshPort: '70000' cannot be used: it is too large. Set a whole number of at least 1 and "
         "at most 65535.",
     ),
-    ({"topology": "multipod"}, "pytorchjob or mpijob (did you mean multi-pod?)"),
+    ({"topology": "multipod"}, "mpijob or volcano (did you mean multi-pod?)"),
     ({"accelerator": "tpu"}, "accelerator: 'tpu' cannot be used: accelerator has no such choice"),
     ({"imageBuilder": "kaniko"}, "Set auto, docker, podman or buildah."),
     ({"namespace": "Dist_Train"}, "namespace: 'Dist_Train' cannot be used: it is not a name of"),
@@ -61,10 +61,37 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "single-pod, indexed-job, jobset, trainjob, pytorchjob, mpijob, or remove queue.",
     ),
     (
+        {"topology": "volcano", "queue": "team"},
+        "could not hold it back before it has its quota. Name a queue of its own by "
+        "topologyOptions.queue, or set topology to one of single-pod,",
+    ),
+    (
         {"queue": "team", "whenBusy": "refuse"},
         "queue: 'team' cannot be used: whenBusy is refuse, and a run in a queue waits for its turn",
     ),
     ({"queuePriority": "urgent"}, "queuePriority: 'urgent' cannot be used: the run stands in no"),
+    (
+        {"queues": {"quota": {"cpu": 4}}},
+        "queues.name: '' cannot be used: it is not the name of a LocalQueue. Write it like gpus",
+    ),
+    ({"queues": {"name": "a" * 60}}, "its ClusterQueue would be called disttrain-aaa"),
+    ({"queues": {"name": "gpus", "nme": 1}}, "queues.nme: 1 cannot be used: there is no such key"),
+    ({"queues": {"name": "gpus", "quota": 4}}, "queues.quota: 4 cannot be used: it is not an obj"),
+    (
+        {"queues": {"name": "gpus", "quota": {"memory": "64 GB"}}},
+        "queues.quota.memory: '64 GB' cannot be used: it is not an amount. Write it like 64, 500m",
+    ),
+    ({"queues": {"name": "gpus", "quota": {"cpu": "0"}}}, "no run could ever start. Set more"),
+    ({"queues": {"name": "gpus", "quota": {"a b": 1}}}, "it is not the name of a resource"),
+    (
+        {"queues": {"name": "gpus", "quota": {"nvidia.com/gpu": "1.5"}}},
+        "queues.quota.nvidia.com/gpu: '1.5' cannot be used: it is not a whole number",
+    ),
+    (
+        {"queues": {"name": "gpus", "priorities": {"urgent": "high"}}},
+        "queues.priorities.urgent: 'high' cannot be used: it is not a whole number of 32 bits",
+    ),
+    ({"queues": {"name": "gpus", "priorities": {"A": 1}}}, "it is not the name of a WorkloadPrio"),
     ({"queue": "Team A"}, "queue: 'Team A' cannot be used: it is not the name of a LocalQueue"),
     # world size
     ({"gpusPerPod": 4}, "gpusPerPod: 4 cannot be used: the platform has 3 GPUs (gpus)"),

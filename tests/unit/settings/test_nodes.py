@@ -55,6 +55,61 @@ def test_machine_has_a_jump_host_of_its_own_or_none() -> None:
     ]
 
 
+def test_same_address_behind_another_jump_host_is_another_machine() -> None:
+    """Sites often number their machines alike."""
+    behind = {**NODE, "name": "gpu3", **JUMP}
+    other = {**NODE, "name": "gpu4", **JUMP, "jump_host": "gate"}
+    first = {**NODE, "name": "gpu5", "address": "node", **JUMP}  # of the first machine's address
+    found = platform(with_nodes(NODE, behind, other, first)).nodes
+    assert [node.ssh.host for node in found] == ["10.1.2.4"] * 3 + ["node"]
+    assert "nodes[1].address: '10.1.2.4' cannot be used: nodes[0] has it too" in refusal(
+        with_nodes(behind, {**behind, "name": "gpu6"})
+    )
+
+
+PROXY = {"httpProxy": "http://proxy:3128"}
+BASE = "node,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost"
+
+
+@pytest.mark.parametrize(
+    ("changes", "machines"),
+    [
+        ({}, ()),  # without a proxy
+        (PROXY, ("10.1.2.4", "10.1.2.5")),
+        ({**PROXY, "noProxy": "10.1.2.4"}, ("10.1.2.5",)),
+        ({**PROXY, "noProxy": "10.1.2.0/24"}, ()),
+        ({**PROXY, "noProxyOverride": f"{BASE},10.1.0.0/16"}, ()),
+    ],
+)
+def test_machines_that_no_proxy_lacks_are_known(
+    changes: dict[str, object], machines: tuple[str, ...]
+) -> None:
+    twice = {**NODE, "name": "gpu4", **JUMP}
+    assert platform(with_nodes(NODE, OTHER, twice, **changes)).proxy.machines == machines
+
+
+def test_own_list_of_exceptions_names_every_machine() -> None:
+    said = refusal(with_nodes(NODE, OTHER, **PROXY, noProxyOverride=f"{BASE},10.1.2.4"))
+    assert "noProxyOverride: " in said
+    assert "is missing: 10.1.2.5." in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "address"),
+    [
+        ({"nodeInterface": "eth1", "nodeAddress": "10.9.9.9"}, "10.9.9.9"),
+        ({"nodeInterface": "eth1", "nodeAddress": "FD00::0:1"}, "fd00::1"),
+        ({"nodeInterface": "eth1", "nodeAddress": "gpu1.example"}, ""),
+        ({"nodeInterface": "eth1", "sshHost": "10.9.9.9"}, ""),  # by which SSH reaches it
+        ({"nodeAddress": "10.9.9.9"}, ""),
+    ],
+)
+def test_interface_has_to_have_the_address_that_is_named_beside_it(
+    changes: dict[str, object], address: str
+) -> None:
+    assert platform({**SSH, **changes}).cluster.interface_address == address
+
+
 def test_machines_may_join_this_one() -> None:
     """With `host: local` the ssh... settings are there for the further machines."""
     changes = {"nodes": [NODE], "nodeAddress": "10.1.2.3", "sshUser": "admin"}

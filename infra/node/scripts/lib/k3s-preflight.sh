@@ -85,6 +85,12 @@ named_interface() {
 place in nodes)"
   [ -n "$(ip -o address show dev "$NODE_INTERFACE" up scope global)" ] ||
     fail "the network interface $NODE_INTERFACE of this host is off, or has no address"
+  [ -n "${INTERFACE_ADDRESS:-}" ] || return 0
+  there=$(ip -o address show dev "$NODE_INTERFACE" up scope global |
+    awk '{ split($4, a, "/"); print a[1] }')
+  echo "$there" | grep -qxF "$INTERFACE_ADDRESS" ||
+    fail "nodeAddress is $INTERFACE_ADDRESS, and the network interface $NODE_INTERFACE \
+(nodeInterface) of this host has $(echo "$there" | paste -sd ' ')"
 }
 
 # k3s finds its own address by the default route, also where that leads nowhere.

@@ -1,0 +1,217 @@
+"""Measures the kinds of workload side by side: `python -m bench.kinds [KIND ...]`, as root.
+
+For each kind, on a cluster of the sandbox with the kind's own controllers: the time from `pulumi
+up` to the first step of all ranks, and the time from a fault (kill -9 of a rank, a deleted pod, the
+deleted pod with node 0) to the next new step. The table goes to docs/benchmarks.md, which says what
+these figures leave out. `--faults` and `--ups` say how often each is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.kinds_account import Recovery, phases_between
+from bench.kinds_faults import FAULTS, Fault, delete, kill_rank
+from bench.kinds_rows import first_step_row, recovery_row
+from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
+from bench.node import cluster_lab
+from bench.row import Row
+from bench.runs import CHECKOUT
+from bench.table import put_into_section, table
+from infra.kube.access import Access
+from infra.kube.api import Api
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.stack import Stack
+from tests.e2e.asking import training_pods
+from tests.e2e.engines import ENGINES
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from trainer.events.event import event_file, parse_events
+
+RESULTS = CHECKOUT / "bench" / "kinds.json"
+DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
+HEADING = "## Kinds of workload"
+RANKS = 3
+LONGEST_SECONDS = 300.0
+STACK = "bench-kinds"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind needs.
+
+    Args:
+        controllers: of the sandbox, in the order in which they are started.
+        pods: how the names of its pods begin, for node 0 and for node 1; one where one pod has all
+            ranks.
+        bar_seconds: for the 95th percentile of a recovery.
+    """
+
+    controllers: tuple[str, ...]
+    pods: tuple[str, ...]
+    bar_seconds: float
+
+
+OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in ENGINES}
+KINDS: dict[str, Kind] = {
+    "single-pod": Kind((), ("train-singlepod-",), 5),
+    "multi-pod": Kind((), ("train-multipod-0", "train-multipod-1"), 5),
+    "indexed-job": Kind((), ("train-indexed-0-", "train-indexed-1-"), 5),
+    "jobset": Kind(("jobset",), OF_ENGINES["jobset"], 8),
+    "trainjob": Kind(("jobset", "trainer"), OF_ENGINES["trainjob"], 8),
+    "pytorchjob": Kind(("training-operator",), OF_ENGINES["pytorchjob"], 8),
+    "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8),
+}
+
+
+@contextmanager
+def controllers_of(lab: Lab, kinds: Sequence[str]) -> Iterator[set[str]]:
+    """The controllers of these kinds run; gives the names of those that do. Nothing is left.
+
+    One that cannot be built, or that ends, is left out with a sentence.
+    """
+    wanted = dict.fromkeys(name for kind in kinds for name in KINDS[kind].controllers)
+    started = list[str]()
+    try:
+        for name in wanted:
+            try:
+                start_controller(lab.cluster, CONTROLLERS[name])
+            except (RuntimeError, TimeoutError) as reason:
+                print(f"{name} is left out, and the kinds that need it: {reason}", flush=True)
+            else:
+                started.append(name)
+        yield set(started)
+    finally:
+        for name in reversed(started):
+            stop_controller(lab.cluster, CONTROLLERS[name])
+
+
+def settings_of(name: str, kind: Kind, run_name: str) -> dict[str, str | None]:
+    """A run of three ranks that does not end and bears every fault."""
+    pods, ranks = (str(RANKS), "1") if len(kind.pods) > 1 else (None, str(RANKS))
+    return {
+        **run_settings(run_name, ENDLESS),
+        "topology": name,
+        "processesPerPod": ranks,
+        **({"pods": pods} if pods else {}),
+        "run.checkpoint.interval": "25",
+        "run.train.max_restarts": "10000",
+    }
+
+
+def first_steps(lab: Lab, stack: Stack, name: str, kind: Kind, times: int) -> list[float]:
+    """Seconds from the start of `pulumi up` to the first step, each of a run of its own.
+
+    A first `up` that nobody times makes the platform, or takes the run of another kind away.
+    """
+    found: list[float] = []
+    for number in range(times + 1):
+        run_name = f"bench-{name}-{number}"
+        stack.set_all(settings_of(name, kind, run_name))
+        begin = time.time()
+        stack.up()
+        first = first_step(lab.run_dir(run_name))
+        if number:
+            found.append(first - begin)
+            print(f"{name}: first step after {first - begin:.2f} s", flush=True)
+    return found
+
+
+def recoveries(
+    lab: Lab, stack: Stack, name: str, kind: Kind, fault: Fault, times: int
+) -> list[Recovery]:
+    """The newest run of `first_steps`, disturbed again and again."""
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    run_dir = lab.run_dir(stack.output("runName"))
+    draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes]]()
+    back = 0.0
+    with StepWatch(run_dir) as steps:
+        for _ in range(times):
+            wait_for("all pods", lambda: len(training_pods(lab, stack)) == pods_of(kind), 120)
+            wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
+            with PodWatch(lab, kind.pods[fault.node]) as pods:
+                time.sleep(draw.uniform(0, 1))  # anywhere between two checkpoints, and in saves
+                at = kill_rank(lab, pods.name) if fault.in_pod else delete(api, pods.name)
+                pause = steps.outage(at)
+                done.append((at, pause, pods.times()))
+            back = pause[1]
+            print(f"{name}, {fault.what}: {back - at:.2f} s", flush=True)
+    events, _ = parse_events(event_file(run_dir, 0).read_bytes())
+    phases = phases_between(events, [pause for _, pause, _ in done])
+    return [
+        Recovery(at, *pause, phases=parts, pods=seen)
+        for (at, pause, seen), parts in zip(done, phases, strict=True)
+    ]
+
+
+def pods_of(kind: Kind) -> int:
+    """How many there are of a run."""
+    return RANKS if len(kind.pods) > 1 else 1
+
+
+def measure(lab: Lab, stack: Stack, name: str, faults: int, ups: int) -> list[Row]:
+    """All rows of one kind."""
+    kind = KINDS[name]
+    seconds = first_steps(lab, stack, name, kind, ups)
+    rows = [first_step_row(seconds)] if seconds else []
+    for fault in FAULTS:
+        if fault.node < len(kind.pods):
+            found = recoveries(lab, stack, name, kind, fault, faults)
+            rows.append(recovery_row(fault.what, kind.bar_seconds, found))
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure the kinds; returns 1 if a bar is not met."""
+    parser = argparse.ArgumentParser(prog="python -m bench.kinds", description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--faults", type=int, default=20, help="how often each fault is made")
+    parser.add_argument("--ups", type=int, default=5, help="how often `pulumi up` is timed")
+    options = parser.parse_args(words)
+    if unknown := [name for name in options.kinds if name not in KINDS]:
+        parser.error(f"{', '.join(unknown)}: there is no such kind; name one of {', '.join(KINDS)}")
+    chosen, missed = options.kinds or list(KINDS), False
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        cluster_lab(Path(scratch)) as lab,
+        controllers_of(lab, chosen) as served,
+    ):
+        stack = lab.stack(STACK, "sandbox", {})
+        try:
+            for name in (name for name in chosen if served.issuperset(KINDS[name].controllers)):
+                load = os.getloadavg()[0]
+                rows = measure(lab, stack, name, options.faults, options.ups)
+                missed |= any(row.met is False for row in rows)
+                keep(name, rows, load)
+        finally:
+            stack.destroy()
+    return int(missed)
+
+
+def keep(name: str, rows: list[Row], load: float) -> None:
+    """Write the rows of a kind into the results and the document, beside those of other kinds."""
+    kept: dict[str, list[dict[str, Any]]]
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    where = f"{when}, load {load:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    kept[name] = [{**dataclasses.asdict(row), "where": where} for row in rows]
+    RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
+    put_into_section(DOCUMENT, HEADING, table(kept, list(KINDS)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""A recovery in its parts: by the run's own account, and by what was seen from outside. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.kinds_watch import PodTimes
+from trainer.events.event import Event
+from trainer.events.history import read_history
+from trainer.events.span import Phase
+from trainer.events.timeline import MICRO
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One fault, all times in seconds of this machine's clock of day.
+
+    Args:
+        fault: when it was done.
+        stopped: of the last step before the pause.
+        back: of the first step after it.
+        phases: seconds by phase, as the run's own account has them.
+        pods: of the node whose pod was deleted.
+    """
+
+    fault: float
+    stopped: float
+    back: float
+    phases: dict[Phase, float]
+    pods: PodTimes
+
+    @property
+    def seconds(self) -> float:
+        """From the fault to the first step after it."""
+        return self.back - self.fault
+
+    @property
+    def before(self) -> float:
+        """From the fault to the last step before the pause; below 0 where no step came between."""
+        return self.stopped - self.fault
+
+    @property
+    def difference(self) -> float:
+        """Of the account's sum and the whole as seen from outside, as a share of that."""
+        return abs(self.before + sum(self.phases.values()) - self.seconds) / self.seconds
+
+    @property
+    def ending(self) -> float | None:
+        """From the fault to the end of the old pod; None where no pod was lost."""
+        return self.pods.ended - self.fault if self.pods.ended else None
+
+    @property
+    def controller(self) -> float | None:
+        """From the end of the old pod to the new one's creation; below 0 where it came earlier."""
+        known = self.pods.ended and self.pods.made
+        return self.pods.made - self.pods.ended if known else None
+
+    @property
+    def kubelet(self) -> float | None:
+        """From the new pod's creation until it runs."""
+        return self.pods.ran - self.pods.made if self.pods.made and self.pods.ran else None
+
+
+def phases_between(
+    events: Sequence[Event], pauses: Sequence[tuple[float, float]]
+) -> list[dict[Phase, float]]:
+    """Seconds by phase of the starts that a run has made in each pause.
+
+    Args:
+        events: of node 0.
+        pauses: the times of the last step before and of the first step after.
+
+    Raises:
+        ValueError: the run's account has no start in a pause.
+    """
+    history = read_history(events)
+    found: list[dict[Phase, float]] = []
+    for stopped, back in pauses:
+        phases = dict.fromkeys(Phase, 0.0)
+        for span in history.spans:
+            begin = history.begin_unix_seconds + span.begin / MICRO
+            middle = begin + span.length / MICRO / 2
+            if span.phase is not None and stopped <= middle <= back:
+                phases[span.phase] += span.length / MICRO
+        if not any(phases.values()):
+            raise ValueError(f"the account has no start between {stopped:.3f} and {back:.3f}")
+        found.append(phases)
+    return found

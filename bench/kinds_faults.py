@@ -1,0 +1,56 @@
+"""The faults of `bench.kinds`: each is done to the pod of one node."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from infra.kube.api import Api
+from tests.e2e.lab import NAMESPACE, Lab
+
+# Prints the time at which it kills; `train` is a word of the command line of a rank alone.
+_KILL = """
+import os, pathlib, signal, time
+for p in sorted(pathlib.Path('/proc').glob('[0-9]*/cmdline'), key=lambda p: int(p.parent.name)):
+    try: words, name = p.read_bytes().split(b'\\0'), (p.parent / 'comm').read_text()
+    except OSError: continue
+    if b'train' in words and not name.startswith('spare'):
+        print(time.time())
+        os.kill(int(p.parent.name), signal.SIGKILL)
+        break
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to the pod of a node; `in_pod`: to a rank in it, and the pod stays."""
+
+    what: str
+    node: int
+    in_pod: bool
+
+
+FAULTS = (
+    Fault("kill -9 of a rank", 0, True),
+    Fault("a deleted pod", 1, False),
+    Fault("the deleted pod with node 0", 0, False),
+)
+
+
+def kill_rank(lab: Lab, pod: str) -> float:
+    """Kill one training process of a pod; returns the time, by the clock of this machine.
+
+    Raises:
+        RuntimeError: no process of the pod trains.
+    """
+    said = lab.kubectl("exec", pod, "--", "python3", "-S", "-c", _KILL).split()
+    if not said:
+        raise RuntimeError(f"no process of pod {pod} has the word `train` in its command line")
+    return float(said[0])
+
+
+def delete(api: Api, pod: str) -> float:
+    """Ask for a pod's end, which it has its usual time for; returns the time before."""
+    before = time.time()
+    api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}", {})
+    return before

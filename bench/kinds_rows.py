@@ -1,0 +1,65 @@
+"""What `bench.kinds` has measured, as rows of its table. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bench.kinds_account import Recovery
+from bench.row import Row
+from trainer.events.span import Phase
+
+MOST_DIFFERENCE = 0.02
+
+
+def first_step_row(seconds: Sequence[float]) -> Row:
+    """From `pulumi up` to the first step."""
+    return Row(
+        "from `pulumi up` of a new run to the first step of all ranks",
+        "-",
+        f"{statistics.median(seconds):.1f} s, median of {len(seconds)}: "
+        f"{min(seconds):.1f} to {max(seconds):.1f}",
+        None,
+    )
+
+
+def recovery_row(what: str, bar_seconds: float, found: Sequence[Recovery]) -> Row:
+    """From a fault to the next new step, with its parts.
+
+    The parts are medians, each for itself, so they do not sum up to the median of the whole; how
+    far the sums of the single recoveries are from their wholes is said beside it.
+    """
+    seconds = [recovery.seconds for recovery in found]
+    p50, p95 = (float(value) for value in np.percentile(seconds, (50, 95)))
+    parts = [("it trains on for", _median(found, lambda each: each.before))]
+    parts += [
+        (phase.value, _median(found, lambda each, p=phase: each.phases[p])) for phase in Phase
+    ]
+    outside = [
+        ("old pod's end", _median(found, lambda each: each.ending)),
+        ("then the controller makes the new pod", _median(found, lambda each: each.controller)),
+        ("then it runs", _median(found, lambda each: each.kubelet)),
+    ]
+    difference = max(recovery.difference for recovery in found)
+    text = f"p50 {p50:.1f} s, p95 {p95:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}); "
+    text += f"medians: {_said(parts)}; "
+    if seen := _said(outside):
+        text += f"beside that, from outside: {seen}; "
+    text += f"sum and whole differ by at most {100 * difference:.1f} %"
+    return Row(
+        f"from {what} to the next new step, {len(found)} times",
+        f"p95 <= {bar_seconds:g} s, sum within {100 * MOST_DIFFERENCE:g} %",
+        text,
+        p95 <= bar_seconds and difference <= MOST_DIFFERENCE,
+    )
+
+
+def _median(found: Sequence[Recovery], part: Callable[[Recovery], float | None]) -> float | None:
+    known = [value for value in map(part, found) if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _said(parts: Sequence[tuple[str, float | None]]) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in parts if value is not None)

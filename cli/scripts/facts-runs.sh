@@ -1,0 +1,53 @@
+#!/bin/sh
+# Prints facts about the runs whose folders lie below DATA_ROOT/runs on this host. Reads only.
+#   now=this machine's time
+#   runs=yes, or absent
+#   run=NAME|steps of the whole run|done: yes or no|checkpoint's step|its age|last record of metrics
+# Ages are in seconds; what is not known is empty.
+# Usage: facts-runs.sh
+set -u
+
+: "${DATA_ROOT:?}"
+LC_ALL=C
+PATH=$PATH:/usr/bin:/bin
+export LC_ALL PATH
+readonly MOST_RUNS=50
+
+age_of() { echo "$(($(date +%s) - $(stat -c %Y "$1")))"; }
+
+# The newest checkpoint that is in its place: its manifest is written last.
+checkpoint() {
+  for manifest in $(find "$1/checkpoints" -path '*/step-*/manifest.json' 2>/dev/null | sort -r); do
+    step=${manifest%/manifest.json}
+    if [ -f "$manifest" ]; then
+      printf '%s|%s' "$(echo "${step##*/step-}" | sed 's/^0*\(.\)/\1/')" "$(age_of "$manifest")"
+      return
+    fi
+  done
+  printf '|'
+}
+
+one_run() {
+  steps=$(sed -n 's/.*"\{0,1\}max_steps"\{0,1\}: *\([0-9][0-9_]*\).*/\1/p' "$1/run.yaml" 2>/dev/null | head -n 1)
+  if [ -e "$1/done.json" ]; then is_done=yes; else is_done=no; fi
+  # The last line may be half written.
+  record=$(tail -c 8192 "$1/metrics.jsonl" 2>/dev/null | grep '^{.*}$' | tail -n 1)
+  printf 'run=%s|%s|%s|%s|%s\n' "${1##*/}" "$steps" "$is_done" "$(checkpoint "$1")" "$record"
+}
+
+main() {
+  echo "now=$(date +%s)"
+  if [ -d "$DATA_ROOT/runs" ]; then
+    echo runs=yes
+    # The names are disttrain's own, without blanks.
+    # shellcheck disable=SC2012
+    for name in $(ls -t "$DATA_ROOT/runs" | head -n "$MOST_RUNS"); do
+      [ ! -d "$DATA_ROOT/runs/$name" ] || one_run "$DATA_ROOT/runs/$name"
+    done
+  else
+    echo runs=absent
+  fi
+  echo runs_done=yes
+}
+
+main

@@ -1,0 +1,75 @@
+"""What the pods that watch the machines have found (setting `nodeHealth`). Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from infra.in_cluster.health_cordon import ANNOTATION, Mark
+from infra.in_cluster.node_health import CONDITION, UNUSABLE
+from infra.kube.names import COMPONENT_LABEL
+from infra.kube.objects import Json, annotation, label, name_of, part, parts
+from infra.names import NODE_HEALTH
+
+SILENT_SECONDS = 300  # the watch writes its condition every minute
+
+
+@dataclass(frozen=True)
+class NodeFinding:
+    """Something about one node.
+
+    Args:
+        node: its name.
+        text: a sentence without a full stop.
+        needs_attention: whether somebody has to do something before trainings run there again.
+    """
+
+    node: str
+    text: str
+    needs_attention: bool = False
+
+
+def node_findings(
+    nodes: Sequence[Json], pods: Sequence[Json], now: datetime
+) -> tuple[NodeFinding, ...]:
+    """What is wrong with machines that are watched, by the names of their nodes.
+
+    Args:
+        nodes: of the cluster.
+        pods: of all namespaces, or those that may be read.
+        now: the API server's time.
+    """
+    cordoned = [
+        NodeFinding(name_of(node), _cordoned(name_of(node), mark), needs_attention=True)
+        for node in nodes
+        if part(node, "spec").get("unschedulable")
+        and (mark := Mark.from_text(annotation(node, ANNOTATION))).is_ours
+    ]
+    watches = [pod for pod in pods if label(pod, COMPONENT_LABEL) == NODE_HEALTH]
+    ready = {name_of(node) for node in nodes if _is_ready(node)}
+    told = [found for pod in watches if (found := _told(pod, now)) and found.node in ready]
+    return tuple(sorted([*told, *cordoned], key=lambda found: found.node))
+
+
+def _cordoned(node: str, mark: Mark) -> str:
+    return (
+        f"cordoned by disttrain, because {mark.because}; when the machine is well again: "
+        f"kubectl uncordon {node}"
+    )
+
+
+def _told(pod: Json, now: datetime) -> NodeFinding | None:
+    node = str(part(pod, "spec").get("nodeName") or "")
+    conditions = parts(part(pod, "status"), "conditions")
+    said = next((c for c in conditions if c.get("type") == CONDITION), None)
+    since = str((said or {}).get("lastProbeTime") or part(pod, "metadata")["creationTimestamp"])
+    if (now - datetime.fromisoformat(since)).total_seconds() > SILENT_SECONDS:
+        return NodeFinding(node, f"pod {name_of(pod)} does not say how the machine is")
+    if said is None or said.get("status") == "True":
+        return None
+    return NodeFinding(node, str(said.get("message")), said.get("reason") == UNUSABLE)
+
+
+def _is_ready(node: Json) -> bool:
+    """Of one that is not, everybody knows that its pods say nothing."""
+    conditions = parts(part(node, "status"), "conditions")
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)

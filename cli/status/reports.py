@@ -1,0 +1,60 @@
+"""The nodes' reports while a look is under way, and how long an answer of a node is waited for.
+
+The kubelet of a machine that is off gives no answer at all, and whoever looks wants to be told soon
+that it is lost. A kubelet that is slow is waited for, because it goes on reporting meanwhile.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+
+from cli.status.silence import LEASES, has_been_missed, renewals, silent_nodes
+from infra.kube.api import Api
+from infra.kube.errors import UnreachableError
+from infra.kube.findings import objects_at
+from infra.kube.objects import Json, name_of
+
+TRY_SECONDS = 3.0
+TRIES = 4  # by then a healthy node has reported
+SECONDS_OF_LOST = 1.0
+
+
+class Reports:
+    """What the leases of the nodes say, from the begin of the look on.
+
+    Args:
+        api: the cluster. Where it does not show the leases, no node is silent.
+        nodes: of the cluster, as far as they may be read.
+    """
+
+    def __init__(self, api: Api, nodes: Sequence[Json]) -> None:
+        self._api, self._nodes = api, nodes
+        self._missed = {name_of(node) for node in nodes if has_been_missed(node)}
+        self.silent: Mapping[str, float] = {}
+        self._first = self._ask()
+
+    def answer_of(self, node: str, ask: Callable[[float | None], str]) -> str:
+        """What `ask` gives, which waits for a node: for the seconds that it is given, at most.
+
+        Raises:
+            UnreachableError: the node does not answer, and has not reported meanwhile.
+        """
+        if node in self._missed or node in self.silent:
+            return ask(SECONDS_OF_LOST)
+        for _ in range(TRIES if node in self._first else 0):
+            begin = monotonic()
+            try:
+                return ask(TRY_SECONDS)
+            except UnreachableError:
+                if monotonic() - begin < TRY_SECONDS:
+                    raise  # the API server has said so itself
+                now = self._ask()
+                if node in self.silent:
+                    raise
+                if now.get(node) != self._first[node]:
+                    break
+        return ask(None)
+
+    def _ask(self) -> Mapping[str, str]:
+        leases = (objects_at(self._api, LEASES) or []) if self._nodes else []
+        self.silent = silent_nodes(self._nodes, leases, self._api.now())
+        return renewals(leases)

@@ -1,0 +1,131 @@
+"""What the runs' own files say where the cluster does not answer: on the machine with the data.
+
+The files know how far a run has come and what it has saved. Whether its pods live, nobody can say
+without the cluster, so nothing is said of that.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from cli.facts import Facts
+from cli.gather import SCRIPTS, ask_host
+from cli.status.screen import span_of_seconds
+from infra.node.doctor_plan import Plan
+from infra.node.shell_program import assemble_program
+
+HEAD = ("RUN", "STEP", "LOSS", "TOKENS/S", "LAST STEP", "SAVED")
+NOT_KNOWN = "-"
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """One run; None where its files do not say it.
+
+    Args:
+        name: of its folder.
+        step, of: the last one that was logged, and how many the whole run has.
+        loss: in nats per token.
+        tokens_per_second: at that step.
+        stepped_seconds_ago: how long ago that was.
+        saved_step, saved_seconds_ago: the newest checkpoint.
+        is_done: whether it has come to its end.
+    """
+
+    name: str
+    step: int | None
+    of: int | None
+    loss: float | None
+    tokens_per_second: float | None
+    stepped_seconds_ago: float | None
+    saved_step: int | None
+    saved_seconds_ago: float | None
+    is_done: bool
+
+
+def read_run_files(plan: Plan) -> list[RunFiles]:
+    """The runs whose folders are on the plan's host, the one that was written last first.
+
+    Raises:
+        ValueError: there are no runs on that machine.
+        cli.gather.UnreachableError: it does not answer.
+    """
+    root = plan.expect.data_root
+    text = (SCRIPTS / "facts-runs.sh").read_text()
+    program = assemble_program(text, {"DATA_ROOT": root})
+    facts = ask_host(plan, program, "runs_done")
+    if facts.get("runs") != "yes":
+        raise ValueError(f"{plan.host_name} has no folder {root}/runs")
+    return parse_run_files(facts)
+
+
+def parse_run_files(facts: Facts) -> list[RunFiles]:
+    """From the lines of scripts/facts-runs.sh. Pure."""
+    now = float(facts.get("now"))
+    return [_parse(value, now) for value in facts.values.get("run", [])]
+
+
+def _parse(value: str, now: float) -> RunFiles:
+    name, of, is_done, saved, saved_age, record = value.split("|", 5)
+    last = _record(record)
+    at = last.get("unix_time")
+    return RunFiles(
+        name,
+        last.get("step"),
+        int(of) if of.isdecimal() else None,
+        last.get("loss"),
+        last.get("tokens_per_second"),
+        None if at is None else max(0.0, now - float(at)),
+        int(saved) if saved.isdecimal() else None,
+        float(saved_age) if saved_age.lstrip("-").isdecimal() else None,
+        is_done == "yes",
+    )
+
+
+def _record(text: str) -> Mapping[str, Any]:
+    try:
+        found: object = json.loads(text)
+    except ValueError:
+        return {}
+    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+
+
+def as_text(runs: Sequence[RunFiles], plan: Plan, reason: str) -> str:
+    """What was not seen, and then a line for each run. Pure."""
+    where = f"{plan.host_name}, {plan.expect.data_root}/runs"
+    lines = [
+        f"the cluster was not seen: {reason}",
+        f"from the runs' own files ({where}); whether their pods live is not known:",
+    ]
+    rows = [HEAD, *(_row(run) for run in runs)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    for row in rows if runs else ():
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines if runs else [*lines, "there is no run yet"])
+
+
+def as_json(runs: Sequence[RunFiles], reason: str) -> str:
+    """The same for programs: `runs` has other keys than where the cluster was seen. Pure."""
+    content = {"cluster_unseen": reason, "run_files": [asdict(run) for run in runs]}
+    return json.dumps(content, indent=2)
+
+
+def _row(run: RunFiles) -> tuple[str, ...]:
+    total = "" if run.of is None else f"/{run.of}"
+    saved = NOT_KNOWN if run.saved_step is None else f"step {run.saved_step}"
+    when = (
+        "" if run.saved_seconds_ago is None else f", {span_of_seconds(run.saved_seconds_ago)} ago"
+    )
+    last = NOT_KNOWN
+    if run.stepped_seconds_ago is not None:
+        last = f"{span_of_seconds(run.stepped_seconds_ago)} ago"
+    return (
+        run.name,
+        NOT_KNOWN if run.step is None else f"{run.step}{total}",
+        NOT_KNOWN if run.loss is None else f"{run.loss:.4f}",
+        NOT_KNOWN if run.tokens_per_second is None else f"{run.tokens_per_second:.0f}",
+        "finished" if run.is_done else last,
+        f"{saved}{when}",
+    )

@@ -1,0 +1,101 @@
+"""What has to be known of a cluster before a queue of Kueue is made in it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infra.kube.access import Access
+from infra.kube.errors import TaskError
+from infra.kube.findings import objects_at
+from infra.kube.kueue import GROUP, VERSIONS, served_version
+from infra.kube.objects import Json, part, parts
+from infra.kube.quantity import amount
+from infra.kube.queue_look import INSTALL
+from infra.kube.quick_look import quick_look
+
+NODES = "/api/v1/nodes"
+CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+KEEPS_AWAY = ("NoSchedule", "NoExecute")
+GI, MI = 2**30, 2**20
+
+
+@dataclass(frozen=True)
+class QueuesSeen:
+    """A cluster with Kueue.
+
+    Args:
+        version: of Kueue's objects, such as `v1beta2`.
+        offered: amounts by resource, as Kubernetes writes them, of the nodes together. A resource
+            that no node offers is not among them.
+        was_asked: False: the cluster was not there to be asked, so the rest is a guess.
+    """
+
+    version: str = VERSIONS[0]
+    offered: Mapping[str, str] = field(default_factory=dict[str, str])
+    was_asked: bool = True
+
+
+def look_at_queues(
+    access: Access, seconds: float, queue: str, resources: Sequence[str]
+) -> QueuesSeen:
+    """Ask a cluster for the version of Kueue and for what its nodes offer of `resources`.
+
+    Raises:
+        TaskError: no queue can be made in it; names the reason and the way out.
+        ApiError, UnreachableError, OSError, ValueError: it cannot be asked.
+    """
+    start = f"queues.name: {queue!r} cannot be used: "
+    with quick_look(access, seconds) as api:
+        try:
+            version = served_version(api)
+        except TaskError as reason:
+            raise TaskError(f"{start}{reason}") from None
+        if not version:
+            raise TaskError(
+                f"{start}the cluster serves no {GROUP}, so Kueue is not there. Install it "
+                f"({INSTALL}), or remove the setting: pulumi config rm queues"
+            )
+        if not resources:
+            return QueuesSeen(version)
+        nodes = objects_at(api, NODES)
+        if nodes is None:
+            keys = " and ".join(f"queues.quota.{resource}" for resource in resources)
+            raise TaskError(
+                f"{start}these credentials may not read the nodes, so it cannot be seen how much "
+                f"there is. Set {keys}"
+            )
+        return QueuesSeen(version, offered_in_all(nodes, resources))
+
+
+def offered_in_all(nodes: Sequence[Json], resources: Sequence[str]) -> dict[str, str]:
+    """What pods can have of each resource on all nodes together, as Kubernetes writes it. Pure.
+
+    Control planes that keep pods away do not count. Cordons and nodes that are not ready pass, so
+    they do. Bytes are rounded down to whole GiB, or MiB below one GiB: a node's memory changes by
+    a little with its kernel.
+    """
+    usable = [node for node in nodes if not _is_closed_control_plane(node)]
+    found = dict[str, str]()
+    for resource in resources:
+        offers = (part(node, "status", "allocatable").get(resource) for node in usable)
+        total = sum(amount(str(offer)) for offer in offers if offer)
+        if written := _written(resource, total):
+            found[resource] = written
+    return found
+
+
+def _is_closed_control_plane(node: Json) -> bool:
+    taints = parts(part(node, "spec"), "taints")
+    return any(
+        taint.get("key") in CONTROL_PLANE and taint.get("effect") in KEEPS_AWAY for taint in taints
+    )
+
+
+def _written(resource: str, total: float) -> str:
+    """Empty: there is none."""
+    if resource == "memory":
+        unit, letters = (GI, "Gi") if total >= GI else (MI, "Mi")
+        return f"{int(total // unit)}{letters}" if total >= MI else ""
+    thousandths = round(total * 1000)
+    if thousandths % 1000:
+        return f"{thousandths}m"
+    return str(thousandths // 1000) if thousandths else ""

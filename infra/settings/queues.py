@@ -1,0 +1,146 @@
+"""The queue of Kueue that a platform makes for its runs."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from infra.names import GPU_RESOURCE
+from infra.settings.cluster import ClusterSettings
+from infra.settings.devices import Devices
+from infra.settings.pod_marks import is_key
+from infra.settings.reader import Reader
+
+KEY = "queues"
+_PARTS = ("name", "quota", "priorities")
+_NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # the name becomes the value of a label
+_AMOUNT = r"\d{1,15}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
+_LONGEST_NAME = 63
+_LARGEST_PRIORITY = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class QueuesSettings:
+    """What is made.
+
+    Args:
+        name: of the LocalQueue.
+        resources: that pods of the platform ask for, each of which needs a quota.
+        quota: amounts by resource, as Kubernetes writes them; of a resource that is not among
+            them, the quota is what the nodes offer.
+        priorities: values by the names of WorkloadPriorityClasses.
+    """
+
+    name: str
+    resources: tuple[str, ...]
+    quota: Mapping[str, str]
+    priorities: Mapping[str, int]
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The resources of which the nodes have to be asked what they offer."""
+        return tuple(resource for resource in self.resources if resource not in self.quota)
+
+
+def cluster_queue_name(namespace: str, queue: str) -> str:
+    """Of the ClusterQueue and its flavor, which lie in no namespace."""
+    return f"{namespace}-{queue}"
+
+
+def objects_of(queues: QueuesSettings) -> tuple[str, ...]:
+    """What a run can name of them, as in paths of Kubernetes: `localqueues/gpus`."""
+    classes = (f"workloadpriorityclasses/{name}" for name in queues.priorities)
+    return (f"localqueues/{queues.name}", *classes)
+
+
+def read_queues(
+    reader: Reader, cluster: ClusterSettings, devices: Devices, namespace: str
+) -> QueuesSettings | None:
+    """Read the section; None where no queue is made. Problems are left with `reader`."""
+    given = reader.mapping(KEY)
+    if not given:
+        return None
+    for part in sorted(set(given) - set(_PARTS)):
+        reader.problem(
+            f"{KEY}.{part}",
+            given[part],
+            "there is no such key",
+            f"Use one of {', '.join(_PARTS)}",
+        )
+    name = _name(reader, given.get("name", ""), namespace)
+    quota = _quota(reader, given.get("quota", {}))
+    pods_ask = ("cpu", "memory", *((GPU_RESOURCE,) if devices.accelerator == "gpu" else ()))
+    found = QueuesSettings(
+        name=name,
+        resources=(*pods_ask, *sorted(set(quota) - set(pods_ask))),
+        quota=quota,
+        priorities=_priorities(reader, given.get("priorities", {})),
+    )
+    if cluster.grows and reader.are_right(f"{KEY}.quota"):
+        for resource in found.asked:
+            reader.problem(
+                f"{KEY}.quota.{resource}",
+                "",
+                "clusterGrows is true, so the nodes of this moment do not say how much there is",
+                "Set the amount that runs may hold at one time",
+            )
+    return found
+
+
+def _name(reader: Reader, value: object, namespace: str) -> str:
+    key = f"{KEY}.name"
+    if type(value) is not str or re.fullmatch(_NAME, value) is None:
+        hint = "Write it like gpus, with lower-case letters, digits, '.' and '-'"
+        reader.problem(key, value, "it is not the name of a LocalQueue", hint)
+        return "invalid"
+    whole = cluster_queue_name(namespace, value)
+    if len(whole) > _LONGEST_NAME:
+        reader.problem(
+            key,
+            value,
+            f"its ClusterQueue would be called {whole}, and a name has at most {_LONGEST_NAME} "
+            "letters",
+            "Set a shorter name",
+        )
+    return value
+
+
+def _quota(reader: Reader, value: object) -> dict[str, str]:
+    key, found = f"{KEY}.quota", dict[str, str]()
+    for resource, amount in _mapping(reader, key, value, "{cpu: 64, memory: 512Gi}").items():
+        text = str(amount)
+        if not is_key(resource):
+            hint = f"Write it like cpu, memory or {GPU_RESOURCE}"
+            reader.problem(f"{key}.{resource}", amount, "it is not the name of a resource", hint)
+        elif re.fullmatch(_AMOUNT, text) is None:
+            hint = "Write it like 64, 500m or 512Gi"
+            reader.problem(f"{key}.{resource}", amount, "it is not an amount", hint)
+        elif not float(re.split("[a-zA-Z]", text)[0]):
+            hint = "Set more than 0, or remove it: then it is what the nodes offer"
+            reader.problem(f"{key}.{resource}", amount, "no run could ever start", hint)
+        elif resource == GPU_RESOURCE and not text.isdecimal():
+            reader.problem(f"{key}.{resource}", amount, "it is not a whole number", "Set one")
+        else:
+            found[resource] = text
+    return found
+
+
+def _priorities(reader: Reader, value: object) -> dict[str, int]:
+    key, found = f"{KEY}.priorities", dict[str, int]()
+    for name, number in _mapping(reader, key, value, "{urgent: 1000}").items():
+        if re.fullmatch(_NAME, name) is None:
+            reason, hint = "it is not the name of a WorkloadPriorityClass", "Write it like urgent"
+            reader.problem(f"{key}.{name}", number, reason, hint)
+        elif type(number) is not int or abs(number) > _LARGEST_PRIORITY:
+            hint = "Set one, such as 1000; a run without a class has 0"
+            reader.problem(f"{key}.{name}", number, "it is not a whole number of 32 bits", hint)
+        else:
+            found[name] = number
+    return found
+
+
+def _mapping(reader: Reader, key: str, value: object, example: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        reader.problem(key, value, "it is not an object", f"Write it like {example}")
+        return {}
+    return cast(dict[str, Any], value)

@@ -1,0 +1,124 @@
+"""Workload `volcano`: a Job of Volcano, whose scheduler starts all pods of it or none.
+
+A lost pod makes Volcano's controller end all pods and make them anew. The fields are those of
+https://volcano.sh/en/docs/vcjob/ in version 1.14. The fields of the one task that Volcano's webhook
+would fill in are all set here: it refuses a later change of the Job that leaves them out again.
+"""
+
+from dataclasses import dataclass
+
+from infra.objects import Manifest
+from infra.workloads.headless import headless_service
+from infra.workloads.job import BACKOFF_LIMIT, FATAL_EXIT_CODE
+from infra.workloads.kind import WorkloadKind
+from infra.workloads.replica import indexed_template
+from infra.workloads.run import Run
+
+API_VERSION = "batch.volcano.sh/v1alpha1"
+TASK = "node"
+INDEX_LABEL = "volcano.sh/task-index"
+FIRST_SERVICE = "train-volcano-first"
+SCHEDULER = "volcano"
+OTHERWISE = (
+    f"topology: 'volcano' cannot be used: the cluster serves no Job of {API_VERSION}, so Volcano "
+    "is not there. Install it (https://volcano.sh/en/docs/installation/), or take the kind that "
+    "needs no controller: pulumi config set topology indexed-job"
+)
+
+
+@dataclass(frozen=True)
+class VolcanoOptions:
+    """Options in the setting `topologyOptions`.
+
+    Args:
+        queue: the queue of Volcano that the run waits in until all of its pods fit.
+        restarts: how often all pods are made anew; 0: six times for each pod. Volcano counts lost
+            and evicted pods, `./disttrain resume` and a run's turn after another run alike.
+
+    Raises:
+        ValueError: the queue has no name, or the number is negative.
+    """
+
+    queue: str = "default"
+    restarts: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.queue:
+            raise ValueError("queue is empty, and every run of Volcano stands in a queue")
+        if self.restarts < 0:
+            raise ValueError(f"restarts is {self.restarts}, and 0 is the least")
+
+
+def render(run: Run) -> list[tuple[str, Manifest]]:
+    """A Service that leads to the pod of index 0, and the Job.
+
+    Volcano's plugins would make a Service too, but also a policy for the network, which belongs to
+    the cluster, and a ConfigMap in each pod.
+    """
+    options: VolcanoOptions = run.kind_options
+    service = headless_service(run, _first(run))
+    service["spec"]["selector"] = {**run.selector, INDEX_LABEL: "0"}
+    template = indexed_template(run, label=INDEX_LABEL)
+    # A container that ends is not started again in its place: all pods start together.
+    template = {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}
+    # The order in a queue is that of the Jobs' own priorities.
+    priority = run.placement.priority_class
+    # The Job fails when its count of restarts comes to this number.
+    most = (options.restarts or BACKOFF_LIMIT * run.world.pods) + 1
+    job = {
+        "apiVersion": API_VERSION,
+        "kind": "Job",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "schedulerName": SCHEDULER,
+            "queue": options.queue,
+            **({"priorityClassName": priority} if priority else {}),
+            "minAvailable": run.world.pods,
+            "maxRetry": most,
+            # The first one that fits counts.
+            "policies": [
+                {"exitCode": FATAL_EXIT_CODE, "action": "TerminateJob"},
+                {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"},
+            ],
+            "tasks": [
+                {
+                    "name": TASK,
+                    "replicas": run.world.pods,
+                    "minAvailable": run.world.pods,
+                    "maxRetry": most,
+                    "template": template,
+                }
+            ],
+        },
+    }
+    return [("service", service), ("volcano-job", job)]
+
+
+def _first(run: Run) -> str:
+    return run.object_name(FIRST_SERVICE)
+
+
+KIND = WorkloadKind(
+    name="volcano",
+    api_version=API_VERSION,
+    kind="Job",
+    object_name="train-volcano",
+    several_pods=True,
+    render=render,
+    rendezvous=lambda run: {"PET_MASTER_ADDR": _first(run)},
+    # No field of a Job suspends it: its controller carries out Commands (infra/kube/volcano.py).
+    suspend=lambda run: {"command": "AbortJob", "phases": ["Aborting", "Aborted"]},
+    resume=lambda run: {"command": "ResumeJob", "phases": ["Aborting", "Aborted"]},
+    done=("Completed",),
+    failed=("Failed", "Terminated"),
+    # Volcano lets nobody change them. The label of the revision changes with each of them.
+    replace_on=("metadata.labels", "spec"),
+    kept_in_previews=("spec",),
+    otherwise=OTHERWISE,
+    queue_of_its_own=lambda run: run.kind_options.queue,
+    programs=(
+        ("bus.volcano.sh", "commands", ("create", "delete", "get")),
+        ("scheduling.volcano.sh", "podgroups", ("get",)),
+    ),
+    options=VolcanoOptions,
+)

@@ -1,0 +1,83 @@
+"""Volcano's controllers and its scheduler, of Jobs whose pods start together (https://volcano.sh).
+
+Its webhook is left out: it fills in fields, all of which the manifests of this project set, and
+refuses what `up` itself refuses before, such as a queue that is not there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.controllers.controller import Controller, Place, Program
+from sandbox.toolchain import VOLCANO_CONTROLLERS
+
+HEALTH_PORT = 9448
+SCHEDULER_HEALTH_PORT = 9449
+
+
+def _configuration(_: Place) -> Mapping[str, Any]:
+    """The scheduler's, as Volcano's own manifests have it."""
+    first = ({"name": "priority"}, {"name": "gang", "enablePreemptable": False})
+    second = (
+        {"name": "overcommit"},
+        {"name": "drf", "enablePreemptable": False},
+        *({"name": name} for name in ("predicates", "proportion", "nodeorder", "binpack")),
+    )
+    return {
+        "actions": "enqueue, allocate, backfill",
+        "tiers": [{"plugins": [*first, {"name": "conformance"}]}, {"plugins": list(second)}],
+    }
+
+
+def _options(place: Place, health_port: int) -> tuple[str, ...]:
+    return (
+        "--leader-elect=false",
+        "--enable-healthz=true",
+        f"--healthz-address={place.address}:{health_port}",
+        f"--kubeconfig={place.kubeconfig}",  # without it they ask as a pod would
+    )
+
+
+SCHEDULER = Program(
+    name="volcano-scheduler",
+    health_port=SCHEDULER_HEALTH_PORT,
+    command=lambda place: (
+        str(place.programs / "scheduler"),
+        f"--scheduler-conf={place.config}",
+        "--schedule-period=1s",
+        "--cache-dumper=false",
+        *_options(place, SCHEDULER_HEALTH_PORT),
+    ),
+)
+
+VOLCANO = Controller(
+    name="volcano",
+    title="Volcano",
+    tool=VOLCANO_CONTROLLERS,
+    manifests=("volcano-development.yaml",),
+    roles=("volcano-controllers", "volcano-scheduler"),
+    health_port=HEALTH_PORT,
+    health_path="/healthz",
+    webhook_port=0,
+    command=lambda place: (
+        str(place.programs / "controller-manager"),
+        "--controllers=job-controller,queue-controller,pg-controller,gc-controller",
+        *_options(place, HEALTH_PORT),
+    ),
+    configuration=_configuration,
+    beside=(SCHEDULER,),
+    # A socket that changes how much it logs; its folder of old is one that nodes share.
+    variables={"DEBUG_SOCKET_DIR": "/run/volcano"},
+    probe={
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {
+            "tasks": [
+                {
+                    "replicas": 1,
+                    "template": {"spec": {"containers": [{"name": "any", "image": "any"}]}},
+                }
+            ]
+        },
+    },
+)

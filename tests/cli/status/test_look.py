@@ -1,0 +1,135 @@
+"""A look at a cluster that has just lost a machine: whoever looks is not kept waiting.
+
+The API server is a table of answers here; tests/kube and tests/e2e look at real ones.
+"""
+
+import json
+from datetime import timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from cli.status.look import Look, look
+from cli.status.reports import SECONDS_OF_LOST, TRY_SECONDS
+from cli.status.silence import LEASES
+from infra.kube.access import Access
+from infra.kube.answer import Answer
+from infra.kube.api import Api
+from infra.kube.record import ALL
+from tests.cli.records import NOW, RECORD
+from tests.cli.status.test_silence import lease
+
+PODS = "/api/v1/namespaces/disttrain/pods"
+JOB = "/apis/batch/v1/namespaces/disttrain/jobs/train-singlepod"
+
+
+def node(name: str) -> dict[str, Any]:
+    ready = [{"type": "Ready", "status": "True"}]
+    return {"metadata": {"name": name}, "status": {"conditions": ready}}
+
+
+def pod(name: str, on: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "creationTimestamp": "2026-11-22T06:58:00Z"},
+        "spec": {"nodeName": on, "containers": [{"name": "trainer"}]},
+        "status": {"phase": "Running"},
+    }
+
+
+class Server:
+    """Nobody answers for the lines of pods on n2; what is waited for that passes by its own clock.
+
+    Args:
+        reported: n2 did so last so many seconds before the look.
+        reports_again: n2 does so so many seconds after its begin; None: never.
+    """
+
+    def __init__(self, reported: float, reports_again: float | None = None) -> None:
+        self.seconds, self.reported, self.reports_again = 0.0, reported, reports_again
+        self.pods = [pod("a", "n1"), pod("b", "n2"), pod("c", "n2")]
+        job = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
+        resources = {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
+        self.answers: dict[str, dict[str, Any]] = {
+            "/api/v1/nodes": {"items": [node("n1"), node("n2")]},
+            "/api/v1/pods": {"items": self.pods},
+            ALL: {"items": [RECORD.to_object("disttrain")]},
+            "/apis/batch/v1": resources,
+            JOB: job,
+            PODS: {"items": self.pods},
+        }
+        self.waited: list[tuple[str, float | None]] = []
+
+    def leases(self) -> list[dict[str, Any]]:
+        """The node n1 has always reported a second ago."""
+        again = self.reports_again
+        last = self.reported if again is None or self.seconds < again else -again
+        return [lease("n1", 1 - self.seconds), lease("n2", last)]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        del query, body, content_type
+        assert method == "GET"
+        if path == LEASES:
+            text = json.dumps({"items": self.leases()})
+        elif path.endswith("/log"):
+            name = path.split("/")[-2]
+            self.waited.append((name, seconds))
+            if name != "a":
+                self.seconds += seconds or 30
+                raise OSError("no answer")
+            text = "starting\n"
+        else:
+            text = json.dumps(self.answers.get(path))
+        return Answer(
+            200, format_datetime(NOW + timedelta(seconds=self.seconds), usegmt=True), text
+        )
+
+
+def seen(server: Server, monkeypatch: pytest.MonkeyPatch) -> Look:
+    monkeypatch.setattr("cli.status.reports.monotonic", lambda: server.seconds)
+    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
+    api.use(server)
+    return look(api, "disttrain")
+
+
+def test_lost_machine_is_waited_for_until_it_should_have_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And then the look names it. Its other pod is not asked at all."""
+    server = Server(5)
+    found = seen(server, monkeypatch)
+    assert server.waited == [("a", TRY_SECONDS)] + [("b", TRY_SECONDS)] * 3
+    assert set(found.platform.silent) == {"n2"}
+    assert found.runs[0].detail.startswith("pod b and 1 more is on node n2, which has not reported")
+
+
+def test_silent_machine_is_hardly_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(14)
+    found = seen(server, monkeypatch)
+    assert server.waited == [("a", TRY_SECONDS), ("b", SECONDS_OF_LOST)]
+    assert set(found.platform.silent) == {"n2"}
+
+
+def test_machine_that_is_slow_and_reports_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as any answer of the cluster: None."""
+    server = Server(5, reports_again=5)
+    found = seen(server, monkeypatch)
+    assert server.waited == [("a", TRY_SECONDS), *[("b", TRY_SECONDS)] * 2, ("b", None)]
+    assert found.platform.silent == {}
+    assert found.runs[0].state == "starting"
+
+
+def test_without_leases_each_machine_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(50)
+    monkeypatch.setattr(server, "leases", lambda: [])
+    found = seen(server, monkeypatch)
+    assert server.waited == [("a", None), ("b", None)]
+    assert found.platform.silent == {}

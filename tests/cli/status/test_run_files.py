@@ -1,0 +1,120 @@
+"""Where the cluster does not answer, the runs' own files are read on the machine with the data."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import yaml
+
+from cli.__main__ import main
+from cli.stack_outputs import ClusterPlace
+from cli.status.run_files import RunFiles, as_json, as_text, read_run_files
+from infra.kube.access import Access
+from infra.node.doctor_plan import Plan
+from infra.node.expectations import Expectations
+from tests.cli.fetch.local_pod import add_checkpoint, make_run
+
+RECORD = {"step": 797, "unix_time": 1000.0, "loss": 2.047, "tokens_per_second": 6900.4}
+
+
+def plan_of(root: Path) -> Plan:
+    return Plan(expect=Expectations(data_root=str(root)))
+
+
+def a_run(root: Path) -> Path:
+    run = make_run(root / "runs" / "dev", steps=(700,))
+    add_checkpoint(run, 750)
+    (add_checkpoint(run, 800) / "manifest.json").unlink()  # it is being written
+    (run / "run.yaml").write_text(yaml.safe_dump({"train": {"max_steps": 4000}}))
+    half = json.dumps({**RECORD, "step": 798})[:-20]
+    (run / "metrics.jsonl").write_text(f"{json.dumps(RECORD)}\n{half}")
+    return run
+
+
+def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
+    """By the shell script that also runs over SSH; half a line and half a checkpoint are left."""
+    run = a_run(tmp_path)
+    (found,) = read_run_files(plan_of(tmp_path))
+    assert (found.name, found.step, found.of, found.is_done) == ("dev", 797, 4000, False)
+    assert (found.loss, found.tokens_per_second) == (2.047, 6900.4)
+    assert (found.saved_step, found.saved_seconds_ago is not None) == (750, True)
+    assert found.stepped_seconds_ago is not None
+    assert found.stepped_seconds_ago > 1e9  # RECORD is of 1970
+    (run / "done.json").touch()
+    assert read_run_files(plan_of(tmp_path))[0].is_done
+
+
+def test_run_that_has_not_begun_has_a_line_too(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "new").mkdir(parents=True)
+    (tmp_path / "runs" / "a-file").touch()
+    assert read_run_files(plan_of(tmp_path)) == [
+        RunFiles("new", None, None, None, None, None, None, None, is_done=False)
+    ]
+
+
+def test_machine_without_the_data_is_said(tmp_path: Path) -> None:
+    """Such as with a storage that is a file server."""
+    with pytest.raises(ValueError, match=f"local has no folder {tmp_path}/runs"):
+        read_run_files(plan_of(tmp_path))
+
+
+RUNS = [
+    RunFiles("dev", 797, 4000, 2.047, 6900.4, 12.0, 750, 40.0, is_done=False),
+    RunFiles("wide", 60, None, 2.6, None, 7200.0, None, None, is_done=True),
+]
+TEXT = """\
+the cluster was not seen: no route
+from the runs' own files (local, /var/lib/disttrain/runs); whether their pods live is not known:
+RUN   STEP      LOSS    TOKENS/S  LAST STEP  SAVED
+dev   797/4000  2.0470  6900      12 s ago   step 750, 40 s ago
+wide  60        2.6000  -         finished   -"""
+
+
+def test_what_was_not_seen_stands_first() -> None:
+    assert as_text(RUNS, plan_of(Path("/var/lib/disttrain")), "no route") == TEXT
+    found = json.loads(as_json(RUNS, "no route"))
+    assert found["cluster_unseen"] == "no route"
+    assert [run["step"] for run in found["run_files"]] == [797, 60]
+    assert as_text([], plan_of(Path("/d")), "no route").endswith("there is no run yet")
+
+
+@pytest.fixture
+def unreachable() -> Iterator[Access]:
+    """An API server that is away: its port is taken, and nobody listens there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        server = f"https://127.0.0.1:{taken.getsockname()[1]}"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+        yield Access(kubeconfig=yaml.safe_dump(config))
+
+
+def test_status_reads_the_files_where_the_api_server_is_away(
+    tmp_path: Path, unreachable: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_run(tmp_path)
+    place = ClusterPlace(unreachable, "disttrain")
+    with (
+        patch("cli.status.command.cluster_place", return_value=place),
+        patch("cli.status.command.PATIENCE_SECONDS", 0.1),
+        patch("cli.stack_plan.plan_of_stack", return_value=plan_of(tmp_path)) as planned,
+    ):
+        assert main(["status", "--stack", "dev"]) == 2
+        planned.assert_called_with("dev")
+        said = capsys.readouterr().out.splitlines()
+        assert said[0].startswith("the cluster was not seen: ")
+        assert said[3].split()[:2] == ["dev", "797/4000"]
+        (tmp_path / "runs").rename(tmp_path / "away")
+        assert main(["status", "--stack", "dev"]) == 2
+    error = capsys.readouterr().err
+    assert "could not be asked" in error
+    assert "could not be read either: local has no folder" in error

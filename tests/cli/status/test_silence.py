@@ -1,0 +1,70 @@
+"""Which nodes are called silent, by leases as the API server shows them."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cli.status.silence import has_been_missed, silent_nodes
+from tests.cli.records import NOW
+
+NODES = [{"metadata": {"name": name}} for name in ("a", "b", "c")]
+
+
+def lease(name: str, seconds: float, clock_seconds: float = 0.0, valid: int = 40) -> dict[str, Any]:
+    """Renewed so long ago, by a node whose clock is before that of the API server."""
+    at = NOW - timedelta(seconds=seconds)
+    own = at + timedelta(seconds=clock_seconds)
+    fields = {"f:spec": {"f:holderIdentity": {}, "f:leaseDurationSeconds": {}, "f:renewTime": {}}}
+    note = {"manager": "kubelet", "fieldsV1": fields, "time": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
+    of_owner = {"manager": "other", "fieldsV1": {"f:metadata": {}}, "time": f"{NOW:%FT%TZ}"}
+    return {
+        "metadata": {"name": name, "managedFields": [note, of_owner]},
+        "spec": {"leaseDurationSeconds": valid, "renewTime": f"{own:%FT%T.%fZ}"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("leases", "silent"),
+    [
+        ([lease("a", 1), lease("b", 9), lease("c", 10.4)], {}),
+        ([lease("a", 1), lease("b", 12), lease("c", 4)], {}),  # the last moment of a healthy one
+        ([lease("a", 1), lease("b", 13), lease("c", 4)], {"b": 13.0}),
+        ([lease("a", 11), lease("b", 13), lease("c", 400)], {"b": 13.0, "c": 400.0}),
+        # Nobody reports: the API server was away, or the only node is silent.
+        ([lease("a", 30), lease("b", 31), lease("c", 32)], {}),
+        ([lease("a", 300)], {}),
+        # The leases may not be read, or are not there.
+        ([], {}),
+        ([lease("a", 1)], {}),
+        # A lease that outlived its node.
+        ([lease("a", 1), lease("gone", 4000)], {}),
+        # Clocks of nodes that are wrong by minutes: only the API server's counts.
+        ([lease("a", 1, -600), lease("b", 5, 600), lease("c", 9, -60)], {}),
+        ([lease("a", 1, -600), lease("b", 20, 600), lease("c", 9, -60)], {"b": 20.0}),
+        # Kubelets that were told to renew seldom or often.
+        ([lease("a", 1), lease("b", 27, valid=100)], {}),
+        ([lease("a", 1), lease("b", 29, valid=100)], {"b": 29.0}),
+        ([lease("a", 1), lease("b", 8, valid=20)], {"b": 8.0}),
+    ],
+)
+def test_silent_are_those_that_should_have_reported_by_now(
+    leases: list[dict[str, Any]], silent: dict[str, float]
+) -> None:
+    assert silent_nodes(NODES, leases, NOW) == silent
+
+
+def test_server_that_notes_no_times_makes_nobody_silent() -> None:
+    unknown = lease("b", 50)
+    del unknown["metadata"]["managedFields"]
+    assert silent_nodes(NODES, [lease("a", 1), unknown], NOW) == {}
+
+
+def test_node_is_missed_once_kubernetes_knows_nothing_of_it() -> None:
+    def node(status: str) -> dict[str, Any]:
+        return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+
+    # A kubelet that says itself that it is not ready still answers.
+    missed = [has_been_missed(node(status)) for status in ("True", "False", "Unknown")]
+    assert missed == [False, False, True]
+    assert not has_been_missed({"status": {}})

@@ -1,0 +1,123 @@
+"""A platform's own queue of Kueue, before it is made and when it goes, on a real API server.
+
+No controller runs here, so what that would do is done by the test.
+"""
+
+from typing import Any
+
+import pytest
+
+from infra.kube import claim_queues, destroy_guard, open_queue, queue_removal
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.names import OWNER_LABEL
+from infra.kube.objects import Json
+from tests.kube.kueue import make, put_into_queue, say
+from tests.kube.lab import Lab, Run
+
+
+def job_of(lab: Lab, namespace: str, owner: str, **fields: Any) -> Job:
+    return Job(lab.access(), namespace, owner, "dev", fields)
+
+
+def queue_of(lab: Lab, namespace: str, owner: str) -> tuple[Json, str]:
+    """The fields of the tasks, and the path of a ClusterQueue that is held as Kueue holds it."""
+    fields = {"queue": "gpus", "cluster_queue": f"{namespace}-gpus"}
+    about = {"labels": {OWNER_LABEL: owner}}
+    whole = {**about, "name": fields["cluster_queue"], "finalizers": ["kueue.x-k8s.io/in-use"]}
+    path = make(lab, "clusterqueues", {"kind": "ClusterQueue", "metadata": whole, "spec": {}})
+    local = {"kind": "LocalQueue", "metadata": {**about, "name": "gpus"}}
+    make(
+        lab, "localqueues", {**local, "spec": {"clusterQueue": fields["cluster_queue"]}}, namespace
+    )
+    return fields, path
+
+
+def test_queue_of_somebody_else_is_left_as_it_is(kueue: Lab) -> None:
+    lab, namespace = kueue, kueue.namespace()
+    fields, path = queue_of(lab, namespace, "theirs")
+    claim_queues.create(job_of(lab, namespace, "theirs", **fields), lab.api)
+    with pytest.raises(TaskError, match="localqueues/gpus exists on the cluster and was not made"):
+        claim_queues.create(job_of(lab, namespace, "ours", **fields), lab.api)
+    name = f"urgent-{namespace}"
+    theirs = {"kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": 1}
+    make(lab, "workloadpriorityclasses", theirs)
+    more = job_of(lab, namespace, "theirs", **fields, priorities=[name])
+    with pytest.raises(TaskError, match=f"config rm --path queues.priorities.{name}"):
+        claim_queues.create(more, lab.api)
+    lab.api.delete(f"/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses/{name}", {})
+    assert lab.api.get(path)
+
+
+def test_queue_with_others_work_keeps_its_platform_from_going(
+    kueue: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of the stack's own goes with it; anything else is named, and nothing is deleted."""
+    monkeypatch.setattr(open_queue, "EMPTY_SECONDS", 0)
+    lab = kueue
+    run = Run(lab, lab.namespace(), "dev")
+    assert run.hand_over(queue="gpus")[0] == 0
+    fields, _ = queue_of(lab, run.namespace, run.owner)
+    workload = put_into_queue(run, "full")
+    lab.api.patch(workload, {"metadata": {"ownerReferences": [owner_of(run)]}})
+    destroy_guard.delete(job_of(lab, run.namespace, run.owner, queue=fields), lab.api)
+    with pytest.raises(TaskError, match=f"Job {run.name} stands in queue gpus of namespace"):
+        open_queue.delete(job_of(lab, run.namespace, run.owner, **fields), lab.api)
+    other = Run(lab, run.namespace, "other")
+    put_into_queue(other, "full")
+    with pytest.raises(TaskError, match="nothing was deleted: Workload job-train-other stands in"):
+        destroy_guard.delete(job_of(lab, run.namespace, run.owner, queue=fields), lab.api)
+
+
+def owner_of(run: Run) -> Json:
+    made = run.get()
+    assert made
+    uid = made["metadata"]["uid"]
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": run.name, "uid": uid}
+
+
+def test_queue_goes_where_kueue_went_before_it(kueue: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else would take the finalizer off; what is in use is not freed."""
+    monkeypatch.setattr(queue_removal, "STUCK_SECONDS", 0)
+    lab = kueue
+    run = Run(lab, lab.namespace(), "dev")
+    fields, path = queue_of(lab, run.namespace, run.owner)
+    job = job_of(lab, run.namespace, run.owner, **fields)
+    workload = put_into_queue(run, "full")
+    place = {"clusterQueue": fields["cluster_queue"], "podSetAssignments": [{"name": "main"}]}
+    lab.api.patch(f"{workload}/status", {"status": {"admission": place}})
+    with pytest.raises(TaskError, match=f"{fields['cluster_queue']} cannot go: it is held by Work"):
+        queue_removal.remove(job, lab.api)
+    lab.api.delete(workload, {})
+    open_queue.delete(job, lab.api)
+    assert lab.api.get(path) is None
+
+
+def test_only_objects_of_the_own_stack_are_taken_away(kueue: Lab) -> None:
+    lab, namespace = kueue, kueue.namespace()
+    fields, path = queue_of(lab, namespace, "theirs")
+    open_queue.delete(job_of(lab, namespace, "ours", **fields), lab.api)
+    found = lab.api.get(path)
+    assert found
+    assert "deletionTimestamp" not in found["metadata"]
+
+
+def test_up_waits_until_kueue_takes_runs_into_the_queue(
+    kueue: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reason is passed on; a queue that somebody has stopped is not waited for."""
+    monkeypatch.setattr(open_queue, "OPEN_SECONDS", 0)
+    lab, namespace = kueue, kueue.namespace()
+    fields, whole = queue_of(lab, namespace, "ours")
+    local = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/localqueues/gpus"
+    job = job_of(lab, namespace, "ours", **fields)
+    with pytest.raises(TaskError, match="Kueue has not taken it up: does its controller run"):
+        open_queue.create(job, lab.api)
+    say(lab, local, "Active", "True", "")
+    say(lab, whole, "Active", "False", "Can't admit new workloads: references missing flavor")
+    with pytest.raises(TaskError, match="references missing flavor"):
+        open_queue.create(job, lab.api)
+    say(lab, whole, "Active", "False", "Can't admit new workloads: is stopped")
+    open_queue.create(job, lab.api)
+    say(lab, whole, "Active", "True", "Can admit new workloads")
+    open_queue.create(job, lab.api)

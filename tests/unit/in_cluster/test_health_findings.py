@@ -1,0 +1,156 @@
+"""What a line of the kernel, an answer of nvidia-smi, a link, a disk and a clock mean."""
+
+import errno
+
+import pytest
+
+from infra.in_cluster.health_findings import (
+    HANGS,
+    KERNEL_FAULTS,
+    Finding,
+    Smi,
+    clock_findings,
+    disk_findings,
+    fault_lines,
+    kernel_findings,
+    lines_after,
+    link_findings,
+    smi_findings,
+)
+from infra.in_cluster.xids import OF_PROGRAMS, OF_THE_GPU, XIDS
+
+# Lines that machines without a fault write, among them those that look like one.
+CLEAN = """\
+<6>[    0.000000] Linux version 6.8.0-45-generic (buildd@lcy02) #45-Ubuntu SMP
+<6>[    1.204511] EDAC MC: Ver: 3.0.0
+<6>[    1.904511] EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0
+<4>[    2.000001] EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0
+<3>[    2.100000] blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0
+<3>[    2.200000] I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 2
+<3>[    2.300000] I/O error, dev loop3, sector 0 op 0x0:(READ) flags 0x80700 phys_seg 1
+<6>[    3.104511] EXT4-fs (nvme0n1p2): mounted filesystem with ordered data mode. Quota mode: none.
+<6>[    3.204511] EXT4-fs (nvme0n1p2): re-mounted 1b1. Quota mode: none.
+<6>[    3.304511] EXT4-fs (loop7): Remounting filesystem read-only
+<6>[    3.404511] XFS (sdb1): Ending clean mount
+<6>[    3.504511] BTRFS info (device sdc1): using free space tree
+<6>[    4.000000] nvidia-nvlink: Nvlink Core is being initialized, major device number 511
+<4>[    4.100000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.86.15
+<6>[    4.200000] [drm] [nvidia-drm] [GPU ID 0x00003b00] Loading driver
+<6>[    4.300000] pcieport 0000:00:1c.0: AER: Corrected error received: 0000:00:1c.0
+<6>[    4.400000] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Non-fatal, Link 30 LTSSM Fault
+<4>[ 9012.100000] NVRM: Xid (PCI:0000:3b:00): 31, pid=7177, name=python, Ch 00000008, intr 00000000
+<4>[ 9013.100000] NVRM: Xid (PCI:0000:3b:00): 13, pid=7177, Graphics Exception: ESR 0x505730=0x10000
+<4>[ 9014.100000] NVRM: Xid (PCI:0000:3b:00): 43, pid=7177, name=python, Ch 00000008
+<4>[ 9015.100000] NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 45, pid=7177, name=python, Ch 00000008
+<4>[ 9016.100000] python[7177]: segfault at 8 ip 00007f sp 00007ffc error 4 in libcuda.so
+<6>[ 9017.100000] Out of memory: Killed process 7177 (python) total-vm:81920kB
+<6>[ 9018.100000] mlx5_core 0000:5e:00.0 ens1np0: Link up
+""".splitlines()
+LOST = "<4>[99.5] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off the bus."
+FAULTS = {
+    "nvswitch": "<3>[5.1] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20009, Fatal, Link 12",
+    "ext4": "<3>[6.1] EXT4-fs (nvme0n1p2): Remounting filesystem read-only",
+    "btrfs": "<6>[7.1] BTRFS info (device sda2: state E): forced readonly",
+    "xfs": "<1>[8.1] XFS (sdb1): Filesystem has been shut down due to log error (0x2).",
+    "disk": "<3>[9.1] I/O error, dev nvme0n1, sector 1953480448 op 0x0:(READ) flags 0x80700",
+    "memory": "<3>[9.2] EDAC MC1: 1 UE memory read error on CPU_SrcID#0_MC#1_Chan#0",
+    "pcie": "<3>[9.3] pcieport 0000:00:01.1: AER: Uncorrectable (Fatal) error message received",
+}
+UNUSABLE = {"nvswitch", "ext4", "btrfs", "xfs"}
+
+
+def test_clean_machine_has_no_finding() -> None:
+    """Errors of programs and of what is no disk of the machine among it."""
+    assert kernel_findings(CLEAN, ()) == []
+    assert smi_findings(Smi(0, "00000000:3B:00.0, 0\n00000000:5E:00.0, [N/A]\n"), ()) == []
+    assert link_findings({"mlx5_0/1": "4: ACTIVE", "mlx5_1/1": "1: DOWN"}, {"mlx5_0/1"}) == []
+    assert disk_findings("the disk", 0.06, 0) == []
+    assert clock_findings(None) == clock_findings(-9.9) == clock_findings(9.9) == []
+
+
+@pytest.mark.parametrize("number", [*XIDS, 999])
+def test_xid_counts_by_what_is_at_fault(number: int) -> None:
+    """A GPU's own fault makes the machine unusable, a program's is none of the machine."""
+    line = f"<4>[12.5] NVRM: Xid (PCI:0000:3b:00): {number}, pid=1, name=python"
+    found = kernel_findings([*CLEAN, line], ())
+    assert len(found) == (number not in OF_PROGRAMS)
+    for finding in found:
+        assert finding.text.startswith(f"GPU 0000:3b:00 reported Xid {number}: ")
+        assert finding.is_unusable == (number in OF_THE_GPU)
+    assert OF_THE_GPU.isdisjoint(OF_PROGRAMS)
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_line_of_each_fault_is_found(case: str) -> None:
+    (finding,) = kernel_findings([*CLEAN, FAULTS[case]], ())
+    assert finding.is_unusable == (case in UNUSABLE)
+    assert "{" not in finding.text
+
+
+def test_every_fault_of_the_table_has_a_line_here() -> None:
+    keys = {kernel_findings([line], ())[0].key.split()[0] for line in FAULTS.values()}
+    assert keys == {fault.id for fault in KERNEL_FAULTS}
+
+
+def test_fault_from_before_the_look_out_is_said_and_no_more() -> None:
+    """It may have been mended since; the same fault again counts."""
+    lines = [*CLEAN, LOST]
+    old = fault_lines(lines)
+    assert old == [LOST]
+    (before,) = kernel_findings(lines, old)
+    assert not before.is_unusable
+    assert "before disttrain looked" in before.text
+    (again,) = kernel_findings([*lines, LOST.replace("99.5", "120.5")], old)
+    assert again.is_unusable
+    assert again.key != before.key
+
+
+def test_lines_after_the_last_one_are_new() -> None:
+    assert lines_after(["a", "b", "c"], "b") == ["c"]
+    assert lines_after(["a", "b"], "b") == []
+    assert lines_after(["a", "b"], "gone") == ["a", "b"]
+    assert lines_after([], "") == []
+
+
+@pytest.mark.parametrize(
+    ("smi", "text", "is_unusable"),
+    [
+        (Smi(HANGS, ""), "hangs", True),
+        (Smi(14, "00000000:3B:00.0, 0"), "infoROM", False),
+        (Smi(9, "NVIDIA-SMI has failed because\nit could not talk"), "says: NVIDIA-SMI has", True),
+        (Smi(0, "A, 0\n"), "does not show GPU B", True),
+        (Smi(0, "A, 3\nB, 0\n"), "GPU A has had 3 errors", False),
+        (Smi(0, "A, 0\nB, 0\n", "A, 0, 0\nB, 1, 0\n"), "GPU B replaces", False),
+        (Smi(0, "A, 0\nB, 0\n", "A, Yes, Yes\nB, No, No\n"), "GPU A could not replace", True),
+    ],
+)
+def test_answer_of_nvidia_smi_tells_the_fault(smi: Smi, text: str, is_unusable: bool) -> None:
+    (finding,) = smi_findings(smi, {"A", "B"})
+    assert text in finding.text
+    assert finding.is_unusable == is_unusable
+
+
+def test_link_that_was_there_is_missed() -> None:
+    (down,) = link_findings({"mlx5_0/1": "1: DOWN"}, {"mlx5_0/1"})
+    assert "mlx5_0/1 is not active any more (1: DOWN)" in down.text
+    (gone,) = link_findings({}, {"efa_0/1"})
+    assert "(gone)" in gone.text
+    assert [down.is_unusable, gone.is_unusable] == [False, False]
+
+
+def test_disk_that_cannot_be_written_makes_the_machine_unusable() -> None:
+    """A full one does not: the kubelet itself keeps pods away from it."""
+    (finding,) = disk_findings("the disk", 0.5, errno.EROFS)
+    text = "the disk cannot be written: Read-only file system"
+    assert finding == Finding(finding.key, text, is_unusable=True)
+    for share, error in ((0.01, 0), (0.0, errno.ENOSPC)):
+        (full,) = disk_findings("the disk", share, error)
+        assert "is full" in full.text
+        assert not full.is_unusable
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(30.2, "30 s ahead of"), (-12.0, "12 s behind")])
+def test_clock_that_is_wrong_is_said(seconds: float, words: str) -> None:
+    (finding,) = clock_findings(seconds)
+    assert words in finding.text
+    assert not finding.is_unusable

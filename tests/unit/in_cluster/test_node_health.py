@@ -1,0 +1,304 @@
+"""The pod that watches a machine: what it reads, what it tells, and what it does."""
+
+import http.server
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.in_cluster.api import Api, clock_ahead
+from infra.in_cluster.health_cordon import ANNOTATION, Mark
+from infra.in_cluster.health_findings import HANGS, Finding, Smi
+from infra.in_cluster.health_sources import (
+    SmiWatch,
+    active_links,
+    disk_state,
+    kernel_lines,
+    link_states,
+)
+from infra.in_cluster.node_health import PATIENCE_SECONDS, Place, Sources, Watch
+from tests.unit.in_cluster.test_health_findings import CLEAN, LOST
+
+XID = Finding("xid-79 A at 5", "GPU A reported Xid 79", is_unusable=True)
+SMI = Finding("smi hangs", "nvidia-smi hangs", is_unusable=True)
+Json = dict[str, Any]
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """An API server with one node and some pods; it notes what it was told to do."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.node: Json = {"metadata": {"resourceVersion": "7"}, "spec": {}}
+        self.pods: list[Json] = [
+            {"metadata": {"name": "trains"}, "status": {"phase": "Running"}},
+            {"metadata": {"name": "ends", "deletionTimestamp": "now"}},
+            {"metadata": {"name": "ended"}, "status": {"phase": "Failed"}},
+        ]
+        self.done: list[tuple[str, str, Json]] = []
+        self.refuses: dict[str, int] = {}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    @property
+    def api_server(self) -> Server:
+        assert isinstance(self.server, Server)
+        return self.server
+
+    def _answer(self, status: int, body: object) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/api/v1/nodes/here":
+            self._answer(200, self.api_server.node)
+        else:
+            assert path == "/api/v1/namespaces/team/pods"
+            assert "component%3Dtraining&fieldSelector=spec.nodeName%3Dhere" in query
+            self._answer(200, {"items": self.api_server.pods})
+
+    def do_DELETE(self) -> None:
+        """Half an answer."""
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{")
+
+    def _act(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        what = self.path.rpartition("/")[2]
+        status = self.api_server.refuses.get(what, 200)
+        if status == 200:
+            self.api_server.done.append((self.command, self.path, body))
+        self._answer(status, {})
+
+    do_PATCH = do_POST = _act  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+def api(server: Server, tmp_path: Path) -> Api:
+    (tmp_path / "token").write_text("token\n")
+    (tmp_path / "namespace").write_text("team")
+    return Api(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
+
+
+def watch(api: Api, cordons: bool = True) -> Watch:
+    return Watch(api, Place("here", "watch-1", cordons))
+
+
+def told(server: Server) -> list[Json]:
+    return [body["status"]["conditions"][0] for _, path, body in server.done if "status" in path]
+
+
+def acts(server: Server) -> list[tuple[str, Json]]:
+    return [(path.rpartition("v1/")[2], b) for _, path, b in server.done if "status" not in path]
+
+
+def test_unusable_machine_is_cordoned_and_its_training_is_asked_to_save(
+    server: Server, api: Api
+) -> None:
+    watch(api).look([XID], [], 0)
+    (node, change), (pod, eviction) = acts(server)
+    assert node == "nodes/here"
+    assert change["spec"] == {"unschedulable": True}
+    assert change["metadata"]["resourceVersion"] == "7"
+    mark = Mark.from_text(change["metadata"]["annotations"][ANNOTATION])
+    assert mark == Mark(True, "GPU A reported Xid 79")
+    assert pod == "namespaces/team/pods/trains/eviction"
+    assert eviction["kind"] == "Eviction"
+    (condition,) = told(server)
+    assert (condition["status"], condition["reason"]) == ("False", "Unusable")
+    assert api.clock_ahead_seconds == 0
+
+
+def test_without_the_right_to_cordon_it_only_tells(server: Server, api: Api) -> None:
+    """A token of such a pod may not even look at its node."""
+    watch(api, cordons=False).look([XID], [], 0)
+    assert acts(server) == []
+    assert [condition["message"] for condition in told(server)] == ["GPU A reported Xid 79"]
+
+
+def test_state_counts_once_it_lasts(server: Server, api: Api) -> None:
+    one = watch(api)
+    one.look([], [SMI], 0)
+    assert [condition["status"] for condition in told(server)] == ["True"]
+    one.look([], [SMI], PATIENCE_SECONDS)
+    assert [condition["status"] for condition in told(server)] == ["True", "False"]
+    assert len(acts(server)) == 2
+    one.look([], [], PATIENCE_SECONDS + 1)
+    assert told(server)[-1]["reason"] == "NothingFound"
+
+
+def test_same_words_are_told_once_a_minute(server: Server, api: Api) -> None:
+    one = watch(api)
+    for now in (0, 5, 59, 60, 65):
+        one.look([], [], now)
+    assert len(told(server)) == 2
+
+
+def test_somebody_who_uncordons_is_not_overruled(server: Server, api: Api) -> None:
+    mark = Mark(True, "GPU A reported Xid 79")
+    server.node["metadata"]["annotations"] = {ANNOTATION: mark.to_text()}
+    watch(api).look([XID], [], 0)
+    ((_, change),) = acts(server)
+    assert "spec" not in change
+    accepted = change["metadata"]["annotations"][ANNOTATION]
+    assert Mark.from_text(accepted) == Mark(accepted=(XID.key,))
+    assert [condition["reason"] for condition in told(server)] == ["Reported"]
+    assert told(server)[0]["message"].endswith("(accepted by uncordon)")
+    server.node["metadata"]["annotations"] = {ANNOTATION: accepted}
+    watch(api).look([XID], [], 0)
+    assert len(acts(server)) == 1
+    watch(api).look([], [], 0)
+    assert acts(server)[-1][1]["metadata"]["annotations"] == {ANNOTATION: None}
+
+
+@pytest.mark.parametrize("code", [404, 409, 429])
+def test_pod_that_cannot_be_evicted_now_is_no_trouble(server: Server, api: Api, code: int) -> None:
+    server.refuses = {"eviction": code}
+    watch(api).look([XID], [], 0)
+    assert [path for path, _ in acts(server)] == ["nodes/here"]
+
+
+def test_node_that_has_changed_meanwhile_is_looked_at_again(server: Server, api: Api) -> None:
+    """Somebody else may have cordoned it; nothing is asked of the training before that is known."""
+    server.refuses = {"here": 409}
+    watch(api).look([XID], [], 0)
+    assert acts(server) == []
+
+
+def test_node_is_cordoned_where_telling_is_refused(server: Server, api: Api) -> None:
+    server.refuses = {"status": 403}
+    with pytest.raises(OSError, match="403"):
+        watch(api).look([XID], [], 0)
+    assert len(acts(server)) == 2
+
+
+def test_machine_is_told_of_where_cordoning_is_refused(server: Server, api: Api) -> None:
+    server.refuses = {"here": 403}
+    with pytest.raises(OSError, match="403"):
+        watch(api).look([XID], [], 0)
+    assert [condition["reason"] for condition in told(server)] == ["Unusable"]
+
+
+def test_log_is_searched_once_and_what_was_found_is_kept(tmp_path: Path) -> None:
+    """The kernel keeps the newest lines alone; the same line in two looks is one fault."""
+    log = tmp_path / "log"
+    with closing(Sources(tmp_path, log)) as sources:
+        log.write_text("\n".join([*CLEAN, LOST]))
+        (old,) = sources.kernel()
+        assert not old.is_unusable
+        again = LOST.replace("99.5", "120.5")
+        log.write_text("\n".join([LOST, *CLEAN, again]))
+        (new,) = sources.kernel()
+        assert new.is_unusable
+        log.write_text(CLEAN[-1])
+        assert sources.kernel() == [new]
+        log.unlink()
+        (unseen,) = sources.kernel()
+        assert "cannot be read" in unseen.text
+        assert sources.states(0, 20.0)[-1].key == "clock"
+
+
+def test_answer_that_was_cut_is_as_good_as_none(api: Api) -> None:
+    """The program would end otherwise, and take what came before for old."""
+    with pytest.raises(OSError, match="not whole"):
+        api.ask("DELETE", "nodes/here")
+
+
+def test_clock_is_ahead_or_behind_by_what_is_certain() -> None:
+    """A slow answer, or the part of a second that the server leaves out, is no difference."""
+    assert clock_ahead(100.9, 100, 100.9) == 0
+    assert clock_ahead(100.0, 108, 109.0) == 0
+    assert clock_ahead(100.0, 108, 103.0) == -5
+    assert clock_ahead(112.0, 101, 120.0) == 10
+
+
+def command(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """A stand-in for nvidia-smi."""
+    file = folder / "nvidia-smi"
+    file.write_text("\n".join(["#!/bin/sh", *lines]))
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+def answer(smi: SmiWatch, is_right: Callable[[Smi], bool]) -> Smi:
+    deadline = time.monotonic() + 60
+    while (found := smi.poll(time.monotonic())) is None or not is_right(found):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def test_both_questions_are_asked_of_nvidia_smi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path, monkeypatch, 'case $1 in *rows*) echo "A, 1, 0";; *) echo "A, 0";; esac')
+    with closing(SmiWatch(50, 3600)) as asked:
+        smi = answer(asked, lambda smi: True)
+    assert (smi.status, smi.gpus, smi.rows) == (0, "A, 0\n", "A, 1, 0\n")
+
+
+def test_gpus_that_know_no_remapped_rows_are_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path, monkeypatch, 'case $1 in *rows*) exit 2;; *) echo "A, [N/A]";; esac')
+    with closing(SmiWatch(50, 3600)) as asked:
+        assert answer(asked, lambda smi: True) == Smi(0, "A, [N/A]\n")
+
+
+def test_nvidia_smi_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path, monkeypatch, "exec sleep 600")
+    with closing(SmiWatch(limit_seconds=1, pause_seconds=0)) as asked:
+        assert answer(asked, lambda smi: smi.status == HANGS) == Smi(HANGS, "")
+        command(tmp_path, monkeypatch, "echo broken; exit 9")
+        assert answer(asked, lambda smi: smi.status != HANGS).status == 9
+
+
+def test_machine_without_nvidia_smi_has_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with closing(SmiWatch(50, 0)) as asked:
+        assert asked.poll(0) is None
+
+
+def test_links_disks_and_a_log_are_read(tmp_path: Path) -> None:
+    for port, state in (("mlx5_0/ports/1", "4: ACTIVE\n"), ("mlx5_1/ports/1", "1: DOWN\n")):
+        (tmp_path / port).mkdir(parents=True)
+        (tmp_path / port / "state").write_text(state)
+    states = link_states(tmp_path)
+    assert states == {"mlx5_0/1": "4: ACTIVE", "mlx5_1/1": "1: DOWN"}
+    assert active_links(states) == {"mlx5_0/1"}
+    assert link_states(tmp_path / "none") == {}
+    free, error = disk_state(tmp_path)
+    assert (0 <= free <= 1, error) == (True, 0)
+    assert disk_state(tmp_path / "none")[1] != 0
+    log = tmp_path / "log"
+    log.write_bytes(b"<6>[ 1.0] one\n<6>[ 2.0] \xff\n")
+    assert len(kernel_lines(log)) == 2

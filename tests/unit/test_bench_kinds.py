@@ -1,0 +1,64 @@
+"""What `bench.kinds` makes of what it has seen: a recovery in parts, and the row of the table."""
+
+import pytest
+
+from bench.kinds_account import Recovery, phases_between
+from bench.kinds_rows import recovery_row
+from bench.kinds_watch import PodTimes
+from trainer.events.event import Event, Name
+from trainer.events.span import Phase
+
+START = 1_700_000_000.0
+
+
+def event(at: float, name: Name, **values: float) -> Event:
+    return Event(name, START + at, at, "boot", values)
+
+
+# A run whose rank is killed at 10.5 s and makes its next step at 13 s.
+EVENTS = [
+    event(0, Name.POD_STARTED, age_seconds=0, gpus=0),
+    event(1, Name.RANKS_STARTED),
+    event(2, Name.RESTORED, step=0, tokens_per_step=10),
+    event(3, Name.FIRST_STEP, step=1),
+    event(10, Name.REPORT, step=8, steps=7, data_seconds=0, save_seconds=0, longest_seconds=1),
+    event(10.5, Name.FAILING),
+    event(11, Name.ROUND_ENDED),
+    event(11.2, Name.RANKS_STARTED),
+    event(12, Name.CONNECTED),
+    event(12.5, Name.RESTORED, step=5, tokens_per_step=10),
+    event(13, Name.FIRST_STEP, step=6),
+    event(20, Name.REPORT, step=13, steps=7, data_seconds=0, save_seconds=0, longest_seconds=1),
+]
+
+
+def test_phases_are_those_of_the_start_in_the_pause() -> None:
+    (phases,) = phases_between(EVENTS, [(START + 10.4, START + 13)])
+    assert phases[Phase.IMPORT] == pytest.approx(0.8)
+    assert phases[Phase.RESTORE] == pytest.approx(0.5)
+    assert phases[Phase.FIRST_STEP] == pytest.approx(0.5)
+    assert sum(phases.values()) == pytest.approx(2.5)
+    with pytest.raises(ValueError, match="no start between"):
+        phases_between(EVENTS, [(START + 14, START + 15)])
+
+
+def recovery(seconds: float, account: float, pods: PodTimes | None = None) -> Recovery:
+    phases = {**dict.fromkeys(Phase, 0.0), Phase.IMPORT: account}
+    return Recovery(START, START, START + seconds, phases, pods or PodTimes())
+
+
+def test_row_is_met_only_where_the_parts_make_up_the_whole() -> None:
+    row = recovery_row("a kill", 5, [recovery(2, 2), recovery(4, 4.04)])
+    assert row.met
+    assert "p50 3.0 s, p95 3.9 s (2.0 to 4.0)" in row.measured
+    assert "sum and whole differ by at most 1.0 %" in row.measured
+    assert "controller" not in row.measured  # no pod was lost
+    assert not recovery_row("a kill", 5, [recovery(2, 2), recovery(4, 3.8)]).met
+    assert not recovery_row("a kill", 3, [recovery(2, 2), recovery(4, 4)]).met
+
+
+def test_controllers_share_is_from_the_old_pods_end_to_the_new_pod() -> None:
+    pods = PodTimes(ended=START + 1, made=START + 1.25, ran=START + 2)
+    row = recovery_row("a lost pod", 5, [recovery(3, 3, pods)])
+    assert "old pod's end 1.00, then the controller makes the new pod 0.25" in row.measured
+    assert "then it runs 0.75" in row.measured

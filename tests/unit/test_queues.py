@@ -1,0 +1,161 @@
+"""A platform that makes a queue of Kueue: its objects, its quota, and what it refuses."""
+
+import json
+from pathlib import Path
+from unittest.mock import Mock, patch
+
+import pulumi
+import pytest
+
+from infra.kube.errors import TaskError, UnreachableError
+from infra.kube.findings import Findings
+from infra.kube.kueue import VERSIONS
+from infra.kube.objects import Json
+from infra.kube.pods_look import RunPods
+from infra.kube.queues_look import QueuesSeen, offered_in_all
+from tests.unit.settings.reading import refusal
+from tests.unit.stacks import Deployment, deploy
+
+GIVEN = {"name": "gpus", "quota": {"cpu": "300m"}, "priorities": {"urgent": 1000}}
+OBJECTS = ("ResourceFlavor", "ClusterQueue", "LocalQueue", "WorkloadPriorityClass")
+LOOK = "tests.unit.stacks.KUEUE"
+
+
+def amounts(made: Deployment) -> dict[str, str]:
+    """The quota by resource."""
+    (group,) = made.one("queues-cluster-queue").inputs["spec"]["resourceGroups"]
+    (flavor,) = group["flavors"]
+    assert flavor["name"] == made.one("queues-flavor").inputs["metadata"]["name"]
+    found = {each["name"]: each["nominalQuota"] for each in flavor["resources"]}
+    assert list(found) == group["coveredResources"]
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_queue_has_all_that_kueue_needs_and_is_the_stacks_own(tmp_path: Path, version: str) -> None:
+    with patch(LOOK, lambda: QueuesSeen(version, {"memory": "64Gi"})):
+        made = deploy("sandbox", tmp_path, {"queues": GIVEN})
+    ours = [r for r in made.resources if "kueue.x-k8s.io" in r.type]
+    types = [f"kubernetes:kueue.x-k8s.io/{version}:{kind}" for kind in OBJECTS]
+    assert sorted(r.type for r in ours) == sorted(types)
+    owners = {r.inputs["metadata"]["labels"]["disttrain.dev/owner"] for r in ours}
+    assert len(owners) == 1
+    local = made.one("queues-local-queue").inputs
+    assert (local["metadata"]["name"], local["metadata"]["namespace"]) == ("gpus", "disttrain")
+    whole = made.one("queues-cluster-queue").inputs
+    assert local["spec"]["clusterQueue"] == whole["metadata"]["name"] == "disttrain-gpus"
+    inside = whole["spec"]["namespaceSelector"]["matchLabels"]
+    assert inside == {"kubernetes.io/metadata.name": "disttrain"}
+    urgent = made.one("queues-priority-urgent").inputs
+    assert (urgent["metadata"]["name"], urgent["value"]) == ("urgent", 1000)
+
+
+def test_quota_is_what_is_given_and_else_what_the_nodes_offer(tmp_path: Path) -> None:
+    assert amounts(deploy("sandbox", tmp_path, {"queues": GIVEN})) == {
+        "cpu": "300m",
+        "memory": "64Gi",
+    }
+    gpu = {"queues": {"name": "gpus"}, "gpus": 8}
+    assert amounts(deploy("dev", tmp_path, gpu)) == {
+        "cpu": "16",
+        "memory": "64Gi",
+        "nvidia.com/gpu": "8",  # as the settings say, where no node offers them yet
+    }
+    seen = QueuesSeen("v1beta2", {"cpu": "16", "memory": "1Gi", "nvidia.com/gpu": "6"})
+    with patch(LOOK, lambda: seen):
+        assert amounts(deploy("dev", tmp_path, gpu))["nvidia.com/gpu"] == "6"
+    more = {"name": "gpus", "quota": {"example.org/rdma": 4}}
+    assert amounts(deploy("sandbox", tmp_path, {"queues": more}))["example.org/rdma"] == "4"
+    with (
+        patch(LOOK, lambda: QueuesSeen("v1beta2", {"cpu": "16"})),
+        pytest.raises(pulumi.RunError, match=r"queues.quota.memory: not set, and no node"),
+    ):
+        deploy("sandbox", tmp_path, gpu)
+
+
+def test_growing_cluster_has_to_be_told_its_quota() -> None:
+    """Its nodes of the moment may be none."""
+    cluster = {"cluster": "existing", "clusterGrows": True, "accelerator": "gpu"}
+    said = refusal({**cluster, "queues": {"name": "gpus", "quota": {"cpu": 4}}}, stack="sandbox")
+    assert "queues.quota.memory: '' cannot be used: clusterGrows is true" in said
+    assert "queues.quota.nvidia.com/gpu: ''" in said
+    assert "queues.quota.cpu" not in said
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (TaskError("queues.name: 'gpus' cannot be used: no Kueue"), "cannot be used: no Kueue"),
+        (UnreachableError("no route"), "not asked whether Kueue is there: no route"),
+    ],
+)
+def test_cluster_that_cannot_have_a_queue_is_refused(
+    tmp_path: Path, reason: Exception, words: str
+) -> None:
+    """Nothing of a queue is registered then."""
+    with (
+        patch(LOOK, Mock(side_effect=reason)),
+        pytest.raises(pulumi.RunError, match=words),
+    ):
+        deploy("sandbox", tmp_path, {"queues": GIVEN})
+
+
+def test_run_may_stand_in_the_queue_that_comes_with_its_platform(tmp_path: Path) -> None:
+    """It is not missed before it is there, and is there before it is looked for."""
+    settings: dict[str, object] = {
+        "queues": GIVEN,
+        "queue": "gpus",
+        "queuePriority": "urgent",
+        "topology": "indexed-job",
+    }
+    asked: list[RunPods] = []
+
+    def ask(_: object, __: object, ___: object, pods: RunPods) -> Findings:
+        asked.append(pods)
+        return Findings()
+
+    with patch("tests.unit.stacks.ANSWER", ask):
+        made = deploy("sandbox", tmp_path, settings)
+    (pods,) = asked
+    assert pods.queues_come == ("localqueues/gpus", "workloadpriorityclasses/urgent")
+    names = [resource.name for resource in made.resources]
+    assert names.index("queues-open-gpus") < names.index("training-queue")
+
+
+def test_guards_know_the_queue_and_others_are_as_ever(tmp_path: Path) -> None:
+    """A platform without a queue has the inputs that it had, so its next `up` changes nothing."""
+    made = deploy("sandbox", tmp_path, {"queues": GIVEN})
+    whole = {"queue": "gpus", "cluster_queue": "disttrain-gpus"}
+    job = json.loads(made.one("destroy-guard-look").inputs["stdin"])
+    assert job["queue"] == whole
+    opened = json.loads(made.one("queues-open-gpus").inputs["stdin"])
+    assert whole.items() <= opened.items()
+    waits_for = set(made.one("queues-open-gpus").request.dependencies)
+    ours = {r.urn for r in made.resources if "kueue.x-k8s.io" in r.type}
+    assert ours <= waits_for  # so it sees to the queue before `destroy` comes to these
+    without = deploy("sandbox", tmp_path)
+    assert "queue" not in json.loads(without.one("destroy-guard-look").inputs["stdin"])
+    assert not [r.name for r in without.resources if r.name.startswith("queues")]
+
+
+def node(allocatable: dict[str, str], *taints: dict[str, str]) -> Json:
+    return {"spec": {"taints": list(taints)}, "status": {"allocatable": allocatable}}
+
+
+def test_offer_of_the_nodes_is_summed_and_rounded_down() -> None:
+    """A node that is cordoned or not ready comes back; a control plane never takes pods."""
+    closed = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    cordoned = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    nodes = [
+        node({"cpu": "3920m", "memory": "16374496Ki", "nvidia.com/gpu": "8"}),
+        node({"cpu": "4", "memory": "16Gi"}, cordoned),
+        node({"cpu": "64", "memory": "1Ti", "nvidia.com/gpu": "8"}, closed),
+    ]
+    wanted = ("cpu", "memory", "nvidia.com/gpu", "example.org/none")
+    assert offered_in_all(nodes, wanted) == {
+        "cpu": "7920m",
+        "memory": "31Gi",
+        "nvidia.com/gpu": "8",
+    }
+    small = [node({"cpu": "1", "memory": "734003200"})]
+    assert offered_in_all(small, wanted) == {"cpu": "1", "memory": "700Mi"}
