@@ -108,7 +108,9 @@ class _Twins:
         self._times.setdefault(words, []).append(line.at)
         self._times.move_to_end(words)
         self._newest = max(self._newest, line.at)
-        while next(iter(self._times.values()))[-1] < self._newest - KEPT_SECONDS:
+        oldest_to_keep = self._newest - KEPT_SECONDS
+        # None may be left: the newest may have met its twin, and history is far older.
+        while self._times and next(iter(self._times.values()))[-1] < oldest_to_keep:
             self._times.popitem(last=False)
 
     def meet(self, line: Line, before_seconds: float, after_seconds: float) -> bool:

@@ -1,5 +1,6 @@
 """Requests to the API server: JSON in, JSON out, tried again while the server is away."""
 
+import sys
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -149,7 +150,8 @@ class Api:
                 if time.monotonic() >= end:
                     raise
                 if not told:
-                    say(f"the API server does not answer: {reason}; trying again")
+                    # Not among what a command prints, which may be JSON.
+                    say(f"the API server does not answer: {reason}; trying again", sys.stderr)
                     told = True
                 time.sleep(1)
 

@@ -1,14 +1,19 @@
 """Prints lines at once, none of them longer than Pulumi's command plugin can take (64 KiB)."""
 
+from typing import TextIO
+
 from infra.command_line import without_passwords
 
 MAX_LINE_CHARACTERS = 500
 
 
-def say(text: str) -> None:
-    """Print the lines of `text` without passwords, each cut to MAX_LINE_CHARACTERS."""
+def say(text: str, to: TextIO | None = None) -> None:
+    """Print the lines of `text` without passwords, each cut to MAX_LINE_CHARACTERS.
+
+    `to`: the standard output, or another open file.
+    """
     for line in without_passwords(text).splitlines() or [""]:
-        print(line[:MAX_LINE_CHARACTERS], flush=True)
+        print(line[:MAX_LINE_CHARACTERS], file=to, flush=True)
 
 
 def shorten(text: str, characters: int = MAX_LINE_CHARACTERS) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 
@@ -37,14 +38,13 @@ class OwnTrainer:
         count = local_ranks if config.train.spare_processes else 0
         self._spares = Spares(own_command("train", *config_arguments), count)
         self._in_common: Mapping[str, str] = {}
-        self._has_prepared = False
-        self._stepped_since: float | None = None
+        self._next_spares_at: float | None = None  # None: the ranks have not stepped yet
         self._status, self._output = status, output
         self._ranks: LocalRanks | None = None
 
     def prepare(self, environment: Mapping[str, str]) -> None:
         """See `Work`. The import of torch goes on while the nodes gather."""
-        self._in_common, self._has_prepared, self._stepped_since = environment, False, None
+        self._in_common, self._next_spares_at = environment, None
         self._spares.prepare(environment)
 
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
@@ -55,16 +55,12 @@ class OwnTrainer:
     def poll(self) -> bool:
         """See `Work`. Some seconds after the first step the next spares come."""
         has_stepped = self._status.all_stepped(self._local_ranks)
-        if has_stepped and self._stepped_since is None:
-            self._stepped_since = time.monotonic()
-        if has_stepped and not self._has_prepared and self._has_settled():
-            self._has_prepared = True
+        if has_stepped and self._next_spares_at is None:
+            self._next_spares_at = time.monotonic() + _SETTLE_SECONDS
+        if self._next_spares_at is not None and time.monotonic() >= self._next_spares_at:
+            self._next_spares_at = math.inf  # once in a round
             self._spares.prepare(self._in_common)
         return has_stepped
-
-    def _has_settled(self) -> bool:
-        assert self._stepped_since is not None
-        return time.monotonic() - self._stepped_since > _SETTLE_SECONDS
 
     def ends(self) -> None:
         """Rank 0 tells its steps by itself."""

@@ -89,3 +89,13 @@ def test_each_line_is_shown_exactly_once(written: list[tuple[str, bool, bool]], 
         shown += seam.record(line)
     shown += seam.rest()
     assert sorted(line.text for line in shown) == sorted(text for text, *_ in written)
+
+
+def test_a_history_that_began_long_ago_is_read_whole() -> None:
+    """Of the newest record alone it is known that it was shown: all others are far older."""
+    seam = Seam(hold_seconds=6)
+    seam.seen(record(1000, "step 9"))
+    seam.api(api(1000, "step 9"), now=0)
+    assert seam.record(record(10, "step 0")) == [record(10, "step 0")]
+    seam.seen(record(20, "step 1"))
+    assert seam.rest() == []

@@ -98,14 +98,19 @@ def unreachable() -> Iterator[Access]:
         yield Access(kubeconfig=yaml.safe_dump(config))
 
 
+@pytest.mark.parametrize("patience_seconds", [0.0, 1.0])
 def test_status_reads_the_files_where_the_api_server_is_away(
-    tmp_path: Path, unreachable: Access, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    unreachable: Access,
+    patience_seconds: float,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """What is printed begins with that, whether the server was asked once or again."""
     a_run(tmp_path)
     place = ClusterPlace(unreachable, "disttrain")
     with (
         patch("cli.status.command.cluster_place", return_value=place),
-        patch("cli.status.command.PATIENCE_SECONDS", 0.1),
+        patch("cli.status.command.PATIENCE_SECONDS", patience_seconds),
         patch("cli.stack_plan.plan_of_stack", return_value=plan_of(tmp_path)) as planned,
     ):
         assert main(["status", "--stack", "dev"]) == 2
