@@ -7,8 +7,10 @@ import json
 import os
 import ssl
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -95,3 +97,36 @@ def api_of_the_pod() -> Api:
 def say(text: str) -> None:
     """A line of the pod's log."""
     print(text, flush=True)
+
+
+def unless(codes: Collection[int], ask: Callable[[], object]) -> bool:
+    """Whether it was done; not where the answer is one of these refusals.
+
+    Raises:
+        OSError: there was no answer, or another refusal.
+    """
+    try:
+        ask()
+    except urllib.error.HTTPError as refused:
+        if refused.code not in codes:
+            raise
+        return False
+    return True
+
+
+class Trouble:
+    """Lets a program go on while the API server is away, and says each trouble once."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    @contextmanager
+    def said(self) -> Iterator[None]:
+        """Around what asks the API server: an OSError in it is said and ends there."""
+        try:
+            yield
+            self._said = ""
+        except OSError as error:
+            if self._said != str(error):
+                self._said = str(error)
+                say(f"the API server could not be asked: {self._said}; trying again")

@@ -10,13 +10,21 @@ It is the pod of the setting `lostNodes`. The file goes into that pod as it is, 
 standard library and files of this folder alone.
 """
 
-import sys
 import time
-import urllib.error
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
-from infra.in_cluster.api import ENDED, OURS, Api, Json, api_of_the_pod, say
+from infra.in_cluster.api import (
+    ENDED,
+    OURS,
+    Api,
+    Json,
+    Trouble,
+    api_of_the_pod,
+    say,
+    unless,
+)
 from infra.in_cluster.lasting import Lasting
 
 PATIENCE_SECONDS = 10.0  # after Kubernetes has missed the machine, which takes 40 to 50 s
@@ -88,42 +96,34 @@ def look(api: Api, silence: Lasting) -> None:
 
 
 def _is_silent(api: Api, name: str) -> bool:
-    try:
-        return is_silent(api.ask("GET", f"nodes/{name}"))
-    except urllib.error.HTTPError as refused:
-        if refused.code != 404:
-            raise
-        return False  # without its Node object Kubernetes removes the pods itself
+    found: list[Json] = []
+    # Without its Node object Kubernetes removes the pods itself.
+    is_there = unless((404,), lambda: found.append(api.ask("GET", f"nodes/{name}")))
+    return is_there and is_silent(found[0])
 
 
 def _give_up(api: Api, path: str, pod: Pod) -> None:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    try:
+
+    def end() -> None:
         change = given_up(pod, now)
         api.ask("PATCH", f"{path}/status", change, "strategic-merge-patch+json")
         now_and_this_one = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         api.ask("DELETE", path, now_and_this_one)
-    except urllib.error.HTTPError as refused:
-        if refused.code not in (404, 409):  # it is gone, or another pod has its name
-            raise
-    else:
+
+    if unless((404, 409), end):  # it is gone, or another pod has its name
         say(f"{pod.node} does not answer: gave up pod {pod.name}, so that another one can start")
 
 
-def main() -> None:
-    """Look again and again; an API server that is away for a while is no end."""
-    api, silence, trouble = api_of_the_pod(), Lasting(PATIENCE_SECONDS), ""
+def main() -> NoReturn:
+    """Look again and again."""
+    api, silence, trouble = api_of_the_pod(), Lasting(PATIENCE_SECONDS), Trouble()
     say(f"watching the machines of the pods in namespace {api.namespace}")
     while True:
-        try:
+        with trouble.said():
             look(api, silence)
-            trouble = ""
-        except OSError as error:
-            if trouble != str(error):
-                trouble = str(error)
-                say(f"the API server could not be asked: {trouble}; trying again")
         time.sleep(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

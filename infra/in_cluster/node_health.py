@@ -11,14 +11,22 @@ standard library and files of this folder alone.
 
 import argparse
 import os
-import sys
 import time
-import urllib.error
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from infra.in_cluster.api import ENDED, OURS, Api, Json, api_of_the_pod, say
+from infra.in_cluster.api import (
+    ENDED,
+    OURS,
+    Api,
+    Json,
+    Trouble,
+    api_of_the_pod,
+    say,
+    unless,
+)
 from infra.in_cluster.health_cordon import ANNOTATION, Mark, decide
 from infra.in_cluster.health_findings import (
     Finding,
@@ -175,7 +183,7 @@ class Watch:
                 },
                 **({"spec": {"unschedulable": True}} if decision.cordons else {}),
             }
-            if not _unless(409, lambda: self._api.ask("PATCH", path, change, "merge-patch+json")):
+            if not unless((409,), lambda: self._api.ask("PATCH", path, change, "merge-patch+json")):
                 return mark.accepted
             if decision.cordons:
                 say(f"cordoned {self._place.node}: {decision.mark.because}")
@@ -201,26 +209,11 @@ class Watch:
             }
             ask = f"{pods}/{about['name']}/eviction"
             # 429: a disruption budget of somebody's does not allow it now.
-            if _unless((404, 409, 429), lambda: self._api.ask("POST", ask, eviction)):  # noqa: B023
+            if unless((404, 409, 429), lambda: self._api.ask("POST", ask, eviction)):  # noqa: B023
                 say(f"asked pod {about['name']} to save and go")
 
 
-def _unless(codes: int | tuple[int, ...], ask: Callable[[], object]) -> bool:
-    """Whether it was done; not where the answer is one of these refusals.
-
-    Raises:
-        OSError: there was no answer, or another refusal.
-    """
-    try:
-        ask()
-    except urllib.error.HTTPError as refused:
-        if refused.code not in (codes if isinstance(codes, tuple) else (codes,)):
-            raise
-        return False
-    return True
-
-
-def main() -> None:
+def main() -> NoReturn:
     """Look again and again."""
     parser = argparse.ArgumentParser(prog="node_health")
     parser.add_argument("--scratch", type=Path, default=Path("/scratch"))
@@ -228,22 +221,17 @@ def main() -> None:
     parser.add_argument("--cordon", action="store_true", help="and not only tell")
     given = parser.parse_args()
     place = Place(os.environ["NODE_NAME"], os.environ["POD_NAME"], given.cordon)
-    sources, api, trouble = Sources(given.scratch, given.kernel_log), api_of_the_pod(), ""
-    watch = Watch(api, place)
+    sources, api = Sources(given.scratch, given.kernel_log), api_of_the_pod()
+    watch, trouble = Watch(api, place), Trouble()
     does = "cordons it when it is unusable" if place.cordons else "only tells what is wrong"
     say(f"watching machine {place.node}; this pod {does}")
     while True:
         now = time.monotonic()
         kernel, states = sources.kernel(), sources.states(now, api.clock_ahead_seconds)
-        try:
+        with trouble.said():
             watch.look(kernel, states, now)
-            trouble = ""
-        except OSError as error:
-            if trouble != str(error):
-                trouble = str(error)
-                say(f"the API server could not be asked: {trouble}; trying again")
         time.sleep(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,12 +1,16 @@
-"""What the pods that run a program of infra/in_cluster have in common: its files and an account."""
+"""What the workloads that run a program of infra/in_cluster have in common."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from infra.labels import content_hash
-from infra.objects import Manifest
+import pulumi
+
+from infra.deliveries.kind import Pull
+from infra.dependencies import dependencies
+from infra.labels import COMPONENT_LABEL, content_hash, metadata
+from infra.objects import Manifest, kubernetes_object
 
 SOURCE = Path(__file__).parents[1] / "in_cluster"
 PACKAGE = "infra.in_cluster"
@@ -14,6 +18,7 @@ FOLDER = "/program"
 TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600  # the kubelet renews it before it ends
 RBAC = "rbac.authorization.k8s.io"
+REQUESTS = {"cpu": "10m", "memory": "64Mi"}
 MOUNTS = (
     {"name": "program", "mountPath": FOLDER, "readOnly": True},
     {"name": "account", "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -114,3 +119,136 @@ def rule(resource: str, *verbs: str) -> Manifest:
 
 def _role(kind: str, about: Manifest, rules: Sequence[Manifest]) -> dict[str, Any]:
     return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": about, "rules": [*rules]}
+
+
+@dataclass(frozen=True)
+class ProgramArgs:
+    """Where a program runs, from which image, and whose platform it is."""
+
+    namespace: str
+    image: str
+    pull: Pull
+    stack: str
+    owner: pulumi.Output[str]
+
+
+@dataclass(frozen=True)
+class InCluster:
+    """A program, and how its objects are called.
+
+    Args:
+        component: such as `lost-nodes`.
+        program: what its pods run.
+    """
+
+    component: str
+    program: Program
+
+    @property
+    def name(self) -> str:
+        """Of its objects in the namespace."""
+        return f"disttrain-{self.component}"
+
+    def metadata(self, args: ProgramArgs, **more: Any) -> Manifest:
+        """Of its objects in the namespace."""
+        return {**self._metadata(args, self.name, args.namespace), **more}
+
+    def account(self, args: ProgramArgs, annotations: Manifest | None = None) -> Account:
+        """Its account; `annotations` are for what the account may do in the whole cluster."""
+        of_cluster = self._metadata(args, f"{args.namespace}-{self.component}", None)
+        more = {"annotations": dict(annotations)} if annotations else {}
+        return Account(self.metadata(args), {**of_cluster, **more})
+
+    def _metadata(self, args: ProgramArgs, name: str, namespace: str | None) -> dict[str, Any]:
+        return metadata(name, namespace, self.component, stack=args.stack, owner=args.owner)
+
+    def workload(
+        self,
+        kind: Literal["DaemonSet", "Deployment"],
+        args: ProgramArgs,
+        spec: Manifest,
+        pod: Manifest,
+        annotations: Manifest | None = None,
+    ) -> Manifest:
+        """Its pods, which start anew when the program changes.
+
+        `up` does not wait for them: they may have to be pulled, a namespace may refuse them, and a
+        training does without.
+
+        Args:
+            spec: of the workload, without selector and template.
+            pod: the spec of a pod.
+            annotations: of a pod.
+        """
+        selector = {"app.kubernetes.io/name": "disttrain", COMPONENT_LABEL: self.component}
+        of_pod = {
+            "labels": self.metadata(args)["labels"],
+            "annotations": {"disttrain.dev/program": self.program.hash, **(annotations or {})},
+        }
+        return {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": self.metadata(args, annotations={"pulumi.com/skipAwait": "true"}),
+            "spec": {
+                **spec,
+                "selector": {"matchLabels": selector},
+                "template": {"metadata": of_pod, "spec": pod},
+            },
+        }
+
+    def pod(self, args: ProgramArgs) -> dict[str, Any]:
+        """What the spec of each of its pods has; without `containers` and `volumes`."""
+        secrets = [{"name": name} for name in args.pull.secrets]
+        return {
+            "serviceAccountName": self.name,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 1,
+            **({"imagePullSecrets": secrets} if secrets else {}),
+        }
+
+    def container(self, args: ProgramArgs, capabilities: Sequence[str] = ()) -> dict[str, Any]:
+        """The container that runs the program, with these capabilities and no others."""
+        added = {"add": [*capabilities]} if capabilities else {}
+        return {
+            "name": self.component,
+            "image": args.image,
+            "imagePullPolicy": args.pull.policy,
+            "command": self.program.command,
+            "workingDir": FOLDER,
+            "resources": {"requests": dict(REQUESTS)},
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"], **added},
+            },
+            "volumeMounts": [dict(mount) for mount in MOUNTS],
+        }
+
+    def volumes(self) -> list[Manifest]:
+        """What the container mounts."""
+        return self.program.volumes(self.name)
+
+    def make(
+        self,
+        parent: pulumi.ComponentResource,
+        name: str,
+        args: ProgramArgs,
+        rights: Sequence[tuple[str, Manifest]],
+        workload: tuple[str, Manifest],
+        opts: pulumi.ResourceOptions | None,
+    ) -> None:
+        """Make the objects: rights and program first, then the workload.
+
+        Args:
+            rights, workload: role in the stack, and manifest.
+        """
+        child = pulumi.ResourceOptions(parent=parent, depends_on=dependencies(opts))
+        files = self.program.config_map(self.metadata(args))
+        made = [
+            kubernetes_object(f"{name}-{role}", manifest, child)
+            for role, manifest in [*rights, ("program", files)]
+        ]
+        after = pulumi.ResourceOptions(parent=parent, depends_on=made)
+        role, manifest = workload
+        kubernetes_object(f"{name}-{role}", manifest, after)

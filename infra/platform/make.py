@@ -17,9 +17,10 @@ from infra.platform.gpu_operator_args import gpu_operator_args
 from infra.platform.guards import TaskPods, TaskPodsArgs
 from infra.platform.host import prepare_host
 from infra.platform.host_guard import check_adoption
+from infra.platform.in_cluster import ProgramArgs
 from infra.platform.k3s import start_look
 from infra.platform.kubectl import make_kubectl
-from infra.platform.lost_nodes import LostNodes, LostNodesArgs
+from infra.platform.lost_nodes import LostNodes
 from infra.platform.monitoring import Monitoring, MonitoringArgs
 from infra.platform.namespace import Namespace, NamespaceArgs
 from infra.platform.node_health import NodeHealth, NodeHealthArgs
@@ -227,7 +228,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         queues = QueuesArgs(settings.queues, queues_seen, gpus, connection, settings.stack)
         ready.append(Queues("queues", queues, inside(cluster, namespace)))
     if settings.replaces_lost_nodes:
-        lost = LostNodesArgs(
+        lost = ProgramArgs(
             settings.namespace,
             image_args.request.plan.reference,
             image_args.pull,

@@ -16,7 +16,14 @@ from infra.in_cluster.health_cordon import ANNOTATION, Mark
 from infra.in_cluster.node_health import CONDITION
 from infra.labels import labels
 from infra.names import NODE_HEALTH, TRAINING
-from infra.platform.node_health import NAME, PROGRAM, SCRATCH, NodeHealthArgs, daemon_set, rights
+from infra.platform.node_health import (
+    HEALTH,
+    PROGRAM,
+    SCRATCH,
+    NodeHealthArgs,
+    daemon_set,
+    rights,
+)
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from tests.kube.lab import Json, Lab, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
@@ -47,7 +54,7 @@ class Watched:
         args = NodeHealthArgs(
             self.namespace, PYTHON_IMAGE, Pull("Never"), "dev", owner, cordons, "", False
         )
-        files = PROGRAM.config_map({"name": NAME, "namespace": self.namespace})
+        files = PROGRAM.config_map({"name": HEALTH.name, "namespace": self.namespace})
         watch = daemon_set(args)
         if with_stand_ins:
             self._replace_sources(watch)
@@ -124,7 +131,9 @@ class Watched:
         return bool(node["spec"].get("unschedulable")), Mark.from_text(text)
 
     def end(self) -> None:
-        self.lab.kubectl("-n", self.namespace, "delete", "daemonset", NAME, "--ignore-not-found")
+        self.lab.kubectl(
+            "-n", self.namespace, "delete", "daemonset", HEALTH.name, "--ignore-not-found"
+        )
         for pod in self.pods(TRAINING):
             no_finalizer = json.dumps({"metadata": {"finalizers": None}})
             name = f"pod/{pod['metadata']['name']}"
@@ -158,7 +167,7 @@ def test_machine_is_watched_with_the_kernels_own_log(watched: Watched) -> None:
     assert "cannot be read" not in told.get("message", "")
     is_well = told["status"] == "True"  # what this machine's log has said before is not known
     wait_for("the pod to say so", lambda: watched.is_ready(*watched.pods(NODE_HEALTH)) == is_well)
-    account = f"--as=system:serviceaccount:{watched.namespace}:{NAME}"
+    account = f"--as=system:serviceaccount:{watched.namespace}:{HEALTH.name}"
     for words, answer in (("patch pods --subresource=status", "yes"), ("patch nodes", "no")):
         verb, *rest = words.split()
         asked = f"auth can-i {verb} {' '.join(rest)} {account} -n {watched.namespace} -q=false"

@@ -1,17 +1,15 @@
 """Which pods are given up, and how: only living ones, on machines that stay silent."""
 
-import http.server
-import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.in_cluster.api import Api
+from infra.in_cluster.api import Api, Trouble
 from infra.in_cluster.lasting import Lasting
 from infra.in_cluster.lost_nodes import Pod, is_silent, living, look
+from tests.unit.in_cluster.server import Server, api_of, serving
 
 UID = "1-2-3"
 
@@ -47,66 +45,21 @@ def test_only_a_kubelet_that_is_missed_is_silent() -> None:
     assert not is_silent({})
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """An API server of three answers; it notes what it was told to do."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.pods = [pod("on-lost", "lost"), pod("on-well", "well"), pod("gone", "without")]
-        self.done: list[tuple[str, str, dict[str, Any]]] = []
-        self.refusal = 0
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    @property
-    def api_server(self) -> Server:
-        assert isinstance(self.server, Server)
-        return self.server
-
-    def _answer(self, status: int, body: object) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def do_GET(self) -> None:
-        assert self.headers["Authorization"] == "Bearer token"
-        path, _, query = self.path.partition("?")
-        if path == "/api/v1/namespaces/team/pods":
-            assert "labelSelector=app.kubernetes.io%2Fname%3Ddisttrain&" in query
-            self._answer(200, {"items": self.api_server.pods})
-        elif path.endswith("/nodes/without"):
-            self._answer(404, {})
-        else:
-            self._answer(200, node("Unknown" if path.endswith("/lost") else "True"))
-
-    def _act(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.api_server.done.append((self.command, self.path, body))
-        self._answer(self.api_server.refusal or 200, {})
-
-    do_PATCH = do_DELETE = _act  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None: ...
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    pods = [pod("on-lost", "lost"), pod("on-well", "well"), pod("gone", "without")]
+    objects = {
+        "/api/v1/namespaces/team/pods": {"items": pods},
+        "/api/v1/nodes/lost": node("Unknown"),
+        "/api/v1/nodes/well": node("True"),
+    }
+    with serving(Server(objects)) as made:
+        yield made
 
 
 @pytest.fixture
 def api(server: Server, tmp_path: Path) -> Api:
-    (tmp_path / "token").write_text("token\n")
-    (tmp_path / "namespace").write_text("team")
-    return Api(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
+    return api_of(server, tmp_path)
 
 
 def test_pod_on_a_lost_machine_is_failed_and_then_deleted(
@@ -120,6 +73,7 @@ def test_pod_on_a_lost_machine_is_failed_and_then_deleted(
     assert patch[2]["metadata"] == {"uid": UID}
     assert patch[2]["status"]["phase"] == "Failed"
     assert patch[2]["status"]["conditions"][0]["type"] == "DisruptionTarget"
+    assert server.queries[0].startswith("labelSelector=app.kubernetes.io%2Fname%3Ddisttrain&")
     assert delete[2] == {"gracePeriodSeconds": 0, "preconditions": {"uid": UID}}
     said = capsys.readouterr().out
     assert said == "lost does not answer: gave up pod on-lost, so that another one can start\n"
@@ -137,9 +91,20 @@ def test_refusal_counts_unless_another_was_quicker(
     server: Server, api: Api, status: int, is_trouble: bool
 ) -> None:
     """A pod that is gone needs nothing; a right that is missing is to be said."""
-    server.refusal = status
+    server.refuses = {"status": status}
     if is_trouble:
         with pytest.raises(OSError, match="403"):
             look(api, Lasting(patience_seconds=0))
     else:
         look(api, Lasting(patience_seconds=0))
+
+
+def test_trouble_is_said_once_until_it_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """The pod looks every few seconds, and its log is to be read by people."""
+    trouble = Trouble()
+    for error in (OSError("away"), OSError("away"), None, OSError("away"), OSError("refused")):
+        with trouble.said():
+            if error:
+                raise error
+    said = [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()]
+    assert said == [f"{what}; trying again" for what in ("away", "away", "refused")]

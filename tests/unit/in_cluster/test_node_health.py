@@ -1,14 +1,10 @@
 """The pod that watches a machine: what it reads, what it tells, and what it does."""
 
-import http.server
-import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,86 +19,32 @@ from infra.in_cluster.health_sources import (
     link_states,
 )
 from infra.in_cluster.node_health import PATIENCE_SECONDS, Place, Sources, Watch
+from tests.unit.in_cluster.server import Json, Server, api_of, serving
 from tests.unit.in_cluster.test_health_findings import CLEAN, LOST
 
 XID = Finding("xid-79 A at 5", "GPU A reported Xid 79", is_unusable=True)
 SMI = Finding("smi hangs", "nvidia-smi hangs", is_unusable=True)
-Json = dict[str, Any]
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """An API server with one node and some pods; it notes what it was told to do."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.node: Json = {"metadata": {"resourceVersion": "7"}, "spec": {}}
-        self.pods: list[Json] = [
-            {"metadata": {"name": "trains"}, "status": {"phase": "Running"}},
-            {"metadata": {"name": "ends", "deletionTimestamp": "now"}},
-            {"metadata": {"name": "ended"}, "status": {"phase": "Failed"}},
-        ]
-        self.done: list[tuple[str, str, Json]] = []
-        self.refuses: dict[str, int] = {}
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    @property
-    def api_server(self) -> Server:
-        assert isinstance(self.server, Server)
-        return self.server
-
-    def _answer(self, status: int, body: object) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        if path == "/api/v1/nodes/here":
-            self._answer(200, self.api_server.node)
-        else:
-            assert path == "/api/v1/namespaces/team/pods"
-            assert "component%3Dtraining&fieldSelector=spec.nodeName%3Dhere" in query
-            self._answer(200, {"items": self.api_server.pods})
-
-    def do_DELETE(self) -> None:
-        """Half an answer."""
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{")
-
-    def _act(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        what = self.path.rpartition("/")[2]
-        status = self.api_server.refuses.get(what, 200)
-        if status == 200:
-            self.api_server.done.append((self.command, self.path, body))
-        self._answer(status, {})
-
-    do_PATCH = do_POST = _act  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None: ...
+PODS = "/api/v1/namespaces/team/pods"
+NODE = "/api/v1/nodes/here"
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    pods: list[Json] = [
+        {"metadata": {"name": "trains"}, "status": {"phase": "Running"}},
+        {"metadata": {"name": "ends", "deletionTimestamp": "now"}},
+        {"metadata": {"name": "ended"}, "status": {"phase": "Failed"}},
+    ]
+    node: Json = {"metadata": {"resourceVersion": "7"}, "spec": {}}
+    with serving(Server({NODE: node, PODS: {"items": pods}})) as made:
+        yield made
 
 
 @pytest.fixture
 def api(server: Server, tmp_path: Path) -> Api:
-    (tmp_path / "token").write_text("token\n")
-    (tmp_path / "namespace").write_text("team")
-    return Api(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
+    return api_of(server, tmp_path)
 
 
 def watch(api: Api, cordons: bool = True) -> Watch:
@@ -132,6 +74,7 @@ def test_unusable_machine_is_cordoned_and_its_training_is_asked_to_save(
     (condition,) = told(server)
     assert (condition["status"], condition["reason"]) == ("False", "Unusable")
     assert api.clock_ahead_seconds == 0
+    assert server.queries[-1].endswith("component%3Dtraining&fieldSelector=spec.nodeName%3Dhere")
 
 
 def test_without_the_right_to_cordon_it_only_tells(server: Server, api: Api) -> None:
@@ -161,7 +104,7 @@ def test_same_words_are_told_once_a_minute(server: Server, api: Api) -> None:
 
 def test_somebody_who_uncordons_is_not_overruled(server: Server, api: Api) -> None:
     mark = Mark(True, "GPU A reported Xid 79")
-    server.node["metadata"]["annotations"] = {ANNOTATION: mark.to_text()}
+    server.objects[NODE]["metadata"]["annotations"] = {ANNOTATION: mark.to_text()}
     watch(api).look([XID], [], 0)
     ((_, change),) = acts(server)
     assert "spec" not in change
@@ -169,7 +112,7 @@ def test_somebody_who_uncordons_is_not_overruled(server: Server, api: Api) -> No
     assert Mark.from_text(accepted) == Mark(accepted=(XID.key,))
     assert [condition["reason"] for condition in told(server)] == ["Reported"]
     assert told(server)[0]["message"].endswith("(accepted by uncordon)")
-    server.node["metadata"]["annotations"] = {ANNOTATION: accepted}
+    server.objects[NODE]["metadata"]["annotations"] = {ANNOTATION: accepted}
     watch(api).look([XID], [], 0)
     assert len(acts(server)) == 1
     watch(api).look([], [], 0)
@@ -223,10 +166,11 @@ def test_log_is_searched_once_and_what_was_found_is_kept(tmp_path: Path) -> None
         assert sources.states(0, 20.0)[-1].key == "clock"
 
 
-def test_answer_that_was_cut_is_as_good_as_none(api: Api) -> None:
+def test_answer_that_was_cut_is_as_good_as_none(server: Server, api: Api) -> None:
     """The program would end otherwise, and take what came before for old."""
+    server.cuts_answers = True
     with pytest.raises(OSError, match="not whole"):
-        api.ask("DELETE", "nodes/here")
+        api.ask("GET", "nodes/here")
 
 
 def test_clock_is_ahead_or_behind_by_what_is_certain() -> None:
