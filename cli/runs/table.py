@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import yaml
 
+from cli.columns import columns
 from cli.runs.in_use import Users
 
 HEAD = ("RUN", "STEP", "LOSS", "VAL LOSS", "CHECKPOINT", "SIZE", "USED BY")
@@ -87,27 +88,18 @@ def _max_steps(config: str) -> int | None:
 
 def as_table(runs: Sequence[Run]) -> str:
     """A line for each run."""
-    return columns([HEAD, *(_row(run) for run in runs)]) if runs else "no run is on the volume"
+    rows = columns([HEAD, *map(_row, runs)]) if runs else ["no run is on the volume"]
+    return "\n".join(rows)
 
 
 def compared(runs: Sequence[Run]) -> str:
     """The last numbers of runs, a line for each."""
-    return columns([COMPARED, *(_numbers(run) for run in runs)])
+    return "\n".join(columns([COMPARED, *map(_numbers, runs)]))
 
 
 def as_json(runs: Sequence[Run], users: Users) -> str:
     """The same for programs."""
     return json.dumps({"runs": [asdict(run) for run in runs], "unseen": users.unknown}, indent=2)
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of words, each column as wide as its longest word."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def size(count: float) -> str:

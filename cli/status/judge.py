@@ -10,7 +10,7 @@ from datetime import datetime
 from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words
 from infra.kube.busy import COMING_UP_SECONDS
-from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.objects import Json, condition, name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
 from infra.kube.queue_place import InQueue
 from infra.kube.record import Record
@@ -216,8 +216,7 @@ def judge_platform(
 
 def is_ready(node: Json) -> bool:
     """Whether the node's kubelet says that pods can run there."""
-    conditions = parts(part(node, "status"), "conditions")
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    return condition(node, "Ready").get("status") == "True"
 
 
 def gpus_held(pod: Json) -> int:

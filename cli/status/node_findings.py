@@ -7,7 +7,7 @@ from datetime import datetime
 from infra.in_cluster.health_cordon import ANNOTATION, Mark
 from infra.in_cluster.node_health import CONDITION, UNUSABLE
 from infra.kube.names import COMPONENT_LABEL
-from infra.kube.objects import Json, annotation, label, name_of, part, parts
+from infra.kube.objects import Json, annotation, condition, label, name_of, part
 from infra.names import NODE_HEALTH
 
 SILENT_SECONDS = 300  # the watch writes its condition every minute
@@ -45,7 +45,8 @@ def node_findings(
         and (mark := Mark.from_text(annotation(node, ANNOTATION))).is_ours
     ]
     watches = [pod for pod in pods if label(pod, COMPONENT_LABEL) == NODE_HEALTH]
-    ready = {name_of(node) for node in nodes if _is_ready(node)}
+    # Of a node that is not Ready, everybody knows that its pods say nothing.
+    ready = {name_of(node) for node in nodes if condition(node, "Ready").get("status") == "True"}
     told = [found for pod in watches if (found := _told(pod, now)) and found.node in ready]
     return tuple(sorted([*told, *cordoned], key=lambda found: found.node))
 
@@ -59,17 +60,10 @@ def _cordoned(node: str, mark: Mark) -> str:
 
 def _told(pod: Json, now: datetime) -> NodeFinding | None:
     node = str(part(pod, "spec").get("nodeName") or "")
-    conditions = parts(part(pod, "status"), "conditions")
-    said = next((c for c in conditions if c.get("type") == CONDITION), None)
-    since = str((said or {}).get("lastProbeTime") or part(pod, "metadata")["creationTimestamp"])
+    said = condition(pod, CONDITION)
+    since = str(said.get("lastProbeTime") or part(pod, "metadata")["creationTimestamp"])
     if (now - datetime.fromisoformat(since)).total_seconds() > SILENT_SECONDS:
         return NodeFinding(node, f"pod {name_of(pod)} does not say how the machine is")
-    if said is None or said.get("status") == "True":
+    if not said or said.get("status") == "True":
         return None
     return NodeFinding(node, str(said.get("message")), said.get("reason") == UNUSABLE)
-
-
-def _is_ready(node: Json) -> bool:
-    """Of one that is not, everybody knows that its pods say nothing."""
-    conditions = parts(part(node, "status"), "conditions")
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
+from cli.columns import columns
 from cli.facts import Facts
 from cli.gather import SCRIPTS, ask_host
 from cli.status.screen import span_of_seconds
@@ -98,12 +99,8 @@ def as_text(runs: Sequence[RunFiles], plan: Plan, reason: str) -> str:
         f"the cluster was not seen: {reason}",
         f"from the runs' own files ({where}); whether their pods live is not known:",
     ]
-    rows = [HEAD, *(_row(run) for run in runs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    for row in rows if runs else ():
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines if runs else [*lines, "there is no run yet"])
+    rows = columns([HEAD, *map(_row, runs)]) if runs else ["there is no run yet"]
+    return "\n".join([*lines, *rows])
 
 
 def as_json(runs: Sequence[RunFiles], reason: str) -> str:

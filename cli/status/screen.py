@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
+from cli.columns import columns
 from cli.status.cost import cost_so_far, cost_text
 from cli.status.judge import PlatformStatus, RunStatus
 
@@ -32,18 +33,17 @@ def as_text(
     lines = [platform_line(platform), *machine_lines(platform)]
     if not runs:
         lines.append("no run is on this platform")
-    rows = [HEAD, *(row_of(run, now) for run in runs)] if runs else []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))] if rows else []
-    for number, row in enumerate(rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join(cells).rstrip())
-        if number and (reason := reason_of(runs[number - 1], now)):
+    head, *rows = columns([HEAD, *(row_of(run, now) for run in runs)])
+    lines += [head] if runs else []
+    for run, row in zip(runs, rows, strict=True):
+        lines.append(row)
+        if reason := reason_of(run, now):
             lines.append(f"  {reason}")
-        if number and (slow := slow_rank_of(runs[number - 1])):
+        if slow := slow_rank_of(run):
             lines.append(f"  slow rank: {slow}")
-        if number and (goodput := runs[number - 1].progress.goodput):
+        if goodput := run.progress.goodput:
             lines.append(f"  goodput {goodput}")
-        if number and (cost := cost_of_run(runs[number - 1], now, price_per_gpu_hour)):
+        if cost := cost_of_run(run, now, price_per_gpu_hour):
             lines.append(f"  {cost}")
     if unseen:
         lines.append(f"not seen: {unseen}")

@@ -38,6 +38,12 @@ def annotation(item: Json, key: str) -> str:
     return str(part(item, "metadata", "annotations").get(key) or "")
 
 
+def condition(item: Json, kind: str) -> Json:
+    """The condition of that type; empty where there is none."""
+    conditions = parts(part(item, "status"), "conditions")
+    return next((each for each in conditions if each.get("type") == kind), Json())
+
+
 def is_ending(item: Json) -> bool:
     """Whether the object is being deleted."""
     return bool(part(item, "metadata").get("deletionTimestamp"))
