@@ -35,7 +35,14 @@ def run_with_claim(lab: Lab) -> Run:
     claims = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims"
     lab.api.create(claims, {**body, "spec": wanted})
     # A pod that finds it unbound may wait for minutes until the scheduler looks again.
-    wait_for("the claim to be bound", lambda: _is_bound(lab, f"{claims}/{name}"))
+    try:
+        wait_for("the claim to be bound", lambda: _is_bound(lab, f"{claims}/{name}"))
+    except AssertionError as late:
+        objects = lab.kubectl("-n", run.namespace, "get", f"pv/{name}", f"pvc/{name}", "-o", "yaml")
+        log = lab.cluster.log("kube-controller-manager").read_text(errors="replace")
+        about = [line for line in log.splitlines() if name in line]
+        last = log.splitlines()[-20:]
+        raise AssertionError("\n".join([str(late), objects, *about, "...", *last])) from None
     run.more.update(claim=name, image=PYTHON_IMAGE, folder=str(folder))
     return run
 
