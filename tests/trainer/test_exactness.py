@@ -299,13 +299,13 @@ def test_the_checkpoint_with_the_lowest_validation_loss_stays(lab: Lab) -> None:
         train__min_lr=0.5,
         train__grad_clip=0.0,
         eval__interval=4,
-        checkpoint__interval=20,
+        checkpoint__interval=40,
         checkpoint__keep_last=1,
     )
     lab.train(run, 1)
     measured = {r["step"]: r["val_loss"] for r in records(run) if r["val_loss"] is not None}
     best = min(measured, key=lambda step: measured[step])
-    assert best not in (20, 40)
+    assert best != 40  # or it would be saved anyway
     assert store.all_steps(checkpoints(run)) == [40, best]
     assert store.best_step(checkpoints(run)) == best
     assert f"step-{best:08d} saved in" in lab.logs()

@@ -8,6 +8,7 @@ nobody answers (`up` is 0).
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -42,7 +43,7 @@ class Endpoint:
 
     def __init__(self, port: int, page: Callable[[], str], say: Callable[[str], None]) -> None:
         """`page` makes the text; it may raise, which the asker sees as status 500."""
-        self._page, self._text, self._made_at = page, "", -_PAGE_SECONDS
+        self._page, self._text, self._made_at = page, "", -math.inf
         self._readings = list[float]()  # when the newest ones were, by the monotonic clock
         self._is_ending = self._end_was_read = self._is_closed = False
         self._server: _Server | None = None
