@@ -88,7 +88,7 @@ def pods(ready: int = 2) -> list[dict[str, Any]]:
                     "labels": {"apps.kubernetes.io/pod-index": str(number)},
                 },
                 "spec": {
-                    "nodeName": f"gpu-{number}",
+                    "nodeName": f"gpu-{number}.example.org",
                     "containers": [{"env": [{"name": "PET_NPROC_PER_NODE", "value": "2"}]}],
                 },
                 "status": {

@@ -89,6 +89,8 @@ def test_page_fits_and_can_be_read_and_asks_nobody_else(
     window.click("#write")
     window.wait("the sample", lambda: "To be, or not" in window.text("#sample"))
     assert window.run("return document.documentElement.scrollWidth") == width
+    table = "const table = document.querySelector('#ranks'); "
+    assert window.run(f"{table} return table.scrollWidth - table.clientWidth") == 0
     is_dark = window.run("return matchMedia('(prefers-color-scheme: dark)').matches")
     assert is_dark == dark
     contrasts = window.run(CONTRASTS)
@@ -115,7 +117,7 @@ def test_all_parts_of_a_run_show_their_numbers(window: Browser, server: Server) 
     assert "63.9 % of 126.8 s went into steps that count." in window.text("#goodput")
     rows = window.text("#ranks tbody").splitlines()
     assert len(rows) == 6  # what is said of the slow rank has a line of its own
-    row = "2 train-multipod-1 ● Ready gpu-1 12,053 1 3 h"
+    row = "2 train-multipod-1 ● Ready gpu-1.example.org 12,053 1 3 h"
     assert " ".join(rows[2].split()).startswith(row)
     assert rows[4].startswith("▲ takes 1.8x as long: data loading")
     assert "a faulty row or page of GPU memory" in window.text("#lines")
