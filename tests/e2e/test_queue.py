@@ -41,7 +41,8 @@ MADE = {
     "queues.quota.cpu": CPU,  # of memory there is all that the node offers
     f"queues.priorities.{URGENT}": "1000",
 }
-KINDS = ("localqueue", "clusterqueue", "resourceflavor", "workloadpriorityclass")
+KINDS = ("localqueue", "clusterqueue", "resourceflavor", "workloadpriorityclass", "topology")
+RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,7 @@ def stack(kueue: Lab) -> Iterator[Stack]:
     """A stack that makes a queue with room for one run, and whose own run of multi-pod, which
     stands in none, is finished."""
     settings = {**run_settings(FIRST, 10), **MADE, "pods": str(PODS), "processesPerPod": "1"}
+    settings |= {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}  # for the racks
     made = kueue.stack(NAME, "sandbox", {**settings, "topology": "multi-pod"})
     made.up()
     kueue.wait_done(FIRST)
@@ -227,3 +229,90 @@ def trained_for(run_name: str, max_steps: int) -> dict[str, str]:
     """Settings of a run whose steps are the same, however many of them there are."""
     same = {"run.train.decay_steps": str(DECAY_STEPS), "run.eval.interval": str(ENDLESS)}
     return {**run_settings(run_name, max_steps), **same}
+
+
+@pytest.fixture(scope="module")
+def racks(kueue: Lab, stack: Stack) -> Iterator[dict[str, str]]:
+    """The rack of each of three nodes: the first one is alone in its own.
+
+    The queue knows racks, and has the quota of all nodes. No node has room for two pods.
+    """
+    lab = kueue
+    lab.cluster.up(3)
+    first = f"sandbox-{lab.cluster.name}"
+    names = sorted(node["metadata"]["name"] for node in lab.get("nodes")["items"])
+    found = {name: "alone" if name == first else "pair" for name in names}
+    stack.set_all(
+        {
+            "queues.quota": None,
+            "queues.topology[0]": RACK,
+            "queues.topology[1]": HOST,
+            "queue": QUEUE,
+            "topology": "indexed-job",
+            "cpuPerRank": lab.more_than_half_a_node(),
+        }
+    )
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.up()
+    said = " ".join(refused.value.args[0].split())
+    assert f"queues.topology[0]: '{RACK}' cannot be used: no node has this label" in said
+    assert f"It is missing on {', '.join(names)}." in said
+    for name, rack in found.items():
+        lab.kubectl("label", "node", name, f"{RACK}={rack}")
+    try:
+        yield found
+    finally:
+        lab.cluster.up(1)
+        lab.kubectl("label", "node", first, f"{RACK}-")
+
+
+def racks_of_pods(lab: Lab, stack: Stack, racks: dict[str, str]) -> list[str]:
+    pods = [lab.get(name) for name in training_pods(lab, stack)]
+    return sorted(racks[pod["spec"]["nodeName"]] for pod in pods)
+
+
+@pytest.mark.parametrize("topology", QUEUED if ALL else ("indexed-job",))
+def test_pods_of_a_run_are_in_one_rack(
+    kueue: Lab, stack: Stack, racks: dict[str, str], topology: str
+) -> None:
+    """`placement: one-place`: the node that is alone in its rack has room too, and gets no pod."""
+    lab, run = kueue, f"e2e-rack-{topology}"
+    wish = {"placement": "one-place", "placementLabel": RACK, "pods": "2"}
+    stack.set_all({"topology": topology, **wish, **run_settings(run, ENDLESS)})
+    stack.up()
+    assert racks_of_pods(lab, stack, racks) == ["pair", "pair"]
+    assert lab.losses(run)
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+
+
+def test_topology_of_a_queue_changes_once_nothing_runs_by_it(
+    kueue: Lab, stack: Stack, racks: dict[str, str]
+) -> None:
+    """And a run that fits in no rack waits, with Kueue's words, until it wishes for less."""
+    lab, run = kueue, "e2e-scattered"
+    before = lab.uids("topology", "resourceflavor")
+    wish = {"placement": "packed", "placementLabel": HOST}
+    stack.set_all({"queues.topology": None, "queues.topology[0]": HOST, **wish})
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.up()
+    assert "it cannot change now: " in " ".join(refused.value.args[0].split())
+    assert lab.uids("topology", "resourceflavor") == before
+    stack.set_all({"queues.topology[0]": RACK, "queues.topology[1]": HOST})
+    wish = {"placement": "one-place", "placementLabel": RACK, "pods": "3"}
+    stack.set_all({"topology": "indexed-job", **wish, **run_settings(run, ENDLESS)})
+    output = " ".join(stack.up().split())
+    words = "allows to fit only 2 out of 3 pod(s)"
+    assert "waits in queue gpus" in output
+    assert words in output
+    assert states(lab, stack, nodes=3)[NAME] == "queued"
+    assert words in " ".join(reason(lab, stack).split())
+    assert training_pods(lab, stack) == []
+    stack.set_all({"queues.topology": None, "queues.topology[0]": HOST})
+    stack.set_all({"placement": "packed", "placementLabel": HOST})
+    stack.up()
+    assert racks_of_pods(lab, stack, racks) == ["alone", "pair", "pair"]
+    after = lab.uids("topology", "resourceflavor")
+    assert len(after) == len(before)
+    assert not after.keys() & before.keys()

@@ -84,7 +84,7 @@ def registered(result: Deployment) -> set[tuple[str, str, bool]]:
 
 
 def singular(resource: str) -> str:
-    for ending, replaced in (("policies", "policys"), ("classes", "classs")):
+    for ending, replaced in (("ies", "ys"), ("classes", "classs")):
         resource = resource.replace(ending, replaced)
     return resource.removesuffix("s")
 
