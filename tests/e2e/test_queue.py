@@ -1,14 +1,10 @@
-"""Runs in a queue of Kueue, with Kueue's own controller: they wait, are stopped and preempted.
+"""Runs in a queue of Kueue, with Kueue's own controller: they wait, are stopped and preempted, and
+have their pods in one rack."""
 
-Other teams' work is a Job whose image does not exist: Kueue gives it quota all the same.
-"""
-
-import json
 from collections.abc import Iterator
 
 import pytest
 
-from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.workloads import WORKLOADS
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
@@ -25,6 +21,7 @@ from tests.e2e.asking import (
 )
 from tests.e2e.engines import ALL
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
 
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50  # after a stop
@@ -32,10 +29,9 @@ PODS = 3
 # Of the kinds with a controller `make test` asks one, and `make test-engines` all.
 QUEUED = ("indexed-job", "jobset", *(("trainjob", "pytorchjob", "mpijob") if ALL else ()))
 NEEDED = ("jobset", *(("trainer", "training-operator", "mpi-operator") if ALL else ()))
-CPU = "300m"  # what the pods of a run ask for in all, and what the queue has
 NAME = "e2e-queue"
 FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
-QUEUE, CLUSTER_QUEUE, URGENT = "gpus", "disttrain-gpus", "urgent"
+CLUSTER_QUEUE = "disttrain-gpus"
 MADE = {
     "queues.name": QUEUE,
     "queues.quota.cpu": CPU,  # of memory there is all that the node offers
@@ -73,31 +69,6 @@ def stack(kueue: Lab) -> Iterator[Stack]:
     kueue.wait_done(FIRST)
     yield made
     made.destroy()
-
-
-def start_others(lab: Lab, name: str, priority: str = "") -> None:
-    """Another team's Job takes all of the queue's quota; returns once it has it."""
-    container = {
-        "name": "other",
-        "image": "localhost/absent",
-        "imagePullPolicy": "Never",
-        "resources": {"requests": {"cpu": CPU}},
-    }
-    labels = {QUEUE_LABEL: QUEUE, **({QUEUE_PRIORITY_LABEL: priority} if priority else {})}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-    }
-    given = lab.scratch / f"{name}.json"
-    given.write_text(json.dumps(job))
-    lab.kubectl("create", "-f", str(given))
-    wait_for(f"quota of {name}", lambda: not lab.get("job", name)["spec"].get("suspend"), 300)
-
-
-def end_others(lab: Lab, name: str) -> None:
-    lab.kubectl("delete", "job", name)
 
 
 def reason(lab: Lab, stack: Stack) -> str:
