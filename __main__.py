@@ -67,7 +67,9 @@ async def on_the_platform_of_another_stack(
     """The run alone; it needs a kubeconfig of the platform and nothing of its hosts."""
     platform = await referenced_platform(settings.platform_stack)
     facts = platform.facts
-    run_settings = parse_settings(raw, secret_keys, settings.stack, KINDS, facts.devices).run
+    run_settings = parse_settings(
+        raw, secret_keys, settings.stack, KINDS, facts.devices, facts.queue
+    ).run
     assert run_settings is not None
     check_image(settings.platform_stack, facts.image)
     await check_run(run_settings, facts, str(await platform.kubeconfig.future() or ""))

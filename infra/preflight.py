@@ -123,6 +123,7 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
         otherwise=run.kind.otherwise,
         queue=run.queue.get(QUEUE_LABEL, ""),
         queue_priority=run.queue.get(QUEUE_PRIORITY_LABEL, ""),
+        place=run.placement.one_place,
         volcano_queue=run.kind.queue_of_its_own(run),
     )
 

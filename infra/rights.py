@@ -65,6 +65,8 @@ def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
         kueue = f"{GROUP}/{VERSIONS[0]}"
         kinds |= {(kueue, "LocalQueue", True)}
         kinds |= {(kueue, kind, False) for kind in ("ResourceFlavor", "ClusterQueue")}
+        if settings.queues.levels:
+            kinds |= {(kueue, "Topology", False)}
         if settings.queues.priorities:
             kinds |= {(kueue, "WorkloadPriorityClass", False)}
     return kinds

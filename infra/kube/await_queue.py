@@ -12,7 +12,7 @@ from infra.kube.job import Job
 from infra.kube.kueue import is_stopped, kueue_workload
 from infra.kube.objects import Json, label
 from infra.kube.queue_look import waiting
-from infra.kube.queue_place import InQueue
+from infra.kube.queue_place import InQueue, ignores_places
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
@@ -38,7 +38,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
     """
     limit = job.number("queue_seconds", 0)
     patience = Patience(QUEUE_SECONDS, time.monotonic)
-    waits, outside = list[InQueue](), list[str]()
+    waits, faults = list[InQueue](), list[str]()
 
     def ask() -> str:
         waits.clear()
@@ -49,7 +49,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
             raise TaskError(suspended_text(job, api, workload))
         place = held_back(api, job.namespace, item, suspend)
         if place is None:
-            outside[:] = queue_without(api, job.namespace, item)
+            faults[:] = ignored(api, job.namespace, item, workload)
             return ""
         waits.append(place)
         is_over = patience.is_over(workload.name)
@@ -61,12 +61,8 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
 
     what = f"{workload} to get its place in the queue"
     wait_for(what, ask, limit or QUEUE_SECONDS * 3, "whenBusyTimeoutSeconds" if limit else "")
-    for queue in outside:
-        say(
-            f"{workload} trains without a place in queue {queue}, because Kueue does not look at "
-            f"objects of kind {workload.kind}: whoever runs Kueue adds that kind to "
-            "integrations.frameworks of its configuration"
-        )
+    for fault in faults:
+        say(fault)
     if not waits:
         return True
     say(ends_well(workload, waits[0]))
@@ -78,13 +74,28 @@ def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | 
     return waiting(api, namespace, item) if is_suspended(item, suspend) else None
 
 
-def queue_without(api: Api, namespace: str, item: Json) -> list[str]:
-    """The queue in which a run that is not held back should stand, if Kueue does not know it.
+def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[str]:
+    """What Kueue does not do for a run that is not held back, though it should.
 
     Kueue makes a Workload for each object that it looks at, before it gives it its place.
     """
     queue = label(item, QUEUE_LABEL)
-    return [queue] if queue and kueue_workload(api, namespace, item) is None else []
+    if not queue:
+        return []
+    own = kueue_workload(api, namespace, item)
+    if own is None:
+        return [
+            f"{workload} trains without a place in queue {queue}, because Kueue does not look at "
+            f"objects of kind {workload.kind}: whoever runs Kueue adds that kind to "
+            "integrations.frameworks of its configuration"
+        ]
+    if ignores_places(own):
+        return [
+            f"{workload} starts on any machines, because Kueue does not look at what the run asks "
+            "for by placement: whoever runs Kueue turns on its feature gate "
+            "TopologyAwareScheduling (by default it is on since Kueue 0.14)"
+        ]
+    return []
 
 
 def ends_well(workload: Workload, place: InQueue) -> str:

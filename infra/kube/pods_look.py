@@ -47,6 +47,7 @@ class RunPods:
         otherwise: what to say where the cluster does not know it.
         queue: LocalQueue of Kueue that the run waits in; empty: none.
         queue_priority: WorkloadPriorityClass of the run; empty: none.
+        place: label whose places that queue has to know; empty: none.
         volcano_queue: queue of Volcano that the run waits in; empty: none.
         queues_come: what of these two the stack itself makes, see `queue_findings`.
     """
@@ -60,6 +61,7 @@ class RunPods:
     otherwise: str = ""
     queue: str = ""
     queue_priority: str = ""
+    place: str = ""
     volcano_queue: str = ""
     queues_come: Sequence[str] = ()
 
@@ -73,7 +75,7 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
         found.add(volcano_queue_findings(api, run.volcano_queue))
     if run.queue:
         names = (run.queue, run.queue_priority)
-        found.add(queue_findings(api, run.namespace, *names, run.queues_come))
+        found.add(queue_findings(api, run.namespace, *names, run.queues_come, run.place))
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)

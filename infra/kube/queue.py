@@ -8,7 +8,7 @@ from infra.kube.volcano import volcano_queue_findings
 
 
 def create(job: Job, api: Api) -> None:
-    """Look at the fields `queue` and `priority`, of Kueue, or at `volcano_queue`.
+    """Look at the fields `queue`, `priority` and `place`, of Kueue, or at `volcano_queue`.
 
     Raises:
         TaskError: names each reason and the way out.
@@ -16,7 +16,9 @@ def create(job: Job, api: Api) -> None:
     if "volcano_queue" in job.fields:
         found = volcano_queue_findings(api, job.text("volcano_queue"))
     else:
-        found = queue_findings(api, job.namespace, job.text("queue"), job.text("priority"))
+        names = (job.text("queue"), job.text("priority"))
+        place = job.text("place") if "place" in job.fields else ""
+        found = queue_findings(api, job.namespace, *names, place=place)
     if found.problems:
         raise TaskError("\n".join(found.problems))
 

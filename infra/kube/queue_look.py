@@ -8,13 +8,19 @@ from infra.kube.findings import FORBIDDEN, Findings, list_if_allowed, listed, ob
 from infra.kube.kueue import collection, kueue_workload, served_version
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.queue_place import InQueue, in_queue
+from infra.kube.topology_look import look_at_place
 from infra.names import QUEUE_LABEL
 
 INSTALL = "https://kueue.sigs.k8s.io/docs/installation/"
 
 
 def queue_findings(
-    api: Api, namespace: str, queue: str, priority: str = "", comes: Collection[str] = ()
+    api: Api,
+    namespace: str,
+    queue: str,
+    priority: str = "",
+    comes: Collection[str] = (),
+    place: str = "",
 ) -> Findings:
     """What keeps a run from being put into a queue. Raises ApiError and UnreachableError.
 
@@ -24,6 +30,8 @@ def queue_findings(
         queue: the setting `queue`, name of a LocalQueue.
         priority: the setting `queuePriority`, name of a WorkloadPriorityClass; empty: none.
         comes: what the run's own platform makes, such as `localqueues/gpus`; it is not missed.
+        place: label whose places the queue has to know, as all pods have to be in one of them;
+            empty: none. It is not asked of a queue that the run's own platform makes.
     """
     found = Findings()
     try:
@@ -37,7 +45,9 @@ def queue_findings(
             f"not there. Install it ({INSTALL}), or remove the setting: pulumi config rm queue"
         )
         return found
-    if f"localqueues/{queue}" not in comes or _is_there(api, version, namespace, queue):
+    if f"localqueues/{queue}" not in comes:
+        _look_at_queue(api, version, namespace, queue, found, place)
+    elif _is_there(api, version, namespace, queue):
         _look_at_queue(api, version, namespace, queue, found)
     if priority and f"workloadpriorityclasses/{priority}" not in comes:
         _look_at_priority(api, version, priority, found)
@@ -74,7 +84,9 @@ def _is_there(api: Api, version: str, namespace: str, queue: str) -> bool:
     return object_at(api, f"{collection(version, 'localqueues', namespace)}/{queue}") is not None
 
 
-def _look_at_queue(api: Api, version: str, namespace: str, queue: str, found: Findings) -> None:
+def _look_at_queue(
+    api: Api, version: str, namespace: str, queue: str, found: Findings, place: str = ""
+) -> None:
     path = collection(version, "localqueues", namespace)
     item = object_at(api, f"{path}/{queue}")
     if item == "unseen":
@@ -96,6 +108,8 @@ def _look_at_queue(api: Api, version: str, namespace: str, queue: str, found: Fi
         )
     elif not _look_at_stop(f"its ClusterQueue {name}", queue, team, found):
         _look_at_active(f"its ClusterQueue {name}", queue, team, found)
+    if place and isinstance(team, dict):
+        look_at_place(api, version, queue, team, place, found)
 
 
 def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:

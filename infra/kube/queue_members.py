@@ -52,8 +52,17 @@ def named(workloads: list[Json]) -> str:
     return ", ".join(" ".join(work) for work in sorted(map(work_of, workloads)))
 
 
+def has_place(workload: Json) -> bool:
+    """Whether Kueue has given it its part of a quota."""
+    return _is_true(workload, "QuotaReserved")
+
+
 def _is_over(workload: Json) -> bool:
+    return _is_true(workload, "Finished")
+
+
+def _is_true(workload: Json, type_: str) -> bool:
     return any(
-        condition.get("type") == "Finished" and condition.get("status") == "True"
+        condition.get("type") == type_ and condition.get("status") == "True"
         for condition in parts(part(workload, "status"), "conditions")
     )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from infra.kube.objects import Json, name_of, part, parts
+from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
 
+ASKS_FOR_PLACES = {REQUIRED_PLACE, PREFERRED_PLACE}
 EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, its words alone say it
 EXCEEDS_WORDS = "> maximum capacity"
 TAKEN_WORDS = "insufficient unused quota"  # of a flavor that others use at the moment
@@ -57,6 +59,15 @@ def in_queue(
     holders = _holders(own, team, workloads)
     words = f"in queue {queue}{place}: {reason}{holders}"
     return InQueue(queue, datetime.fromisoformat(since), words, _never(reserved))
+
+
+def ignores_places(own: Json) -> bool:
+    """Whether Kueue has not taken up what the pods of a run ask for about their places. Pure."""
+    return any(
+        ASKS_FOR_PLACES & part(pods, "template", "metadata", "annotations").keys()
+        and not pods.get("topologyRequest")
+        for pods in parts(part(own, "spec"), "podSets")
+    )
 
 
 def _never(reserved: Json) -> bool:

@@ -21,17 +21,24 @@ PATIENCE_SECONDS = 5.0
 
 
 def queue_paths(job: Job, api: Api) -> list[str]:
-    """Of LocalQueue, ClusterQueue and flavor, in the version that is served now and in the order
-    in which they go; none where Kueue has gone."""
+    """Of LocalQueue, ClusterQueue, flavor and topology, in the version that is served now and in
+    the order in which they go; none where Kueue has gone."""
     version = served_version(api)
     if not version:
         return []
     queue, cluster_queue = job.text("queue"), job.text("cluster_queue")
+    topology = job.fields.get("topology")
     return [
         f"{collection(version, 'localqueues', job.namespace)}/{queue}",
         f"{collection(version, 'clusterqueues')}/{cluster_queue}",
-        f"{collection(version, 'resourceflavors')}/{cluster_queue}",
+        f"{collection(version, 'resourceflavors')}/{flavor_of(job)}",
+        *([f"{collection(version, 'topologies')}/{topology}"] if topology else []),
     ]
+
+
+def flavor_of(job: Job) -> str:
+    """Name of the queue's flavor: that of its topology, or that of its ClusterQueue."""
+    return str(job.fields.get("topology") or job.text("cluster_queue"))
 
 
 def remove(job: Job, api: Api) -> None:

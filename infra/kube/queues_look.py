@@ -11,11 +11,16 @@ from infra.kube.objects import Json, part, parts
 from infra.kube.quantity import amount
 from infra.kube.queue_look import INSTALL
 from infra.kube.quick_look import quick_look
+from infra.kube.topology_look import no_topology_served, places
 
 NODES = "/api/v1/nodes"
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
 GI, MI = 2**30, 2**20
+UNSEEN = (
+    "queues.topology: these credentials may not read the nodes, so it was not checked whether they "
+    "have its labels"
+)
 
 
 @dataclass(frozen=True)
@@ -27,23 +32,42 @@ class QueuesSeen:
         offered: amounts by resource, as Kubernetes writes them, of the nodes together. A resource
             that no node offers is not among them.
         was_asked: False: the cluster was not there to be asked, so the rest is a guess.
+        notes: what is worth knowing, each as a sentence.
     """
 
     version: str = VERSIONS[0]
     offered: Mapping[str, str] = field(default_factory=dict[str, str])
     was_asked: bool = True
+    notes: Sequence[str] = ()
 
 
-def look_at_queues(
-    access: Access, seconds: float, queue: str, resources: Sequence[str]
-) -> QueuesSeen:
-    """Ask a cluster for the version of Kueue and for what its nodes offer of `resources`.
+@dataclass(frozen=True)
+class QueuesWanted:
+    """The queue that is to be made.
+
+    Args:
+        name: of the LocalQueue.
+        resources: of which the nodes have to be asked what they offer.
+        levels: of its topology, labels of nodes; none: it has none.
+        grows: nodes are made when pods need them, so today's nodes decide nothing.
+    """
+
+    name: str
+    resources: Sequence[str] = ()
+    levels: Sequence[str] = ()
+    grows: bool = False
+
+
+def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> QueuesSeen:
+    """Ask a cluster for the version of Kueue, and its nodes for what they offer and for the labels
+    of the topology.
 
     Raises:
         TaskError: no queue can be made in it; names the reason and the way out.
         ApiError, UnreachableError, OSError, ValueError: it cannot be asked.
     """
-    start = f"queues.name: {queue!r} cannot be used: "
+    start = f"queues.name: {wanted.name!r} cannot be used: "
+    resources = () if wanted.grows else wanted.resources
     with quick_look(access, seconds) as api:
         try:
             version = served_version(api)
@@ -54,29 +78,41 @@ def look_at_queues(
                 f"{start}the cluster serves no {GROUP}, so Kueue is not there. Install it "
                 f"({INSTALL}), or remove the setting: pulumi config rm queues"
             )
-        if not resources:
+        if problem := no_topology_served(api, version, wanted.levels):
+            raise TaskError(problem)
+        if not resources and (wanted.grows or not wanted.levels):
             return QueuesSeen(version)
         nodes = objects_at(api, NODES)
+        if nodes is None and not resources:
+            return QueuesSeen(version, notes=[UNSEEN])
         if nodes is None:
             keys = " and ".join(f"queues.quota.{resource}" for resource in resources)
             raise TaskError(
                 f"{start}these credentials may not read the nodes, so it cannot be seen how much "
                 f"there is. Set {keys}"
             )
-        return QueuesSeen(version, offered_in_all(nodes, resources))
+        inside = places(usable(nodes), wanted.levels)
+        if inside.problem:
+            raise TaskError(inside.problem)
+        notes = [inside.note] if inside.note else []
+        return QueuesSeen(version, offered_in_all(inside.nodes, resources), notes=notes)
+
+
+def usable(nodes: Sequence[Json]) -> list[Json]:
+    """Without the control planes that keep pods away. Cordons and nodes that are not ready pass,
+    so these are among them. Pure."""
+    return [node for node in nodes if not _is_closed_control_plane(node)]
 
 
 def offered_in_all(nodes: Sequence[Json], resources: Sequence[str]) -> dict[str, str]:
     """What pods can have of each resource on all nodes together, as Kubernetes writes it. Pure.
 
-    Control planes that keep pods away do not count. Cordons and nodes that are not ready pass, so
-    they do. Bytes are rounded down to whole GiB, or MiB below one GiB: a node's memory changes by
-    a little with its kernel.
+    Bytes are rounded down to whole GiB, or MiB below one GiB: a node's memory changes by a little
+    with its kernel.
     """
-    usable = [node for node in nodes if not _is_closed_control_plane(node)]
     found = dict[str, str]()
     for resource in resources:
-        offers = (part(node, "status", "allocatable").get(resource) for node in usable)
+        offers = (part(node, "status", "allocatable").get(resource) for node in nodes)
         total = sum(amount(str(offer)) for offer in offers if offer)
         if written := _written(resource, total):
             found[resource] = written

@@ -8,8 +8,9 @@ import yaml
 
 from infra.one_line import one_line
 from infra.settings import Devices
+from infra.settings.queues_topology import PlatformQueue
 
-VERSION = 4
+VERSION = 5
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class PlatformFacts:
         runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
         is_gone: the platform's host is lost.
         cluster_grows: the cluster makes nodes when pods need them.
+        queue: that the platform makes for its runs.
     """
 
     stack: str
@@ -89,6 +91,7 @@ class PlatformFacts:
     runtime_class: str
     is_gone: bool
     cluster_grows: bool
+    queue: PlatformQueue
 
     @property
     def devices(self) -> Devices:
@@ -129,4 +132,6 @@ def facts_from_text(text: object) -> tuple[PlatformFacts, str]:
     image["pull_secrets"] = tuple(image["pull_secrets"])
     fields["image"] = ImageFacts(**image)
     fields["volume"] = VolumeFacts(**fields["volume"])
+    queue: dict[str, Any] = dict(fields["queue"])
+    fields["queue"] = PlatformQueue(queue["name"], tuple(queue["levels"]))
     return PlatformFacts(**fields), generation

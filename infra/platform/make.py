@@ -115,6 +115,7 @@ def platform_facts(
         runtime_class="nvidia" if preinstalled else "",
         is_gone=settings.host.gone and cluster.kind == "k3s",
         cluster_grows=cluster.grows,
+        queue=settings.queue,
     )
 
 

@@ -1,7 +1,7 @@
 """A queue of Kueue for the runs of the platform (setting `queues`; docs/queues.md)."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,9 @@ from infra.dependencies import dependencies
 from infra.kube.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.kueue import GROUP, VERSIONS
-from infra.kube.queues_look import QueuesSeen, look_at_queues
+from infra.kube.queues_look import QueuesSeen, QueuesWanted, look_at_queues
 from infra.kube_command import Connection, kube_command
-from infra.labels import metadata
+from infra.labels import content_hash, metadata
 from infra.names import GPU_RESOURCE
 from infra.objects import Manifest, kubernetes_object
 from infra.settings import PlatformSettings
@@ -22,6 +22,8 @@ from infra.settings.queues import QueuesSettings, cluster_queue_name
 COMPONENT = "queues"
 SECONDS = 5.0
 """For each answer of the cluster."""
+EVERY_NODE = {"kubernetes.io/os": "linux"}
+"""The label that each kubelet sets: Kueue asks for one in a flavor with a topology."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,13 @@ class QueuesArgs:
 
     @property
     def cluster_queue(self) -> str:
-        """Name of the ClusterQueue and of its flavor."""
+        """Name of the ClusterQueue."""
         return cluster_queue_name(self.connection.namespace, self.settings.name)
+
+    @property
+    def flavor(self) -> str:
+        """Name of the flavor, and of its topology if it has one."""
+        return flavor_name(self.cluster_queue, self.settings.levels)
 
 
 async def see_queues(
@@ -72,9 +79,11 @@ async def see_queues(
             kubeconfig_path=known if is_path else "",
             context=cluster.context,
         )
-        return await asyncio.to_thread(
-            look_at_queues, access, SECONDS, queues.name, () if cluster.grows else queues.asked
-        )
+        wanted = QueuesWanted(queues.name, queues.asked, queues.levels, cluster.grows)
+        seen = await asyncio.to_thread(look_at_queues, access, SECONDS, wanted)
+        for note in seen.notes:
+            pulumi.log.warn(note)
+        return seen
     except TaskError as reason:
         raise pulumi.RunError(str(reason)) from None
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
@@ -106,8 +115,17 @@ def quota(args: QueuesArgs) -> dict[str, str]:
 
 
 def flavor(args: QueuesArgs) -> Manifest:
-    """All nodes are the same to this queue."""
-    return {**_object(args, "ResourceFlavor", args.cluster_queue), "spec": {}}
+    """All nodes are the same to this queue, or they are those of its topology."""
+    about = _object(args, "ResourceFlavor", args.flavor)
+    if not args.settings.levels:
+        return {**about, "spec": {}}
+    return {**about, "spec": {"nodeLabels": dict(EVERY_NODE), "topologyName": args.flavor}}
+
+
+def topology(args: QueuesArgs) -> Manifest:
+    """The places that Kueue knows."""
+    levels = [{"nodeLabel": level} for level in args.settings.levels]
+    return {**_object(args, "Topology", args.flavor), "spec": {"levels": levels}}
 
 
 def cluster_queue(args: QueuesArgs) -> Manifest:
@@ -124,7 +142,7 @@ def cluster_queue(args: QueuesArgs) -> Manifest:
             "resourceGroups": [
                 {
                     "coveredResources": [each["name"] for each in amounts],
-                    "flavors": [{"name": args.cluster_queue, "resources": amounts}],
+                    "flavors": [{"name": args.flavor, "resources": amounts}],
                 }
             ],
         },
@@ -155,11 +173,22 @@ def queue_names(settings: QueuesSettings | None, namespace: str) -> Mapping[str,
     if settings is None:
         return {}
     whole = cluster_queue_name(namespace, settings.name)
-    return {"queue": settings.name, "cluster_queue": whole}
+    names = {"queue": settings.name, "cluster_queue": whole}
+    topology = {"topology": flavor_name(whole, settings.levels)} if settings.levels else {}
+    return {**names, **topology}
+
+
+def flavor_name(cluster_queue: str, levels: Sequence[str]) -> str:
+    """Of the ResourceFlavor, and of the Topology where there are levels.
+
+    Kueue lets nobody change the levels of a Topology, or the Topology of a flavor. So other levels
+    are objects of other names.
+    """
+    return f"{cluster_queue}-{content_hash(list(levels), 8)}" if levels else cluster_queue
 
 
 class Queues(pulumi.ComponentResource):
-    """ResourceFlavor, ClusterQueue, LocalQueue and WorkloadPriorityClasses.
+    """Topology, ResourceFlavor, ClusterQueue, LocalQueue and WorkloadPriorityClasses.
 
     An object of one of these names that somebody else has made is refused before anything is made.
     The queue is only taken away when nothing stands in it.
@@ -183,6 +212,7 @@ class Queues(pulumi.ComponentResource):
         )
         made: list[pulumi.Resource] = [claim]
         for role, manifest in (
+            *([("topology", topology(args))] if settings.levels else []),
             ("flavor", flavor(args)),
             ("cluster-queue", cluster_queue(args)),
             ("local-queue", local_queue(args)),

@@ -85,6 +85,7 @@ def make_run_value(
             tolerations=pods.tolerations,
             priority_class=pods.priority_class,
             neighbours=pods.neighbours,
+            queue_levels=settings.queue_levels,
             annotations=pods.annotations,
             labels=pods.labels,
             runtime_class=facts.runtime_class if compute.world.gpus_per_pod else "",

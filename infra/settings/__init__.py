@@ -27,6 +27,7 @@ from infra.settings.nodes import NodeSettings
 from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
+from infra.settings.queues_topology import PlatformQueue
 from infra.settings.reader import Reader
 from infra.settings.run import DatasetFile, RunSettings, read_run
 from infra.settings.storage import StorageSettings
@@ -96,6 +97,7 @@ def parse_settings(
     stack: str,
     kinds: Kinds,
     devices: Devices | None = None,
+    queue: PlatformQueue | None = None,
 ) -> Settings:
     """Check raw values; reads the preset, the kubeconfig and the data set file they name.
 
@@ -106,12 +108,13 @@ def parse_settings(
         kinds: the registries of kinds.
         devices: of the platform that another stack owns; None reads the settings of an own one,
             and leaves a run on another stack's platform unread.
+        queue: of that platform; None: it has none.
 
     Raises:
         pulumi.RunError: lists every problem: key, value, why it cannot be used, what to do.
     """
     reader = Reader(raw, secret_keys)
-    settings = read_settings(reader, stack, kinds, devices)
+    settings = read_settings(reader, stack, kinds, devices, queue)
     if devices is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
     if devices is not None or settings.platform is not None:
@@ -123,7 +126,11 @@ def parse_settings(
 
 
 def read_settings(
-    reader: Reader, stack: str, kinds: Kinds, devices: Devices | None = None
+    reader: Reader,
+    stack: str,
+    kinds: Kinds,
+    devices: Devices | None = None,
+    queue: PlatformQueue | None = None,
 ) -> Settings:
     """Read every key; problems are left with `reader`, and then parts of the result are None."""
     check_stack_name(reader, stack)
@@ -145,6 +152,7 @@ def read_settings(
     if not platform_stack:
         platform = read_platform(reader, stack, kinds, bundle, limits)
         devices = platform.devices if platform else Devices("cpu", 0)
+        queue = platform.queue if platform else None
         if platform and bundle:
             check_bundle_for_platform(
                 reader, bundle, platform.cluster, platform.gpu_operator, platform.image
@@ -153,7 +161,7 @@ def read_settings(
         reader.keys += declared_defaults()  # the keys of a run may stay as they are
         return Settings(stack, "", platform, None)
     assert devices is not None
-    run = read_run(reader, stack, kinds, devices, bundle, limits)
+    run = read_run(reader, stack, kinds, devices, bundle, limits, queue or PlatformQueue())
     if run and bundle:
         check_bundle_for_run(reader, bundle, run.config)
     return Settings(stack, platform_stack, platform, run)

@@ -24,6 +24,7 @@ from infra.settings.nodes_health import NodeHealthChoice, read_node_health
 from infra.settings.nodes_lost import read_replaces_lost_nodes
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.queues import QueuesSettings, read_queues
+from infra.settings.queues_topology import PlatformQueue
 from infra.settings.reader import Reader
 from infra.settings.storage import StorageSettings, read_storage
 
@@ -57,6 +58,13 @@ class PlatformSettings:
     def namespace(self) -> str:
         """Name of the namespace."""
         return self.namespace_settings.name
+
+    @property
+    def queue(self) -> PlatformQueue:
+        """The queue that the platform makes, as its runs have to know it."""
+        return (
+            PlatformQueue(self.queues.name, self.queues.levels) if self.queues else PlatformQueue()
+        )
 
     def is_lost(self, node: NodeSettings) -> bool:
         """Whether nothing can be asked on a further machine; with the server all are lost."""

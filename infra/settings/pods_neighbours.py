@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, cast
 from infra.settings.pod_marks import is_key
 from infra.settings.reader import Reader
 
-PlacementChoice: TypeAlias = Literal["auto", "packed", "spread"]
+PlacementChoice: TypeAlias = Literal["auto", "packed", "spread", "one-place"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ LEFT_TO_KUBERNETES = NeighbourSettings("auto", "kubernetes.io/hostname")
 
 def read_neighbours(reader: Reader) -> NeighbourSettings:
     """Read the section; what is wrong is left with `reader`."""
-    placement = reader.choice("placement", ("auto", "packed", "spread"))
+    placement = reader.choice("placement", ("auto", "packed", "spread", "one-place"))
     label = reader.text("placementLabel")
     if not is_key(label):
         hint = "Write it like topology.kubernetes.io/rack"

@@ -9,10 +9,11 @@ from infra.names import GPU_RESOURCE
 from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
 from infra.settings.pod_marks import is_key
+from infra.settings.queues_topology import read_levels
 from infra.settings.reader import Reader
 
 KEY = "queues"
-_PARTS = ("name", "quota", "priorities")
+_PARTS = ("name", "quota", "priorities", "topology")
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # the name becomes the value of a label
 _AMOUNT = r"\d{1,15}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
 _LONGEST_NAME = 63
@@ -29,12 +30,15 @@ class QueuesSettings:
         quota: amounts by resource, as Kubernetes writes them; of a resource that is not among
             them, the quota is what the nodes offer.
         priorities: values by the names of WorkloadPriorityClasses.
+        levels: of the topology, labels of nodes from the widest place to the machine; none: the
+            queue has no topology.
     """
 
     name: str
     resources: tuple[str, ...]
     quota: Mapping[str, str]
     priorities: Mapping[str, int]
+    levels: tuple[str, ...] = ()
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -75,6 +79,7 @@ def read_queues(
         resources=(*pods_ask, *sorted(set(quota) - set(pods_ask))),
         quota=quota,
         priorities=_priorities(reader, given.get("priorities", {})),
+        levels=read_levels(reader, given.get("topology", [])),
     )
     if cluster.grows and reader.are_right(f"{KEY}.quota"):
         for resource in found.asked:

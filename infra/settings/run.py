@@ -17,6 +17,7 @@ from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
 from infra.settings.program import is_set, read_program
 from infra.settings.queue import QueueSettings, read_queue
+from infra.settings.queues_topology import PlatformQueue, check_placement
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
 from infra.settings.run_settings import DatasetChoice, build_run_config
@@ -68,6 +69,7 @@ class RunSettings:
     limits: LimitSettings
     when_busy: Literal["replace", "wait", "refuse"]
     queue: QueueSettings
+    queue_levels: tuple[str, ...]
     verify: Literal["never", "before", "after"]
     config: RunConfig
     dataset_file: DatasetFile | None
@@ -84,6 +86,7 @@ def read_run(
     devices: Devices,
     bundle: BundleSettings | None,
     limits: LimitSettings,
+    made: PlatformQueue,
 ) -> RunSettings | None:
     """Read every key of a run; None when its configuration is wrong.
 
@@ -94,6 +97,7 @@ def read_run(
         devices: what the platform offers; the accelerator decides about device and backend.
         bundle: the bundle that texts come from; None: there is none.
         limits: how long things may take.
+        made: the queue of the platform.
     """
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
@@ -117,6 +121,7 @@ def read_run(
     pods, metrics_port = read_pods(reader, devices.accelerator), read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)
+    queue_levels = check_placement(reader, pods, queue, made)
     if config is None:
         return None
     if not config.has_program:
@@ -131,6 +136,7 @@ def read_run(
         pods=pods,
         limits=limits,
         queue=queue,
+        queue_levels=queue_levels,
         when_busy=cast(Literal["replace", "wait", "refuse"], when_busy),
         verify=cast(Literal["never", "before", "after"], verify),
         config=config,

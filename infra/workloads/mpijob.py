@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from infra.objects import Manifest
 from infra.workloads.job import BACKOFF_LIMIT
 from infra.workloads.kind import WorkloadKind
+from infra.workloads.queue_place import as_one_group
 from infra.workloads.replica import indexed_template
 from infra.workloads.run import Run
 
@@ -52,6 +53,8 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     """
     options: MpiJobOptions = run.kind_options
     template = indexed_template(run)
+    if run.world.pods > 1:
+        template = as_one_group(template)
     # A launcher that has failed stays to be read, and its Job makes another one.
     launcher = {"replicas": 1, "restartPolicy": "Never", "template": template}
     # A worker that has failed would stay, and never be made anew: it is started again in place.

@@ -23,6 +23,7 @@ from infra.names import (
 )
 from infra.workloads.neighbours import neighbours
 from infra.workloads.own_image import in_own_image
+from infra.workloads.queue_place import place_request
 from infra.workloads.trust import trust
 
 if TYPE_CHECKING:
@@ -151,13 +152,17 @@ def training_pod(run: Run) -> Manifest:
     if network.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     pod |= placement.nodes
-    pod |= neighbours(placement.neighbours, run.world.pods, run.selector)
+    asked = dict[str, str]()
+    if placement.is_queues_choice:
+        asked = place_request(placement.neighbours, run.world.pods, placement.annotations)
+    else:
+        pod |= neighbours(placement.neighbours, run.world.pods, run.selector)
     if placement.runtime_class:
         pod["runtimeClassName"] = placement.runtime_class
     if run.program_image:
         pod = in_own_image(pod, run.program_image, LEAST_REQUESTS)
     scraped = scrape_annotations(run.metrics_port)
-    annotations = {**scraped, **network.annotations, **placement.annotations}
+    annotations = {**scraped, **network.annotations, **asked, **placement.annotations}
     if network.host_network:
         annotations[HOST_NETWORK_ANNOTATION] = network.name
     return {

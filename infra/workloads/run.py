@@ -27,6 +27,7 @@ class Placement:
     """Where pods may run, and what marks them for the cluster's own rules.
 
     Tolerations are Kubernetes' own objects. `runtime_class` is empty for the default one.
+    `queue_levels` are those of the topology of the run's queue, where its platform has made it.
     """
 
     node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -36,6 +37,17 @@ class Placement:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     neighbours: NeighbourSettings = LEFT_TO_KUBERNETES
     runtime_class: str = ""
+    queue_levels: tuple[str, ...] = ()
+
+    @property
+    def is_queues_choice(self) -> bool:
+        """Whether Kueue, and not Kubernetes' scheduler, chooses the machine of each pod."""
+        return bool(self.queue_levels) or bool(self.one_place)
+
+    @property
+    def one_place(self) -> str:
+        """The label of whose places one has to hold all pods; empty: it is no must."""
+        return self.neighbours.label if self.neighbours.placement == "one-place" else ""
 
     @property
     def nodes(self) -> Manifest:

@@ -30,11 +30,11 @@ def people_run(lab: Lab, stack: Stack, command: str) -> str:
     return done.stdout
 
 
-def states(lab: Lab, stack: Stack) -> dict[str, str]:
+def states(lab: Lab, stack: Stack, nodes: int = 1) -> dict[str, str]:
     """The word that `./disttrain status` has for each run, by stack."""
     found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
     assert found["unseen"] == ""
-    assert found["platform"]["nodes"] == 1
+    assert found["platform"]["nodes"] == nodes
     return {run["stack"].rpartition("/")[2]: run["state"] for run in found["runs"]}
 
 

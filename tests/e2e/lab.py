@@ -110,6 +110,11 @@ class Lab:
             f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in items
         }
 
+    def more_than_half_a_node(self) -> str:
+        """An amount of CPU of which each node has room for one, however many cores it has."""
+        cores = self.get("nodes")["items"][0]["status"]["allocatable"]["cpu"]
+        return f"{int(cores) * 1000 // 2 + 1}m"
+
     def left(self) -> list[str]:
         """What of ours is in the cluster: objects with an owner."""
         kinds = "namespaces,persistentvolumes,pods,persistentvolumeclaims"

@@ -1,14 +1,10 @@
-"""Runs in a queue of Kueue, with Kueue's own controller: they wait, are stopped and preempted.
+"""Runs in a queue of Kueue, with Kueue's own controller: they wait, are stopped and preempted, and
+have their pods in one rack."""
 
-Other teams' work is a Job whose image does not exist: Kueue gives it quota all the same.
-"""
-
-import json
 from collections.abc import Iterator
 
 import pytest
 
-from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.workloads import WORKLOADS
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
@@ -25,6 +21,7 @@ from tests.e2e.asking import (
 )
 from tests.e2e.engines import ALL
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
 
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50  # after a stop
@@ -32,16 +29,16 @@ PODS = 3
 # Of the kinds with a controller `make test` asks one, and `make test-engines` all.
 QUEUED = ("indexed-job", "jobset", *(("trainjob", "pytorchjob", "mpijob") if ALL else ()))
 NEEDED = ("jobset", *(("trainer", "training-operator", "mpi-operator") if ALL else ()))
-CPU = "300m"  # what the pods of a run ask for in all, and what the queue has
 NAME = "e2e-queue"
 FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
-QUEUE, CLUSTER_QUEUE, URGENT = "gpus", "disttrain-gpus", "urgent"
+CLUSTER_QUEUE = "disttrain-gpus"
 MADE = {
     "queues.name": QUEUE,
     "queues.quota.cpu": CPU,  # of memory there is all that the node offers
     f"queues.priorities.{URGENT}": "1000",
 }
-KINDS = ("localqueue", "clusterqueue", "resourceflavor", "workloadpriorityclass")
+KINDS = ("localqueue", "clusterqueue", "resourceflavor", "workloadpriorityclass", "topology")
+ROW, RACK, HOST = "example.com/row", "example.com/rack", "kubernetes.io/hostname"
 
 
 @pytest.fixture(scope="module")
@@ -66,36 +63,12 @@ def stack(kueue: Lab) -> Iterator[Stack]:
     """A stack that makes a queue with room for one run, and whose own run of multi-pod, which
     stands in none, is finished."""
     settings = {**run_settings(FIRST, 10), **MADE, "pods": str(PODS), "processesPerPod": "1"}
+    settings |= {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}  # for the racks
     made = kueue.stack(NAME, "sandbox", {**settings, "topology": "multi-pod"})
     made.up()
     kueue.wait_done(FIRST)
     yield made
     made.destroy()
-
-
-def start_others(lab: Lab, name: str, priority: str = "") -> None:
-    """Another team's Job takes all of the queue's quota; returns once it has it."""
-    container = {
-        "name": "other",
-        "image": "localhost/absent",
-        "imagePullPolicy": "Never",
-        "resources": {"requests": {"cpu": CPU}},
-    }
-    labels = {QUEUE_LABEL: QUEUE, **({QUEUE_PRIORITY_LABEL: priority} if priority else {})}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-    }
-    given = lab.scratch / f"{name}.json"
-    given.write_text(json.dumps(job))
-    lab.kubectl("create", "-f", str(given))
-    wait_for(f"quota of {name}", lambda: not lab.get("job", name)["spec"].get("suspend"), 300)
-
-
-def end_others(lab: Lab, name: str) -> None:
-    lab.kubectl("delete", "job", name)
 
 
 def reason(lab: Lab, stack: Stack) -> str:
@@ -227,3 +200,97 @@ def trained_for(run_name: str, max_steps: int) -> dict[str, str]:
     """Settings of a run whose steps are the same, however many of them there are."""
     same = {"run.train.decay_steps": str(DECAY_STEPS), "run.eval.interval": str(ENDLESS)}
     return {**run_settings(run_name, max_steps), **same}
+
+
+@pytest.fixture(scope="module")
+def racks(kueue: Lab, stack: Stack) -> Iterator[dict[str, str]]:
+    """The rack of each of three nodes: the first one is alone in its own.
+
+    The queue knows racks, and has the quota of all nodes. No node has room for two pods.
+    """
+    lab = kueue
+    lab.cluster.up(3)
+    first = f"sandbox-{lab.cluster.name}"
+    names = sorted(node["metadata"]["name"] for node in lab.get("nodes")["items"])
+    found = {name: "alone" if name == first else "pair" for name in names}
+    stack.set_all(
+        {
+            "queues.quota": None,
+            "queues.topology[0]": RACK,
+            "queues.topology[1]": HOST,
+            "queue": QUEUE,
+            "topology": "indexed-job",
+            "cpuPerRank": lab.more_than_half_a_node(),
+        }
+    )
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.up()
+    said = " ".join(refused.value.args[0].split())
+    assert f"queues.topology[0]: '{RACK}' cannot be used: no node has this label" in said
+    assert f"It is missing on {', '.join(names)}." in said
+    for name, rack in found.items():
+        lab.kubectl("label", "node", name, f"{RACK}={rack}", f"{ROW}=one")
+    try:
+        yield found
+    finally:
+        lab.cluster.up(1)
+        lab.kubectl("label", "node", first, f"{RACK}-", f"{ROW}-")
+
+
+ONE_RACK = {"placement": "one-place", "placementLabel": RACK, "pods": "2"}
+SCATTERED = {"placement": "packed", "placementLabel": HOST, "pods": "3"}
+PLACED = [("indexed-job", ONE_RACK, ["pair", "pair"])]
+if ALL:
+    PLACED += [(kind, ONE_RACK, ["pair", "pair"]) for kind in QUEUED[1:]]
+    PLACED += [("indexed-job", SCATTERED, ["alone", "pair", "pair"])]
+
+
+@pytest.mark.parametrize(("topology", "wish", "places"), PLACED)
+def test_pods_of_a_run_are_in_one_rack(
+    kueue: Lab,
+    stack: Stack,
+    racks: dict[str, str],
+    topology: str,
+    wish: dict[str, str],
+    places: list[str],
+) -> None:
+    """With `one-place` the node that is alone in its rack gets no pod, though it has room for one.
+
+    With `packed` a run that fits in no rack is scattered. What Kueue writes into the pods' template
+    is no change that the next preview would take back.
+    """
+    lab, run = kueue, f"e2e-racks-{topology}-{wish['pods']}"
+    stack.set_all({"topology": topology, **wish, **run_settings(run, ENDLESS)})
+    stack.up()
+    pods = [lab.get(name) for name in training_pods(lab, stack)]
+    assert sorted(racks[pod["spec"]["nodeName"]] for pod in pods) == places
+    assert lab.losses(run)
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+
+
+def test_topology_changes_once_nothing_has_its_place_by_it(
+    kueue: Lab, stack: Stack, racks: dict[str, str]
+) -> None:
+    """Then the run that fits in no rack waits, and `up` and `status` have Kueue's words for it."""
+    lab, before = kueue, kueue.uids("topology", "resourceflavor")
+    levels = {f"queues.topology[{place}]": label for place, label in enumerate((ROW, RACK, HOST))}
+    stack.set_all(levels)
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.up()
+    assert "it cannot change now: Job train-indexed has its place" in " ".join(
+        refused.value.args[0].split()
+    )
+    assert lab.uids("topology", "resourceflavor") == before
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    stack.set_all({"topology": "indexed-job", **ONE_RACK, "pods": str(len(racks))})
+    output = " ".join(stack.up().split())
+    words = "allows to fit only 2 out of 3 pod(s)"
+    assert "waits in queue gpus" in output
+    assert words in output
+    assert states(lab, stack, nodes=len(racks))[NAME] == "queued"
+    assert words in " ".join(reason(lab, stack).split())
+    assert training_pods(lab, stack) == []
+    after = lab.uids("topology", "resourceflavor")
+    assert len(after) == len(before)
+    assert not after.keys() & before.keys()

@@ -50,14 +50,8 @@ def spread(lab: Lab) -> dict[str, str]:
         "topology": "indexed-job",
         "pods": "2",
         "processesPerPod": "1",
-        "cpuPerRank": more_than_half_a_node(lab),
+        "cpuPerRank": lab.more_than_half_a_node(),
     }
-
-
-def more_than_half_a_node(lab: Lab) -> str:
-    """An amount of CPU of which each node has room for one, however many cores it has."""
-    cores = lab.get("nodes")["items"][0]["status"]["allocatable"]["cpu"]
-    return f"{int(cores) * 1000 // 2 + 1}m"
 
 
 def places(lab: Lab) -> dict[str, str]:

@@ -16,6 +16,7 @@ PLURALS = (
     "resourceflavors",
     "workloads",
     "workloadpriorityclasses",
+    "topologies",
 )
 
 

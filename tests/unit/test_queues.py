@@ -12,7 +12,7 @@ from infra.kube.findings import Findings
 from infra.kube.kueue import VERSIONS
 from infra.kube.objects import Json
 from infra.kube.pods_look import RunPods
-from infra.kube.queues_look import QueuesSeen, offered_in_all
+from infra.kube.queues_look import QueuesSeen, offered_in_all, usable
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import Deployment, deploy
 
@@ -152,7 +152,7 @@ def test_offer_of_the_nodes_is_summed_and_rounded_down() -> None:
         node({"cpu": "64", "memory": "1Ti", "nvidia.com/gpu": "8"}, closed),
     ]
     wanted = ("cpu", "memory", "nvidia.com/gpu", "example.org/none")
-    assert offered_in_all(nodes, wanted) == {
+    assert offered_in_all(usable(nodes), wanted) == {
         "cpu": "7920m",
         "memory": "31Gi",
         "nvidia.com/gpu": "8",

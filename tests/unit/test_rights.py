@@ -33,6 +33,10 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
         "sandbox",
         {"queues": {"name": "gpus", "priorities": {"urgent": 1000}}, "topology": "indexed-job"},
     ),
+    "a queue with a topology": (
+        "sandbox",
+        {"queues": {"name": "gpus", "topology": ["kubernetes.io/hostname"]}},
+    ),
     "indexed job": ("sandbox", {"topology": "indexed-job", "lostNodes": "replace"}),
     "machines that are watched": ("sandbox", {"nodeHealth": "report"}),
     "machines that are cordoned": ("sandbox", {"nodeHealth": "cordon"}),
@@ -80,7 +84,7 @@ def registered(result: Deployment) -> set[tuple[str, str, bool]]:
 
 
 def singular(resource: str) -> str:
-    for ending, replaced in (("policies", "policys"), ("classes", "classs")):
+    for ending, replaced in (("ies", "ys"), ("classes", "classs")):
         resource = resource.replace(ending, replaced)
     return resource.removesuffix("s")
 

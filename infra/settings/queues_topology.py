@@ -1,0 +1,134 @@
+"""The levels of a queue's topology: labels of nodes, from the widest place to the machine.
+
+The rules are those of Kueue's Topology, and one of ours: the last level is the machine. Only then
+does Kueue count what is free on each machine, and find another machine for a pod when one fails
+(https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from infra.names import PLACE_ANNOTATIONS
+from infra.settings.pod_marks import is_key
+from infra.settings.pods import PodSettings
+from infra.settings.queue import QueueSettings
+from infra.settings.reader import Reader
+
+KEY = "queues.topology"
+HOST = "kubernetes.io/hostname"
+EXAMPLE = f"[topology.kubernetes.io/zone, example.com/rack, {HOST}]"
+_MOST_LEVELS = 16  # Kueue's own limit
+
+
+@dataclass(frozen=True)
+class PlatformQueue:
+    """The queue that a platform makes: its LocalQueue, and its levels; none: no topology."""
+
+    name: str = ""
+    levels: tuple[str, ...] = ()
+
+
+def read_levels(reader: Reader, value: object) -> tuple[str, ...]:
+    """Read the levels; what is wrong is left with `reader`, and then there are none."""
+    given = cast(list[object], value) if isinstance(value, list) else [None]
+    if any(type(each) is not str for each in given):
+        reader.problem(
+            KEY, cast(object, value), "it is not a list of labels", f"Write it like {EXAMPLE}"
+        )
+        return ()
+    levels = tuple(str(each) for each in given)
+    for place, label in enumerate(levels[:_MOST_LEVELS]):
+        if fault := _fault(levels, place):
+            reader.problem(f"{KEY}[{place}]", label, *fault)
+    if len(levels) > _MOST_LEVELS:
+        reason = f"Kueue takes {_MOST_LEVELS} levels at the most"
+        reader.problem(KEY, given, reason, "Leave out levels of which no run would ever ask")
+    elif levels and levels[-1] != HOST and HOST not in levels:
+        reader.problem(
+            KEY,
+            given,
+            f"the last level is not {HOST}, so Kueue would not see how full each machine is, and "
+            "would find no other one for a pod whose machine fails",
+            f"Add it at the end: pulumi config set --path '{KEY}[{len(levels)}]' {HOST}",
+        )
+    return levels if _are_right(reader) else ()
+
+
+def _are_right(reader: Reader) -> bool:
+    return reader.are_right(KEY, *(f"{KEY}[{place}]" for place in range(_MOST_LEVELS)))
+
+
+def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
+    """Why the level at this place cannot be used, and what to do."""
+    label = levels[place]
+    if not is_key(label):
+        return "it is not the key of a label", "Write it like example.com/rack"
+    if label in levels[:place]:
+        return f"it is level {levels.index(label) + 1} already", "Name each label once"
+    if label == HOST and place != len(levels) - 1:
+        return (
+            "a machine holds no wider place, so it can be the last level alone",
+            "Write the levels from the widest to the machine",
+        )
+    return None
+
+
+def check_placement(
+    reader: Reader, pods: PodSettings, queue: QueueSettings, made: PlatformQueue
+) -> tuple[str, ...]:
+    """Compare what a run wishes with the queue that it stands in.
+
+    Args:
+        reader: collects what is wrong.
+        pods: of the run.
+        queue: of the run.
+        made: by the run's platform.
+
+    Returns:
+        The levels of the run's queue, where its platform has made it; else none.
+    """
+    wish = pods.neighbours
+    asked = sorted(PLACE_ANNOTATIONS & pods.annotations.keys())
+    if wish.placement == "one-place" and asked:
+        reader.problem(
+            f"podAnnotations.{asked[0]}",
+            pods.annotations[asked[0]],
+            "placement is one-place, and both ask for the places of the pods",
+            "Remove it, or set placement to auto",
+        )
+    if wish.placement == "one-place" and not queue.name:
+        if reader.are_right("queue"):
+            reader.problem(
+                "placement",
+                wish.placement,
+                "the run stands in no queue, and Kubernetes places one pod after the other, so it "
+                "cannot look for a place with room for all of them",
+                "Set queue to one with a topology, or placement to packed",
+            )
+        return ()
+    if not queue.name or queue.name != made.name:
+        return ()
+    if wish.placement == "one-place" and not made.levels and _are_right(reader):
+        reader.problem(
+            "placement",
+            wish.placement,
+            f"queue {queue.name} of the platform has no topology, so Kueue knows no places",
+            f"Set {KEY} of the platform, such as {EXAMPLE}, or placement to packed",
+        )
+    if wish.placement == "spread" and made.levels:
+        reader.problem(
+            "placement",
+            wish.placement,
+            f"queue {queue.name} of the platform has a topology, by which Kueue chooses the "
+            "machine of each pod, and it knows no wish to be apart",
+            "Set auto or packed (near each other, as far as there is room), or one-place",
+        )
+    if made.levels and wish.label not in made.levels:
+        reader.problem(
+            "placementLabel",
+            wish.label,
+            f"it is no level of the topology of queue {queue.name}",
+            f"Set one of {', '.join(made.levels)}",
+        )
+    return made.levels
