@@ -35,9 +35,11 @@ class QueuesSeen:
 
 
 def look_at_queues(
-    access: Access, seconds: float, queue: str, resources: Sequence[str]
+    access: Access, seconds: float, queue: str, resources: Sequence[str], *, comes: bool = False
 ) -> QueuesSeen:
     """Ask a cluster for the version of Kueue and for what its nodes offer of `resources`.
+
+    With `comes` the platform installs Kueue, where it is not there yet.
 
     Raises:
         TaskError: no queue can be made in it; names the reason and the way out.
@@ -49,10 +51,13 @@ def look_at_queues(
             version = served_version(api)
         except TaskError as reason:
             raise TaskError(f"{start}{reason}") from None
+        if not version and comes:
+            version = VERSIONS[0]
         if not version:
             raise TaskError(
-                f"{start}the cluster serves no {GROUP}, so Kueue is not there. Install it "
-                f"({INSTALL}), or remove the setting: pulumi config rm queues"
+                f"{start}the cluster serves no {GROUP}, so Kueue is not there. Let this stack "
+                f"install it (controllers: [kueue]), install it yourself ({INSTALL}), or remove "
+                "the setting: pulumi config rm queues"
             )
         if not resources:
             return QueuesSeen(version)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 
+from infra.controllers.kueue import KIND as KUEUE
 from infra.dependencies import dependencies
 from infra.kube.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -73,7 +74,12 @@ async def see_queues(
             context=cluster.context,
         )
         return await asyncio.to_thread(
-            look_at_queues, access, SECONDS, queues.name, () if cluster.grows else queues.asked
+            look_at_queues,
+            access,
+            SECONDS,
+            queues.name,
+            () if cluster.grows else queues.asked,
+            comes=any(each.name == KUEUE.name for each in settings.controllers),
         )
     except TaskError as reason:
         raise pulumi.RunError(str(reason)) from None

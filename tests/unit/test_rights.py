@@ -57,7 +57,7 @@ def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set
     """The rights that the program asks for, and what it registers after that."""
     asked: list[set[Need]] = []
 
-    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need], _: object) -> Findings:
+    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need], *_: object) -> Findings:
         asked.append(set(needs))
         return Findings()
 
@@ -147,7 +147,7 @@ def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:
 def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> RunPods:
     found: list[RunPods] = []
 
-    def ask(_: object, __: object, ___: object, pods: RunPods) -> Findings:
+    def ask(_: object, __: object, ___: object, pods: RunPods, *____: object) -> Findings:
         found.append(pods)
         return Findings()
 
