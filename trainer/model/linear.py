@@ -28,7 +28,10 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     )
     if plain:
         return F.linear(x, weight, bias)
-    return cast(torch.Tensor, _OneDnnLinear.apply(x, weight, bias))
+    # As one matrix: of more dimensions oneDNN's operator returns a view, and PyTorch lets nobody
+    # change a view in place that was made inside of an autograd function.
+    rows = cast(torch.Tensor, _OneDnnLinear.apply(x.reshape(-1, x.shape[-1]), weight, bias))
+    return rows.view(*x.shape[:-1], weight.shape[0])
 
 
 @functools.cache
@@ -62,6 +65,7 @@ class _OneDnnLinear(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     ) -> torch.Tensor:
+        """x: (N, I)."""
         ctx.save_for_backward(x, weight)
         return _onednn(x, weight, bias)
 
@@ -69,8 +73,7 @@ class _OneDnnLinear(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         (grad,) = grads
-        rows, x_rows = grad.flatten(0, -2), x.flatten(0, -2)
         grad_x = _onednn(grad, weight.t(), None) if ctx.needs_input_grad[0] else None
-        grad_weight = _onednn(rows.t(), x_rows.t(), None) if ctx.needs_input_grad[1] else None
-        grad_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
+        grad_weight = _onednn(grad.t(), x.t(), None) if ctx.needs_input_grad[1] else None
+        grad_bias = grad.sum(0) if ctx.needs_input_grad[2] else None
         return grad_x, grad_weight, grad_bias

@@ -7,6 +7,7 @@ import torch
 
 from trainer.checkpoint.tensors import give_memory, state_tensors
 from trainer.config import ModelConfig, TrainConfig
+from trainer.model import linear
 from trainer.model.gpt import (
     GPT,
     make_optimizer,
@@ -16,8 +17,10 @@ from trainer.model.gpt import (
 CONFIG = ModelConfig(n_layer=2, n_head=2, n_embd=32, block_size=16, dropout=0.0, bias=True)
 
 
-@pytest.fixture
-def model() -> GPT:
+@pytest.fixture(params=["default", "onednn"])
+def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> GPT:
+    """On each of the two libraries that multiply its matrices, whichever this CPU would take."""
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: request.param == "onednn")
     torch.manual_seed(0)
     return GPT(CONFIG, vocab_size=65)
 
