@@ -90,11 +90,15 @@ def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> 
         left: list[str] = []
         for definition in definitions_there(api, controller):
             for item in objects_of(api, definition):
-                left.append(f"{item['kind']} {name_of(item)}")
-                if not is_ending(item):
-                    api.delete(path_of(definition, item), {"propagationPolicy": "Background"})
-                elif dead:
-                    take_finalizers_off(api, controller, definition, item)
+                words = f"{item['kind']} {name_of(item)}"
+                try:
+                    if not is_ending(item):
+                        api.delete(path_of(definition, item), {"propagationPolicy": "Background"})
+                    elif dead:
+                        take_finalizers_off(api, controller, definition, item)
+                except ApiError as refused:  # the API server may ask a webhook once more
+                    words += f" ({refused})"
+                left.append(words)
         return f"still there: {', '.join(left[:MOST_NAMED])}" if left else ""
 
     if dead:

@@ -115,6 +115,15 @@ def test_platform_that_makes_a_queue_may_see_what_stands_in_it(tmp_path: Path) -
     }
 
 
+def test_platform_that_installs_controllers_needs_an_administrator(tmp_path: Path) -> None:
+    """Their charts hold rights that nobody but an administrator may give."""
+    without, _ = asked_of("sandbox", tmp_path, {})
+    needs, _ = asked_of("sandbox", tmp_path, {"controllers": ["jobset"]})
+    assert needs - without == {ADMINISTRATOR}
+    said = rights_problem([ADMINISTRATOR], "disttrain")
+    assert "remove controllers that it has, or use an administrator's kubeconfig" in said
+
+
 def test_run_in_a_queue_may_read_and_stop_its_workload_there(tmp_path: Path) -> None:
     """By Kueue's Workload of the run; without the setting nobody is asked for that right."""
     wanted = {
