@@ -18,7 +18,7 @@ from sandbox.toolchain import (
     Tool,
     tool_folder,
 )
-from tests.e2e.lab import NAMESPACE, Lab
+from tests.e2e.lab import Lab
 
 # What lies in no namespace, and may be left behind by an installation.
 KINDS = (
@@ -31,6 +31,7 @@ KINDS = (
     "namespace",
 )
 PROGRAM = "manager"  # the charts' pods start this one
+USER = "65532"  # as in the projects' images; the pods may not run as root
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def import_controller(lab: Lab, name: str) -> None:
     program.parent.mkdir(exist_ok=True)
     shutil.copyfile(tool_folder(parts.program) / name, program)
     archive = lab.scratch / f"{name}.tar"
-    archive.write_bytes(image_archive(program, stored_name(parts.image)))
+    archive.write_bytes(image_archive(program, stored_name(parts.image), USER))
     program.unlink()
     lab.ctr("images", "import", str(archive))
     archive.unlink()
@@ -84,5 +85,4 @@ def traces(lab: Lab) -> dict[str, str]:
     found = lab.uids(*KINDS)
     for item in lab.get("role,rolebinding", namespace="kube-system")["items"]:
         found[f"{item['kind']}/{item['metadata']['name']}"] = item["metadata"]["uid"]
-    assert f"Namespace/{NAMESPACE}" not in found
     return found

@@ -5,15 +5,16 @@ is missing is the registry that they come from: charts are read from the project
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from infra.controllers import jobset
+from infra.controllers import CONTROLLERS, jobset
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.asking import changes, training_pods
+from tests.e2e.asking import changes, states, training_pods
 from tests.e2e.controllers import chart_of, import_controller, settings_for, traces
-from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.engines import ALL
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 pytestmark = pytest.mark.in_order
 
@@ -138,3 +139,38 @@ def test_controller_of_somebody_else_is_refused_and_kept(
     assert "JobSet is in the cluster already (CustomResourceDefinition jobsets." in said, said
     assert "this stack has not installed it" in said
     assert traces(lab) == there
+
+
+# Kueue, whose program takes long to build and whose chart long to come up, by `make test-engines`.
+KILLED = (("jobset", "kueue"),) if ALL else (("jobset",),)
+QUEUE = {"queues.name": "gpus", "queues.quota.cpu": "300m", "queue": "gpus"}
+
+
+@pytest.mark.parametrize("names", KILLED, ids="-".join)
+def test_killed_controllers_go_with_a_run_that_they_carry_out(
+    lab: Lab, before: dict[str, str], names: Sequence[str]
+) -> None:
+    """Goal E10 with the controllers ended first: nobody takes off finalizers, and their webhooks
+    refuse every change. The run is in the middle of its training, in the platform's queue."""
+    for name in names:
+        import_controller(lab, name)
+    settings = {**run_settings("e2e-killed", ENDLESS), **PODS, "topology": "jobset"}
+    queue = QUEUE if "kueue" in names else {}
+    made = lab.stack("e2e-killed", "sandbox", {**settings, **settings_for(*names), **queue})
+    try:
+        made.preview()
+        made.up()
+        assert states(lab, made)["e2e-killed"] == "stepping"
+        assert bool(lab.get("workload")["items"] if queue else False) == bool(queue)
+        assert set(changes(made.up("--expect-no-changes"))) == {"unchanged"}
+        for name in names:
+            inside = CONTROLLERS[name].namespace
+            lab.kubectl("scale", "deployment", "--all", "--replicas=0", namespace=inside)
+            wait_for(
+                "the controller's end",
+                lambda place=inside: not lab.get("pod", namespace=place)["items"],
+                120,
+            )
+    finally:
+        made.destroy()
+    wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
