@@ -62,7 +62,7 @@ def test_chart_of_another_digest_is_not_installed(stack: Stack, registry: Regist
     key = f"{CHARTS}.jobset"
     stack.set(key, f"{registry.settings[key][:-8]}{'0' * 8}")
     try:
-        with pytest.raises(PulumiFailedError, match="failed to download"):
+        with pytest.raises(PulumiFailedError, match="chart reference digest mismatch"):
             stack.preview()
     finally:
         stack.set(key, registry.settings[key])

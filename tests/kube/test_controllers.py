@@ -149,6 +149,8 @@ def test_what_others_have_of_its_kinds_keeps_a_controller(installed: Installed) 
     uid = ours["metadata"]["uid"]
     installed.make("ours", installed.owner)
     installed.make("part-of-ours", ownerReferences=[{**reference, "uid": uid}])
+    gone = {**reference, "name": "gone", "uid": str(uuid.uuid4())}
+    installed.make("of-nobody", ownerReferences=[gone], finalizers=[FINALIZER])
     destroy_guard.delete(installed.job(), installed.api)
     theirs = installed.make("theirs", "somebody-else")
     for task in (destroy_guard, open_controller, controller_remains):
