@@ -7,7 +7,7 @@ from typing import Any
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
-from infra.kube.objects import Json, is_ending, label, name_of, part, parts
+from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.say import say
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -152,11 +152,11 @@ def free_of_webhooks(api: Api, controller: Controller) -> None:
 
 
 def take_finalizers_off(api: Api, controller: Controller, definition: Json, item: Json) -> None:
-    """Let an object end that waits for the controller; others' finalizers stay."""
+    """Let an object end without the controller; others' finalizers stay."""
     groups = {name.partition(".")[2] for name in controller.definitions}
     held = list[str](part(item, "metadata").get("finalizers") or [])
     kept = [each for each in held if each.partition("/")[0] not in groups]
-    if is_ending(item) and kept != held:
+    if kept != held:
         say(f"{controller.title} does not let {_named(item)} go: it is freed")
         api.patch(path_of(definition, item), {"metadata": {"finalizers": kept}})
 

@@ -3,10 +3,13 @@
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.controllers import (
+    definitions_there,
     does_not_answer,
     free_of_webhooks,
     is_ours,
+    objects_of,
     parse_controller,
+    take_finalizers_off,
 )
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.job import Job
@@ -75,7 +78,8 @@ def _look_at_controllers(job: Job, api: Api) -> None:
     """Others' objects of the controllers' kinds would go with their definitions.
 
     Where nothing is in the way, a controller that has ended is cut off here already: as long as its
-    webhooks are there, nothing of its kinds could be changed or deleted.
+    webhooks are there, nothing of its kinds could be changed or deleted, and a run waits for what
+    has its finalizers, such as Kueue's Workload of it.
     """
     ours = [parse_controller(given) for given in job.mappings("controllers")]
     ours = [controller for controller in ours if is_ours(api, controller, job.owner)]
@@ -84,3 +88,6 @@ def _look_at_controllers(job: Job, api: Api) -> None:
     for controller in ours:
         if does_not_answer(api, controller):
             free_of_webhooks(api, controller)
+            for definition in definitions_there(api, controller):
+                for item in objects_of(api, definition):
+                    take_finalizers_off(api, controller, definition, item)
