@@ -1,9 +1,16 @@
 """All registries of kinds. A new kind is one file in its folder and one line in its registry."""
 
+from infra.controllers import CONTROLLERS
 from infra.deliveries import DELIVERIES
 from infra.networks import NETWORKS
 from infra.settings.kinds import Kinds
 from infra.storages import STORAGES
 from infra.workloads import WORKLOADS
 
-KINDS = Kinds(workloads=WORKLOADS, storages=STORAGES, networks=NETWORKS, deliveries=DELIVERIES)
+KINDS = Kinds(
+    workloads=WORKLOADS,
+    storages=STORAGES,
+    networks=NETWORKS,
+    deliveries=DELIVERIES,
+    controllers=CONTROLLERS,
+)

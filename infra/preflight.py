@@ -6,12 +6,15 @@ What is found here is found by `pulumi preview` too. A cluster that does not ans
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pulumi
 
+from infra.controllers import CONTROLLERS
 from infra.kube.access import Access
 from infra.kube.api import Api
+from infra.kube.controllers import Controller
+from infra.kube.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.findings import Findings
 from infra.kube.pods_look import RunPods, pods_findings
@@ -19,6 +22,7 @@ from infra.kube.quick_look import quick_look
 from infra.kube.rights import Need, as_roles, missing_rights
 from infra.kube.storage_look import StorageNeeds, storage_findings
 from infra.names import GPU_RESOURCE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts
 from infra.platform.make import make_storage, platform_facts
 from infra.platform.trainer_image import trainer_image_args
@@ -40,6 +44,17 @@ SECONDS = 5.0
 
 NOT_KNOWN_YET = "not-known-yet"
 """The owner of a stack before its first `up`; pods that are only asked about have it as a label."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The controllers that a stack installs, and its name."""
+
+    stack: str = ""
+    controllers: Sequence[Controller] = ()
+
+
+NOTHING_INSTALLED = Installed()
 
 
 async def check_platform(settings: PlatformSettings, run: RunSettings | None) -> None:
@@ -64,8 +79,12 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
     if settings.queues:
         programs = (*programs, *QUEUES_PROGRAMS)
         pods = replace(pods, queues_come=objects_of(settings.queues)) if pods else None
+    comes = [CONTROLLERS[each.name] for each in settings.controllers]
+    if pods:
+        groups = tuple(group for kind in comes for group in kind.groups)
+        pods = replace(pods, groups_come=groups)
     needs = needs_of(kinds, settings.namespace, programs)
-    if settings.gpu_operator:
+    if settings.gpu_operator or comes:
         needs.add(ADMINISTRATOR)
     volume = StorageNeeds(
         namespace=settings.namespace,
@@ -77,7 +96,8 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pods=run.compute.world.pods if run else 0,
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    await _refuse(access, volume, needs, pods)
+    installed = Installed(settings.stack, [known(kind) for kind in comes])
+    await _refuse(access, volume, needs, pods, installed)
 
 
 async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str) -> None:
@@ -129,9 +149,13 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
 
 
 async def _refuse(
-    access: Access, volume: StorageNeeds, needs: Iterable[Need], pods: RunPods | None
+    access: Access,
+    volume: StorageNeeds,
+    needs: Iterable[Need],
+    pods: RunPods | None,
+    installed: Installed = NOTHING_INSTALLED,
 ) -> None:
-    found = await asyncio.to_thread(ask, access, volume, needs, pods)
+    found = await asyncio.to_thread(ask, access, volume, needs, pods, installed)
     for note in found.notes:
         pulumi.log.info(note)
     if found.problems:
@@ -142,12 +166,18 @@ async def _refuse(
 
 
 def ask(
-    access: Access, volume: StorageNeeds, needs: Iterable[Need], pods: RunPods | None = None
+    access: Access,
+    volume: StorageNeeds,
+    needs: Iterable[Need],
+    pods: RunPods | None = None,
+    installed: Installed = NOTHING_INSTALLED,
 ) -> Findings:
     """All findings; a cluster that gives no answer leaves a note."""
     try:
         with quick_look(access, SECONDS) as api:
-            return _ask(api, volume, needs, pods)
+            found = _ask(api, volume, needs, pods)
+            found.add(controllers_findings(api, installed.controllers, installed.stack))
+            return found
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
         return Findings(notes=[f"the cluster was not asked beforehand: {reason}"])
 
@@ -166,9 +196,9 @@ def rights_problem(missing: list[Need], namespace: str) -> str:
     """The missing rights, as an administrator can apply them."""
     if ADMINISTRATOR in missing:
         return (
-            "kubeconfig: its user is no administrator of the cluster, as the GPU Operator's chart "
-            "needs. Set gpuOperator: false where the cluster has its GPUs already, or use an "
-            "administrator's kubeconfig"
+            "kubeconfig: its user is no administrator of the cluster, as the charts of the GPU "
+            "Operator and of controllers need. Set gpuOperator: false where the cluster has its "
+            "GPUs already, remove controllers that it has, or use an administrator's kubeconfig"
         )
     beyond = any(not need.namespace for need in missing)
     hint = (

@@ -61,6 +61,8 @@ def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
     if settings.monitoring == "existing":
         kinds |= {("monitoring.coreos.com/v1", "PodMonitor", True)}
         kinds |= {("monitoring.coreos.com/v1", "PrometheusRule", True)}
+    if settings.controllers:
+        kinds |= {("v1", "Namespace", False)}  # of its own; the charts need an administrator
     if settings.queues:
         kueue = f"{GROUP}/{VERSIONS[0]}"
         kinds |= {(kueue, "LocalQueue", True)}

@@ -49,6 +49,25 @@ CLIENTS = {
 }
 
 
+FRONT_PROXY = "front-proxy-client"  # as which the API server asks further API servers
+
+
+def _front_proxy(pki: Path) -> tuple[str, ...]:
+    """By which the API server hands requests on to pods that serve an API group, such as Kueue's.
+
+    https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/
+    """
+    return (
+        f"--requestheader-client-ca-file={pki}/{CA}.crt",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pki}/{FRONT_PROXY}.crt",
+        f"--proxy-client-key-file={pki}/{FRONT_PROXY}.key",
+    )
+
+
 def certificates(layout: Layout, link: Link) -> list[Certificate]:
     """The certificates of all programs, each with only the rights that its program needs."""
     api_names = ["localhost", layout.node_name]
@@ -59,6 +78,7 @@ def certificates(layout: Layout, link: Link) -> list[Certificate]:
         Certificate("admin", "admin", group="system:masters"),
         *node_certificates(layout, link),
         Certificate("apiserver-kubelet-client", "kube-apiserver-kubelet-client"),
+        Certificate(FRONT_PROXY, FRONT_PROXY),
         *(Certificate(file, user) for file, user in CLIENTS.items() if file != "kube-proxy"),
         Certificate(
             "apiserver",
@@ -131,6 +151,7 @@ def first_components(layout: Layout, link: Link, bin_dir: Path) -> list[Componen
             f"--tls-cert-file={pki}/apiserver.crt",
             f"--tls-private-key-file={pki}/apiserver.key",
             f"--client-ca-file={pki}/{CA}.crt",
+            *_front_proxy(pki),
             "--anonymous-auth=false",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",

@@ -42,6 +42,8 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
         toolchain.tool_folder(toolchain.PROMETHEUS_SERVER)
         toolchain.tool_folder(toolchain.ALERTMANAGER_SERVER)
         toolchain.tool_folder(toolchain.GPU_STAND_IN)
+        toolchain.tool_folder(toolchain.JOBSET_CHART)
+        toolchain.tool_folder(toolchain.KUEUE_CHART)
         for controller in CONTROLLERS.values():
             if controller is not VOLCANO:  # `make test-engines` builds it when it needs it
                 toolchain.tool_folder(controller.tool)

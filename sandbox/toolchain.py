@@ -325,6 +325,22 @@ KUEUE_CONTROLLER = Tool(
     ),
 )
 
+# The Helm charts of the two, which a platform can install: they lie in the modules too.
+JOBSET_CHART = Tool(
+    "jobset-chart",
+    JOBSET,
+    ("jobset",),
+    (),
+    GoBuild("jobset", (), module_files=(("sigs.k8s.io/jobset", "charts/jobset"),)),
+)
+KUEUE_CHART = Tool(
+    "kueue-chart",
+    KUEUE,
+    ("kueue",),
+    (),
+    GoBuild("kueue", (), module_files=(("sigs.k8s.io/kueue", "charts/kueue"),)),
+)
+
 # Stands in for NVIDIA's GPU Operator and its device plugin (tests/operator/README.md).
 GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), (), GoBuild("gpu-stand-in"))
 
@@ -415,7 +431,8 @@ def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         if build.additions:
             place = _with_additions(build, Path(scratch))
-        _go(place, "build", *options, "-ldflags", linker, "-o", f"{output}", *build.packages)
+        if build.packages:  # else files of a module are all that is wanted
+            _go(place, "build", *options, "-ldflags", linker, "-o", f"{output}", *build.packages)
     for module, file in build.module_files:
         source = _module_folder(place, module) / file
         if source.is_dir():

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 TASKS = {
     "await": "await_ready",
+    "claim-controller": "claim_controller",
     "claim-namespace": "claim_namespace",
     "claim-queues": "claim_queues",
+    "controller-remains": "controller_remains",
     "destroy-guard": "destroy_guard",
     "free-volume": "free_volume",
     "hand-over": "hand_over",
     "keep-claim": "keep_claim",
     "leftovers": "leftovers",
+    "open-controller": "open_controller",
     "open-queue": "open_queue",
     "queue": "queue",
     "same-machine": "same_machine",

@@ -2,9 +2,19 @@
 
 from infra.kube import names
 from infra.kube.api import Api
+from infra.kube.controllers import (
+    definitions_there,
+    does_not_answer,
+    free_of_webhooks,
+    is_ours,
+    objects_of,
+    parse_controller,
+    take_finalizers_off,
+)
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.job import Job
 from infra.kube.objects import annotation, label
+from infra.kube.open_controller import refuse_use
 from infra.kube.open_queue import in_the_way
 from infra.kube.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR
@@ -18,7 +28,8 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Look for records of other owners, and for others' work in the platform's queue.
+    """Look for records of other owners, for others' work in the platform's queue, and for who else
+    uses its controllers.
 
     Raises:
         TaskError: there are some, or the cluster does not answer and is not our own k3s.
@@ -47,6 +58,7 @@ def delete(job: Job, api: Api) -> None:
             f"deleted. First (the data is kept):{commands}"
         )
     _look_at_queue(job, api)
+    _look_at_controllers(job, api)
 
 
 def _look_at_queue(job: Job, api: Api) -> None:
@@ -60,3 +72,22 @@ def _look_at_queue(job: Job, api: Api) -> None:
         raise TaskError(
             f"nothing was deleted: {in_the_way(queue['queue'], job.namespace, named(others))}"
         )
+
+
+def _look_at_controllers(job: Job, api: Api) -> None:
+    """Others' objects of the controllers' kinds would go with their definitions.
+
+    Where nothing is in the way, a controller that has ended is cut off here already: as long as its
+    webhooks are there, nothing of its kinds could be changed or deleted, and a run waits for what
+    has its finalizers, such as Kueue's Workload of it.
+    """
+    ours = [parse_controller(given) for given in job.mappings("controllers")]
+    ours = [controller for controller in ours if is_ours(api, controller, job.owner)]
+    for controller in ours:
+        refuse_use(api, controller, job.owner)
+    for controller in ours:
+        if does_not_answer(api, controller):
+            free_of_webhooks(api, controller)
+            for definition in definitions_there(api, controller):
+                for item in objects_of(api, definition):
+                    take_finalizers_off(api, controller, definition, item)

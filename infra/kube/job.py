@@ -38,6 +38,14 @@ class Job:
             raise ValueError(f"the job's field {name!r} is {value!r}; it must be a list")
         return [str(entry) for entry in cast(list[object], value)]
 
+    def mappings(self, name: str) -> list[dict[str, Any]]:
+        """A field that may hold a list of JSON objects."""
+        value: object = self.fields.get(name) or []
+        items = cast(list[object], value) if isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in items):
+            raise ValueError(f"the job's field {name!r} is {value!r}; it must list JSON objects")
+        return cast(list[dict[str, Any]], items)
+
     def mapping(self, name: str) -> dict[str, Any]:
         """A field that may hold a JSON object."""
         value: object = self.fields.get(name) or {}

@@ -50,6 +50,7 @@ class RunPods:
         place: label whose places that queue has to know; empty: none.
         volcano_queue: queue of Volcano that the run waits in; empty: none.
         queues_come: what of these two the stack itself makes, see `queue_findings`.
+        groups_come: API groups of controllers that the stack itself installs.
     """
 
     namespace: str
@@ -64,18 +65,21 @@ class RunPods:
     place: str = ""
     volcano_queue: str = ""
     queues_come: Sequence[str] = ()
+    groups_come: Sequence[str] = ()
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
     """Ask the cluster. Raises ApiError and UnreachableError."""
     found = Findings()
     if run.workload and not serves(api, *run.workload):
-        found.problems.append(run.otherwise)
+        if run.workload[0].partition("/")[0] not in run.groups_come:
+            found.problems.append(run.otherwise)
     elif run.volcano_queue:
         found.add(volcano_queue_findings(api, run.volcano_queue))
     if run.queue:
         names = (run.queue, run.queue_priority)
-        found.add(queue_findings(api, run.namespace, *names, run.queues_come, run.place))
+        comes = (run.queues_come, run.groups_come)
+        found.add(queue_findings(api, run.namespace, *names, *comes, run.place))
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.findings import FORBIDDEN, Findings, list_if_allowed, listed, object_at
-from infra.kube.kueue import collection, kueue_workload, served_version
+from infra.kube.kueue import GROUP, collection, kueue_workload, served_version
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.queue_place import InQueue, in_queue
 from infra.kube.topology_look import look_at_place
@@ -20,6 +20,7 @@ def queue_findings(
     queue: str,
     priority: str = "",
     comes: Collection[str] = (),
+    groups_come: Collection[str] = (),
     place: str = "",
 ) -> Findings:
     """What keeps a run from being put into a queue. Raises ApiError and UnreachableError.
@@ -30,6 +31,7 @@ def queue_findings(
         queue: the setting `queue`, name of a LocalQueue.
         priority: the setting `queuePriority`, name of a WorkloadPriorityClass; empty: none.
         comes: what the run's own platform makes, such as `localqueues/gpus`; it is not missed.
+        groups_come: API groups of controllers that it installs, which are not missed either.
         place: label whose places the queue has to know, as all pods have to be in one of them;
             empty: none. It is not asked of a queue that the run's own platform makes.
     """
@@ -39,10 +41,19 @@ def queue_findings(
     except TaskError as reason:
         found.problems.append(f"queue: {queue!r} cannot be used: {reason}")
         return found
+    if not version and GROUP in groups_come:
+        if f"localqueues/{queue}" not in comes:
+            found.problems.append(
+                f"queue: {queue!r} cannot be used: Kueue comes to the cluster with this stack, so "
+                "there is no LocalQueue yet. Let the platform make one (queues.name), or make it "
+                "after a first pulumi up with topology none"
+            )
+        return found
     if not version:
         found.problems.append(
-            f"queue: {queue!r} cannot be used: the cluster serves no kueue.x-k8s.io, so Kueue is "
-            f"not there. Install it ({INSTALL}), or remove the setting: pulumi config rm queue"
+            f"queue: {queue!r} cannot be used: the cluster serves no {GROUP}, so Kueue is not "
+            f"there. Install it ({INSTALL}), let the platform do it (controllers: [kueue]), or "
+            "remove the setting: pulumi config rm queue"
         )
         return found
     if f"localqueues/{queue}" not in comes:

@@ -5,7 +5,7 @@ Work that is over counts no more: Kueue lets a queue go then.
 
 from infra.kube.api import Api
 from infra.kube.kueue import collection, served_version
-from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.objects import Json, is_ending, name_of, part, parts
 from infra.kube.record import COLLECTION, SELECTOR, parse_record
 
 
@@ -13,7 +13,8 @@ def standing_in(api: Api, namespace: str, cluster_queue: str) -> list[Json]:
     """The Workloads of Kueue that wait for a place in a ClusterQueue, or have one.
 
     Its namespaceSelector lets no other namespace in. Who has a place keeps it when the LocalQueue
-    is gone. Raises ApiError and UnreachableError.
+    is gone. One that is being deleted stands for work that was deleted: only Kueue's finalizer
+    keeps it, for good where Kueue has ended. Raises ApiError and UnreachableError.
     """
     version = served_version(api)
     if not version:
@@ -27,6 +28,7 @@ def standing_in(api: Api, namespace: str, cluster_queue: str) -> list[Json]:
         workload
         for workload in api.list(collection(version, "workloads", namespace))
         if not _is_over(workload)
+        and not is_ending(workload)
         and (
             part(workload, "spec").get("queueName") in queues
             or part(workload, "status", "admission").get("clusterQueue") == cluster_queue

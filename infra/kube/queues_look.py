@@ -50,17 +50,21 @@ class QueuesWanted:
         resources: of which the nodes have to be asked what they offer.
         levels: of its topology, labels of nodes; none: it has none.
         grows: nodes are made when pods need them, so today's nodes decide nothing.
+        comes: the platform installs Kueue, where it is not there yet.
     """
 
     name: str
     resources: Sequence[str] = ()
     levels: Sequence[str] = ()
     grows: bool = False
+    comes: bool = False
 
 
 def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> QueuesSeen:
     """Ask a cluster for the version of Kueue, and its nodes for what they offer and for the labels
     of the topology.
+
+    With `comes` the platform installs Kueue, where it is not there yet.
 
     Raises:
         TaskError: no queue can be made in it; names the reason and the way out.
@@ -73,13 +77,15 @@ def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> Queu
             version = served_version(api)
         except TaskError as reason:
             raise TaskError(f"{start}{reason}") from None
-        if not version:
+        if not version and not wanted.comes:
             raise TaskError(
-                f"{start}the cluster serves no {GROUP}, so Kueue is not there. Install it "
-                f"({INSTALL}), or remove the setting: pulumi config rm queues"
+                f"{start}the cluster serves no {GROUP}, so Kueue is not there. Let this stack "
+                f"install it (controllers: [kueue]), install it yourself ({INSTALL}), or remove "
+                "the setting: pulumi config rm queues"
             )
-        if problem := no_topology_served(api, version, wanted.levels):
+        if version and (problem := no_topology_served(api, version, wanted.levels)):
             raise TaskError(problem)
+        version = version or VERSIONS[0]
         if not resources and (wanted.grows or not wanted.levels):
             return QueuesSeen(version)
         nodes = objects_at(api, NODES)

@@ -1,7 +1,8 @@
 """What `pulumi destroy` does before it deletes anything: look whether it may, and clear the way."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 
@@ -11,16 +12,24 @@ from infra.kube_command import Connection, kube_command
 
 @dataclass(frozen=True)
 class GuardArgs:
-    """The cluster, whether k3s goes with this stack, and the platform's queue if there is one."""
+    """What is looked at.
+
+    Args:
+        connection: the cluster.
+        k3s_is_ours: whether k3s goes with this stack, with all that is in it.
+        queue: names of the platform's queue; empty: it has none.
+        controllers: those that the platform has installed, as fields of a job.
+    """
 
     connection: Connection
     k3s_is_ours: bool
     queue: Mapping[str, str] = field(default_factory=dict[str, str])
+    controllers: Sequence[Mapping[str, Any]] = ()
 
 
 class DestroyGuard(pulumi.ComponentResource):
     """Refuses to destroy a platform on which runs of other stacks stand, or in whose queue others'
-    work stands, and names them.
+    work stands, or whose controllers others use, and names them.
 
     It depends on everything else of the stack, so `pulumi destroy` comes to it first. When it
     refuses, nothing has been deleted.
@@ -33,6 +42,7 @@ class DestroyGuard(pulumi.ComponentResource):
         self, name: str, args: GuardArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:DestroyGuard", name, {}, opts)
+        controllers = args.controllers and not args.k3s_is_ours  # with our k3s all goes at once
         kube_command(
             f"{name}-look",
             "destroy-guard",
@@ -41,6 +51,7 @@ class DestroyGuard(pulumi.ComponentResource):
                 "all_namespaces": args.k3s_is_ours,
                 "k3s_is_ours": args.k3s_is_ours,
                 **({"queue": dict(args.queue)} if args.queue else {}),
+                **({"controllers": list(args.controllers)} if controllers else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )

@@ -1,15 +1,18 @@
 """Makes a platform: machine, cluster, GPU Operator, image, namespace, storage and proxy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
+from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.platform.agents import check_nodes, make_agents, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
+from infra.platform.controllers import Controller, ControllerArgs, as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
 from infra.platform.gpu_operator import GpuOperator
@@ -49,6 +52,7 @@ class MadePlatform:
         image: the component, for the outputs.
         ready: what a run waits for.
         queue: names of the platform's own queue; empty: it has none.
+        controllers: those that it installs, as fields of a job.
     """
 
     facts: PlatformFacts
@@ -57,6 +61,7 @@ class MadePlatform:
     image: TrainerImage
     ready: list[pulumi.Resource]
     queue: Mapping[str, str]
+    controllers: Sequence[Mapping[str, Any]]
 
 
 def make_storage(settings: PlatformSettings) -> Storage:
@@ -224,10 +229,12 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     if settings.monitoring == "existing":
         monitoring = MonitoringArgs(connection, settings.stack)
         ready.append(Monitoring("monitoring", monitoring, inside(cluster, namespace)))
+    controllers = make_controllers(settings, connection, cluster)
+    ready += controllers
     if settings.queues and queues_seen:
         gpus = settings.devices.gpus
         queues = QueuesArgs(settings.queues, queues_seen, gpus, connection, settings.stack)
-        ready.append(Queues("queues", queues, inside(cluster, namespace)))
+        ready.append(Queues("queues", queues, inside(cluster, namespace, *controllers)))
     if settings.replaces_lost_nodes:
         lost = ProgramArgs(
             settings.namespace,
@@ -253,7 +260,20 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         )
         ready.append(NodeHealth("node-health", health, inside(cluster, *ready)))
     queue = queue_names(settings.queues, settings.namespace)
-    return MadePlatform(facts, connection, cluster, image, ready, queue)
+    jobs = [as_job(CONTROLLERS[each.name]) for each in settings.controllers]
+    return MadePlatform(facts, connection, cluster, image, ready, queue, jobs)
+
+
+def make_controllers(
+    settings: PlatformSettings, connection: Connection, cluster: Cluster
+) -> list[pulumi.Resource]:
+    """The controllers, one after the other: a later one may know the kinds of an earlier one."""
+    made: list[pulumi.Resource] = []
+    for each in settings.controllers:
+        args = ControllerArgs(each, connection, settings.stack)
+        after = inside(cluster, cluster, *made[-1:])
+        made.append(Controller(f"controller-{each.name}", args, after))
+    return made
 
 
 def inside(cluster: Cluster, *after: pulumi.Resource) -> pulumi.ResourceOptions:

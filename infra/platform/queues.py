@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 
+from infra.controllers.kueue import KIND as KUEUE
 from infra.dependencies import dependencies
 from infra.kube.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -79,7 +80,13 @@ async def see_queues(
             kubeconfig_path=known if is_path else "",
             context=cluster.context,
         )
-        wanted = QueuesWanted(queues.name, queues.asked, queues.levels, cluster.grows)
+        wanted = QueuesWanted(
+            queues.name,
+            queues.asked,
+            queues.levels,
+            cluster.grows,
+            comes=any(each.name == KUEUE.name for each in settings.controllers),
+        )
         seen = await asyncio.to_thread(look_at_queues, access, SECONDS, wanted)
         for note in seen.notes:
             pulumi.log.warn(note)

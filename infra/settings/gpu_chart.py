@@ -88,8 +88,12 @@ def chart_problem(path: Path, version: str) -> SettingError | None:
     return None
 
 
-def chart_description(path: Path) -> dict[str, Any]:
+def chart_description(path: Path, chart: str = CHART) -> dict[str, Any]:
     """The content of a chart's Chart.yaml.
+
+    Args:
+        path: the packed chart or its folder.
+        chart: its name, which is that of the folder in a packed chart.
 
     Raises:
         OSError, KeyError, tarfile.TarError, yaml.YAMLError: there is no chart that can be read.
@@ -99,7 +103,7 @@ def chart_description(path: Path) -> dict[str, Any]:
         content: object = yaml.safe_load((path / "Chart.yaml").read_text())
     else:
         with tarfile.open(path) as archive:
-            file = archive.extractfile(f"{CHART}/Chart.yaml")
+            file = archive.extractfile(f"{chart}/Chart.yaml")
             content = yaml.safe_load(file.read()) if file else None
     if not isinstance(content, dict):
         raise ValueError("its Chart.yaml is not a mapping")

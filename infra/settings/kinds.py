@@ -43,14 +43,30 @@ class StorageChoice(Kind, Protocol):
         ...
 
 
+class ControllerChoice(Kind, Protocol):
+    """What the settings have to know of a controller; see `infra/controllers/kind.py`."""
+
+    @property
+    def version(self) -> str:
+        """Of its chart."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Where it is installed."""
+        ...
+
+
 @dataclass(frozen=True)
 class Kinds:
-    """The registries of the settings `topology`, `storage`, `network` and `imageDelivery`."""
+    """The registries of the settings `topology`, `storage`, `network`, `imageDelivery` and
+    `controllers`."""
 
     workloads: Mapping[str, WorkloadChoice]
     storages: Mapping[str, StorageChoice]
     networks: Mapping[str, Kind]
     deliveries: Mapping[str, Kind]
+    controllers: Mapping[str, ControllerChoice]
 
 
 @dataclass(frozen=True)

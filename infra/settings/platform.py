@@ -10,6 +10,7 @@ from infra.settings.cluster import (
     read_cluster,
     read_pod_policy,
 )
+from infra.settings.controllers import ControllerSettings, read_controllers
 from infra.settings.devices import Devices, read_devices
 from infra.settings.gpu import GpuOperatorSettings, read_gpu_operator
 from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, shown
@@ -51,6 +52,7 @@ class PlatformSettings:
     pod_policy: PodPolicyChoice
     monitoring: Monitoring
     replaces_lost_nodes: bool
+    controllers: tuple[ControllerSettings, ...]
     queues: QueuesSettings | None
     node_health: NodeHealthChoice
 
@@ -92,6 +94,7 @@ def read_platform(
     pod_policy = read_pod_policy(reader)
     monitoring = read_monitoring(reader)
     replaces_lost_nodes = read_replaces_lost_nodes(reader, cluster, nodes)
+    controllers = read_controllers(reader, kinds.controllers, namespace.name, bundle)
     queues = read_queues(reader, cluster, devices, namespace.name)
     node_health = read_node_health(reader, cluster, devices, nodes)
     if image is None:
@@ -116,6 +119,7 @@ def read_platform(
         pod_policy=pod_policy,
         monitoring=monitoring,
         replaces_lost_nodes=replaces_lost_nodes,
+        controllers=controllers,
         queues=queues,
         node_health=node_health,
     )

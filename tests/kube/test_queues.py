@@ -93,6 +93,23 @@ def test_queue_goes_where_kueue_went_before_it(kueue: Lab, monkeypatch: pytest.M
     assert lab.api.get(path) is None
 
 
+def test_work_whose_job_was_deleted_keeps_no_queue(
+    kueue: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kueue's finalizer is on it, and Kueue has ended before it could take that off."""
+    monkeypatch.setattr(queue_removal, "STUCK_SECONDS", 0)
+    monkeypatch.setattr(open_queue, "EMPTY_SECONDS", 0)
+    lab = kueue
+    run = Run(lab, lab.namespace(), "dev")
+    fields, path = queue_of(lab, run.namespace, run.owner)
+    workload = put_into_queue(run, "full")
+    lab.api.patch(workload, {"metadata": {"finalizers": ["kueue.x-k8s.io/resource-in-use"]}})
+    lab.api.delete(workload, {})
+    open_queue.delete(job_of(lab, run.namespace, run.owner, **fields), lab.api)
+    assert lab.api.get(path) is None
+    lab.api.patch(workload, {"metadata": {"finalizers": None}})
+
+
 def test_only_objects_of_the_own_stack_are_taken_away(kueue: Lab) -> None:
     lab, namespace = kueue, kueue.namespace()
     fields, path = queue_of(lab, namespace, "theirs")

@@ -47,7 +47,7 @@ def queue_with(lab: Lab, namespace: str, owner: str, *levels: str) -> dict[str, 
 
 
 def problems(lab: Lab, namespace: str, place: str, *comes: str) -> list[str]:
-    return queue_findings(lab.api, namespace, "gpus", "", comes, place).problems
+    return queue_findings(lab.api, namespace, "gpus", "", comes, place=place).problems
 
 
 def test_queue_that_does_not_know_the_place_is_refused(kueue: Lab, tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def run_with(
         patch("infra.deliveries.registry.look", return_value=IMPORT_REQUEST),
         patch("infra.run.make.look", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
-        patch("infra.platform.queues.look_at_queues", side_effect=lambda *_: KUEUE()),
+        patch("infra.platform.queues.look_at_queues", side_effect=lambda *_, **__: KUEUE()),
         ThreadPoolExecutor(1) as thread,
     ):
         # The SDK sends the stack's frames with each resource, and pytest's are many.

@@ -63,7 +63,7 @@ FLOORS = (
     | {"one_line", "no_proxy", "in_cluster"},
     {"kube_command", "kube", "monitoring"},
     {"settings", "node", "image", "airgap"},
-    {"networks", "storages", "deliveries"},
+    {"networks", "storages", "deliveries", "controllers"},
     {"workloads"},
     {"kinds"},
     {"platform"},

@@ -49,7 +49,7 @@ def test_pod_of_the_question_keeps_all_rules(kind: str, tmp_path: Path) -> None:
     """With `podPolicy: deny` an `up` was refused for the pod by which it asks the cluster."""
     asked: list[RunPods] = []
 
-    def ask(_: object, volume: object, needs: object, pods: RunPods) -> Findings:
+    def ask(_: object, volume: object, needs: object, pods: RunPods, __: object) -> Findings:
         asked.append(pods)
         return Findings()
 

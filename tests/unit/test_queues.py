@@ -110,7 +110,7 @@ def test_run_may_stand_in_the_queue_that_comes_with_its_platform(tmp_path: Path)
     }
     asked: list[RunPods] = []
 
-    def ask(_: object, __: object, ___: object, pods: RunPods) -> Findings:
+    def ask(_: object, __: object, ___: object, pods: RunPods, *____: object) -> Findings:
         asked.append(pods)
         return Findings()
 

@@ -61,7 +61,7 @@ def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set
     """The rights that the program asks for, and what it registers after that."""
     asked: list[set[Need]] = []
 
-    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need], _: object) -> Findings:
+    def ask(access: object, volume: StorageNeeds, needs: Iterable[Need], *_: object) -> Findings:
         asked.append(set(needs))
         return Findings()
 
@@ -119,6 +119,15 @@ def test_platform_that_makes_a_queue_may_see_what_stands_in_it(tmp_path: Path) -
     }
 
 
+def test_platform_that_installs_controllers_needs_an_administrator(tmp_path: Path) -> None:
+    """Their charts hold rights that nobody but an administrator may give."""
+    without, _ = asked_of("sandbox", tmp_path, {})
+    needs, _ = asked_of("sandbox", tmp_path, {"controllers": ["jobset"]})
+    assert needs - without == {ADMINISTRATOR}
+    said = rights_problem([ADMINISTRATOR], "disttrain")
+    assert "remove controllers that it has, or use an administrator's kubeconfig" in said
+
+
 def test_run_in_a_queue_may_read_and_stop_its_workload_there(tmp_path: Path) -> None:
     """By Kueue's Workload of the run; without the setting nobody is asked for that right."""
     wanted = {
@@ -151,7 +160,7 @@ def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:
 def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> RunPods:
     found: list[RunPods] = []
 
-    def ask(_: object, __: object, ___: object, pods: RunPods) -> Findings:
+    def ask(_: object, __: object, ___: object, pods: RunPods, *____: object) -> Findings:
         found.append(pods)
         return Findings()
 

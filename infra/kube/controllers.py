@@ -1,0 +1,166 @@
+"""A controller that a platform has installed: its objects in the cluster, and whose they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.errors import ApiError
+from infra.kube.objects import Json, label, name_of, part, parts
+from infra.kube.say import say
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+WEBHOOKS = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{plural}"
+    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+)
+_MOST_OWNERS = 5  # of an object whose owner has an owner
+
+
+@dataclass(frozen=True)
+class Controller:
+    """What the tasks have to know of a controller.
+
+    Args:
+        name: in the setting `controllers`.
+        title: what people call it.
+        namespace: of its own; the owner's label on it says whose the controller is.
+        definitions: names of its CustomResourceDefinitions.
+    """
+
+    name: str
+    title: str
+    namespace: str
+    definitions: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """Of its namespace."""
+        return f"/api/v1/namespaces/{self.namespace}"
+
+
+def parse_controller(given: Mapping[str, Any]) -> Controller:
+    """The controller of a job. Raises KeyError: a field is missing."""
+    definitions = tuple(str(each) for each in given["definitions"])
+    return Controller(given["name"], given["title"], given["namespace"], definitions)
+
+
+def is_ours(api: Api, controller: Controller, owner: str) -> bool:
+    """Whether this stack has installed it; a namespace without its label was not made by it."""
+    item = api.get(controller.path)
+    return item is not None and label(item, names.OWNER_LABEL) == owner
+
+
+def definitions_there(api: Api, controller: Controller) -> list[Json]:
+    """Those of its definitions that the cluster has."""
+    found = (api.get(f"{DEFINITIONS}/{name}") for name in controller.definitions)
+    return [item for item in found if item is not None]
+
+
+def collection_of(definition: Json, namespace: str = "") -> str:
+    """The path of a definition's objects, in the version that they are stored in.
+
+    In another version the API server would ask the controller to convert them, which may be gone.
+    """
+    spec = part(definition, "spec")
+    stored = next(each for each in parts(spec, "versions") if each.get("storage"))
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{spec['group']}/{stored['name']}{inside}/{spec['names']['plural']}"
+
+
+def objects_of(api: Api, definition: Json) -> list[Json]:
+    """All objects of a definition, with their kind, in all namespaces."""
+    kind = part(definition, "spec", "names")["kind"]
+    group, version = collection_of(definition).split("/")[2:4]
+    known = {"apiVersion": f"{group}/{version}", "kind": kind}
+    return [{**known, **item} for item in api.list(collection_of(definition))]
+
+
+def path_of(definition: Json, item: Json) -> str:
+    """The path of an object of a definition."""
+    namespace = str(part(item, "metadata").get("namespace") or "")
+    return f"{collection_of(definition, namespace)}/{name_of(item)}"
+
+
+def used_by_others(api: Api, controller: Controller, owner: str) -> list[str]:
+    """`JobSet team-a/bert` for each object of its kinds that is not a part of this stack.
+
+    An object that something else has made counts as that: Kueue's Workload of a Job is the Job.
+    """
+    found = set[str]()
+    for definition in definitions_there(api, controller):
+        for item in objects_of(api, definition):
+            top = _first_owner(api, item)
+            if top is not None and label(top, names.OWNER_LABEL) != owner:
+                found.add(_named(top))
+    return sorted(found)
+
+
+def _first_owner(api: Api, item: Json) -> Json | None:
+    """What has made an object in the end, or the object; None: its owner is gone, so it goes too.
+
+    An owner with a label of an owner of ours is the end of the search.
+    """
+    for _ in range(_MOST_OWNERS):
+        owners = parts(part(item, "metadata"), "ownerReferences")
+        if not owners or label(item, names.OWNER_LABEL):
+            return item
+        by = next((each for each in owners if each.get("controller")), owners[0])
+        namespace = str(part(item, "metadata").get("namespace") or "")
+        try:
+            path = api.path(by["apiVersion"], by["kind"], namespace, by["name"])
+            found = api.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None  # the kind has gone with its definition
+        if found is None or part(found, "metadata").get("uid") != by.get("uid"):
+            return None
+        item = {"apiVersion": by["apiVersion"], "kind": by["kind"], **found}
+    return item
+
+
+def _named(item: Json) -> str:
+    namespace = part(item, "metadata").get("namespace")
+    where = f"{namespace}/" if namespace else ""
+    return f"{item['kind']} {where}{name_of(item)}"
+
+
+def does_not_answer(api: Api, controller: Controller) -> bool:
+    """Whether no pod of it can take off finalizers or answer for its webhooks."""
+    path = f"/apis/apps/v1/namespaces/{controller.namespace}/deployments"
+    found = api.list(path)
+    return not found or any(not part(each, "status").get("availableReplicas") for each in found)
+
+
+def free_of_webhooks(api: Api, controller: Controller) -> None:
+    """Delete what leads the API server to the controller's Services.
+
+    Where nothing answers there, every change of its kinds would be refused, and namespaces with
+    anything in them could not end.
+    """
+    for collection in WEBHOOKS:
+        for item in api.list(collection):
+            leads = [part(hook, "clientConfig", "service") for hook in parts(item, "webhooks")]
+            if leads and all(to.get("namespace") == controller.namespace for to in leads):
+                _delete(api, f"{collection}/{name_of(item)}")
+    for item in api.list(API_SERVICES):
+        if part(item, "spec", "service").get("namespace") == controller.namespace:
+            _delete(api, f"{API_SERVICES}/{name_of(item)}")
+
+
+def take_finalizers_off(api: Api, controller: Controller, definition: Json, item: Json) -> None:
+    """Let an object end without the controller; others' finalizers stay."""
+    groups = {name.partition(".")[2] for name in controller.definitions}
+    held = list[str](part(item, "metadata").get("finalizers") or [])
+    kept = [each for each in held if each.partition("/")[0] not in groups]
+    if kept != held:
+        say(f"{controller.title} does not let {_named(item)} go: it is freed")
+        api.patch(path_of(definition, item), {"metadata": {"finalizers": kept}})
+
+
+def _delete(api: Api, path: str) -> None:
+    if api.delete(path, {}):
+        say(f"{'/'.join(path.split('/')[-2:])} is taken away")

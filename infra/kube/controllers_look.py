@@ -1,0 +1,36 @@
+"""Looks, before anything is made, whether the controllers of a platform can be installed."""
+
+from collections.abc import Sequence
+
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.claim_controller import refusal_of_foreign
+from infra.kube.controllers import DEFINITIONS, Controller
+from infra.kube.findings import Findings, object_at
+from infra.kube.objects import label
+
+
+def controllers_findings(api: Api, wanted: Sequence[Controller], stack: str) -> Findings:
+    """What keeps them from being installed. Raises ApiError and UnreachableError.
+
+    The identity of the stack's state is not known yet, so its name has to do: `up` compares the
+    identity.
+
+    Args:
+        api: the cluster.
+        wanted: the controllers.
+        stack: name of this stack, as its objects' labels have it.
+    """
+    found = Findings()
+    for controller in wanted:
+        namespace = object_at(api, controller.path)
+        seen = [object_at(api, f"{DEFINITIONS}/{name}") for name in controller.definitions]
+        if namespace == "unseen" or "unseen" in seen:
+            found.unseen(f"whether {controller.title} is there already")
+            continue
+        if namespace and label(namespace, names.STACK_LABEL) == stack:
+            continue
+        definitions = [item for item in seen if isinstance(item, dict)]
+        if problem := refusal_of_foreign(controller, namespace, definitions):
+            found.problems.append(problem)
+    return found

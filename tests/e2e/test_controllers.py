@@ -1,0 +1,88 @@
+"""A platform that installs the controller that its run needs, and takes it away whole.
+
+The charts, the definitions and the programs are those of the projects, at the pinned versions. They
+come from the projects' modules: a registry of the tests has JobSet's chart, by its digest, and the
+image around the program is made here. `make test-engines` asks more, also of Kueue
+(test_controllers_in_depth.py).
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from infra.controllers import jobset
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import training_pods
+from tests.e2e.controllers import (
+    RegistryOfCharts,
+    import_controller,
+    make_jobset_of_others,
+    traces,
+)
+from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
+
+pytestmark = pytest.mark.in_order
+
+NAME = "e2e-controllers"
+STEPS = 10
+KINDS = ("jobset", "namespace", "deployment", "customresourcedefinition")
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> dict[str, str]:
+    """What the cluster has before any platform."""
+    return traces(lab)
+
+
+@pytest.fixture(scope="module")
+def stack(
+    lab: Lab, before: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    """Its controller's chart comes from a registry, by its digest."""
+    import_controller(lab, "jobset")
+    settings = {**run_settings(NAME, STEPS), "pods": "2", "processesPerPod": "1"}
+    with RegistryOfCharts(tmp_path_factory.mktemp("charts")) as registry:
+        made = registry.stack(lab, NAME, {**settings, "topology": "jobset"})
+        yield made
+        made.destroy()
+    assert NAMESPACE not in lab.kubectl("get", "namespaces", "-o", "name")
+
+
+def test_jobset_that_comes_with_the_platform_carries_out_the_run(
+    lab: Lab, before: dict[str, str], stack: Stack
+) -> None:
+    """From a cluster that knows no JobSet, by one command: the run is trained to its end."""
+    stack.preview()
+    assert traces(lab) == before
+    stack.up()
+    assert f"CustomResourceDefinition/{jobset.KIND.definitions[0]}" in traces(lab)
+    pods = lab.get("pod", namespace=jobset.KIND.namespace)["items"]
+    images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}
+    assert images == {f"{jobset.IMAGE}:{jobset.TAG}"}
+    lab.wait_done(NAME)
+    wait_for("the end of its pods", lambda: not training_pods(lab, stack), 120)
+    wait_for(
+        "the end of its JobSet",
+        lambda: lab.get("jobset")["items"][0]["status"].get("terminalState") == "Completed",
+        120,
+    )
+
+
+def test_controller_that_others_use_keeps_its_platform(lab: Lab, stack: Stack) -> None:
+    """Their objects would go with its definitions. Nothing is deleted before that is known."""
+    with make_jobset_of_others(lab) as name:
+        there = lab.uids(*KINDS)
+        with pytest.raises(PulumiFailedError) as refused:
+            stack.destroy()
+        said = " ".join(str(refused.value).split())
+        assert f"others use JobSet (JobSet default/{name})" in said, said
+        assert "It is left as it is. Let them delete these objects first" in said
+        assert lab.uids(*KINDS) == there
+
+
+def test_destroy_leaves_nothing_of_the_controller(
+    lab: Lab, before: dict[str, str], stack: Stack
+) -> None:
+    """Goal E10: no definition, no webhook, no role; the lists of before and after are equal."""
+    stack.destroy()
+    wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)

@@ -1,0 +1,150 @@
+"""Controllers of a platform when somebody else has them, uses them, or has ended them.
+
+See test_controllers.py. `make test-engines` runs this file; without its variable it is not read.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from infra.controllers import CONTROLLERS
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import changes, states
+from tests.e2e.controllers import (
+    CHARTS,
+    RegistryOfCharts,
+    chart_of,
+    import_controller,
+    make_jobset_of_others,
+    settings_for,
+    traces,
+)
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+
+pytestmark = pytest.mark.in_order
+
+NAME = "e2e-controllers-alone"
+PODS = {"pods": "2", "processesPerPod": "1", "topology": "jobset"}
+QUEUE = {"queues.name": "gpus", "queues.quota.cpu": "300m", "queue": "gpus"}
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> dict[str, str]:
+    """What the cluster has before any platform."""
+    return traces(lab)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryOfCharts]:
+    with RegistryOfCharts(tmp_path_factory.mktemp("charts")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def stack(lab: Lab, before: dict[str, str], registry: RegistryOfCharts) -> Iterator[Stack]:
+    """A platform with JobSet and without a run."""
+    import_controller(lab, "jobset")
+    made = registry.stack(lab, NAME, {"topology": "none"})
+    made.up()
+    yield made
+    made.destroy()
+    wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
+
+
+def test_second_up_and_refresh_change_nothing(stack: Stack) -> None:
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+
+
+def test_chart_of_another_digest_is_not_installed(stack: Stack, registry: RegistryOfCharts) -> None:
+    """Whatever the registry gives under that name and version."""
+    key = f"{CHARTS}.jobset"
+    stack.set(key, f"{registry.settings[key][:-8]}{'0' * 8}")
+    try:
+        with pytest.raises(PulumiFailedError, match="chart reference digest mismatch"):
+            stack.preview()
+    finally:
+        stack.set(key, registry.settings[key])
+
+
+def test_another_stack_that_wants_it_is_told_that_it_is_there(lab: Lab, stack: Stack) -> None:
+    """In the preview, before anything is made; it may use what is there."""
+    assert stack
+    folder = str(lab.cluster.data_root / "second")
+    settings = {"namespace": "e2e-second", "topology": "none", "dataRoot": folder}
+    other = lab.stack("e2e-second-platform", "sandbox", {**settings, **settings_for("jobset")})
+    with pytest.raises(PulumiFailedError) as refused:
+        other.preview()
+    said = " ".join(str(refused.value).split())
+    assert "controllers: 'jobset' cannot be used: JobSet is in the cluster already" in said, said
+    assert f"stack {NAME} has installed it" in said
+    assert "Take jobset out of controllers" in said
+
+
+def test_controller_leaves_the_list_once_nobody_uses_it(
+    lab: Lab, stack: Stack, registry: RegistryOfCharts
+) -> None:
+    """The platform stays, and the next `up` installs it anew."""
+    definition = CONTROLLERS["jobset"].definitions[0]
+    with make_jobset_of_others(lab) as name:
+        stack.set_all(dict.fromkeys(registry.settings, None))
+        with pytest.raises(PulumiFailedError, match="others use JobSet"):
+            stack.up()
+        assert name in lab.kubectl("get", "jobset", "-o", "name", namespace="default")
+    stack.up()
+    assert f"CustomResourceDefinition/{definition}" not in traces(lab)
+    stack.set_all(registry.settings)
+    stack.up()
+    assert f"CustomResourceDefinition/{definition}" in traces(lab)
+
+
+def test_killed_controllers_go_with_a_run_that_they_carry_out(
+    lab: Lab, before: dict[str, str], stack: Stack
+) -> None:
+    """Goal E10 with the controllers ended first: nobody takes off finalizers, and their webhooks
+    refuse every change. The run is in the middle of its training, in the platform's queue."""
+    stack.destroy()
+    names = ("jobset", "kueue")
+    import_controller(lab, "kueue")
+    settings = {**run_settings("e2e-killed", ENDLESS), **PODS, **QUEUE, **settings_for(*names)}
+    made = lab.stack("e2e-killed", "sandbox", settings)
+    try:
+        made.preview()
+        made.up()
+        assert states(lab, made) == {"e2e-killed": "training"}
+        (workload,) = lab.get("workload")["items"]
+        assert workload["metadata"]["finalizers"]
+        assert set(changes(made.up("--expect-no-changes"))) == {"unchanged"}
+        for name in names:
+            inside = CONTROLLERS[name].namespace
+            lab.kubectl("scale", "deployment", "--all", "--replicas=0", namespace=inside)
+            wait_for(
+                "the controller's end",
+                lambda place=inside: not lab.get("pod", namespace=place)["items"],
+                120,
+            )
+    finally:
+        made.destroy()
+    wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
+
+
+@pytest.fixture
+def definition_of_others(lab: Lab) -> Iterator[None]:
+    """JobSet's definition without a namespace of ours, as an administrator may have made it."""
+    file = chart_of("jobset") / "crds" / "jobset.x-k8s.io_jobsets.yaml"
+    lab.kubectl("create", "-f", str(file))
+    yield
+    lab.kubectl("delete", "-f", str(file))
+
+
+def test_controller_of_somebody_else_is_refused_and_kept(
+    lab: Lab, stack: Stack, definition_of_others: None
+) -> None:
+    there = traces(lab)
+    with pytest.raises(PulumiFailedError) as refused:
+        stack.preview()
+    said = " ".join(str(refused.value).split())
+    assert "JobSet is in the cluster already (CustomResourceDefinition jobsets." in said, said
+    assert "this stack has not installed it" in said
+    assert traces(lab) == there

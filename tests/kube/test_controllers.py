@@ -1,0 +1,209 @@
+"""A controller that a platform has installed, when it goes: on a real API server, with JobSet's own
+definition.
+
+No controller runs here. So everything is asked of a controller that has ended, whose webhooks lead
+nowhere and whose finalizers nobody takes off.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.controllers import CONTROLLERS
+from infra.kube import claim_controller, controller_remains, destroy_guard, open_controller
+from infra.kube.api import Api
+from infra.kube.controllers import DEFINITIONS, WEBHOOKS, Controller
+from infra.kube.controllers_look import controllers_findings
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.job import Job
+from infra.kube.names import OWNER_LABEL, STACK_LABEL
+from infra.kube.objects import Json
+from infra.platform.controllers import as_job, known
+from sandbox.toolchain import JOBSET_CHART, tool_folder
+from tests.kube.lab import Lab, wait_for
+
+KIND = CONTROLLERS["jobset"]
+FINALIZER = "jobset.x-k8s.io/held"
+(DEFINITION,) = KIND.definitions
+PATH = f"{DEFINITIONS}/{DEFINITION}"
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+WEBHOOK = f"{WEBHOOKS[1]}/jobset-of-tests"
+
+
+@dataclass
+class Installed:
+    """What a platform's JobSet has left in the cluster, and whose it is."""
+
+    lab: Lab
+    owner: str
+    namespace: str  # of the platform
+
+    def __post_init__(self) -> None:
+        self.api = Api(self.lab.access())
+
+    def job(self, owner: str = "", **fields: Any) -> Job:
+        given = {"controller": as_job(KIND), "controllers": [as_job(KIND)], **fields}
+        return Job(self.lab.access(), self.namespace, owner or self.owner, "dev", given)
+
+    def make(self, name: str, owner: str = "", **about: Any) -> str:
+        """A JobSet; returns its path."""
+        labels = {OWNER_LABEL: owner} if owner else {}
+        path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self.namespace}/jobsets"
+        body = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": name, "labels": labels, **about},
+            "spec": {"replicatedJobs": []},
+        }
+        self.api.create(path, body)
+        return f"{path}/{name}"
+
+    def cut_off(self) -> None:
+        """A webhook to a Service behind which nothing answers."""
+        to = {"service": {"namespace": KIND.namespace, "name": "nobody", "path": "/"}}
+        rule = {
+            "apiGroups": ["jobset.x-k8s.io"],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["jobsets"],
+        }
+        hook = {
+            "name": "held.jobset.x-k8s.io",
+            "clientConfig": to,
+            "rules": [rule],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 1,
+        }
+        collection, _, name = WEBHOOK.rpartition("/")
+        kind = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+        }
+        self.api.create(collection, {**kind, "metadata": {"name": name}, "webhooks": [hook]})
+
+
+def _is_served(lab: Lab) -> bool:
+    try:
+        lab.api.list(JOBSETS)
+    except ApiError:
+        return False
+    return True
+
+
+@pytest.fixture
+def installed(lab: Lab) -> Iterator[Installed]:
+    """JobSet's definition, and its namespace with the label of a stack."""
+    made = Installed(lab, str(uuid.uuid4()), lab.namespace())
+    definition = yaml.safe_load(
+        (tool_folder(JOBSET_CHART) / "jobset" / "crds" / "jobset.x-k8s.io_jobsets.yaml").read_text()
+    )
+    labels = {OWNER_LABEL: made.owner, STACK_LABEL: "dev"}
+    place = {"name": KIND.namespace, "labels": labels}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": place}
+    lab.api.create("/api/v1/namespaces", body)
+    lab.api.create(DEFINITIONS, definition)
+    try:
+        wait_for("JobSet's kind", lambda: _is_served(lab))
+        yield made
+    finally:
+        lab.api.delete(WEBHOOK, {})
+        for item in lab.api.list(JOBSETS) if _is_served(lab) else []:
+            about = item["metadata"]
+            path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{about['namespace']}/jobsets"
+            lab.api.patch(f"{path}/{about['name']}", {"metadata": {"finalizers": None}})
+        lab.api.delete(f"{DEFINITIONS}/{DEFINITION}", {})
+        lab.api.delete(f"/api/v1/namespaces/{KIND.namespace}", {})
+        wait_for("the end of its definition", lambda: not lab.api.get(PATH))
+        wait_for(
+            "the end of its namespace",
+            lambda: not lab.api.get(f"/api/v1/namespaces/{KIND.namespace}"),
+        )
+
+
+def test_controller_is_claimed_by_the_stack_that_made_its_namespace(installed: Installed) -> None:
+    claim_controller.create(installed.job(), installed.api)
+    with pytest.raises(
+        TaskError, match=r"JobSet is in the cluster already .*stack dev has installed"
+    ):
+        claim_controller.create(installed.job("somebody"), installed.api)
+    wanted = [known(KIND)]
+    assert controllers_findings(installed.api, wanted, "dev").problems == []
+    (problem,) = controllers_findings(installed.api, wanted, "other").problems
+    assert "stack dev has installed it, so it is left as it is" in problem
+    absent = Controller("none", "None", "no-such-system", ("no.example.org",))
+    assert controllers_findings(installed.api, [absent], "dev").problems == []
+
+
+def test_what_others_have_of_its_kinds_keeps_a_controller(installed: Installed) -> None:
+    """What is a part of something of ours is ours; what has lost its owner is nobody's."""
+    lab, namespace = installed.lab, installed.namespace
+    about = {"name": "of-a-map", "labels": {OWNER_LABEL: installed.owner}}
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    ours = lab.api.create(maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "of-a-map"}
+    uid = ours["metadata"]["uid"]
+    installed.make("ours", installed.owner)
+    installed.make("part-of-ours", ownerReferences=[{**reference, "uid": uid}])
+    gone = {**reference, "name": "gone", "uid": str(uuid.uuid4())}
+    installed.make("of-nobody", ownerReferences=[gone], finalizers=[FINALIZER])
+    destroy_guard.delete(installed.job(), installed.api)
+    theirs = installed.make("theirs", "somebody-else")
+    for task in (destroy_guard, open_controller, controller_remains):
+        with pytest.raises(TaskError, match=rf"others use JobSet \(JobSet {namespace}/theirs\)"):
+            task.delete(installed.job(), installed.api)
+    assert installed.api.get(theirs)
+    assert installed.api.get(theirs.replace("theirs", "ours"))
+    assert installed.api.get(PATH)
+    installed.make("by-hand")
+    with pytest.raises(TaskError, match=f"JobSet {namespace}/by-hand, JobSet {namespace}/theirs"):
+        open_controller.delete(installed.job(), installed.api)
+
+
+def test_controller_that_was_killed_goes_with_all_that_waits_for_it(installed: Installed) -> None:
+    """Goal E10: nobody takes off its finalizers, and its webhooks refuse every change."""
+    path = installed.make("held", installed.owner, finalizers=[FINALIZER])
+    installed.cut_off()
+    wait_for("the webhook to refuse", lambda: _is_refused(installed, path))
+    installed.api.patience_seconds = 60
+    destroy_guard.delete(installed.job(), installed.api)
+    assert installed.api.get(WEBHOOK) is None
+    open_controller.delete(installed.job(), installed.api)
+    assert installed.api.get(path) is None
+    controller_remains.delete(installed.job(), installed.api)
+    assert installed.api.get(PATH) is None
+
+
+def _is_refused(installed: Installed, path: str) -> bool:
+    installed.api.patience_seconds = 0
+    try:
+        installed.api.patch(path, {"metadata": {"annotations": {"asked": str(uuid.uuid4())}}})
+    except (ApiError, UnreachableError):
+        return True
+    return False
+
+
+def test_object_without_others_finalizers_is_not_freed(installed: Installed) -> None:
+    """A finalizer of another program is that program's to take off."""
+    path = installed.make("held", installed.owner, finalizers=[FINALIZER, "example.org/theirs"])
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(open_controller, "END_SECONDS", 3)
+        with pytest.raises(TaskError, match="to be gone; still there: JobSet held"):
+            open_controller.delete(installed.job(), installed.api)
+    left: Json = installed.api.get(path) or {}
+    assert left["metadata"]["finalizers"] == ["example.org/theirs"]
+    assert installed.api.get(PATH)
+
+
+def test_controller_of_another_stack_is_left_as_it_is(installed: Installed) -> None:
+    path = installed.make("theirs", installed.owner)
+    installed.cut_off()
+    for task in (destroy_guard, open_controller, controller_remains):
+        task.delete(installed.job("somebody-else"), installed.api)
+    assert installed.api.get(path)
+    assert installed.api.get(WEBHOOK)
+    assert installed.api.get(PATH)
