@@ -15,10 +15,10 @@ from trainer.watch.slow import Cause, Finding
 def test_each_rank_has_a_row_with_its_pod_and_machine() -> None:
     rows = rank_rows(list(reversed(pods())), NOW)
     assert [(row["rank"], row["pod"], row["machine"]) for row in rows] == [
-        (0, "train-multipod-0", "gpu-0"),
-        (1, "train-multipod-0", "gpu-0"),
-        (2, "train-multipod-1", "gpu-1"),
-        (3, "train-multipod-1", "gpu-1"),
+        (0, "train-multipod-0", "gpu-0.example.org"),
+        (1, "train-multipod-0", "gpu-0.example.org"),
+        (2, "train-multipod-1", "gpu-1.example.org"),
+        (3, "train-multipod-1", "gpu-1.example.org"),
     ]
     assert [row["restarts"] for row in rows] == [0, 0, 1, 1]
     assert {row["state"] for row in rows} == {"Ready"}
