@@ -194,6 +194,7 @@ def test_stopped_run_goes_on_where_it_was_and_hands_over(
     wait_for("steps of multi-pod", lambda: max(lab.losses(run_name)) > saved, 120)
 
 
+@pytest.mark.parametrize("engine", IN_DEPTH, ids=lambda engine: engine.kind.name)
 def test_fatal_error_fails_the_workload_without_a_retry(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:

@@ -27,7 +27,7 @@ DECAY_STEPS = 500  # the learning rate does not depend on how many steps there a
 MORE_STEPS = 50  # after a stop
 PODS = 3
 # Of the kinds with a controller `make test` asks one, and `make test-engines` all.
-QUEUED = ("indexed-job", "jobset", *(("trainjob", "pytorchjob", "mpijob") if ALL else ()))
+QUEUED = ("indexed-job", *(("jobset", "trainjob", "pytorchjob", "mpijob") if ALL else ()))
 NEEDED = ("jobset", *(("trainer", "training-operator", "mpi-operator") if ALL else ()))
 NAME = "e2e-queue"
 FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
