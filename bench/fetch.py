@@ -10,7 +10,6 @@ goes to docs/benchmarks.md. Left out: the start of the pod, Python's start and `
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import os
@@ -25,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.runs import CHECKOUT
-from bench.table import put_into_section, table
+from bench.table import put_into_section, table, when_and_load
 from cli.fetch.bring import Bringer
 from cli.fetch.command import program
 from cli.fetch.folder import Folder
@@ -208,8 +207,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
         found = measure(Path(scratch))
-    when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    where = f"{when}, load {load:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    where = when_and_load(load)
     rows = [row(rate, pairs, where) for rate, pairs in found.items()]
     RESULTS.write_text(json.dumps({NAME: rows}, indent=2) + "\n")
     put_into_section(DOCUMENT, HEADING, table({NAME: rows}, [NAME]))

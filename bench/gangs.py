@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import os
 import random
@@ -27,7 +26,7 @@ from bench.gangs_rows import PODS, overlaps, row
 from bench.kinds_watch import Watch
 from bench.node import cluster_lab
 from bench.runs import CHECKOUT
-from bench.table import put_into_section, table
+from bench.table import put_into_section, table, when_and_load
 from infra.names import QUEUE_LABEL
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
@@ -159,8 +158,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(line)
     found = row(seen, number, killer.done)
     print(found.measured)
-    when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    where = f"{when}, load {load:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    where = when_and_load(load)
     result = {"gangs": [{**dataclasses.asdict(found), "where": where}]}
     put_into_section(DOCUMENT, HEADING, table(result, ["gangs"]))
     return int(found.met is False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import os
 import random
@@ -31,7 +30,7 @@ from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
 from bench.row import Row
 from bench.runs import CHECKOUT
-from bench.table import put_into_section, table
+from bench.table import put_into_section, table, when_and_load
 from infra.kube.access import Access
 from infra.kube.api import Api
 from sandbox.controllers import CONTROLLERS
@@ -206,8 +205,7 @@ def keep(name: str, rows: list[Row], load: float) -> None:
     """Write the rows of a kind into the results and the document, beside those of other kinds."""
     kept: dict[str, list[dict[str, Any]]]
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    where = f"{when}, load {load:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    where = when_and_load(load)
     kept[name] = [{**dataclasses.asdict(row), "where": where} for row in rows]
     RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
     put_into_section(DOCUMENT, HEADING, table(kept, list(KINDS)))

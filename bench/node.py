@@ -8,7 +8,6 @@ and k3s and its installer are stand-ins.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import statistics
@@ -25,7 +24,7 @@ from bench.plan_growth import previews, renderings
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
 from bench.several_machines import doctors, joins, losses
-from bench.table import put_into_section, table
+from bench.table import put_into_section, table, when_and_load
 from sandbox.cache import locked
 from sandbox.dataset import training_text
 from sandbox.stack import Stack
@@ -248,15 +247,13 @@ def main() -> int:
         kept: dict[str, list[dict[str, Any]]]
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         best, worst = runs[0], runs[-1]
-        when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
         kept[name] = [
             {
                 "what": what,
                 "bar": f"<= {bar:g} s",
                 "measured": f"{median:.2f} s, median of {len(runs)}: {best:.2f} to {worst:.2f}",
                 "met": met,
-                "where": f"{when}, load {load:.1f} to {os.getloadavg()[0]:.1f} "
-                f"on {os.cpu_count()} cores",
+                "where": when_and_load(load),
             }
         ]
         RESULTS.write_text(json.dumps(kept, indent=2) + "\n")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import os
 import random
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from bench.node import cluster_lab
 from bench.preemption_rows import Preemption, row
 from bench.runs import CHECKOUT
-from bench.table import put_into_section, table
+from bench.table import put_into_section, table, when_and_load
 from infra.workloads.indexed_job import KIND
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.controllers.kueue import KUEUE
@@ -125,8 +124,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sums = [weights(lab, name, steps) for name in (RUN, UNDISTURBED)]
     made = row(found, written, restarts, *sums)
     print(made.measured)
-    when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    where = f"{when}, load {load:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    where = when_and_load(load)
     result = {"preemption": [{**dataclasses.asdict(made), "where": where}]}
     put_into_section(DOCUMENT, HEADING, table(result, ["preemption"]))
     return int(made.met is False)

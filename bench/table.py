@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,17 @@ def table(results: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[st
             cells = (name, row["what"], row["bar"], row["measured"], _MARKS[row["met"]])
             lines.append(f"| {' | '.join(cells)} | {row['where']} |")
     return "\n".join(lines)
+
+
+def when_and_load(load_before: float) -> str:
+    """The last column: the date, and how busy the machine was.
+
+    Args:
+        load_before: os.getloadavg()[0] before the measurement.
+    """
+    date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    load = f"load {load_before:.1f} to {os.getloadavg()[0]:.1f}"
+    return f"{date}, {load} on {os.cpu_count()} cores"
 
 
 def put_into_section(document: Path, heading: str, text: str) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words
 from infra.kube.busy import COMING_UP_SECONDS
-from infra.kube.objects import Json, condition, name_of, part, parts
+from infra.kube.objects import Json, is_true, name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
 from infra.kube.queue_place import InQueue
 from infra.kube.record import Record
@@ -208,15 +208,10 @@ def judge_platform(
     """The nodes and their GPUs; None stands for what may not be read."""
     if nodes is None:
         return PlatformStatus(None, unseen=unseen)
-    not_ready = tuple(name_of(node) for node in nodes if not is_ready(node))
+    not_ready = tuple(name_of(node) for node in nodes if not is_true(node, "Ready"))
     offered = sum(_gpus(part(node, "status", "allocatable")) for node in nodes)
     used = None if pods is None else sum(gpus_held(pod) for pod in pods)
     return PlatformStatus(len(nodes), not_ready, offered, used, unseen)
-
-
-def is_ready(node: Json) -> bool:
-    """Whether the node's kubelet says that pods can run there."""
-    return condition(node, "Ready").get("status") == "True"
 
 
 def gpus_held(pod: Json) -> int:

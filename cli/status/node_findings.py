@@ -7,7 +7,7 @@ from datetime import datetime
 from infra.in_cluster.health_cordon import ANNOTATION, Mark
 from infra.in_cluster.node_health import CONDITION, UNUSABLE
 from infra.kube.names import COMPONENT_LABEL
-from infra.kube.objects import Json, annotation, condition, label, name_of, part
+from infra.kube.objects import Json, annotation, condition, is_true, label, name_of, part
 from infra.names import NODE_HEALTH
 
 SILENT_SECONDS = 300  # the watch writes its condition every minute
@@ -46,7 +46,7 @@ def node_findings(
     ]
     watches = [pod for pod in pods if label(pod, COMPONENT_LABEL) == NODE_HEALTH]
     # Of a node that is not Ready, everybody knows that its pods say nothing.
-    ready = {name_of(node) for node in nodes if condition(node, "Ready").get("status") == "True"}
+    ready = {name_of(node) for node in nodes if is_true(node, "Ready")}
     told = [found for pod in watches if (found := _told(pod, now)) and found.node in ready]
     return tuple(sorted([*told, *cordoned], key=lambda found: found.node))
 

@@ -13,13 +13,13 @@ from cli.check import Result
 from cli.place_pod import place_pod
 from cli.pod_answer import ask_by_pod
 from cli.stack_outputs import VolumePlace
-from cli.status.judge import gpus_held, is_ready
+from cli.status.judge import gpus_held
 from cli.verify import pod_probe
 from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.objects import Json, name_of, part
+from infra.kube.objects import Json, is_true, name_of, part
 from infra.kube.task_pod import TaskPod
 from infra.names import GPU_RESOURCE
 
@@ -61,7 +61,7 @@ def nodes_to_test(
             continue
         offered = int(part(node, "status", "allocatable").get(GPU_RESOURCE) or 0)
         free = offered - held.get(name, 0)
-        if not is_ready(node):
+        if not is_true(node, "Ready"):
             found.append(NodeToTest(name, problem="it is not Ready", is_fault=True))
         elif part(node, "spec").get("unschedulable"):
             found.append(NodeToTest(name, problem="it is cordoned, so no pod may start there"))

@@ -1,6 +1,6 @@
 """A controller that a platform has installed: its objects in the cluster, and whose they are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,18 @@ def definitions_there(api: Api, controller: Controller) -> list[Json]:
     return [item for item in found if item is not None]
 
 
-def collection_of(definition: Json, namespace: str = "") -> str:
+def objects_there(api: Api, controller: Controller) -> Iterator[tuple[str, Json]]:
+    """Path and object, with its kind, of all that there is of its kinds, in all namespaces."""
+    for definition in definitions_there(api, controller):
+        kind = part(definition, "spec", "names")["kind"]
+        group, version = _collection(definition).split("/")[2:4]
+        for item in api.list(_collection(definition)):
+            known = {"apiVersion": f"{group}/{version}", "kind": kind}
+            inside = str(part(item, "metadata").get("namespace") or "")
+            yield f"{_collection(definition, inside)}/{name_of(item)}", {**known, **item}
+
+
+def _collection(definition: Json, namespace: str = "") -> str:
     """The path of a definition's objects, in the version that they are stored in.
 
     In another version the API server would ask the controller to convert them, which may be gone.
@@ -70,31 +81,16 @@ def collection_of(definition: Json, namespace: str = "") -> str:
     return f"/apis/{spec['group']}/{stored['name']}{inside}/{spec['names']['plural']}"
 
 
-def objects_of(api: Api, definition: Json) -> list[Json]:
-    """All objects of a definition, with their kind, in all namespaces."""
-    kind = part(definition, "spec", "names")["kind"]
-    group, version = collection_of(definition).split("/")[2:4]
-    known = {"apiVersion": f"{group}/{version}", "kind": kind}
-    return [{**known, **item} for item in api.list(collection_of(definition))]
-
-
-def path_of(definition: Json, item: Json) -> str:
-    """The path of an object of a definition."""
-    namespace = str(part(item, "metadata").get("namespace") or "")
-    return f"{collection_of(definition, namespace)}/{name_of(item)}"
-
-
 def used_by_others(api: Api, controller: Controller, owner: str) -> list[str]:
     """`JobSet team-a/bert` for each object of its kinds that is not a part of this stack.
 
     An object that something else has made counts as that: Kueue's Workload of a Job is the Job.
     """
     found = set[str]()
-    for definition in definitions_there(api, controller):
-        for item in objects_of(api, definition):
-            top = _first_owner(api, item)
-            if top is not None and label(top, names.OWNER_LABEL) != owner:
-                found.add(_named(top))
+    for _, item in objects_there(api, controller):
+        top = _first_owner(api, item)
+        if top is not None and label(top, names.OWNER_LABEL) != owner:
+            found.add(_named(top))
     return sorted(found)
 
 
@@ -151,14 +147,14 @@ def free_of_webhooks(api: Api, controller: Controller) -> None:
             _delete(api, f"{API_SERVICES}/{name_of(item)}")
 
 
-def take_finalizers_off(api: Api, controller: Controller, definition: Json, item: Json) -> None:
+def take_finalizers_off(api: Api, controller: Controller, path: str, item: Json) -> None:
     """Let an object end without the controller; others' finalizers stay."""
     groups = {name.partition(".")[2] for name in controller.definitions}
     held = list[str](part(item, "metadata").get("finalizers") or [])
     kept = [each for each in held if each.partition("/")[0] not in groups]
     if kept != held:
         say(f"{controller.title} does not let {_named(item)} go: it is freed")
-        api.patch(path_of(definition, item), {"metadata": {"finalizers": kept}})
+        api.patch(path, {"metadata": {"finalizers": kept}})
 
 
 def _delete(api: Api, path: str) -> None:

@@ -3,11 +3,10 @@
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.controllers import (
-    definitions_there,
     does_not_answer,
     free_of_webhooks,
     is_ours,
-    objects_of,
+    objects_there,
     parse_controller,
     take_finalizers_off,
 )
@@ -88,6 +87,5 @@ def _look_at_controllers(job: Job, api: Api) -> None:
     for controller in ours:
         if does_not_answer(api, controller):
             free_of_webhooks(api, controller)
-            for definition in definitions_there(api, controller):
-                for item in objects_of(api, definition):
-                    take_finalizers_off(api, controller, definition, item)
+            for path, item in objects_there(api, controller):
+                take_finalizers_off(api, controller, path, item)

@@ -44,6 +44,11 @@ def condition(item: Json, kind: str) -> Json:
     return next((each for each in conditions if each.get("type") == kind), Json())
 
 
+def is_true(item: Json, kind: str) -> bool:
+    """Whether there is a condition of that type, and it holds."""
+    return condition(item, kind).get("status") == "True"
+
+
 def is_ending(item: Json) -> bool:
     """Whether the object is being deleted."""
     return bool(part(item, "metadata").get("deletionTimestamp"))

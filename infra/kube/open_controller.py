@@ -3,13 +3,11 @@
 from infra.kube.api import Api
 from infra.kube.controllers import (
     Controller,
-    definitions_there,
     does_not_answer,
     free_of_webhooks,
     is_ours,
-    objects_of,
+    objects_there,
     parse_controller,
-    path_of,
     take_finalizers_off,
     used_by_others,
 )
@@ -88,17 +86,16 @@ def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> 
     def ask() -> str:
         refuse_use(api, controller, owner)
         left: list[str] = []
-        for definition in definitions_there(api, controller):
-            for item in objects_of(api, definition):
-                words = f"{item['kind']} {name_of(item)}"
-                try:
-                    if not is_ending(item):
-                        api.delete(path_of(definition, item), {"propagationPolicy": "Background"})
-                    elif dead:
-                        take_finalizers_off(api, controller, definition, item)
-                except ApiError as refused:  # the API server may ask a webhook once more
-                    words += f" ({refused})"
-                left.append(words)
+        for path, item in objects_there(api, controller):
+            words = f"{item['kind']} {name_of(item)}"
+            try:
+                if not is_ending(item):
+                    api.delete(path, {"propagationPolicy": "Background"})
+                elif dead:
+                    take_finalizers_off(api, controller, path, item)
+            except ApiError as refused:  # the API server may ask a webhook once more
+                words += f" ({refused})"
+            left.append(words)
         return f"still there: {', '.join(left[:MOST_NAMED])}" if left else ""
 
     if dead:

@@ -5,7 +5,7 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.kueue import collection, served_version
-from infra.kube.objects import Json, part, parts
+from infra.kube.objects import Json, condition
 from infra.kube.queue_members import named, standing_in
 from infra.kube.queue_removal import remove
 from infra.kube.waiting import wait_for
@@ -36,9 +36,8 @@ def create(job: Job, api: Api) -> None:
 
 def why_closed(item: Json) -> str:
     """Why a LocalQueue or a ClusterQueue takes no runs, in Kueue's words; empty: it does. Pure."""
-    conditions = parts(part(item, "status"), "conditions")
-    active = next((each for each in conditions if each.get("type") == "Active"), None)
-    if active is None:
+    active = condition(item, "Active")
+    if not active:
         return "Kueue has not taken it up: does its controller run? (kubectl get pods -A)"
     if active.get("status") == "True":
         return ""

@@ -5,7 +5,7 @@ Work that is over counts no more: Kueue lets a queue go then.
 
 from infra.kube.api import Api
 from infra.kube.kueue import collection, served_version
-from infra.kube.objects import Json, is_ending, name_of, part, parts
+from infra.kube.objects import Json, is_ending, is_true, name_of, part, parts
 from infra.kube.record import COLLECTION, SELECTOR, parse_record
 
 
@@ -27,7 +27,7 @@ def standing_in(api: Api, namespace: str, cluster_queue: str) -> list[Json]:
     return [
         workload
         for workload in api.list(collection(version, "workloads", namespace))
-        if not _is_over(workload)
+        if not is_true(workload, "Finished")
         and not is_ending(workload)
         and (
             part(workload, "spec").get("queueName") in queues
@@ -56,15 +56,4 @@ def named(workloads: list[Json]) -> str:
 
 def has_place(workload: Json) -> bool:
     """Whether Kueue has given it its part of a quota."""
-    return _is_true(workload, "QuotaReserved")
-
-
-def _is_over(workload: Json) -> bool:
-    return _is_true(workload, "Finished")
-
-
-def _is_true(workload: Json, type_: str) -> bool:
-    return any(
-        condition.get("type") == type_ and condition.get("status") == "True"
-        for condition in parts(part(workload, "status"), "conditions")
-    )
+    return is_true(workload, "QuotaReserved")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.objects import Json, condition, is_true, name_of, part, parts
 from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
 
 ASKS_FOR_PLACES = {REQUIRED_PLACE, PREFERRED_PLACE}
@@ -49,11 +49,11 @@ def in_queue(
     """
     if own is None:
         return InQueue(queue, None, f"in queue {queue}: Kueue has not taken it up yet")
-    if _is_true(own, "Admitted") or _is_true(own, "Finished"):
+    if is_true(own, "Admitted") or is_true(own, "Finished"):
         return None
     team = _cluster_queue_of(own, queues)
     place = _place(own, team, queues, workloads)
-    reserved = _condition(own, "QuotaReserved")
+    reserved = condition(own, "QuotaReserved")
     since = str(reserved.get("lastTransitionTime") or own["metadata"]["creationTimestamp"])
     reason = "; ".join(text for text in (_eviction(own), _reason(own)) if text)
     holders = _holders(own, team, workloads)
@@ -102,7 +102,7 @@ def _priority(workload: Json) -> int:
 
 
 def _waits(workload: Json) -> bool:
-    over = _is_true(workload, "QuotaReserved") or _is_true(workload, "Finished")
+    over = is_true(workload, "QuotaReserved") or is_true(workload, "Finished")
     return not over and part(workload, "spec").get("active") is not False
 
 
@@ -117,9 +117,9 @@ def _cluster_queue_of(workload: Json, queues: Sequence[Json]) -> str:
 
 def _reason(own: Json) -> str:
     for type_ in ("QuotaReserved", "Admitted"):
-        condition = _condition(own, type_)
-        if condition and condition.get("status") != "True":
-            return str(condition.get("message") or condition.get("reason"))
+        found = condition(own, type_)
+        if found and found.get("status") != "True":
+            return str(found.get("message") or found.get("reason"))
     checks = [
         f"{check.get('name')} is {check.get('state')}"
         for check in parts(part(own, "status"), "admissionChecks")
@@ -129,7 +129,7 @@ def _reason(own: Json) -> str:
 
 
 def _eviction(own: Json) -> str:
-    evicted = _condition(own, "Evicted")
+    evicted = condition(own, "Evicted")
     reason = str(evicted.get("reason") or "")
     # `Deactivated` is what ./disttrain stop did before ./disttrain resume.
     if evicted.get("status") != "True" or reason.startswith("Deactivated"):
@@ -143,8 +143,8 @@ def _holders(own: Json, team: str, workloads: Sequence[Json]) -> str:
     holding = [
         each
         for each in workloads
-        if _is_true(each, "QuotaReserved")
-        and not _is_true(each, "Finished")
+        if is_true(each, "QuotaReserved")
+        and not is_true(each, "Finished")
         and part(each, "status", "admission").get("clusterQueue") == team
         and each["metadata"]["uid"] != own["metadata"]["uid"]
     ]
@@ -160,14 +160,3 @@ def _named(workload: Json) -> str:
     named = f"{owners[0]['kind']} {owners[0]['name']}" if owners else name_of(workload)
     namespace, priority = workload["metadata"].get("namespace"), _priority(workload)
     return f"{named} in namespace {namespace} (priority {priority})"
-
-
-def _condition(workload: Json, type_: str) -> Json:
-    for condition in parts(part(workload, "status"), "conditions"):
-        if condition.get("type") == type_:
-            return condition
-    return {}
-
-
-def _is_true(workload: Json, type_: str) -> bool:
-    return _condition(workload, type_).get("status") == "True"
