@@ -36,12 +36,18 @@ class Stack:
         self._select_or_create()
 
     def set(self, key: str, value: str | None, *, secret: bool = False) -> None:
-        """Set one setting; None removes it. `key` may be a path, such as `run.train.max_steps`."""
-        kind = ("--secret",) if secret else ()
+        """Set one setting; None removes it. `key` may be a path, such as `run.train.max_steps`.
+
+        Every user of a machine can read the command lines of its processes, so a secret goes by
+        the standard input.
+        """
         if value is None:
             self._run("config", "rm", "--path", f"disttrain:{key}")
+        elif secret:
+            # pulumi takes one newline off the end of what it reads
+            self._run("config", "set", "--path", "--secret", f"disttrain:{key}", text=value + "\n")
         else:
-            self._run("config", "set", "--path", *kind, f"disttrain:{key}", "--", value)
+            self._run("config", "set", "--path", f"disttrain:{key}", "--", value)
 
     def set_all(self, settings: Mapping[str, str | None]) -> None:
         """Change many settings, as `set` does for one, in a third of a second for all of them."""
@@ -133,14 +139,15 @@ class Stack:
         rest = arguments[: _first_option(arguments)], arguments[_first_option(arguments) :]
         return [*head, *rest[0], *stack, *settings, *rest[1]]
 
-    def _run(self, *arguments: str, config_file: bool = True) -> str:
+    def _run(self, *arguments: str, config_file: bool = True, text: str = "") -> str:
+        """Run `pulumi` with `text` as its standard input. Raises PulumiFailedError."""
         done = subprocess.run(
             self._command(*arguments, config_file=config_file),
             cwd=self.project,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
+            input=text,
             text=True,
             check=False,
         )

@@ -15,13 +15,9 @@ from sandbox.cluster import Cluster
 from sandbox.dataset import training_text
 from sandbox.toolchain import bin_dir
 from sandbox.venvs import PROJECT
-from tests.e2e.engines import ALL
 from tests.e2e.lab import Lab
 from tests.e2e.linked_store import link_store
 from tests.e2e.remote_node import RemoteNode
-
-# What takes minutes, and is asked by `make test-engines`.
-collect_ignore = [] if ALL else ["test_controllers_in_depth.py"]
 
 IMAGES = "e2e"  # name of the cluster that keeps the image between runs; it is down between tests
 KEPT = "localhost/disttrain-e2e/kept:latest"

@@ -1,6 +1,5 @@
 """The kinds of workload that a controller of the cluster carries out, and in what they differ."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from infra.kube.workload import Workload, true_condition
 from infra.workloads import jobset, mpijob, pytorchjob, trainjob, volcano
 from infra.workloads.kind import WorkloadKind
+from tests.in_depth import ALL
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,5 @@ VOLCANO = Engine(
 )
 # What takes long and differs least is asked of one kind by `make test`, and of all by
 # `make test-engines`; Volcano, which takes longest to build, by that alone.
-ALL = bool(os.environ.get("DISTTRAIN_ALL_ENGINES"))
 ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, *((VOLCANO,) if ALL else ()))
 IN_DEPTH = ENGINES if ALL else (JOBSET,)

@@ -19,9 +19,9 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import ALL
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
+from tests.in_depth import ALL
 
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50  # after a stop

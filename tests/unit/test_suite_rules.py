@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_depth import FILES, VARIABLE
+
 PROJECT = Path(__file__).parent.parent.parent
 
 
 def run_suite(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
     tests = folder / "tests"
     (tests / "e2e").mkdir(parents=True, exist_ok=True)
-    for name in ("conftest.py", "second_try.py"):
+    for name in ("conftest.py", "in_depth.py", "second_try.py"):
         (tests / name).write_text((PROJECT / "tests" / name).read_text())
     (tests / "e2e" / "test_one.py").write_text(test)
     return subprocess.run(
@@ -50,6 +52,23 @@ def test_required_folder_that_did_not_run_fails_the_suite(
     done = run_suite(tmp_path, "def test_a(): pass\n", *not_it, *workers)
     assert done.returncode != 0
     assert "test_one.py" in done.stdout
+
+
+@WORKERS
+def test_required_folder_counts_no_file_in_depth(
+    tmp_path: Path, workers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make test` leaves such files to `make test-engines`, where they have to pass."""
+    (tmp_path / "tests" / "e2e").mkdir(parents=True)
+    (tmp_path / "tests" / FILES[0]).write_text("def test_b(): assert False\n")
+    required = ("def test_a(): pass\n", "--require", "tests/e2e", *workers)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    done = run_suite(tmp_path, *required)
+    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.setenv(VARIABLE, "1")
+    done = run_suite(tmp_path, *required)
+    assert done.returncode == 1
+    assert f"no test passed in ['tests/{FILES[0]}']" in done.stdout
 
 
 def test_tests_that_change_the_machine_stay_on_one_worker(tmp_path: Path) -> None:

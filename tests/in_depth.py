@@ -1,0 +1,11 @@
+"""Which tests take so long that `make test` leaves them to `make test-engines`.
+
+`make test` asks every kind of workload its promises once. What takes minutes more is asked where
+this variable is set: some questions of every kind in place of one, and the files named here.
+"""
+
+import os
+
+VARIABLE = "DISTTRAIN_ALL_ENGINES"
+ALL = bool(os.environ.get(VARIABLE))
+FILES = ("e2e/test_controllers_in_depth.py",)  # in the folder of this file
