@@ -5,7 +5,7 @@ The pods end when the run is finished, so its GPUs are free then without a `pulu
 
 from infra.objects import Manifest
 from infra.workloads.headless import headless_service
-from infra.workloads.job import BACKOFF_LIMIT, job
+from infra.workloads.job import RETRIES_PER_POD, job
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
 
@@ -22,7 +22,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "completionMode": "Indexed",
         "completions": run.world.pods,
         "parallelism": run.world.pods,
-        "backoffLimit": BACKOFF_LIMIT * run.world.pods,
+        "backoffLimit": RETRIES_PER_POD * run.world.pods,
     }
     return [
         ("service", headless_service(run, _service(run))),

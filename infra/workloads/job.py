@@ -7,7 +7,10 @@ from infra.workloads.run import Run
 
 FATAL_EXIT_CODE = 78  # trainer/launch/exit_codes.py: the trainer met something that no retry mends
 PREEMPTED_EXIT_CODE = 143  # the trainer was asked to stop, and has saved
-BACKOFF_LIMIT = 6
+RETRIES_PER_POD = 100
+"""For the controllers. A controller counts all failures of a run, however far the run has come
+between them, so a long one would end by a few accidents in some weeks. Which run has failed for
+good is decided in trainer/launch/pod_failures.py; this number ends what never comes to start it."""
 
 
 def job(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
@@ -33,7 +36,7 @@ def job_spec(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
     template = run.template
     pod_spec = {**template["spec"], "restartPolicy": "Never", **(pod or {})}
     return {
-        "backoffLimit": BACKOFF_LIMIT,
+        "backoffLimit": RETRIES_PER_POD,
         # A new pod starts only when the old one has ended: two would write the same run.
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {

@@ -7,7 +7,7 @@ fields are those of https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/.
 from collections.abc import Mapping
 
 from infra.objects import Manifest
-from infra.workloads.job import BACKOFF_LIMIT, job_spec
+from infra.workloads.job import RETRIES_PER_POD, job_spec
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
 
@@ -61,8 +61,8 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
             "subdomain": run.workload_name,
         },
         "failurePolicy": {
-            # As many as `indexed-job` bears.
-            "maxRestarts": BACKOFF_LIMIT * run.world.pods,
+            # The same as for `indexed-job`.
+            "maxRestarts": RETRIES_PER_POD * run.world.pods,
             # New pods start only when all old ones have ended: both would write the same run.
             "restartStrategy": "BlockingRecreate",
             "rules": [

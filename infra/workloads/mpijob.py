@@ -9,13 +9,13 @@ https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/ in v
 from dataclasses import dataclass
 
 from infra.objects import Manifest
-from infra.workloads.job import BACKOFF_LIMIT
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.queue_place import as_one_group
 from infra.workloads.replica import indexed_template
 from infra.workloads.run import Run
 
 API_VERSION = "kubeflow.org/v2beta1"
+LAUNCHER_RETRIES = 6
 OTHERWISE = (
     f"topology: 'mpijob' cannot be used: the cluster serves no MPIJob of {API_VERSION}, so "
     "Kubeflow's MPI Operator is not there. Install it "
@@ -37,7 +37,7 @@ class MpiJobOptions:
         ValueError: the number is negative.
     """
 
-    launcherRetries: int = BACKOFF_LIMIT  # noqa: N815 - as the stack's settings name it
+    launcherRetries: int = LAUNCHER_RETRIES  # noqa: N815 - as the stack's settings name it
 
     def __post_init__(self) -> None:
         if self.launcherRetries < 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from infra.labels import labels
+from infra.labels import REVISION_LABEL, labels
 from infra.monitoring.objects import scrape_annotations
 from infra.names import (
     DATA_MOUNT,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 TRAINER_UID = 1000  # of the user in the trainer image
 METRICS_PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"  # trainer/monitoring/endpoint.py reads it
 KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/messages.py reads it
+REVISION_VARIABLE = "DISTTRAIN_REVISION"  # trainer/launch/pod_failures.py reads it
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 # Of containers whose work is short. Without requests a pod is in the class BestEffort, which is
 # evicted first, and a namespace with a quota of requests refuses it.
@@ -136,6 +137,8 @@ def training_pod(run: Run) -> Manifest:
     # be finished otherwise, because the server takes a missing default for another value.
     pod_name = {"apiVersion": "v1", "fieldPath": "metadata.name"}
     container["env"].append({"name": "POD_NAME", "valueFrom": {"fieldRef": pod_name}})
+    revision = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{REVISION_LABEL}']"}
+    container["env"].append({"name": REVISION_VARIABLE, "valueFrom": {"fieldRef": revision}})
     key = {"secretKeyRef": {"name": run.key_secret, "key": "key"}}
     container["env"].append({"name": KEY_VARIABLE, "valueFrom": key})
     if run.pod_secrets:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from infra.objects import Manifest
 from infra.workloads.headless import headless_service
-from infra.workloads.job import BACKOFF_LIMIT, FATAL_EXIT_CODE
+from infra.workloads.job import FATAL_EXIT_CODE, RETRIES_PER_POD
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.replica import indexed_template
 from infra.workloads.run import Run
@@ -32,8 +32,8 @@ class VolcanoOptions:
 
     Args:
         queue: the queue of Volcano that the run waits in until all of its pods fit.
-        restarts: how often all pods are made anew; 0: six times for each pod. Volcano counts lost
-            and evicted pods, `./disttrain resume` and a run's turn after another run alike.
+        restarts: how often all pods are made anew; 0: a hundred times for each pod. Volcano counts
+            lost and evicted pods, `./disttrain resume` and a run's turn after another run alike.
 
     Raises:
         ValueError: the queue has no name, or the number is negative.
@@ -64,7 +64,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     # The order in a queue is that of the Jobs' own priorities.
     priority = run.placement.priority_class
     # The Job fails when its count of restarts comes to this number.
-    most = (options.restarts or BACKOFF_LIMIT * run.world.pods) + 1
+    most = (options.restarts or RETRIES_PER_POD * run.world.pods) + 1
     job = {
         "apiVersion": API_VERSION,
         "kind": "Job",

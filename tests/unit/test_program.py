@@ -857,10 +857,10 @@ def test_volcano_starts_all_pods_or_none(tmp_path: Path) -> None:
     spec = made.one("training-volcano-job").inputs["spec"]
     assert (spec["schedulerName"], spec["queue"]) == ("volcano", "default")
     assert spec["priorityClassName"] == "high"
-    assert (spec["minAvailable"], spec["maxRetry"]) == (4, 25)
+    assert (spec["minAvailable"], spec["maxRetry"]) == (4, 401)
     (task,) = spec["tasks"]
     template = task.pop("template")
-    assert task == {"name": "node", "replicas": 4, "minAvailable": 4, "maxRetry": 25}
+    assert task == {"name": "node", "replicas": 4, "minAvailable": 4, "maxRetry": 401}
     fatal, lost = spec["policies"]
     assert fatal == {"exitCode": 78, "action": "TerminateJob"}  # before the one for all failures
     assert lost == {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}

@@ -12,6 +12,7 @@ from trainer.config.problem import problem_text
 LAUNCH_OPTIONS = (
     "rendezvous_timeout_seconds",
     "max_restarts",
+    "max_pod_failures",
     "nodes_min",
     "nodes_wait_seconds",
     "nodes_return_seconds",

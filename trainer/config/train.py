@@ -59,6 +59,13 @@ class TrainConfig:
     max_restarts: int = option(
         10, "restarts in place without a newer checkpoint between them", at_least=0
     )
+    max_pod_failures: int = option(
+        6,
+        "pods of node 0 that may fail one after the other without a newer checkpoint between them, "
+        "each after max_restarts; then the run has failed for good. Counted on the volume, where a "
+        "controller starts pods again",
+        at_least=0,
+    )
     spare_processes: bool = option(
         True,
         "keep one process for each rank that has imported torch: a restart takes seconds less, "

@@ -30,6 +30,7 @@ from trainer.launch.mirror import MirrorProcess
 from trainer.launch.node import Node, interface_of, machine_id, node_from_environment
 from trainer.launch.node_output import NodeOutput
 from trainer.launch.own_trainer import OwnTrainer
+from trainer.launch.pod_failures import REVISION_VARIABLE, PodFailures
 from trainer.launch.ports import free_port
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
@@ -77,6 +78,13 @@ class _Entrypoint:
         self._output = NodeOutput.of(node.rank, config.run_dir)
         self._say = self._output.say
         self._events = entrypoint_events(config.run_dir, node.rank, self._say)
+        self._pod_failures = PodFailures(
+            config.run_dir,
+            os.environ.get(REVISION_VARIABLE, ""),
+            config.train.max_pod_failures,
+            node.rank == 0,
+            self._say,
+        )
         self._work: Work
         if config.has_program:
             self._work = Program(config, node, self._status, self._output, self._events, stop)
@@ -94,6 +102,7 @@ class _Entrypoint:
         """Train until the run is finished, stopped or given up; returns how it ended."""
         try:
             code = self._run()
+            self._pod_failures.ended()
             if self._rounds:
                 self._events.write(Name.ENDED, how=code.name.lower())
             if code != ExitCode.PREEMPTED:
@@ -114,6 +123,7 @@ class _Entrypoint:
     def _run(self) -> ExitCode:
         failures, newest = 0, self._work.newest()
         self._status.clear()
+        self._pod_failures.start(self._work.recorded())
         if self._node.nnodes > 1 and not self._key:
             self._say(f"{RUN_KEY_VARIABLE} is not set: any pod that reaches this port may join")
         while not self._stop.requested:
@@ -121,6 +131,8 @@ class _Entrypoint:
             if (finished := self._work.finished()) is not None:
                 self._close_coordinator()
                 return self._hold(finished)
+            if (spent := self._pod_failures.spent()) is not None:
+                return self._fail(ExitReport(ExitCode.FATAL, spent))
             try:
                 report = self._one_round()
             except (RetryableError, OSError) as error:
@@ -136,14 +148,15 @@ class _Entrypoint:
                 continue
             failures = 1 if has_progress else failures + 1
             if failures > self._config.train.max_restarts:
-                return self._fail(
-                    ExitReport(
-                        ExitCode.RETRYABLE,
-                        f"{failures} starts in a row failed without a newer checkpoint "
-                        f"(train.max_restarts is {self._config.train.max_restarts}); "
-                        f"the last one: {report.reason}",
-                    )
+                reason = (
+                    f"{failures} starts in a row failed without a newer checkpoint "
+                    f"(train.max_restarts is {self._config.train.max_restarts}); "
+                    f"the last one: {report.reason}"
                 )
+                self._pod_failures.failed(newest, reason)
+                if (spent := self._pod_failures.spent()) is not None:
+                    return self._fail(ExitReport(ExitCode.FATAL, spent))
+                return self._fail(ExitReport(ExitCode.RETRYABLE, reason))
             pause = 0 if failures == 1 else min(2 ** (failures - 2), _LONGEST_PAUSE_SECONDS)
             when = f"in {pause} s" if pause else "at once"
             self._say(f"training stopped: {report.reason}; starting again {when}")
@@ -182,7 +195,8 @@ class _Entrypoint:
 
         def give_up() -> bool:
             failed = self._coordinator is not None and self._coordinator.failure is not None
-            return failed or self._stop.requested or self._work.finished() is not None
+            over = self._work.finished() is not None or self._pod_failures.spent() is not None
+            return failed or self._stop.requested or over
 
         member = join(
             node.master_address,
@@ -212,6 +226,7 @@ class _Entrypoint:
             f"store at {here.master_address}:{here.master_port}"
         )
         environments = [self._environment(here, rank) for rank in range(node.local_ranks)]
+        self._pod_failures.round_begins()
         self._events.write(Name.ROUND_BEGUN, round=here.number, ranks=here.world_size)
         try:
             ranks = self._work.start(here, environments)

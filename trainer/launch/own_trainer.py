@@ -91,6 +91,10 @@ class OwnTrainer:
         names = (path.name for path in self._config.run_dir.glob("checkpoints/step-*"))
         return max(names, default="")
 
+    def recorded(self) -> str:
+        """See `Work`."""
+        return self.newest()
+
 
 def combine_exit_reports(
     reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None]

@@ -67,3 +67,7 @@ class Work(Protocol):
     def newest(self) -> str:
         """A text that grows with each checkpoint, in the order of texts."""
         ...
+
+    def recorded(self) -> str:
+        """The same as the volume tells it: how far processes have come that were there before."""
+        ...

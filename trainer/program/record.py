@@ -86,6 +86,15 @@ def newest_change(folder: Path) -> str:
     return f"{newest:020d}" if newest else ""
 
 
+def last_step(run_dir: Path) -> int:
+    """The last step in the curve of a run; 0: there is none."""
+    try:
+        lines = (run_dir / METRICS_FILE).read_text().splitlines()
+    except OSError:  # there is none, or the volume fails, of which the start will tell
+        return 0
+    return next((step for line in reversed(lines) if (step := _step_of(line)) is not None), 0)
+
+
 class Curve:
     """Appends points to metrics.jsonl in a thread, as a volume that hangs must hold up nobody."""
 

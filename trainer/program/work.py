@@ -25,6 +25,7 @@ from trainer.program.progress import Point, ProgressReader
 from trainer.program.ranks import ProgramRanks
 from trainer.program.record import (
     Curve,
+    last_step,
     newest_change,
     program_dir,
     read_program_done,
@@ -171,8 +172,14 @@ class Program:
         A start that fails at the step at which the one before has failed is no progress.
         """
         if self._reads:
-            return f"{self._highest:020d}" if self._highest else ""
+            return _as_text(self._highest)
         return newest_change(program_dir(self._config))
+
+    def recorded(self) -> str:
+        """See `Work`."""
+        if self._reads:
+            return _as_text(last_step(self._config.run_dir))
+        return self.newest()
 
     def _tap(self, rank: int | None, lines: list[bytes]) -> None:
         self._reader.take(lines, of_rank_0=rank == 0 or rank is None)
@@ -221,3 +228,7 @@ class Program:
     def _say(self, text: str) -> None:
         self._said_at, self._lines = time.monotonic(), 0
         self._output.say(f"program: {text}")
+
+
+def _as_text(step: int) -> str:
+    return f"{step:020d}" if step else ""

@@ -25,12 +25,14 @@ LIMIT_SECONDS = 120  # for what has to happen, on a busy machine too
 class Desk:
     """A data root, a folder for programs, and entrypoints that end with the test.
 
-    `trainer` is the command that starts the trainer, and `folder` where it does.
+    `trainer` is the command that starts the trainer, and `folder` where it does; `revision` is that
+    of the pods, where it has to look as if they were some.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.trainer, self.folder = [sys.executable, "-m", "trainer"], CHECKOUT
+        self.revision = ""
         self._started = list[subprocess.Popen[str]]()
 
     def config(self, *command: str, **more: Any) -> RunConfig:
@@ -62,6 +64,7 @@ class Desk:
             "PET_MASTER_ADDR": "127.0.0.1",
             "PET_MASTER_PORT": str(port),
             "DISTTRAIN_RUN_KEY": "key",
+            "DISTTRAIN_REVISION": self.revision,
             "DISTTRAIN_READY_DIR": str(self.root / f"ready-{node}"),
         }
         with (self.root / f"node-{node}.log").open("a") as output:

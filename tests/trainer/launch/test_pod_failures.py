@@ -1,0 +1,158 @@
+"""Pods that fail one after the other are counted on the volume, whoever starts them again (E5)."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.program.desk import Desk
+from trainer.launch.exit_codes import ExitCode
+from trainer.launch.pod_failures import PLACE, PodFailures
+from trainer.launch.ports import free_port
+
+REVISION = "one"
+NO_RESTART = {"max_restarts": 0, "max_pod_failures": 2}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    made.revision = REVISION
+    yield made
+    made.end_all()
+
+
+class Said(list[str]):
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+
+def counted(folder: Path, *, revision: str = REVISION, writes: bool = True) -> PodFailures:
+    """As a pod that is started now finds the count."""
+    found = PodFailures(folder, revision, 1, writes, Said())
+    found.start("step-5")
+    return found
+
+
+def test_third_pod_without_progress_fails_for_good(desk: Desk) -> None:
+    """A run that has failed stays failed: a pod that is made once more starts no rank."""
+    config = desk.config("sh", "-c", "exit 3", train=NO_RESTART)
+    codes = [desk.run(config) for _ in range(3)]
+    assert codes == [ExitCode.RETRYABLE, ExitCode.RETRYABLE, ExitCode.FATAL]
+    assert desk.run(config) == ExitCode.FATAL
+    assert desk.log().count("round 1: ") == 3
+    said = "fatal: 3 pods in a row failed without a newer checkpoint (train.max_pod_failures is 2)"
+    assert desk.log().count(said) == 2
+    assert "ended with exit code 3" in desk.log().splitlines()[-1]
+
+
+def test_pods_of_changed_settings_are_counted_anew(desk: Desk) -> None:
+    config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 0, "max_pod_failures": 0})
+    assert [desk.run(config), desk.run(config)] == [ExitCode.FATAL, ExitCode.FATAL]
+    desk.revision = "two"
+    mended = desk.config("true", train={"max_restarts": 0, "max_pod_failures": 0})
+    assert desk.run(mended) == ExitCode.DONE
+
+
+def test_start_by_a_user_is_never_counted(desk: Desk) -> None:
+    """Without Kubernetes nobody else starts the run again."""
+    desk.revision = ""
+    config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 0, "max_pod_failures": 0})
+    assert [desk.run(config), desk.run(config)] == [ExitCode.RETRYABLE, ExitCode.RETRYABLE]
+    assert not (config.run_dir / PLACE).exists()
+
+
+GOES_FURTHER = """
+    import os, pathlib
+    folder = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"])
+    name = folder / str(len(list(folder.iterdir())))
+    name.write_text("saved")
+    raise SystemExit(1)
+"""
+
+
+def test_pods_that_bring_the_run_further_may_all_fail(desk: Desk) -> None:
+    config = desk.python(GOES_FURTHER, train={"max_restarts": 0, "max_pod_failures": 1})
+    assert [desk.run(config) for _ in range(4)] == [ExitCode.RETRYABLE] * 4
+
+
+WAITS = """
+    import time
+    print("it trains", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_killed_pod_counts_and_a_preempted_one_does_not(desk: Desk) -> None:
+    """The first two are asked to go, as by a preemption or a drained node, and the others die."""
+    config = desk.python(WAITS, train={"max_restarts": 0, "max_pod_failures": 1})
+    for times, (sign, code) in enumerate(
+        [
+            (signal.SIGTERM, ExitCode.PREEMPTED),
+            (signal.SIGTERM, ExitCode.PREEMPTED),
+            (signal.SIGKILL, -signal.SIGKILL),
+            (signal.SIGKILL, -signal.SIGKILL),
+        ],
+        start=1,
+    ):
+        pod = desk.start(config)
+        desk.wait_for("it trains", times=times)
+        os.kill(pod.pid, sign)
+        assert pod.wait(60) == code, desk.log()
+    assert desk.run(config) == ExitCode.FATAL
+    assert "2 pods in a row failed" in desk.log()
+    assert "it ended without a word" in desk.log()
+
+
+def test_pod_that_waits_for_the_others_has_not_failed(desk: Desk) -> None:
+    patience = {"rendezvous_timeout_seconds": 5, "max_pod_failures": 0}
+    config = desk.config("true", train=patience)
+    for _ in range(2):
+        assert desk.start(config, nodes=2, port=free_port()).wait(60) == ExitCode.RETRYABLE
+    assert not (config.run_dir / PLACE).exists()
+
+
+def test_other_nodes_hear_that_the_run_has_failed(desk: Desk) -> None:
+    """They need not wait for node 0 until the time for that is up."""
+    config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 0, "max_pod_failures": 0})
+    port = free_port()
+    nodes = [desk.start(config, node, 2, port=port) for node in range(2)]
+    assert nodes[0].wait(60) == ExitCode.FATAL, desk.log()
+    nodes[1].wait(60)
+    assert desk.start(config, 1, 2, port=port).wait(60) == ExitCode.FATAL, desk.log(1)
+
+
+def test_own_trainers_pods_are_counted_by_its_checkpoints(tmp_path: Path) -> None:
+    """A newer checkpoint begins a new row, and the count does not outlive it."""
+    first = counted(tmp_path)
+    first.round_begins()
+    first.failed("step-5", "a")
+    assert counted(tmp_path).spent() is None
+    second = counted(tmp_path)
+    second.round_begins()
+    second.failed("step-9", "b")
+    assert json.loads((tmp_path / PLACE).read_text())["failures"] == 1
+    third = counted(tmp_path)
+    third.round_begins()
+    third.failed("step-9", "c")
+    assert "2 pods in a row" in str(counted(tmp_path, writes=False).spent())
+    assert counted(tmp_path, revision="two").spent() is None
+
+
+def test_volume_that_fails_ends_no_run(tmp_path: Path) -> None:
+    """It is said once, and what this pod has seen is counted all the same."""
+    (tmp_path / PLACE).mkdir()
+    said = Said()
+    found = PodFailures(tmp_path, REVISION, 0, True, said)
+    found.start("")
+    found.round_begins()
+    found.failed("", "a")
+    assert "1 pod failed without" in str(found.spent())
+    assert len(said) == 1
+    assert "cannot be read" in said[0]
+    (tmp_path / PLACE).rmdir()
+    (tmp_path / PLACE).write_text("{")
+    assert counted(tmp_path).spent() is None
