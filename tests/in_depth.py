@@ -8,4 +8,5 @@ import os
 
 VARIABLE = "DISTTRAIN_ALL_ENGINES"
 ALL = bool(os.environ.get(VARIABLE))
-FILES = ("e2e/test_controllers_in_depth.py",)  # in the folder of this file
+# In the folder of this file.
+FILES = ("e2e/test_controllers_in_depth.py", "e2e/test_failed_runs.py")

@@ -1,0 +1,178 @@
+"""A run that has failed stays failed, whatever makes its pods once more (E5).
+
+The first test shows the trap with Kubeflow Trainer's own means. `make test-engines` runs this file.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from infra.workloads import jobset, trainjob
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import states, training_pods
+from tests.e2e.conftest import KEPT
+from tests.e2e.engines import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
+from tests.e2e.lab import Lab, wait_for
+from trainer.events.event import Name, event_file
+
+pytestmark = pytest.mark.in_order
+
+NEEDED = ("jobset", "trainer", "training-operator", "volcano")
+PLAIN = "plain"
+STACK = "e2e-failed"
+MOST = 1  # pods in a row that may fail
+
+
+@pytest.fixture(scope="module")
+def served(lab: Lab) -> Iterator[Lab]:
+    """A cluster with the controllers."""
+    wanted = [CONTROLLERS[name] for name in NEEDED]
+    try:
+        for controller in wanted:
+            start_controller(lab.cluster, controller)
+        yield lab
+    finally:
+        for controller in reversed(wanted):
+            stop_controller(lab.cluster, controller)
+
+
+@pytest.fixture(scope="module")
+def stack(served: Lab) -> Iterator[Stack]:
+    """A program that fails at each start, and not for good."""
+    settings = {"pods": "2", "processesPerPod": "1", "topology": "jobset"}
+    made = served.stack(STACK, "sandbox", settings)
+    made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    words = {f"program.command[{place}]": word for place, word in enumerate(("sh", "-c", "exit 3"))}
+    limits = {"run.train.max_restarts": "0", "run.train.max_pod_failures": str(MOST)}
+    made.set_all({**words, **limits})
+    yield made
+    made.destroy()
+
+
+def jobset_of(lab: Lab, name: str, namespace: str) -> tuple[str, int, bool]:
+    """Its uid, how often it was started again, and whether it has failed; empty: there is none."""
+    items = lab.get("jobset", namespace=namespace)["items"]
+    item = next((item for item in items if item["metadata"]["name"] == name), None)
+    if item is None:
+        return "", 0, False
+    status = item.get("status", {})
+    found = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
+    return item["metadata"]["uid"], status.get("restarts", 0), "Failed" in found
+
+
+def wait_for_failure(lab: Lab, name: str, namespace: str, before: str = "") -> tuple[str, int]:
+    """The uid and the restarts of a failed JobSet that is not the one of before."""
+
+    def failed() -> tuple[str, int] | None:
+        uid, restarts, has_failed = jobset_of(lab, name, namespace)
+        return (uid, restarts) if has_failed and uid != before else None
+
+    found = wait_for(f"JobSet {name} to fail", failed, 300)
+    assert found is not None
+    return found
+
+
+def test_plain_trainjob_trains_again_when_its_jobset_is_gone(served: Lab) -> None:
+    """With Trainer's own budget a failed TrainJob gets all of its restarts a second time.
+
+    https://github.com/kubeflow/trainer/issues/3737 and 3779: a JobSet that its
+    `ttlSecondsAfterFinished` has removed is made anew. Here kubectl removes it.
+    """
+    lab = served
+    container = {
+        "name": trainjob.NODE,
+        "image": KEPT,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", "exit 3"],
+    }
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {
+        "name": trainjob.NODE,
+        "template": {
+            "metadata": {"labels": trainjob.STEP},
+            "spec": {"backoffLimit": 0, "template": pod},
+        },
+    }
+    runtime = {
+        "apiVersion": trainjob.API_VERSION,
+        "kind": "TrainingRuntime",
+        "metadata": {"name": PLAIN},
+        "spec": {
+            "mlPolicy": {"numNodes": 1},
+            "template": {"spec": {"failurePolicy": {"maxRestarts": MOST}, "replicatedJobs": [job]}},
+        },
+    }
+    made = {
+        "apiVersion": trainjob.API_VERSION,
+        "kind": "TrainJob",
+        "metadata": {"name": PLAIN},
+        "spec": {
+            "runtimeRef": {
+                "apiGroup": trainjob.API_VERSION.partition("/")[0],
+                "kind": "TrainingRuntime",
+                "name": PLAIN,
+            }
+        },
+    }
+    given = lab.scratch / "plain.json"
+    given.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [runtime, made]}))
+    lab.kubectl("create", "-f", str(given), namespace="default")
+    try:
+        uid, restarts = wait_for_failure(lab, PLAIN, "default")
+        assert restarts == MOST
+        lab.kubectl("delete", "jobset", PLAIN, namespace="default")
+        _, again = wait_for_failure(lab, PLAIN, "default", before=uid)
+        assert again == MOST  # its count began at 0
+    finally:
+        lab.kubectl("delete", "-f", str(given), namespace="default")
+
+
+def starts(lab: Lab, run_name: str) -> int:
+    """How often node 0 has started ranks."""
+    path = event_file(lab.run_dir(run_name), 0)
+    return path.read_text().count(f'"{Name.RANKS_STARTED.value}"')
+
+
+@pytest.mark.parametrize(
+    "engine", [JOBSET, TRAINJOB, PYTORCHJOB, VOLCANO], ids=lambda engine: engine.kind.name
+)
+def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine: Engine) -> None:
+    """The number is that of the run, and not the controller's, which is a hundred times higher."""
+    lab, run_name = served, f"{STACK}-{engine.kind.name}"
+    stack.set_all({"topology": engine.kind.name, "runName": run_name})
+    with pytest.raises(PulumiFailedError) as failure:
+        stack.up()
+    said = " ".join(failure.value.args[0].split())
+    assert f"{MOST + 1} pods in a row failed without a newer checkpoint" in said, said
+    assert "run.train.max_pod_failures" in said
+
+    def has_failed() -> str:
+        item = lab.get(engine.typed, engine.workload)
+        return engine.condition(item, engine.kind.failed)
+
+    assert wait_for(f"{engine.workload} to have failed", has_failed, 120)
+    assert starts(lab, run_name) == MOST + 1
+    wait_for("its pods to end", lambda: not training_pods(lab, stack), 120)
+    assert states(lab, stack)[STACK] == "failed"
+
+
+def test_failed_trainjob_stays_failed_without_its_jobset(served: Lab, stack: Stack) -> None:
+    """Trainer makes the JobSet and its pods anew, and no rank starts; nor when Trainer has gone
+    and come back."""
+    lab, run_name, name = served, f"{STACK}-again", TRAINJOB.workload
+    stack.set_all({"topology": TRAINJOB.kind.name, "runName": run_name})
+    with pytest.raises(PulumiFailedError):
+        stack.up()
+    uid, _ = wait_for_failure(lab, name, "disttrain")
+    lab.kubectl("delete", jobset.KIND.kind.lower(), name)
+    again, _ = wait_for_failure(lab, name, "disttrain", before=uid)
+    trainer = CONTROLLERS["trainer"]
+    stop_controller(lab.cluster, trainer)
+    start_controller(lab.cluster, trainer)
+    lab.kubectl("delete", jobset.KIND.kind.lower(), name)
+    wait_for_failure(lab, name, "disttrain", before=again)
+    assert starts(lab, run_name) == MOST + 1
+    assert TRAINJOB.condition(lab.get(TRAINJOB.typed, name), TRAINJOB.kind.failed)
