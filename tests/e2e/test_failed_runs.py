@@ -8,14 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli.status.look import look
+from infra.kube.access import Access
+from infra.kube.api import Api
 from infra.workloads import jobset, trainjob
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.asking import states, training_pods
+from tests.e2e.asking import training_pods
 from tests.e2e.conftest import KEPT
 from tests.e2e.engines import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
-from tests.e2e.lab import Lab, wait_for
+from tests.e2e.lab import NAMESPACE, Lab, wait_for
 from trainer.events.event import Name, event_file
 
 pytestmark = pytest.mark.in_order
@@ -156,7 +159,9 @@ def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine:
     assert wait_for(f"{engine.workload} to have failed", has_failed, 120)
     assert starts(lab, run_name) == MOST + 1
     wait_for("its pods to end", lambda: not training_pods(lab, stack), 120)
-    assert states(lab, stack)[STACK] == "failed"
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    (run,) = look(api, NAMESPACE).runs
+    assert (run.state, "2 pods in a row failed" in run.detail) == ("failed", True)
 
 
 def test_failed_trainjob_stays_failed_without_its_jobset(served: Lab, stack: Stack) -> None:
@@ -166,13 +171,14 @@ def test_failed_trainjob_stays_failed_without_its_jobset(served: Lab, stack: Sta
     stack.set_all({"topology": TRAINJOB.kind.name, "runName": run_name})
     with pytest.raises(PulumiFailedError):
         stack.up()
-    uid, _ = wait_for_failure(lab, name, "disttrain")
+    uid, _ = wait_for_failure(lab, name, NAMESPACE)
     lab.kubectl("delete", jobset.KIND.kind.lower(), name)
-    again, _ = wait_for_failure(lab, name, "disttrain", before=uid)
+    again, _ = wait_for_failure(lab, name, NAMESPACE, before=uid)
     trainer = CONTROLLERS["trainer"]
-    stop_controller(lab.cluster, trainer)
+    for program in trainer.programs:
+        lab.cluster.node(1).end(program.name)
     start_controller(lab.cluster, trainer)
     lab.kubectl("delete", jobset.KIND.kind.lower(), name)
-    wait_for_failure(lab, name, "disttrain", before=again)
+    wait_for_failure(lab, name, NAMESPACE, before=again)
     assert starts(lab, run_name) == MOST + 1
     assert TRAINJOB.condition(lab.get(TRAINJOB.typed, name), TRAINJOB.kind.failed)

@@ -148,15 +148,18 @@ class _Entrypoint:
                 continue
             failures = 1 if has_progress else failures + 1
             if failures > self._config.train.max_restarts:
-                reason = (
-                    f"{failures} starts in a row failed without a newer checkpoint "
-                    f"(train.max_restarts is {self._config.train.max_restarts}); "
-                    f"the last one: {report.reason}"
-                )
-                self._pod_failures.failed(newest, reason)
+                self._pod_failures.failed(newest, report.reason)
                 if (spent := self._pod_failures.spent()) is not None:
                     return self._fail(ExitReport(ExitCode.FATAL, spent))
-                return self._fail(ExitReport(ExitCode.RETRYABLE, reason))
+                starts = "1 start" if failures == 1 else f"{failures} starts in a row"
+                return self._fail(
+                    ExitReport(
+                        ExitCode.RETRYABLE,
+                        f"{starts} failed without a newer checkpoint "
+                        f"(train.max_restarts is {self._config.train.max_restarts}); "
+                        f"the last one: {report.reason}",
+                    )
+                )
             pause = 0 if failures == 1 else min(2 ** (failures - 2), _LONGEST_PAUSE_SECONDS)
             when = f"in {pause} s" if pause else "at once"
             self._say(f"training stopped: {report.reason}; starting again {when}")
