@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,9 +37,10 @@ from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.stack import Stack
 from tests.e2e.asking import training_pods
-from tests.e2e.engines import ENGINES
-from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from tests.e2e.engines import ENGINES, VOLCANO
+from tests.e2e.lab import ENDLESS, SPARES, Lab, run_settings, wait_for
 from trainer.events.event import event_file, parse_events
+from trainer.launch.spare import WAITS_NAME
 
 RESULTS = CHECKOUT / "bench" / "kinds.json"
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
@@ -65,7 +66,7 @@ class Kind:
     bar_seconds: float
 
 
-OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in ENGINES}
+OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in (*ENGINES, VOLCANO)}
 KINDS: dict[str, Kind] = {
     "single-pod": Kind((), ("train-singlepod-",), 5),
     "multi-pod": Kind((), ("train-multipod-0", "train-multipod-1"), 5),
@@ -74,6 +75,7 @@ KINDS: dict[str, Kind] = {
     "trainjob": Kind(("jobset", "trainer"), OF_ENGINES["trainjob"], 8),
     "pytorchjob": Kind(("training-operator",), OF_ENGINES["pytorchjob"], 8),
     "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8),
+    "volcano": Kind(("volcano",), OF_ENGINES["volcano"], 8),
 }
 
 
@@ -103,12 +105,13 @@ def settings_of(name: str, kind: Kind, run_name: str) -> dict[str, str | None]:
     """A run of three ranks that does not end and bears every fault."""
     pods, ranks = (str(RANKS), "1") if len(kind.pods) > 1 else (None, str(RANKS))
     return {
-        **run_settings(run_name, ENDLESS),
+        **run_settings(run_name, ENDLESS, **SPARES),
         "topology": name,
         "processesPerPod": ranks,
         **({"pods": pods} if pods else {}),
         "run.checkpoint.interval": "25",
         "run.train.max_restarts": "10000",
+        "run.train.max_pod_failures": "10000",
     }
 
 
@@ -141,6 +144,7 @@ def recoveries(
     with StepWatch(run_dir) as steps:
         for _ in range(times):
             wait_for("all pods", lambda: len(training_pods(lab, stack)) == pods_of(kind), 120)
+            wait_for("the spares", have_spares, LONGEST_SECONDS)
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
             with PodWatch(lab, kind.pods[fault.node]) as pods:
                 time.sleep(draw.uniform(0, 1))  # anywhere between two checkpoints, and in saves
@@ -155,6 +159,16 @@ def recoveries(
         Recovery(at, *pause, phases=parts, pods=seen)
         for (at, pause, seen), parts in zip(done, phases, strict=True)
     ]
+
+
+def have_spares() -> bool:
+    """Whether beside each rank a process waits to take its place, as in any run that has trained
+    for some seconds. All pods are on this machine, and no other run."""
+    names = list[str]()
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):
+            names.append(path.read_text().strip())
+    return names.count(WAITS_NAME) == RANKS
 
 
 def pods_of(kind: Kind) -> int:
