@@ -107,6 +107,7 @@ class Killer(threading.Thread):
         script = 'kill -9 "$1" $(cat "/proc/$1/task/$1/children")'
         self.lab.shell(" ".join(map(_quoted, node.holder.enter("sh", "-c", script, "sh", pid))))
         wait_for(f"the end of {name}", lambda: node.ended([name]), 30, 0.05)
+        node.end(name)  # it is forgotten: whoever waits for the cluster would be told of its end
 
 
 def _quoted(word: str) -> str:
@@ -132,6 +133,8 @@ def gangs(lab: Lab, killer: Killer) -> int:
             except AssertionError:  # the webhook's controller was killed a moment ago
                 time.sleep(0.5)
         time.sleep(0.2)
+    if killer.done < killer.kills:
+        raise RuntimeError(f"the thread that kills has ended after {killer.done} kills")
     wait_for("the end of the last gangs", lambda: _all_over(lab), 300)
     return number
 
