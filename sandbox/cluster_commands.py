@@ -9,6 +9,8 @@ from sandbox.commands import Command
 from sandbox.components import COMPONENTS, MIRROR, SYSTEM_PATH
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.fake_nodes import MOST as MOST_FAKE_NODES
+from sandbox.fake_nodes import set_fake_nodes
 from sandbox.gpus import MOST, offer_gpus
 from sandbox.layout import STATE_ROOT
 from sandbox.say import say
@@ -85,6 +87,16 @@ def _gpus_arguments(parser: argparse.ArgumentParser) -> None:
 def _gpus(arguments: argparse.Namespace) -> None:
     offer_gpus(_cluster(arguments, with_programs=True), arguments.count)
     say(f"cluster {arguments.name} offers {arguments.count} GPUs; none of them is real")
+
+
+def _fake_nodes_arguments(parser: argparse.ArgumentParser) -> None:
+    _which(parser)
+    parser.add_argument("count", type=int, help=f"0 to {MOST_FAKE_NODES}; 0 takes them away")
+
+
+def _fake_nodes(arguments: argparse.Namespace) -> None:
+    set_fake_nodes(_cluster(arguments, with_programs=True), arguments.count)
+    say(f"cluster {arguments.name} has {arguments.count} nodes that do not exist")
 
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,6 +187,9 @@ CLUSTER_COMMANDS = {
         _remove_arguments,
     ),
     "gpus": Command("offer GPUs that do not exist to pods", _gpus, _gpus_arguments),
+    "fake-nodes": Command(
+        "have nodes that do not exist, for questions of size", _fake_nodes, _fake_nodes_arguments
+    ),
     "status": Command("what runs and what does not (exit 0 up, 1 broken, 3 down)", _status, _which),
     "exec": Command("run a command inside, as on the node", _exec, _exec_arguments),
     "link": Command(

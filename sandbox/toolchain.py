@@ -30,6 +30,7 @@ TRAINING_OPERATOR = "1.9.4"
 MPI_OPERATOR = "0.8.2"
 VOLCANO = "1.14.1"
 KUEUE = "0.19.2"
+KWOK = "0.8.0"
 LANGUAGE_HOST = "3.78.0"  # the newest version in a Go module; a release contains a newer one
 
 
@@ -293,6 +294,19 @@ MPIJOB_CONTROLLER = Tool(
         "mpi-operator",
         ("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
         module_files=(("github.com/kubeflow/mpi-operator", "manifests"),),
+    ),
+)
+
+# What says of nodes and pods that do not exist that they run, and the rules by which it does so.
+FAKE_NODES = Tool(
+    "kwok",
+    KWOK,
+    ("kwok", "stage"),
+    (),
+    GoBuild(
+        "kwok",
+        ("sigs.k8s.io/kwok/cmd/kwok",),
+        module_files=(("sigs.k8s.io/kwok", "kustomize/stage"),),
     ),
 )
 
