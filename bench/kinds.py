@@ -1,9 +1,9 @@
 """Measures the kinds of workload side by side: `python -m bench.kinds [KIND ...]`, as root.
 
 For each kind, on a cluster of the sandbox with the kind's own controllers: the time from `pulumi
-up` to the first step of all ranks, and the time from a fault (kill -9 of a rank, a deleted pod, the
-deleted pod with node 0) to the next new step. The table goes to docs/benchmarks.md, which says what
-these figures leave out. `--faults` and `--ups` say how often each is done.
+up` to the first step of all ranks, and the time from a fault (kill -9 of a rank, the eviction of a
+pod, that of node 0's pod) to the next new step. The table goes to docs/benchmarks.md, which says
+what these figures leave out. `--faults` and `--ups` say how often each is done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.kinds_account import Recovery, phases_between
-from bench.kinds_faults import FAULTS, Fault, delete, kill_rank
+from bench.kinds_faults import FAULTS, Fault, evict, kill_rank
 from bench.kinds_rows import first_step_row, recovery_row
 from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
@@ -48,6 +48,7 @@ HEADING = "## Kinds of workload"
 RANKS = 3
 LONGEST_SECONDS = 300.0
 STACK = "bench-kinds"
+OF_A_JOB = 3  # evictions
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,21 @@ class Kind:
         pods: how the names of its pods begin, for node 0 and for node 1; one where one pod has all
             ranks.
         bar_seconds: for the 95th percentile of a recovery.
+        evictions: at most so many. A Job waits 10 s before it makes the pod anew that was evicted
+            first, and each time twice as long, so further ones would tell nothing new.
     """
 
     controllers: tuple[str, ...]
     pods: tuple[str, ...]
     bar_seconds: float
+    evictions: int = sys.maxsize
 
 
 OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in (*ENGINES, VOLCANO)}
 KINDS: dict[str, Kind] = {
-    "single-pod": Kind((), ("train-singlepod-",), 5),
+    "single-pod": Kind((), ("train-singlepod-",), 5, OF_A_JOB),
     "multi-pod": Kind((), ("train-multipod-0", "train-multipod-1"), 5),
-    "indexed-job": Kind((), ("train-indexed-0-", "train-indexed-1-"), 5),
+    "indexed-job": Kind((), ("train-indexed-0-", "train-indexed-1-"), 5, OF_A_JOB),
     "jobset": Kind(("jobset",), OF_ENGINES["jobset"], 8),
     "trainjob": Kind(("jobset", "trainer"), OF_ENGINES["trainjob"], 8),
     "pytorchjob": Kind(("training-operator",), OF_ENGINES["pytorchjob"], 8),
@@ -148,7 +152,7 @@ def recoveries(
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
             with PodWatch(lab, kind.pods[fault.node]) as pods:
                 time.sleep(draw.uniform(0, 1))  # anywhere between two checkpoints, and in saves
-                at = kill_rank(lab, pods.name) if fault.in_pod else delete(api, pods.name)
+                at = kill_rank(lab, pods.name) if fault.in_pod else evict(api, pods.name)
                 pause = steps.outage(at)
                 done.append((at, pause, pods.times()))
             back = pause[1]
@@ -183,7 +187,13 @@ def measure(lab: Lab, stack: Stack, name: str, faults: int, ups: int) -> list[Ro
     rows = [first_step_row(seconds)] if seconds else []
     for fault in FAULTS:
         if fault.node < len(kind.pods):
-            found = recoveries(lab, stack, name, kind, fault, faults)
+            times = faults if fault.in_pod else min(faults, kind.evictions)
+            if times < faults:  # on a Job that has lost no pod yet
+                run_name = f"bench-{name}-evicted-{fault.node}"
+                stack.set_all(settings_of(name, kind, run_name))
+                stack.up()
+                first_step(lab.run_dir(run_name))
+            found = recoveries(lab, stack, name, kind, fault, times)
             rows.append(recovery_row(fault.what, kind.bar_seconds, found))
     return rows
 

@@ -21,7 +21,7 @@ class Recovery:
         stopped: of the last step before the pause.
         back: of the first step after it.
         phases: seconds by phase, as the run's own account has them.
-        pods: of the node whose pod was deleted.
+        pods: of the node whose pod was evicted.
     """
 
     fault: float

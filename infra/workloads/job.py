@@ -31,8 +31,20 @@ def job(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
     }
 
 
-def job_spec(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
-    """The spec of such a Job; the arguments are those of `job`."""
+def job_spec(
+    run: Run, spec: Manifest, pod: Manifest | None = None, on_disruption: str = "Ignore"
+) -> Manifest:
+    """The spec of such a Job.
+
+    Args:
+        run: the run.
+        spec: fields of the Job's spec.
+        pod: fields of the pods' spec.
+        on_disruption: what Kubernetes does when a pod was evicted. With `Ignore` it does not count
+            against `backoffLimit`, but the Job waits before it makes the next pod all the same: 10
+            s at first, and each time twice as long, up to 10 minutes
+            (https://github.com/kubernetes/kubernetes/issues/130881).
+    """
     template = run.template
     pod_spec = {**template["spec"], "restartPolicy": "Never", **(pod or {})}
     return {
@@ -42,11 +54,11 @@ def job_spec(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
         "podFailurePolicy": {
             "rules": [
                 _on_exit_code(run, FATAL_EXIT_CODE, "FailJob"),
-                _on_exit_code(run, PREEMPTED_EXIT_CODE, "Ignore"),
                 {
-                    "action": "Ignore",
+                    "action": on_disruption,
                     "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
                 },
+                _on_exit_code(run, PREEMPTED_EXIT_CODE, "Ignore"),
             ]
         },
         "template": {**template, "spec": pod_spec},

@@ -47,10 +47,12 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
             "completionMode": "Indexed",
             "completions": run.world.pods,
             "parallelism": run.world.pods,
-            # The first failed pod ends the Job. Pods that were asked to go are replaced alone and
-            # cost no restart, because the Job's rules ignore them.
+            # The first failed or evicted pod ends the Job, and JobSet makes it anew at once. A Job
+            # that replaced an evicted pod would wait longer each time. The pods of a Job that is
+            # suspended, by Kueue or by `./disttrain stop`, end with a code that counts for nothing.
             "backoffLimit": 0,
         },
+        on_disruption="Count",
     )
     marks = {"metadata": {"labels": dict(labels)}} if labels else {}
     return {

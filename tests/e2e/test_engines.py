@@ -17,6 +17,7 @@ from infra.kube.api import Api
 from infra.labels import OWNER_LABEL
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import (
     changes,
@@ -26,8 +27,9 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import ENGINES, IN_DEPTH, Engine
+from tests.e2e.engines import ENGINES, IN_DEPTH, JOBSET, TRAINJOB, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.in_depth import ALL
 from tests.unit.stacks import deploy
 from trainer.events.event import Name, event_file
 
@@ -35,6 +37,7 @@ STEPS = 600  # of a run that is killed on its way, and has to come to its end al
 PODS = 3
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano")
 REFERENCE = "e2e-reference"
+OF_JOBSET = (JOBSET, TRAINJOB) if ALL else (JOBSET,)
 STATEFUL_SET = "train-multipod"
 
 
@@ -155,6 +158,42 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
     stack.refresh()
     stack.preview("--expect-no-changes")
+
+
+@pytest.mark.parametrize("engine", OF_JOBSET, ids=lambda engine: engine.kind.name)
+def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack, engine: Engine) -> None:
+    """JobSet makes another Job, which waits for nothing. The Job of before would wait 10 s for its
+    new pod, and each time twice as long (kubernetes#130881). No step is lost or done twice."""
+    lab, run_name = served, f"e2e-{engine.kind.name}-evicted"
+    stack.set_all({"topology": engine.kind.name, **run_settings(run_name, ENDLESS)})
+    stack.up()
+    wait_for_first_checkpoint(lab, run_name)
+    for times in (1, 2):
+        jobs, saved = lab.uids("job"), max(lab.losses(run_name))
+        evict(lab, pod_of(lab, stack, engine, 1))
+        wait_for("another Job", lambda jobs=jobs: new_job(lab, jobs), 120)
+        wait_for("steps", lambda saved=saved: max(lab.losses(run_name)) > saved + 1, 120)
+        assert lab.get("jobset", engine.workload)["status"]["restarts"] == times
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    written = [point["step"] for point in train_points(lab.run_dir(run_name))]
+    assert written == list(range(1, max(written) + 1))
+
+
+def evict(lab: Lab, pod: str) -> None:
+    """As a drain of its node does."""
+    name = pod.removeprefix("pod/")
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+    }
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    api.create(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction", body)
+
+
+def new_job(lab: Lab, before: dict[str, str]) -> bool:
+    """Whether there is one that was not there."""
+    return not set(lab.uids("job").values()) <= set(before.values())
 
 
 @pytest.mark.parametrize("engine", IN_DEPTH, ids=lambda engine: engine.kind.name)
