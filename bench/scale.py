@@ -1,7 +1,8 @@
 """Measures `./disttrain status` of a large run: `python -m bench.scale`, as root.
 
-A real run of two pods trains on the sandbox's node. Beside it stand pods with the same labels on
-nodes that do not exist, of which kwok says that they run (sandbox/fake_nodes.py). The table goes to
+A real run of eight pods trains on the sandbox's node: status reads the lines of so many. Beside it
+stand pods with the same labels on nodes that do not exist, of which kwok says that they run
+(sandbox/fake_nodes.py). The table goes to
 docs/benchmarks.md.
 """
 
@@ -22,6 +23,7 @@ from bench.node import cluster_lab
 from bench.row import Row
 from bench.runs import CHECKOUT
 from bench.table import put_into_section, table, when_and_load
+from cli.status.look import MOST_LOGS as REAL_PODS
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.record import record_path
@@ -33,7 +35,7 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 HEADING = "## Size"
-STACK, REAL_PODS = "bench-scale", 2
+STACK = "bench-scale"
 SIZES = ((64, 64, 2.0), (1000, 125, 5.0))
 """Pods, nodes that do not exist, and the bar in seconds."""
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -54,7 +56,7 @@ def further_pod(real: dict[str, Any], owner: dict[str, Any], number: int, nodes:
     kept = {key: container[key] for key in ("name", "image", "args", "env", "resources")}
     return {
         "metadata": {
-            "name": f"further-{number}",
+            "name": f"training-{number}",  # after those of the real ones
             "labels": {name: value for name, value in labels if not name.startswith(KEPT_LABELS)},
             "ownerReferences": [
                 {
@@ -98,12 +100,13 @@ def _is_ready(item: dict[str, Any]) -> bool:
 
 def status_row(lab: Lab, stack: Stack, pods: int, nodes: int, bar: float, times: int) -> Row:
     """From the command's start to its end, as its user sees it."""
-    seconds = list[float]()
+    status, seconds = f"./disttrain status --stack {stack.name}", list[float]()
     for _ in range(times):
         begin = time.monotonic()
-        people_run(lab, stack, f"./disttrain status --stack {stack.name}")
+        people_run(lab, stack, status)
         seconds.append(time.monotonic() - begin)
-    assert states(lab, stack, nodes=nodes + 1)[STACK] == "training"
+    if (state := states(lab, stack, nodes=nodes + 1)[STACK]) != "training":
+        raise RuntimeError(f"the run is {state}: {people_run(lab, stack, status)}")
     middle = statistics.median(seconds)
     return Row(
         f"`./disttrain status` of a run with {pods} pods on {nodes + 1} nodes",
