@@ -73,7 +73,12 @@ def _node(name: str) -> dict[str, object]:
         "metadata": {
             "name": name,
             "annotations": {MARK: "fake"},
-            "labels": {MARK: "fake", "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64"},
+            "labels": {
+                MARK: "fake",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+            },
         },
         "spec": {"taints": [TAINT]},
         "status": {"capacity": OFFERED, "allocatable": OFFERED},
