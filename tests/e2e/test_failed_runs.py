@@ -1,7 +1,6 @@
 """A run that has failed stays failed, whatever makes its pods once more (E5).
 
-The first two tests show the traps with the controllers' own means, without this program's. `make
-test-engines` runs this file.
+The first test shows the trap with Kubeflow Trainer's own means. `make test-engines` runs this file.
 """
 
 import json
@@ -12,7 +11,6 @@ import pytest
 from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
-from infra.names import QUEUE_LABEL
 from infra.workloads import jobset, trainjob
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
@@ -21,20 +19,14 @@ from tests.e2e.asking import training_pods
 from tests.e2e.conftest import KEPT
 from tests.e2e.engines import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
-from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
 from trainer.events.event import Name, event_file
 
 pytestmark = pytest.mark.in_order
 
-NEEDED = ("jobset", "trainer", "training-operator", "volcano", "kueue")
+NEEDED = ("jobset", "trainer", "training-operator", "volcano")
 PLAIN = "plain"
 STACK = "e2e-failed"
 MOST = 1  # pods in a row that may fail
-MADE = {
-    "queues.name": QUEUE,
-    "queues.quota.cpu": CPU,
-    f"queues.priorities.{URGENT}": "1000",
-}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +46,7 @@ def served(lab: Lab) -> Iterator[Lab]:
 def stack(served: Lab) -> Iterator[Stack]:
     """A program that fails at each start, and not for good."""
     settings = {"pods": "2", "processesPerPod": "1", "topology": "jobset"}
-    made = served.stack(STACK, "sandbox", {**settings, **MADE})
+    made = served.stack(STACK, "sandbox", settings)
     made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
     words = {f"program.command[{place}]": word for place, word in enumerate(("sh", "-c", "exit 3"))}
     limits = {"run.train.max_restarts": "0", "run.train.max_pod_failures": str(MOST)}
@@ -139,56 +131,6 @@ def test_plain_trainjob_trains_again_when_its_jobset_is_gone(served: Lab) -> Non
         assert again == MOST  # its count began at 0
     finally:
         lab.kubectl("delete", "-f", str(given), namespace="default")
-
-
-@pytest.fixture
-def queue(stack: Stack) -> str:
-    """The platform has it, and no run of ours stands in it."""
-    stack.set("topology", "none")
-    stack.up()
-    return QUEUE
-
-
-def test_plain_jobset_spends_a_restart_when_it_is_preempted(served: Lab, queue: str) -> None:
-    """Where the program does not end with 0 when it is asked to go, as most do not.
-
-    https://github.com/kubernetes-sigs/jobset/issues/1117. That one of ours spends none is shown by
-    test_preempted_run_loses_no_step_and_no_restart in test_queue.py.
-    """
-    lab = served
-    container = {
-        "name": "work",
-        "image": KEPT,
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", "trap 'exit 1' TERM; sleep 600 & wait"],
-        "resources": {"requests": {"cpu": CPU}},
-    }
-    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    made = {
-        "apiVersion": jobset.API_VERSION,
-        "kind": "JobSet",
-        "metadata": {"name": PLAIN, "labels": {QUEUE_LABEL: queue}},
-        "spec": {
-            "failurePolicy": {"maxRestarts": 5},
-            "replicatedJobs": [
-                {"name": "work", "template": {"spec": {"backoffLimit": 0, "template": pod}}}
-            ],
-        },
-    }
-    given = lab.scratch / "preempted.json"
-    given.write_text(json.dumps(made))
-    lab.kubectl("create", "-f", str(given))
-    try:
-        selector = ("-l", f"jobset.sigs.k8s.io/jobset-name={PLAIN}")
-        running = ("--field-selector=status.phase=Running", "-o", "name")
-        wait_for("its pod", lambda: lab.kubectl("get", "pods", *selector, *running), 120)
-        start_others(lab, "urgent", URGENT)
-        wait_for("its end", lambda: not lab.kubectl("get", "pods", *selector, *running), 120)
-        end_others(lab, "urgent")
-        spent = wait_for("a restart", lambda: jobset_of(lab, PLAIN, NAMESPACE)[1], 120)
-        assert spent == 1
-    finally:
-        lab.kubectl("delete", "-f", str(given))
 
 
 def starts(lab: Lab, run_name: str) -> int:
