@@ -22,11 +22,10 @@ import torch
 from bench.row import Row
 from bench.rows import ROWS
 from bench.runs import CHECKOUT, Bench
-from bench.table import put_into_section, table
+from bench.table import DOCUMENT, put_into_section, table
 from trainer.parallel.cores import available_cores
 
 RESULTS = CHECKOUT / "bench" / "results.json"
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 
 
 def main() -> int:

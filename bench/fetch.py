@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.runs import CHECKOUT
-from bench.table import put_into_section, table, when_and_load
+from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from cli.fetch.bring import Bringer
 from cli.fetch.command import program
 from cli.fetch.folder import Folder
@@ -43,7 +43,6 @@ from tests.kube.python_image import PYTHON_IMAGE, python_image
 from tests.kube.volume import give_to_pods, run_with_claim, runs_folder
 
 RESULTS = CHECKOUT / "bench" / "fetch.json"
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 NAME, CLUSTER = "fetch", "bench-fetch"
 HEADING = "## Results home"
 SSH_PORT = 2222

@@ -9,7 +9,6 @@ again. The table goes to docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import random
@@ -25,15 +24,13 @@ from typing import Any
 from bench.gangs_rows import PODS, overlaps, row
 from bench.kinds_watch import Watch
 from bench.node import cluster_lab
-from bench.runs import CHECKOUT
-from bench.table import put_into_section, table, when_and_load
+from bench.table import publish
 from infra.names import QUEUE_LABEL
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.controller import running, start_controller
 from sandbox.stack import Stack
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 HEADING = "## Gangs in a queue"
 NAMES = ("jobset", "kueue")
 QUEUE, LABEL = "gpus", "bench/gang"
@@ -44,18 +41,12 @@ IN_QUEUE = 2  # so many gangs are there at every time, and the queue has room fo
 @contextmanager
 def queue(lab: Lab) -> Iterator[None]:
     """A platform whose queue has room for one gang, on a cluster with both controllers."""
-    controllers = [CONTROLLERS[name] for name in NAMES]
-    for controller in controllers:
-        start_controller(lab.cluster, controller)
     settings = {"topology": "none", "queues.name": QUEUE, "queues.quota.cpu": f"{PODS * 100}m"}
     stack: Stack = lab.stack("bench-gangs", "sandbox", settings)
-    stack.up()
-    try:
+    with running(lab.cluster, [CONTROLLERS[name] for name in NAMES]):
+        stack.up()
         yield
         stack.destroy()
-    finally:
-        for controller in reversed(controllers):
-            stop_controller(lab.cluster, controller)
 
 
 def gang(name: str, image: str) -> dict[str, Any]:
@@ -161,9 +152,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(line)
     found = row(seen, number, killer.done)
     print(found.measured)
-    where = when_and_load(load)
-    result = {"gangs": [{**dataclasses.asdict(found), "where": where}]}
-    put_into_section(DOCUMENT, HEADING, table(result, ["gangs"]))
+    publish(HEADING, "gangs", [found], load)
     return int(found.met is False)
 
 

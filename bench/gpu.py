@@ -20,12 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.table import put_into_section, table
+from bench.table import DOCUMENT, put_into_section, table
 from tests.gpu.__main__ import NOT_RUN, why_not_here
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 RESULTS = CHECKOUT / "bench" / "gpu.json"
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

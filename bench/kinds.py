@@ -24,26 +24,23 @@ from pathlib import Path
 from typing import Any
 
 from bench.kinds_account import Recovery, phases_between
-from bench.kinds_faults import FAULTS, Fault, evict, kill_rank
+from bench.kinds_faults import FAULTS, Fault, kill_rank
 from bench.kinds_rows import first_step_row, recovery_row
 from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
 from bench.row import Row
 from bench.runs import CHECKOUT
-from bench.table import put_into_section, table, when_and_load
-from infra.kube.access import Access
-from infra.kube.api import Api
+from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.stack import Stack
-from tests.e2e.asking import training_pods
+from tests.e2e.asking import evict, training_pods
 from tests.e2e.engines import ENGINES, VOLCANO
 from tests.e2e.lab import ENDLESS, SPARES, Lab, run_settings, wait_for
 from trainer.events.event import event_file, parse_events
 from trainer.launch.spare import WAITS_NAME
 
 RESULTS = CHECKOUT / "bench" / "kinds.json"
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 HEADING = "## Kinds of workload"
 RANKS = 3
 LONGEST_SECONDS = 300.0
@@ -141,7 +138,6 @@ def recoveries(
     lab: Lab, stack: Stack, name: str, kind: Kind, fault: Fault, times: int
 ) -> list[Recovery]:
     """The newest run of `first_steps`, disturbed again and again."""
-    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
     run_dir = lab.run_dir(stack.output("runName"))
     draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes]]()
     back = 0.0
@@ -152,7 +148,11 @@ def recoveries(
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
             with PodWatch(lab, kind.pods[fault.node]) as pods:
                 time.sleep(draw.uniform(0, 1))  # anywhere between two checkpoints, and in saves
-                at = kill_rank(lab, pods.name) if fault.in_pod else evict(api, pods.name)
+                if fault.in_pod:
+                    at = kill_rank(lab, pods.name)
+                else:
+                    at = time.time()
+                    evict(lab, pods.name)
                 pause = steps.outage(at)
                 done.append((at, pause, pods.times()))
             back = pause[1]

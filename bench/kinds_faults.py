@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
-from infra.kube.api import Api
-from tests.e2e.lab import NAMESPACE, Lab
+from tests.e2e.lab import Lab
 
 # Prints the time at which it kills; `train` is a word of the command line of a rank alone.
 _KILL = """
@@ -47,19 +45,3 @@ def kill_rank(lab: Lab, pod: str) -> float:
     if not said:
         raise RuntimeError(f"no process of pod {pod} has the word `train` in its command line")
     return float(said[0])
-
-
-def evict(api: Api, pod: str) -> float:
-    """Ask for a pod's end, as a drain of its node does; it has its usual time for it.
-
-    Returns:
-        The time before, by the clock of this machine.
-    """
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": NAMESPACE},
-    }
-    before = time.time()
-    api.create(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction", body)
-    return before

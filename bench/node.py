@@ -24,7 +24,7 @@ from bench.plan_growth import previews, renderings
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
 from bench.several_machines import doctors, joins, losses
-from bench.table import put_into_section, table, when_and_load
+from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from sandbox.cache import locked
 from sandbox.dataset import training_text
 from sandbox.stack import Stack
@@ -35,7 +35,6 @@ from tests.node import lab as node
 from tests.node.releases import Source
 
 RESULTS = CHECKOUT / "bench" / "node.json"
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 RUNS = 5
 CLUSTER = "e2e-bench"
 

@@ -17,13 +17,13 @@ from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.cluster_commands import programs
 from sandbox.dataset import training_text
+from sandbox.fake_nodes import OFFERED
 from tests.e2e.lab import Lab, run_settings
 from tests.unit.stacks import deploy
 
 Clock = Callable[[Callable[[], object]], float]
 NODES, RANKS_PER_NODE = 125, 8
 CLUSTER = "bench-plan"
-OFFERED = {"cpu": "96", "memory": "1Ti", "pods": "110", "ephemeral-storage": "1Ti"}
 
 
 def settings(pods: int, ranks: int) -> dict[str, str]:

@@ -9,7 +9,6 @@ goes to docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import random
 import sys
@@ -21,10 +20,9 @@ from pathlib import Path
 
 from bench.node import cluster_lab
 from bench.preemption_rows import Preemption, row
-from bench.runs import CHECKOUT
-from bench.table import put_into_section, table, when_and_load
+from bench.table import publish
 from infra.workloads.indexed_job import KIND
-from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.controller import running
 from sandbox.controllers.kueue import KUEUE
 from sandbox.follow import train_points
 from sandbox.stack import Stack
@@ -32,7 +30,6 @@ from tests.e2e.asking import people_run, training_pods, weights
 from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
 
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 HEADING = "## Preemption in a queue"
 STACK = "bench-preemption"
 RUN, UNDISTURBED = "bench-preempted", "bench-undisturbed"
@@ -50,7 +47,6 @@ def settings_of(run_name: str, max_steps: int) -> dict[str, str]:
 @contextmanager
 def queued_run(lab: Lab) -> Iterator[Stack]:
     """A stack whose run trains in the queue of its platform; nothing of it is left."""
-    start_controller(lab.cluster, KUEUE)
     settings = {
         **settings_of(RUN, ENDLESS),
         "queues.name": QUEUE,
@@ -62,12 +58,10 @@ def queued_run(lab: Lab) -> Iterator[Stack]:
         "processesPerPod": "1",
     }
     stack = lab.stack(STACK, "sandbox", settings)
-    try:
+    with running(lab.cluster, [KUEUE]):
         stack.up()
         yield stack
         stack.destroy()
-    finally:
-        stop_controller(lab.cluster, KUEUE)
 
 
 def preempt(lab: Lab, stack: Stack, pause: float) -> Preemption:
@@ -124,9 +118,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sums = [weights(lab, name, steps) for name in (RUN, UNDISTURBED)]
     made = row(found, written, restarts, *sums)
     print(made.measured)
-    where = when_and_load(load)
-    result = {"preemption": [{**dataclasses.asdict(made), "where": where}]}
-    put_into_section(DOCUMENT, HEADING, table(result, ["preemption"]))
+    publish(HEADING, "preemption", [made], load)
     return int(made.met is False)
 
 

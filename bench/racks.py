@@ -8,7 +8,6 @@ in one. The table goes to docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
@@ -23,15 +22,13 @@ import numpy as np
 
 from bench.node import cluster_lab
 from bench.row import Row
-from bench.runs import CHECKOUT
-from bench.table import put_into_section, table, when_and_load
+from bench.table import publish
 from infra.names import QUEUE_LABEL, REQUIRED_PLACE
-from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.controller import running
 from sandbox.controllers.kueue import KUEUE
 from sandbox.fake_nodes import set_fake_nodes
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 HEADING = "## Gangs in racks"
 NODES, NODES_PER_RACK = 640, 16
 QUEUE, RACK, HOST = "gpus", "example.com/rack", "kubernetes.io/hostname"
@@ -57,7 +54,6 @@ class Placed:
 def queue(lab: Lab) -> Iterator[dict[str, str]]:
     """A platform whose queue knows the racks; gives the rack of each node."""
     cluster = lab.cluster
-    start_controller(cluster, KUEUE)
     set_fake_nodes(cluster, NODES)
     racks = {f"fake-{number}": f"rack-{number // NODES_PER_RACK}" for number in range(NODES)}
     racks[cluster.node(1).name] = "rack-of-the-sandbox"  # a level's label is on every node
@@ -66,12 +62,10 @@ def queue(lab: Lab) -> Iterator[dict[str, str]]:
         lab.kubectl("label", "node", *names, f"{RACK}={rack}")
     made = {"queues.name": QUEUE, "queues.topology[0]": RACK, "queues.topology[1]": HOST}
     stack = lab.stack("bench-racks", "sandbox", {"topology": "none", **made})
-    try:
+    with running(cluster, [KUEUE]):
         stack.up()
         yield racks
         stack.destroy()
-    finally:
-        stop_controller(cluster, KUEUE)
 
 
 def gang(name: str) -> dict[str, object]:
@@ -155,8 +149,7 @@ def main(words: Sequence[str] | None = None) -> int:
         lab.kubectl("delete", "jobs", "--all", namespace=NAMESPACE)
     made = row(found)
     print(made.measured)
-    result = {"racks": [{**dataclasses.asdict(made), "where": when_and_load(load)}]}
-    put_into_section(DOCUMENT, HEADING, table(result, ["racks"]))
+    publish(HEADING, "racks", [made], load)
     return int(made.met is False)
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.runs import CHECKOUT
-from bench.table import put_into_section, table
+from bench.table import DOCUMENT, put_into_section, table
 from infra.command_line import cache_folder
 from infra.image.dependencies import Sources, dependencies_are_built
 from infra.image.oci import code_layer
@@ -30,7 +30,6 @@ from infra.image.registry.repository import Repository
 from tests.registry.lab import running
 
 RESULTS = CHECKOUT / "bench" / "registry.json"
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 NAME, HEADING = "push", "## The image by a registry"
 BASE = "localhost/disttrain/base:bookworm"
 MOST_BYTES_OF_CODE = 1_000_000

@@ -9,7 +9,6 @@ docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import statistics
 import sys
@@ -21,11 +20,11 @@ from typing import Any
 
 from bench.node import cluster_lab
 from bench.row import Row
-from bench.runs import CHECKOUT
-from bench.table import put_into_section, table, when_and_load
+from bench.table import publish
 from cli.status.look import MOST_LOGS as REAL_PODS
 from infra.kube.access import Access
 from infra.kube.api import Api
+from infra.kube.objects import is_true
 from infra.kube.record import record_path
 from infra.labels import OWNER_LABEL
 from sandbox.fake_nodes import set_fake_nodes
@@ -33,7 +32,6 @@ from sandbox.stack import Stack
 from tests.e2e.asking import people_run, states
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
-DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 HEADING = "## Size"
 STACK = "bench-scale"
 SIZES = ((64, 64, 2.0), (1000, 125, 5.0))
@@ -88,14 +86,9 @@ def add_pods(lab: Lab, api: Api, first: int, count: int, nodes: int) -> None:
     wanted = first + count + REAL_PODS
 
     def ready() -> bool:
-        return sum(map(_is_ready, api.list(PODS))) == wanted
+        return sum(is_true(pod, "Ready") for pod in api.list(PODS)) == wanted
 
     wait_for(f"{count} more pods", ready, 300)
-
-
-def _is_ready(item: dict[str, Any]) -> bool:
-    conditions = item.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def status_row(lab: Lab, stack: Stack, pods: int, nodes: int, bar: float, times: int) -> Row:
@@ -134,9 +127,7 @@ def main(words: Sequence[str] | None = None) -> int:
             there = pods - REAL_PODS
             rows.append(status_row(lab, stack, pods, nodes, bar, options.times))
             print(rows[-1].measured, flush=True)
-    where = when_and_load(load)
-    result = {"size": [{**dataclasses.asdict(row), "where": where} for row in rows]}
-    put_into_section(DOCUMENT, HEADING, table(result, ["size"]))
+    publish(HEADING, "size", rows, load)
     return int(any(row.met is False for row in rows))
 
 

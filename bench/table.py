@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.row import Row
+from bench.runs import CHECKOUT
+
+DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
 _MARKS = {True: "yes", False: "**no**", None: "-"}
 
@@ -31,6 +36,20 @@ def when_and_load(load_before: float) -> str:
     date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
     load = f"load {load_before:.1f} to {os.getloadavg()[0]:.1f}"
     return f"{date}, {load} on {os.cpu_count()} cores"
+
+
+def publish(heading: str, name: str, rows: Sequence[Row], load_before: float) -> None:
+    """Write rows as the table of a section of docs/benchmarks.md.
+
+    Args:
+        heading: of the section.
+        name: the first column of each row.
+        rows: what was measured just now.
+        load_before: os.getloadavg()[0] before it was.
+    """
+    where = when_and_load(load_before)
+    found = {name: [{**dataclasses.asdict(row), "where": where} for row in rows]}
+    put_into_section(DOCUMENT, heading, table(found, [name]))
 
 
 def put_into_section(document: Path, heading: str, text: str) -> None:

@@ -8,5 +8,5 @@ import os
 
 VARIABLE = "DISTTRAIN_ALL_ENGINES"
 ALL = bool(os.environ.get(VARIABLE))
-# In the folder of this file.
+# Their paths, seen from the folder of this file.
 FILES = ("e2e/test_controllers_in_depth.py", "e2e/test_failed_runs.py")

@@ -8,7 +8,8 @@ because no Service leads to a process of the node.
 import base64
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -170,6 +171,22 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
     for program in controller.programs:
         node.end(program.name)
     _unmount(node, controller.certificates)
+
+
+@contextmanager
+def running(cluster: Cluster, controllers: Sequence[Controller]) -> Iterator[None]:
+    """They run meanwhile. They are started in this order, and ended in the opposite one.
+
+    Raises:
+        RuntimeError, TimeoutError: as `start_controller` and `stop_controller` do.
+    """
+    try:
+        for controller in controllers:
+            start_controller(cluster, controller)
+        yield
+    finally:
+        for controller in reversed(controllers):
+            stop_controller(cluster, controller)
 
 
 def _place(cluster: Cluster, controller: Controller) -> Place:

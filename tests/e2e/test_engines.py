@@ -16,11 +16,12 @@ from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.labels import OWNER_LABEL
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.controller import running
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import (
     changes,
+    evict,
     people_run,
     states,
     training_pods,
@@ -47,14 +48,8 @@ def served(lab: Lab) -> Iterator[Lab]:
     kinds = ("customresourcedefinition", "clusterrole", "clusterrolebinding")
     hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
     before = lab.uids(*kinds, *hooks)
-    wanted = [CONTROLLERS[name] for name in NEEDED]
-    try:
-        for controller in wanted:
-            start_controller(lab.cluster, controller)
+    with running(lab.cluster, [CONTROLLERS[name] for name in NEEDED]):
         yield lab
-    finally:
-        for controller in reversed(wanted):
-            stop_controller(lab.cluster, controller)
     assert lab.uids(*kinds, *hooks).keys() <= before.keys()
 
 
@@ -170,7 +165,7 @@ def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack, engine: Eng
     wait_for_first_checkpoint(lab, run_name)
     for _ in range(2):
         jobs, restarts = lab.uids("job"), restarts_of(lab, engine)
-        evict(lab, pod_of(lab, stack, engine, 1))
+        evict(lab, pod_of(lab, stack, engine, 1).removeprefix("pod/"))
         wait_for("another Job", lambda jobs=jobs: new_job(lab, jobs), 120)
         saved = max(lab.losses(run_name))  # when there is another Job, all pods of before have gone
         wait_for("steps", lambda saved=saved: max(lab.losses(run_name)) > saved, 120)
@@ -178,18 +173,6 @@ def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack, engine: Eng
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     written = [point["step"] for point in train_points(lab.run_dir(run_name))]
     assert written == list(range(1, max(written) + 1))
-
-
-def evict(lab: Lab, pod: str) -> None:
-    """As a drain of its node does."""
-    name = pod.removeprefix("pod/")
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-    }
-    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
-    api.create(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction", body)
 
 
 def restarts_of(lab: Lab, engine: Engine) -> int:

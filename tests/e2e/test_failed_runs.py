@@ -11,9 +11,10 @@ import pytest
 from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
+from infra.kube.objects import is_true
 from infra.workloads import jobset, trainjob
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.controller import running, start_controller
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import training_pods
 from tests.e2e.conftest import KEPT
@@ -32,14 +33,8 @@ MOST = 1  # pods in a row that may fail
 @pytest.fixture(scope="module")
 def served(lab: Lab) -> Iterator[Lab]:
     """A cluster with the controllers."""
-    wanted = [CONTROLLERS[name] for name in NEEDED]
-    try:
-        for controller in wanted:
-            start_controller(lab.cluster, controller)
+    with running(lab.cluster, [CONTROLLERS[name] for name in NEEDED]):
         yield lab
-    finally:
-        for controller in reversed(wanted):
-            stop_controller(lab.cluster, controller)
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +56,8 @@ def jobset_of(lab: Lab, name: str, namespace: str) -> tuple[str, int, bool]:
     item = next((item for item in items if item["metadata"]["name"] == name), None)
     if item is None:
         return "", 0, False
-    status = item.get("status", {})
-    found = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
-    return item["metadata"]["uid"], status.get("restarts", 0), "Failed" in found
+    restarts = item.get("status", {}).get("restarts", 0)
+    return item["metadata"]["uid"], restarts, is_true(item, "Failed")
 
 
 def wait_for_failure(lab: Lab, name: str, namespace: str, before: str = "") -> tuple[str, int]:

@@ -7,7 +7,7 @@ import pytest
 
 from infra.workloads import WORKLOADS
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.controller import running
 from sandbox.controllers.kueue import KUEUE
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
@@ -44,15 +44,9 @@ ROW, RACK, HOST = "example.com/row", "example.com/rack", "kubernetes.io/hostname
 @pytest.fixture(scope="module")
 def kueue(lab: Lab) -> Iterator[Lab]:
     """A cluster with the controllers; nothing of a queue is left in it afterwards."""
-    controllers = [*(CONTROLLERS[name] for name in NEEDED), KUEUE]
-    for controller in controllers:
-        start_controller(lab.cluster, controller)
-    try:
+    with running(lab.cluster, [*(CONTROLLERS[name] for name in NEEDED), KUEUE]):
         yield lab
         assert lab.uids(*KINDS) == {}
-    finally:
-        for controller in reversed(controllers):
-            stop_controller(lab.cluster, controller)
     hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
     left = lab.uids("customresourcedefinition", "clusterrole", "clusterrolebinding", *hooks)
     assert not [name for name in left if "kueue" in name]

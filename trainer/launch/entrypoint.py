@@ -123,7 +123,7 @@ class _Entrypoint:
     def _run(self) -> ExitCode:
         failures, newest = 0, self._work.newest()
         self._status.clear()
-        self._pod_failures.start(self._work.recorded())
+        self._pod_failures.start(self._work.recorded)
         if self._node.nnodes > 1 and not self._key:
             self._say(f"{RUN_KEY_VARIABLE} is not set: any pod that reaches this port may join")
         while not self._stop.requested:

@@ -72,11 +72,16 @@ class PodFailures:
         self._reads, self._writes = bool(revision), bool(revision) and writes
         self._has_warned = False
 
-    def start(self, newest: str) -> None:
-        """Called before the nodes gather, with the newest checkpoint on the volume."""
+    def start(self, newest: Callable[[], str]) -> None:
+        """Called before the nodes gather.
+
+        Args:
+            newest: reads the newest checkpoint from the volume. It is asked only where a pod of
+                before has ended without a word.
+        """
         self._read()
         if self._writes and self._count.trains:
-            self._write(self._count.failed(newest, WITHOUT_A_WORD))
+            self._write(self._count.failed(newest(), WITHOUT_A_WORD))
 
     def round_begins(self) -> None:
         """Called before the ranks are started."""

@@ -83,7 +83,12 @@ def newest_change(folder: Path) -> str:
             seen += 1
         if seen >= MOST_FILES:
             break
-    return f"{newest:020d}" if newest else ""
+    return growing_text(newest)
+
+
+def growing_text(number: int) -> str:
+    """A number as a text that comes after those of smaller ones; empty for 0."""
+    return f"{number:020d}" if number else ""
 
 
 def last_step(run_dir: Path) -> int:

@@ -25,6 +25,7 @@ from trainer.program.progress import Point, ProgressReader
 from trainer.program.ranks import ProgramRanks
 from trainer.program.record import (
     Curve,
+    growing_text,
     last_step,
     newest_change,
     program_dir,
@@ -172,13 +173,13 @@ class Program:
         A start that fails at the step at which the one before has failed is no progress.
         """
         if self._reads:
-            return _as_text(self._highest)
+            return growing_text(self._highest)
         return newest_change(program_dir(self._config))
 
     def recorded(self) -> str:
         """See `Work`."""
         if self._reads:
-            return _as_text(last_step(self._config.run_dir))
+            return growing_text(last_step(self._config.run_dir))
         return self.newest()
 
     def _tap(self, rank: int | None, lines: list[bytes]) -> None:
@@ -228,7 +229,3 @@ class Program:
     def _say(self, text: str) -> None:
         self._said_at, self._lines = time.monotonic(), 0
         self._output.say(f"program: {text}")
-
-
-def _as_text(step: int) -> str:
-    return f"{step:020d}" if step else ""

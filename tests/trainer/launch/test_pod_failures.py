@@ -33,7 +33,7 @@ class Said(list[str]):
 def counted(folder: Path, *, revision: str = REVISION, writes: bool = True) -> PodFailures:
     """As a pod that is started now finds the count."""
     found = PodFailures(folder, revision, 1, writes, Said())
-    found.start("step-5")
+    found.start(lambda: "step-5")
     return found
 
 
@@ -147,7 +147,7 @@ def test_volume_that_fails_ends_no_run(tmp_path: Path) -> None:
     (tmp_path / PLACE).mkdir()
     said = Said()
     found = PodFailures(tmp_path, REVISION, 0, True, said)
-    found.start("")
+    found.start(str)
     found.round_begins()
     found.failed("", "a")
     assert "1 pod failed without" in str(found.spent())
