@@ -41,9 +41,9 @@ class Recovery:
         return self.stopped - self.fault
 
     @property
-    def difference(self) -> float:
-        """Of the account's sum and the whole as seen from outside, as a share of that."""
-        return abs(self.before + sum(self.phases.values()) - self.seconds) / self.seconds
+    def difference_seconds(self) -> float:
+        """Of the account's sum and the whole as seen from outside."""
+        return abs(self.before + sum(self.phases.values()) - self.seconds)
 
     @property
     def ending(self) -> float | None:

@@ -12,6 +12,9 @@ from bench.row import Row
 from trainer.events.span import Phase
 
 MOST_DIFFERENCE = 0.02
+# A fault falls into the middle of a step. What it cuts off of that step is in no phase, and with a
+# recovery of half a second the time of one step is already more than the share above.
+MOST_SECONDS = 0.15
 
 
 def first_step_row(seconds: Sequence[float]) -> Row:
@@ -42,17 +45,21 @@ def recovery_row(what: str, bar_seconds: float, found: Sequence[Recovery]) -> Ro
         ("then the controller makes the new pod", _median(found, lambda each: each.controller)),
         ("then it runs", _median(found, lambda each: each.kubelet)),
     ]
-    difference = max(recovery.difference for recovery in found)
+    differences = [recovery.difference_seconds for recovery in found]
+    adds_up = all(
+        difference <= max(MOST_SECONDS, MOST_DIFFERENCE * whole)
+        for difference, whole in zip(differences, seconds, strict=True)
+    )
     text = f"p50 {p50:.1f} s, p95 {p95:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}); "
     text += f"medians: {_said(parts)}; "
     if seen := _said(outside):
         text += f"beside that, from outside: {seen}; "
-    text += f"sum and whole differ by at most {100 * difference:.1f} %"
+    text += f"sum and whole differ by at most {max(differences):.2f} s"
     return Row(
         f"from {what} to the next new step, {len(found)} times",
-        f"p95 <= {bar_seconds:g} s, sum within {100 * MOST_DIFFERENCE:g} %",
+        f"p95 <= {bar_seconds:g} s, sum within {100 * MOST_DIFFERENCE:g} % or {MOST_SECONDS:g} s",
         text,
-        p95 <= bar_seconds and difference <= MOST_DIFFERENCE,
+        p95 <= bar_seconds and adds_up,
     )
 
 

@@ -51,10 +51,13 @@ def test_row_is_met_only_where_the_parts_make_up_the_whole() -> None:
     row = recovery_row("a kill", 5, [recovery(2, 2), recovery(4, 4.04)])
     assert row.met
     assert "p50 3.0 s, p95 3.9 s (2.0 to 4.0)" in row.measured
-    assert "sum and whole differ by at most 1.0 %" in row.measured
+    assert "sum and whole differ by at most 0.04 s" in row.measured
     assert "controller" not in row.measured  # no pod was lost
     assert not recovery_row("a kill", 5, [recovery(2, 2), recovery(4, 3.8)]).met
     assert not recovery_row("a kill", 3, [recovery(2, 2), recovery(4, 4)]).met
+    assert recovery_row("a kill", 5, [recovery(0.6, 0.5)]).met
+    assert recovery_row("a long one", 50, [recovery(40, 39.3)]).met
+    assert not recovery_row("a kill", 5, [recovery(0.6, 0.4)]).met
 
 
 def test_controllers_share_is_from_the_old_pods_end_to_the_new_pod() -> None:
