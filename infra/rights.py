@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from infra.kube.kueue import GROUP, VERSIONS
 from infra.kube.rights import Need
+from infra.monitoring.objects import RECEIVER_VERSION
 from infra.objects import Manifest
 from infra.settings import PlatformSettings
 from infra.storages.kind import Storage
@@ -58,9 +59,11 @@ def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
         kinds |= {("apps/v1", "Deployment", True)}
     if settings.node_health != "off":
         kinds |= {("apps/v1", "DaemonSet", True)}
-    if settings.monitoring == "existing":
+    if settings.monitoring != "none":
         kinds |= {("monitoring.coreos.com/v1", "PodMonitor", True)}
         kinds |= {("monitoring.coreos.com/v1", "PrometheusRule", True)}
+    if settings.alert_webhook:
+        kinds |= {("v1", "Secret", True), (RECEIVER_VERSION, "AlertmanagerConfig", True)}
     if settings.controllers:
         kinds |= {("v1", "Namespace", False)}  # of its own; the charts need an administrator
     if settings.queues:

@@ -23,6 +23,7 @@ COREDNS = "1.13.1"
 VERSITYGW = "1.8.0"
 REGISTRY = "3.1.2"
 PROMETHEUS = "3.13.0"
+PROMETHEUS_OPERATOR_VERSION = "0.93.1"
 ALERTMANAGER = "0.34.2"
 JOBSET = "0.12.0"
 TRAINER = "2.3.0"
@@ -241,6 +242,37 @@ ALERTMANAGER_SERVER = Tool(
                 "built without its user interface\n",
             ),
         ),
+    ),
+)
+
+# The same server as a pod that finds its targets in its cluster.
+PROMETHEUS_IN_CLUSTER = Tool(
+    "prometheus-in-cluster",
+    PROMETHEUS,
+    ("prometheus",),
+    (),
+    GoBuild(
+        "prometheus",
+        ("github.com/prometheus/prometheus/cmd/prometheus",),
+        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        tags=("remove_all_sd", "enable_kubernetes_sd"),
+    ),
+)
+
+# What makes Prometheus and Alertmanager of objects of theirs, the program beside each that reads
+# its configuration anew, and the folder with definitions and roles.
+PROMETHEUS_OPERATOR = Tool(
+    "prometheus-operator",
+    PROMETHEUS_OPERATOR_VERSION,
+    ("operator", "prometheus-config-reloader", "example"),
+    (),
+    GoBuild(
+        "prometheus-operator",
+        tuple(
+            f"github.com/prometheus-operator/prometheus-operator/cmd/{program}"
+            for program in ("operator", "prometheus-config-reloader")
+        ),
+        module_files=(("github.com/prometheus-operator/prometheus-operator", "example"),),
     ),
 )
 

@@ -9,4 +9,8 @@ import os
 VARIABLE = "DISTTRAIN_ALL_ENGINES"
 ALL = bool(os.environ.get(VARIABLE))
 # Their paths, seen from the folder of this file.
-FILES = ("e2e/test_controllers_in_depth.py", "e2e/test_failed_runs.py")
+FILES = (
+    "e2e/test_controllers_in_depth.py",
+    "e2e/test_failed_runs.py",
+    "e2e/test_monitoring_installed.py",
+)

@@ -16,7 +16,7 @@ TOLERATIONS = (
 
 @dataclass(frozen=True)
 class ControllerKind:
-    """A controller that the setting `controllers` can name.
+    """A controller that the platform can install.
 
     Args:
         name: its name in the setting, and that of its Helm release.
@@ -31,6 +31,12 @@ class ControllerKind:
         values: of the chart, where they differ from the chart's own.
         probe: an object that the API server takes as soon as the controller's webhooks answer. It
             is only tried, and never made.
+        awaited: kinds of its objects in its namespace that have to be Available, as their status
+            says, before it counts as there.
+        chosen_by: key and value of the setting by which it is installed; empty: its name among
+            `controllers`.
+        otherwise: what to do where the cluster has one of somebody else's; empty: not to install
+            it.
         options: it has none.
     """
 
@@ -44,6 +50,9 @@ class ControllerKind:
     definitions: tuple[str, ...]
     values: Mapping[str, Any]
     probe: Mapping[str, Any]
+    awaited: tuple[str, ...] = ()
+    chosen_by: str = ""
+    otherwise: str = ""
     options: type = NoOptions
 
     @property

@@ -67,7 +67,6 @@ def refusal_of_foreign(
     )
     by = f"stack {stack} has installed it" if stack else "this stack has not installed it"
     return (
-        f"controllers: {controller.name!r} cannot be used: {controller.title} is in the cluster "
-        f"already ({seen}), and {by}, so it is left as it is. Take {controller.name} out of "
-        "controllers: this stack's runs use the one that is there"
+        f"{controller.setting} cannot be used: {controller.title} is in the cluster already "
+        f"({seen}), and {by}, so it is left as it is. {controller.way_out}"
     )

@@ -28,12 +28,29 @@ class Controller:
         title: what people call it.
         namespace: of its own; the owner's label on it says whose the controller is.
         definitions: names of its CustomResourceDefinitions.
+        chosen_by: key and value of the setting by which it is installed; empty: its name among
+            `controllers`.
+        otherwise: what to do where the cluster has one of somebody else's; empty: not to install
+            it.
     """
 
     name: str
     title: str
     namespace: str
     definitions: tuple[str, ...]
+    chosen_by: str = ""
+    otherwise: str = ""
+
+    @property
+    def setting(self) -> str:
+        """Key and value of the setting that an error is about."""
+        return self.chosen_by or f"controllers: {self.name!r}"
+
+    @property
+    def way_out(self) -> str:
+        """What to do where the cluster has one already."""
+        alone = f"Take {self.name} out of controllers: this stack's runs use the one that is there"
+        return self.otherwise or alone
 
     @property
     def path(self) -> str:
@@ -44,7 +61,8 @@ class Controller:
 def parse_controller(given: Mapping[str, Any]) -> Controller:
     """The controller of a job. Raises KeyError: a field is missing."""
     definitions = tuple(str(each) for each in given["definitions"])
-    return Controller(given["name"], given["title"], given["namespace"], definitions)
+    more = [str(given.get(field, "")) for field in ("chosen_by", "otherwise")]
+    return Controller(given["name"], given["title"], given["namespace"], definitions, *more)
 
 
 def is_ours(api: Api, controller: Controller, owner: str) -> bool:
@@ -85,13 +103,22 @@ def used_by_others(api: Api, controller: Controller, owner: str) -> list[str]:
     """`JobSet team-a/bert` for each object of its kinds that is not a part of this stack.
 
     An object that something else has made counts as that: Kueue's Workload of a Job is the Job.
+    What the controller's chart has made of its own kinds is a part of the controller.
     """
     found = set[str]()
     for _, item in objects_there(api, controller):
         top = _first_owner(api, item)
-        if top is not None and label(top, names.OWNER_LABEL) != owner:
-            found.add(_named(top))
+        if top is None or label(top, names.OWNER_LABEL) == owner or _is_of_chart(top, controller):
+            continue
+        found.add(_named(top))
     return sorted(found)
+
+
+def _is_of_chart(item: Json, controller: Controller) -> bool:
+    """Whether Helm has made an object as a part of the controller's own release."""
+    notes = part(part(item, "metadata"), "annotations")
+    release = [notes.get(f"meta.helm.sh/release-{word}") for word in ("name", "namespace")]
+    return release == [controller.name, controller.namespace]
 
 
 def _first_owner(api: Api, item: Json) -> Json | None:

@@ -1,5 +1,7 @@
 """Task `open-controller`: waits until a controller answers, and later sees that nobody needs it."""
 
+from collections.abc import Sequence
+
 from infra.kube.api import Api
 from infra.kube.controllers import (
     Controller,
@@ -13,7 +15,7 @@ from infra.kube.controllers import (
 )
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
-from infra.kube.objects import Json, is_ending, name_of, part
+from infra.kube.objects import Json, is_ending, is_true, name_of, part
 from infra.kube.pods import describe_pods
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
@@ -25,16 +27,21 @@ MOST_NAMED = 5
 def create(job: Job, api: Api) -> None:
     """Wait for its pods, and until the API server takes the object `probe`, which is not made.
 
+    What it makes pods of itself has to be available too, where the kind names that in `awaited`.
+
     Raises:
         TaskError: it does not come up within `limit_seconds`; says what its pods say.
     """
     controller = parse_controller(job.mapping("controller"))
+    awaited = job.mapping("controller").get("awaited", ())
 
     def ask() -> str:
         inside = f"namespaces/{controller.namespace}"
         deployments = api.list(f"/apis/apps/v1/{inside}/deployments")
         if not deployments or any(not _is_available(each) for each in deployments):
             return describe_pods(api.list(f"/api/v1/{inside}/pods"))
+        if wait := _not_available(api, controller, awaited):
+            return f"{wait} is not available: " + describe_pods(api.list(f"/api/v1/{inside}/pods"))
         return _refusal(api, job.mapping("probe"))
 
     limit = job.number("limit_seconds")
@@ -63,7 +70,7 @@ def refuse_use(api: Api, controller: Controller, owner: str) -> None:
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         raise TaskError(
-            f"controllers: {controller.name!r} cannot be taken away: others use {controller.title} "
+            f"{controller.setting} cannot be taken away: others use {controller.title} "
             f"({', '.join(others[:MOST_NAMED])}{more}), and what they have would be deleted with "
             "it. It is left as it is. Let them delete these objects first, and run the command "
             "again"
@@ -101,6 +108,17 @@ def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> 
     if dead:
         say(f"{controller.title} does not answer; what waits for it is freed")
     wait_for(f"what this stack has of {controller.title} to be gone", ask, END_SECONDS)
+
+
+def _not_available(api: Api, controller: Controller, kinds: Sequence[str]) -> str:
+    """`Prometheus main`, for an object of these kinds whose status does not say that it runs."""
+    if not kinds:
+        return ""
+    for _, item in objects_there(api, controller):
+        inside = part(item, "metadata").get("namespace") == controller.namespace
+        if inside and item["kind"] in kinds and not is_true(item, "Available"):
+            return f"{item['kind']} {name_of(item)}"
+    return ""
 
 
 def _is_available(deployment: Json) -> bool:

@@ -15,6 +15,8 @@ from infra.names import TRAINING
 from infra.objects import Manifest
 
 GROUP_VERSION = "monitoring.coreos.com/v1"
+RECEIVER_VERSION = "monitoring.coreos.com/v1alpha1"
+WEBHOOK_KEY = "address"  # of the Secret
 MONITORING = "monitoring"  # the component label of these objects
 SCRAPE, PORT, PATH = "prometheus.io/scrape", "prometheus.io/port", "prometheus.io/path"
 _META = "__meta_kubernetes_pod"
@@ -67,6 +69,27 @@ def pod_monitor(metadata: Mapping[str, Any], containers: Collection[str]) -> Man
     }
 
 
+def gpu_pod_monitor(metadata: Mapping[str, Any], namespace: str) -> Manifest:
+    """The pods of DCGM's exporter, as the GPU Operator makes them.
+
+    `pod` and `namespace` in their samples are those of the pod that has a GPU, and stay so.
+
+    Args:
+        metadata: of the object.
+        namespace: of the GPU Operator.
+    """
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": "PodMonitor",
+        "metadata": dict(metadata),
+        "spec": {
+            "namespaceSelector": {"matchNames": [namespace]},
+            "selector": {"matchLabels": {"app": "nvidia-dcgm-exporter"}},
+            "podMetricsEndpoints": [{"port": "metrics", "honorLabels": True}],
+        },
+    }
+
+
 def prometheus_rule(metadata: Mapping[str, Any]) -> Manifest:
     """The alert rules."""
     return {
@@ -74,6 +97,30 @@ def prometheus_rule(metadata: Mapping[str, Any]) -> Manifest:
         "kind": "PrometheusRule",
         "metadata": dict(metadata),
         "spec": rule_file(),
+    }
+
+
+def alert_receiver(metadata: Mapping[str, Any], secret: str) -> Manifest:
+    """Alertmanager tells a webhook of the namespace's alerts, and of their end.
+
+    Args:
+        metadata: of the object.
+        secret: name of the Secret with the webhook's address, in the same namespace.
+    """
+    address = {"name": secret, "key": WEBHOOK_KEY}
+    return {
+        "apiVersion": RECEIVER_VERSION,
+        "kind": "AlertmanagerConfig",
+        "metadata": dict(metadata),
+        "spec": {
+            "route": {"receiver": "webhook", "groupBy": ["alertname", "run"]},
+            "receivers": [
+                {
+                    "name": "webhook",
+                    "webhookConfigs": [{"urlSecret": address, "sendResolved": True}],
+                }
+            ],
+        },
     }
 
 

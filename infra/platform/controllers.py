@@ -1,4 +1,4 @@
-"""A controller that the platform installs by its chart, and takes away whole (`controllers`)."""
+"""A controller that the platform installs by its chart, and takes away whole."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -40,16 +40,20 @@ class ControllerArgs:
 
 def known(kind: ControllerKind) -> KnownController:
     """What the tasks on the cluster have to know."""
-    return KnownController(kind.name, kind.title, kind.namespace, kind.definitions)
+    return KnownController(
+        kind.name, kind.title, kind.namespace, kind.definitions, kind.chosen_by, kind.otherwise
+    )
 
 
 def as_job(kind: ControllerKind) -> dict[str, Any]:
     """The same as a field of a job."""
+    more = {"chosen_by": kind.chosen_by, "otherwise": kind.otherwise, "awaited": list(kind.awaited)}
     return {
         "name": kind.name,
         "title": kind.title,
         "namespace": kind.namespace,
         "definitions": list(kind.definitions),
+        **{key: value for key, value in more.items() if value},
     }
 
 

@@ -226,11 +226,13 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             settings.namespace, settings.stack, owner.identity, settings.pod_policy
         )
         ready.append(PodPolicy("pod-policy", policy, inside(cluster, namespace)))
-    if settings.monitoring == "existing":
-        monitoring = MonitoringArgs(connection, settings.stack)
-        ready.append(Monitoring("monitoring", monitoring, inside(cluster, namespace)))
     controllers = make_controllers(settings, connection, cluster)
     ready += controllers
+    if settings.monitoring != "none":
+        exports = settings.gpu_operator is not None and settings.gpu_operator.dcgm_exporter
+        monitoring = MonitoringArgs(connection, settings.stack, exports, settings.alert_webhook)
+        after = inside(cluster, namespace, *controllers)
+        ready.append(Monitoring("monitoring", monitoring, after))
     if settings.queues and queues_seen:
         gpus = settings.devices.gpus
         queues = QueuesArgs(settings.queues, queues_seen, gpus, connection, settings.stack)

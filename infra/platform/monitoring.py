@@ -1,6 +1,7 @@
-"""Tells the cluster's own monitoring where the runs are, what to warn of and what to show."""
+"""Tells a Prometheus operator where the runs are, what to warn of and what to show."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
@@ -10,27 +11,43 @@ from infra.labels import metadata
 from infra.monitoring.objects import (
     GROUP_VERSION,
     MONITORING,
+    WEBHOOK_KEY,
+    alert_receiver,
     dashboard_config_map,
+    gpu_pod_monitor,
     pod_monitor,
     prometheus_rule,
 )
-from infra.objects import kubernetes_object
+from infra.objects import Manifest, kubernetes_object, secret_value
+from infra.platform.gpu_operator_values import NAMESPACE as OPERATOR_NAMESPACE
+from infra.settings.secret import Secret
 from infra.workloads import WORKLOADS
 
 NAME = "disttrain"
+WEBHOOK = f"{NAME}-alert-webhook"
 OTHERWISE = (
     f"monitoring: 'existing' cannot be used: the cluster serves no {GROUP_VERSION}, so no "
-    "Prometheus operator is there. Install one, such as kube-prometheus-stack, or let a "
-    "Prometheus of your own find the pods by their annotations: pulumi config set monitoring none"
+    "Prometheus operator is there. Let the platform bring one (pulumi config set monitoring "
+    "install), or let a Prometheus of your own find the pods by their annotations: pulumi config "
+    "set monitoring none"
 )
 
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """The cluster, and whose platform it is."""
+    """What there is to read.
+
+    Args:
+        connection: the cluster.
+        stack: name of the stack, for people.
+        exports_gpus: the platform's GPU Operator runs DCGM's exporter.
+        alert_webhook: the address that is told of alerts.
+    """
 
     connection: Connection
     stack: str
+    exports_gpus: bool
+    alert_webhook: Secret | None
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -57,8 +74,27 @@ class Monitoring(pulumi.ComponentResource):
         )
         containers = [kind.container for kind in WORKLOADS.values()]
         kubernetes_object(f"{name}-pods", pod_monitor(about, containers), child)
+        if args.exports_gpus:
+            gpus = {**about, "name": f"{NAME}-gpus"}
+            kubernetes_object(f"{name}-gpus", gpu_pod_monitor(gpus, OPERATOR_NAMESPACE), child)
         kubernetes_object(f"{name}-rules", prometheus_rule(about), child)
+        if args.alert_webhook:
+            secret = kubernetes_object(f"{name}-webhook", webhook_secret(args, about), child)
+            after = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[secret]))
+            receiver = alert_receiver(about, WEBHOOK)
+            kubernetes_object(f"{name}-receiver", receiver, after)
         board = {**about, "name": f"{NAME}-dashboard"}
         kubernetes_object(f"{name}-dashboard", dashboard_config_map(board), child)
         self.monitored = pulumi.Output.from_input(connection.namespace)
         self.register_outputs({"monitored": self.monitored})
+
+
+def webhook_secret(args: MonitoringArgs, about: dict[str, Any]) -> Manifest:
+    """The Secret with the webhook's address."""
+    assert args.alert_webhook
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {**about, "name": WEBHOOK},
+        "data": {WEBHOOK_KEY: secret_value(args.alert_webhook.output)},
+    }

@@ -12,10 +12,12 @@ import yaml
 from infra.settings.airgap import BundleSettings
 from infra.settings.gpu_chart import chart_description
 from infra.settings.kinds import ControllerChoice
+from infra.settings.monitoring import Monitoring
 from infra.settings.reader import Reader
 
 KEY = "controllers"
 CHARTS = "controllerCharts"
+PROMETHEUS = "kube-prometheus-stack"
 _PINNED = r"oci://[^\s@/]+/[^\s@]+@sha256:[0-9a-f]{64}"
 _HINT = (
     "Set a path on this machine (a packed chart or its folder), or a chart in a registry with its "
@@ -41,6 +43,7 @@ def read_controllers(
     kinds: Mapping[str, ControllerChoice],
     namespace: str,
     bundle: BundleSettings | None,
+    monitoring: Monitoring,
 ) -> tuple[ControllerSettings, ...]:
     """Read which controllers are installed, in the order of their registry.
 
@@ -49,33 +52,41 @@ def read_controllers(
         kinds: the controllers that there are.
         namespace: of the platform.
         bundle: what a stack without internet is made from, which has no controllers in it.
+        monitoring: whether Prometheus and its operator are among them.
     """
     names = _names(reader, kinds)
+    if monitoring == "install":
+        names.append(PROMETHEUS)
     charts = _charts(reader, kinds, names)
     for name in names:
+        chosen = kinds[name].chosen_by
+        without = "set monitoring to existing" if chosen else f"take {name} out of {KEY}"
         if kinds[name].namespace == namespace:
             reader.problem(
                 "namespace",
                 namespace,
-                f"it is that of the controller {name}, which is installed there ({KEY})",
+                f"it is that of the controller {name}, which is installed there ({chosen or KEY})",
                 "Set another name",
             )
         if bundle and name not in charts:
             reader.problem(
-                KEY,
-                name,
+                *((chosen.partition(": ")[0], "install") if chosen else (KEY, name)),
                 "the folder of the setting bundle has neither its chart nor its image",
                 f"Set {CHARTS}.{name} to its chart, and let the nodes have its image from a "
-                f"registry that they reach; or take {name} out of {KEY} and install it yourself",
+                f"registry that they reach; or install it yourself, and {without}",
             )
     return tuple(ControllerSettings(name, charts.get(name, "")) for name in kinds if name in names)
 
 
-def _names(reader: Reader, kinds: Iterable[str]) -> list[str]:
-    found, known = list[str](), list(kinds)
+def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
+    """Those that the setting names; another setting stands for the others."""
+    found, known = list[str](), [name for name, kind in kinds.items() if not kind.chosen_by]
     for index, value in enumerate(reader.sequence(KEY)):
         where = f"{KEY}[{index}]"
-        if value not in known:
+        if chosen := value in kinds and kinds[str(value)].chosen_by:
+            hint = f"Take it out of the list, and set {chosen}"
+            reader.problem(where, value, "another setting stands for it", hint)
+        elif value not in known:
             close = difflib.get_close_matches(str(value), known, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             reason = "this program installs no controller of that name"
@@ -94,7 +105,9 @@ def _charts(
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
         if name not in names:
-            hint = f"Add {name} to {KEY}" if name in kinds else f"Set one of {', '.join(kinds)}"
+            chosen = kinds[name].chosen_by if name in kinds else ""
+            add = f"Set {chosen}" if chosen else f"Add {name} to {KEY}"
+            hint = add if name in kinds else f"Set one of {', '.join(kinds)}"
             reader.problem(where, text, f"{name} is not among {KEY}", hint)
         elif "://" in text:
             if re.fullmatch(_PINNED, text) is None:

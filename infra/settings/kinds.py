@@ -56,6 +56,11 @@ class ControllerChoice(Kind, Protocol):
         """Where it is installed."""
         ...
 
+    @property
+    def chosen_by(self) -> str:
+        """Key and value of the setting that stands for it; empty: its name in `controllers`."""
+        ...
+
 
 @dataclass(frozen=True)
 class Kinds:

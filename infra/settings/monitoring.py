@@ -1,17 +1,32 @@
-"""How Prometheus gets at the runs: the port of their metrics, and what the cluster is told."""
+"""How Prometheus gets at the runs: the port of their metrics, and whose Prometheus that is."""
 
 from typing import Literal, cast
 
 from infra.names import MASTER_PORT, STORE_PORTS
 from infra.settings.reader import Reader
+from infra.settings.secret import Secret
 
-Monitoring = Literal["none", "existing"]
+Monitoring = Literal["none", "existing", "install"]
 _FIRST_PORT = 1024  # pods do not run as root, and need not be allowed a port below
 
 
 def read_monitoring(reader: Reader) -> Monitoring:
-    """Read what the platform tells the cluster's own monitoring."""
-    return cast(Monitoring, reader.choice("monitoring", ("none", "existing")))
+    """Read whether the platform tells a Prometheus of its runs, or brings one."""
+    return cast(Monitoring, reader.choice("monitoring", ("none", "existing", "install")))
+
+
+def read_alert_webhook(reader: Reader, monitoring: Monitoring) -> Secret | None:
+    """Read the address that Alertmanager tells of alerts; who knows it may post there."""
+    key = "alertWebhook"
+    reader.hide(key)
+    address = reader.url(key, example="https://host/path")
+    if address:
+        reader.require_encrypted(key)
+    if address and monitoring == "none":
+        reason = "without Prometheus nothing warns of anything (monitoring: 'none')"
+        hint = "Set monitoring to install or existing, or remove this address"
+        reader.problem(key, address.text, reason, hint)
+    return address
 
 
 def read_metrics_port(reader: Reader) -> int:

@@ -7,7 +7,7 @@ nowhere and whose finalizers nobody takes off.
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -162,6 +162,67 @@ def test_what_others_have_of_its_kinds_keeps_a_controller(installed: Installed) 
     installed.make("by-hand")
     with pytest.raises(TaskError, match=f"JobSet {namespace}/by-hand, JobSet {namespace}/theirs"):
         open_controller.delete(installed.job(), installed.api)
+
+
+def test_what_the_chart_has_made_is_of_the_controller(installed: Installed) -> None:
+    """As Prometheus is, which its own operator's chart makes; another release is somebody's."""
+    release = {
+        "meta.helm.sh/release-name": KIND.name,
+        "meta.helm.sh/release-namespace": KIND.namespace,
+    }
+    path = installed.make("of-the-chart", annotations=release)
+    destroy_guard.delete(installed.job(), installed.api)
+    open_controller.delete(installed.job(), installed.api)
+    assert installed.api.get(path) is None
+    installed.make("theirs", annotations={**release, "meta.helm.sh/release-namespace": "theirs"})
+    with pytest.raises(
+        TaskError, match=rf"others use JobSet \(JobSet {installed.namespace}/theirs"
+    ):
+        open_controller.delete(installed.job(), installed.api)
+
+
+def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> None:
+    """Its Deployment is available long before the pods that it makes itself."""
+    api = installed.api
+    given = {**as_job(KIND), "awaited": ["JobSet"], "namespace": installed.namespace}
+    job = replace(
+        installed.job(), fields={"controller": given, "limit_seconds": 1, "probe": config_map()}
+    )
+    make_deployment(api, installed.namespace)
+    path = installed.make("main", installed.owner)
+    with pytest.raises(TaskError, match="JobSet main is not available"):
+        open_controller.create(job, api)
+    now = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Runs", "message": ""}
+    condition = {"type": "Available", "status": "True", **now}
+    api.patch(f"{path}/status", {"status": {"conditions": [condition]}})
+    open_controller.create(job, api)
+
+
+def make_deployment(api: Api, namespace: str) -> None:
+    """One whose status says that its pod runs; no controller makes that pod here."""
+    labels = {"app": "tests"}
+    container = {"name": "main", "image": "none"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    about = {"name": "tests"}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    api.create(
+        path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": spec}
+    )
+    status = {
+        "observedGeneration": 1,
+        "replicas": 1,
+        "updatedReplicas": 1,
+        "readyReplicas": 1,
+        "availableReplicas": 1,
+    }
+    api.patch(f"{path}/tests/status", {"status": status})
+
+
+def config_map() -> Json:
+    """What the API server takes at once."""
+    about = {"name": "tried", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about}
 
 
 def test_controller_that_was_killed_goes_with_all_that_waits_for_it(installed: Installed) -> None:

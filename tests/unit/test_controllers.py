@@ -13,7 +13,9 @@ from infra.kube.controllers import Controller
 from infra.kube.findings import Findings
 from infra.kube.objects import Json
 from infra.kube.pods_look import RunPods
+from infra.platform.controllers import known
 from infra.preflight import Installed
+from tests.unit.airgap.stocked import stock
 from tests.unit.settings.reading import platform
 from tests.unit.settings.reading import refusal as refused_settings
 from tests.unit.stacks import deploy
@@ -30,6 +32,14 @@ def chart(folder: Path, name: str = "jobset", version: str = JOBSET.version) -> 
     return made
 
 
+def setting_of(name: str) -> dict[str, object]:
+    """The setting by which a platform installs it."""
+    if CONTROLLERS[name].chosen_by:
+        key, _, value = CONTROLLERS[name].chosen_by.partition(": ")
+        return {key: value.strip("'")}
+    return {"controllers": [name]}
+
+
 @EVERY_KIND
 def test_every_chart_is_named_by_its_digest(name: str) -> None:
     kind = CONTROLLERS[name]
@@ -44,7 +54,7 @@ def test_every_chart_is_named_by_its_digest(name: str) -> None:
 def test_release_is_the_pinned_chart_between_its_tasks(tmp_path: Path, name: str) -> None:
     """Claimed first; what Helm leaves goes after it; last it has to answer."""
     kind = CONTROLLERS[name]
-    made = deploy("sandbox", tmp_path, {"controllers": [name], "topology": "none"})
+    made = deploy("sandbox", tmp_path, {**setting_of(name), "topology": "none"})
     roles = ("claim", "namespace", "remains", "release", "open")
     names = [resource.name for resource in made.resources]
     places = [names.index(f"controller-{name}-{role}") for role in roles]
@@ -117,6 +127,15 @@ def test_chart_of_a_path_or_a_digest_takes_the_place_of_the_pinned_one(tmp_path:
             "name. Set one of jobset, kueue (did you mean jobset?)",
         ),
         (
+            {"controllers": ["kube-prometheus-stack"]},
+            "controllers[0]: 'kube-prometheus-stack' cannot be used: another setting stands for "
+            "it. Take it out of the list, and set monitoring: 'install'",
+        ),
+        (
+            {"controllerCharts": {"kube-prometheus-stack": "/nowhere"}},
+            "kube-prometheus-stack is not among controllers. Set monitoring: 'install'",
+        ),
+        (
             {"controllers": ["kueue", "kueue"]},
             "controllers[1]: 'kueue' cannot be used: it is in the list twice. Take one",
         ),
@@ -168,3 +187,18 @@ def test_controller_that_is_there_is_refused_unless_it_is_ours() -> None:
     assert "(CustomResourceDefinition jobsets.jobset.x-k8s.io), and this stack has not" in said
     said = refusal(controller, _namespace("them", "dev"), [definition], "me")
     assert "stack dev has installed it, so it is left as it is. Take jobset out of" in said
+
+
+def test_prometheus_of_others_is_left_and_can_be_used() -> None:
+    """The words are those of the setting by which it would have come."""
+    kind = CONTROLLERS["kube-prometheus-stack"]
+    said = refusal(known(kind), None, [{"metadata": {"name": kind.definitions[0]}}], "me")
+    assert said.startswith(
+        "monitoring: 'install' cannot be used: the Prometheus operator is in the"
+    )
+    assert said.endswith("Set monitoring to existing: the runs are shown by the one that is there")
+
+
+def test_prometheus_without_internet_needs_its_chart(tmp_path: Path) -> None:
+    reason = "monitoring: 'install' cannot be used: the folder of the setting bundle has neither"
+    assert reason in refused_settings({"monitoring": "install", "bundle": str(stock(tmp_path))})

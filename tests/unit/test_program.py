@@ -1,6 +1,7 @@
 """The real program with the real stack files, against a recording engine."""
 
 import ast
+import base64
 import importlib
 import json
 from dataclasses import replace
@@ -650,6 +651,42 @@ def test_monitoring_of_the_cluster_is_told_of_the_runs(tmp_path: Path) -> None:
     job = json.loads(look.inputs["stdin"])
     assert job["group_version"] == "monitoring.coreos.com/v1"
     assert "pulumi config set monitoring none" in job["otherwise"]
+
+
+def test_monitoring_that_is_installed_comes_before_what_it_reads(tmp_path: Path) -> None:
+    """The operator's kinds are there before objects of them are made."""
+    result = deploy("dev", tmp_path, {"monitoring": "install"})
+    there = result.one("controller-kube-prometheus-stack-open").urn
+    assert there in result.one("monitoring-look").request.dependencies
+    values = result.one("controller-kube-prometheus-stack-release").inputs["values"]
+    spec = values["prometheus"]["prometheusSpec"]
+    assert spec["podMonitorSelectorNilUsesHelmValues"] is False
+    assert spec["ruleSelectorNilUsesHelmValues"] is False
+
+
+def test_webhook_is_told_of_alerts_by_a_secret(tmp_path: Path) -> None:
+    """Its address stands in no object but the Secret."""
+    address = "https://hooks.example.org/T0/B0/hunter2"
+    changes = {"monitoring": "install", "alertWebhook": address}
+    result = deploy("sandbox", tmp_path, changes, ["alertWebhook"])
+    secret = result.one("monitoring-webhook").inputs
+    assert base64.b64decode(secret["data"]["address"]).decode() == address
+    (receiver,) = result.one("monitoring-receiver").inputs["spec"]["receivers"]
+    (webhook,) = receiver["webhookConfigs"]
+    assert webhook["urlSecret"] == {"name": secret["metadata"]["name"], "key": "address"}
+    others = [each for each in result.resources if each.name != "monitoring-webhook"]
+    assert "hunter2" not in json.dumps([each.inputs for each in others], default=str)
+
+
+def test_exporter_of_gpus_is_read_where_the_platform_runs_it(tmp_path: Path) -> None:
+    """Of the GPU Operator's namespace, and with the pods' names that the exporter gives."""
+    result = deploy("dev", tmp_path, {"monitoring": "existing"})
+    gpus = result.one("monitoring-gpus").inputs["spec"]
+    assert gpus["namespaceSelector"] == {"matchNames": ["gpu-operator"]}
+    assert gpus["podMetricsEndpoints"] == [{"port": "metrics", "honorLabels": True}]
+    without = {"monitoring": "existing", "gpuOperatorDcgmExporter": False}
+    for made in (deploy("dev", tmp_path, without), deploy("sandbox", tmp_path, {**without})):
+        assert "monitoring-gpus" not in [resource.name for resource in made.resources]
 
 
 def test_secret_variables_reach_the_pod_by_a_secret(tmp_path: Path) -> None:

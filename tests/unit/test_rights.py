@@ -29,6 +29,10 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
         "sandbox",
         {"podPolicy": "warn", "monitoring": "existing", "topology": "multi-pod"},
     ),
+    "alerts to a webhook": (
+        "sandbox",
+        {"monitoring": "existing", "alertWebhook": "https://hooks.example.org/1"},
+    ),
     "a queue of its own": (
         "sandbox",
         {"queues": {"name": "gpus", "priorities": {"urgent": 1000}}, "topology": "indexed-job"},
@@ -66,7 +70,7 @@ def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set
         return Findings()
 
     with patch("tests.unit.stacks.ANSWER", ask):
-        result = deploy(stack, scratch, changes, ["imageDeliveryOptions"])
+        result = deploy(stack, scratch, changes, ["imageDeliveryOptions", "alertWebhook"])
     (needs,) = asked
     return needs, result
 

@@ -14,9 +14,13 @@ from tests.trainer.lab import free_port
 
 
 class Webhook:
-    """Keeps the alerts that it is told of, in their order."""
+    """Keeps the alerts that it is told of, in their order.
 
-    def __init__(self) -> None:
+    Args:
+        host: the address at which it listens.
+    """
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
         alerts: list[dict[str, Any]] = []
 
         class Handler(BaseHTTPRequestHandler):
@@ -29,8 +33,8 @@ class Webhook:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self.alerts = alerts
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.alerts, self.host = alerts, host
+        self._server = ThreadingHTTPServer((host, 0), Handler)
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()

@@ -50,7 +50,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"k3sVersion": "1.34.2"}, "it is not a release of k3s. Write it like v1.34.2+k3s1."),
     ({"k3sSha256": "abc"}, "k3sSha256: 'abc' cannot be used: it is not a sha256 checksum"),
     # monitoring
-    ({"monitoring": "install"}, "monitoring: 'install' cannot be used: monitoring has no such"),
+    ({"monitoring": "bring"}, "monitoring: 'bring' cannot be used: monitoring has no such"),
+    (
+        {"monitoring": "existing", "alertWebhook": "https://hooks.example.org/hunter2"},
+        "alertWebhook: [secret] cannot be used: it holds a secret in plain text. Encrypt it",
+    ),
+    ({"alertWebhook": "hooks"}, "it is not an http(s) address. Write it like https://host/path"),
+    (
+        {"alertWebhook": "https://hooks.example.org/hunter2"},
+        "alertWebhook: [secret] cannot be used: without Prometheus nothing warns of anything",
+    ),
     ({"metricsPort": 80}, "metricsPort: 80 cannot be used: the pods do not run as root"),
     ({"metricsPort": 29516}, "metricsPort: 29516 cannot be used: the pods meet at the ports 29500"),
     # queue

@@ -1,0 +1,87 @@
+"""What a cluster needs to have the Prometheus operator from a platform without internet.
+
+The chart stands in for kube-prometheus-stack, which is in no module: the same name, version and
+keys of its values, the operator's own definitions and roles, and objects for one Prometheus and one
+Alertmanager. The operator, its reloader, Prometheus and Alertmanager are the projects' programs.
+Grafana, node-exporter and kube-state-metrics are not in it.
+"""
+
+import shutil
+from pathlib import Path
+
+import yaml
+
+from sandbox.image_archive import image_archive
+from sandbox.toolchain import (
+    ALERTMANAGER_SERVER,
+    PROMETHEUS_IN_CLUSTER,
+    PROMETHEUS_OPERATOR,
+    Tool,
+    tool_folder,
+)
+from tests.e2e.lab import Lab
+
+CHART = Path(__file__).parent.parent / "monitoring" / "chart"
+NAME = "kube-prometheus-stack"
+SETTINGS = {"monitoring": "install"}
+_USER = "65534"
+_OPERATOR = "quay.io/prometheus-operator"
+_IMAGES: tuple[tuple[Tool, str, str], ...] = (
+    (
+        PROMETHEUS_OPERATOR,
+        "operator",
+        f"{_OPERATOR}/prometheus-operator:v{PROMETHEUS_OPERATOR.version}",
+    ),
+    (
+        PROMETHEUS_OPERATOR,
+        "prometheus-config-reloader",
+        f"{_OPERATOR}/prometheus-config-reloader:v{PROMETHEUS_OPERATOR.version}",
+    ),
+    (
+        PROMETHEUS_IN_CLUSTER,
+        "prometheus",
+        f"quay.io/prometheus/prometheus:v{PROMETHEUS_IN_CLUSTER.version}",
+    ),
+    (
+        ALERTMANAGER_SERVER,
+        "alertmanager",
+        f"quay.io/prometheus/alertmanager:v{ALERTMANAGER_SERVER.version}",
+    ),
+)
+
+
+def import_images(lab: Lab) -> None:
+    """Put the programs into the cluster's containerd, by the names that the pods ask for."""
+    for tool, program, image in _IMAGES:
+        archive = lab.scratch / f"{program}.tar"
+        archive.write_bytes(image_archive(tool_folder(tool) / program, image, _USER))
+        lab.ctr("images", "import", str(archive))
+        archive.unlink()
+
+
+def make_chart(folder: Path) -> Path:
+    """The chart, with what the operator's module has of it."""
+    chart = folder / NAME
+    shutil.copytree(CHART, chart)
+    example = tool_folder(PROMETHEUS_OPERATOR) / "example"
+    (chart / "crds").mkdir()
+    for definition in (example / "prometheus-operator-crd").glob("*.yaml"):
+        shutil.copyfile(definition, chart / "crds" / definition.name)
+    parts = [
+        *(example / "rbac" / "prometheus-operator").glob("prometheus-operator-cluster-role*.yaml"),
+        *(example / "rbac" / "prometheus-operator").glob("*-service-account.yaml"),
+        *(example / "rbac" / "prometheus-operator").glob("*-deployment.yaml"),
+        *(example / "rbac" / "prometheus").glob("prometheus-*.yaml"),
+    ]
+    for part in parts:
+        (chart / "templates" / f"{part.parent.name}-{part.name}").write_text(_as_template(part))
+    return chart
+
+
+def _as_template(part: Path) -> str:
+    """An object for the release's namespace, whose pods bear the taints that the values name."""
+    item = yaml.safe_load(part.read_text())
+    if item["kind"] == "Deployment":
+        item["spec"]["template"]["spec"]["tolerations"] = "TOLERATIONS"
+    text = yaml.safe_dump(item).replace("namespace: default", "namespace: {{ .Release.Namespace }}")
+    return text.replace("TOLERATIONS", "{{ toJson .Values.prometheusOperator.tolerations }}")

@@ -1,0 +1,152 @@
+"""`monitoring: install`: the platform brings Prometheus, and takes it away.
+
+The operator, Prometheus and Alertmanager are real programs in pods; the chart stands in for the one
+that users get (prometheus_stack.py). `make test-engines` runs this file.
+"""
+
+import json
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.controllers.kube_prometheus_stack import KIND
+from infra.monitoring.rules import RULES
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import changes
+from tests.e2e.controllers import CHARTS, traces
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.prometheus_stack import NAME, SETTINGS, import_images, make_chart
+from tests.trainer.monitoring.alertmanager import Webhook
+
+pytestmark = pytest.mark.in_order
+
+STACK = "e2e-monitoring"
+PROMETHEUS, ALERTMANAGER = "prometheus-operated:9090", "alertmanager-operated:9093"
+# Prometheus reads its configuration anew once the kubelet has brought it, which takes a minute.
+LONGEST_SECONDS = 300.0
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> dict[str, str]:
+    """What the cluster has before any platform."""
+    return traces(lab)
+
+
+@pytest.fixture(scope="module")
+def webhook(lab: Lab) -> Iterator[Webhook]:
+    """On this machine, where the cluster's pods reach it."""
+    link = lab.cluster.node(1).link
+    assert link
+    made = Webhook(str(link.host))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def stack(
+    lab: Lab, before: dict[str, str], webhook: Webhook, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    import_images(lab)
+    chart = make_chart(tmp_path_factory.mktemp("chart"))
+    settings = {**run_settings(STACK, ENDLESS), **SETTINGS, f"{CHARTS}.{NAME}": str(chart)}
+    made = lab.stack(STACK, "sandbox", settings)
+    made.set("alertWebhook", f"http://{webhook.host}:{webhook.port}/", secret=True)
+    yield made
+    made.destroy()
+
+
+def asked(lab: Lab, service: str, path: str, **query: str) -> Any:
+    """What Prometheus or Alertmanager answers, by way of the API server."""
+    words = f"?{urllib.parse.urlencode(query)}" if query else ""
+    return json.loads(lab.kubectl("get", "--raw", f"{base_path(service)}{path}{words}"))
+
+
+def base_path(service: str) -> str:
+    """Of a Service of the operator's, by way of the API server."""
+    return f"/api/v1/namespaces/{KIND.namespace}/services/{service}/proxy"
+
+
+def test_prometheus_of_the_platform_reads_its_runs(
+    lab: Lab, before: dict[str, str], stack: Stack
+) -> None:
+    """From a cluster that knows nothing of Prometheus, by one command."""
+    stack.preview()
+    assert traces(lab) == before
+    stack.up()
+    for kind in KIND.awaited:
+        (item,) = lab.get(kind.lower(), namespace=KIND.namespace)["items"]
+        assert item["status"]["availableReplicas"] == 1
+
+    def value() -> float:
+        query = f'disttrain_step{{run="{STACK}",namespace="disttrain"}}'
+        found = asked(lab, PROMETHEUS, "/api/v1/query", query=query)
+        return float(found["data"]["result"][0]["value"][1]) if found["data"]["result"] else 0.0
+
+    wait_for("a reading of the run", value, LONGEST_SECONDS)
+
+
+def test_alert_rules_lead_to_its_alertmanager(lab: Lab, stack: Stack) -> None:
+    assert stack
+
+    def names() -> set[str]:
+        groups = asked(lab, PROMETHEUS, "/api/v1/rules")["data"]["groups"]
+        return {rule["name"] for group in groups for rule in group["rules"]}
+
+    wanted = {rule.name for rule in RULES}
+    wait_for("the alert rules", lambda: wanted <= names(), LONGEST_SECONDS)
+    found = asked(lab, PROMETHEUS, "/api/v1/alertmanagers")["data"]
+    assert len(found["activeAlertmanagers"]) == 1
+    assert asked(lab, ALERTMANAGER, "/api/v2/status")["cluster"]["status"] == "ready"
+
+
+def test_webhook_is_told_of_alerts_of_the_runs(
+    lab: Lab, stack: Stack, webhook: Webhook, tmp_path: Path
+) -> None:
+    """And of no others."""
+    assert stack
+
+    def is_configured() -> bool:
+        status = asked(lab, ALERTMANAGER, "/api/v2/status")
+        return "webhook_configs" in status["config"]["original"]
+
+    wait_for("Alertmanager to know the webhook", is_configured, LONGEST_SECONDS)
+    given = [
+        {"labels": {"alertname": RULES[0].name, "namespace": namespace, "run": STACK}}
+        for namespace in ("elsewhere", NAMESPACE)
+    ]
+    (tmp_path / "alerts.json").write_text(json.dumps(given))
+    path = f"{base_path(ALERTMANAGER)}/api/v2/alerts"
+    lab.kubectl("create", "--raw", path, "-f", str(tmp_path / "alerts.json"))
+    wait_for("the alert", lambda: bool(webhook.alerts), LONGEST_SECONDS)
+    assert {alert["labels"]["namespace"] for alert in webhook.alerts} == {NAMESPACE}
+
+
+def test_second_up_changes_nothing_of_it(stack: Stack) -> None:
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    stack.refresh()
+    stack.preview("--expect-no-changes")
+
+
+def test_another_platform_is_told_to_use_it(lab: Lab, stack: Stack) -> None:
+    """In the preview: `existing` is the way out."""
+    assert stack
+    folder = str(lab.cluster.data_root / "second")
+    settings = {"namespace": "e2e-second", "topology": "none", "dataRoot": folder}
+    other = lab.stack("e2e-second-platform", "sandbox", {**settings, **SETTINGS})
+    with pytest.raises(PulumiFailedError) as refused:
+        other.preview()
+    said = " ".join(str(refused.value).split())
+    assert "monitoring: 'install' cannot be used: the Prometheus operator is in the cluster" in said
+    assert f"stack {STACK} has installed it" in said
+    assert "Set monitoring to existing" in said
+
+
+def test_destroy_leaves_nothing_of_prometheus(
+    lab: Lab, before: dict[str, str], stack: Stack
+) -> None:
+    """No definition, no role and no namespace of it."""
+    stack.destroy()
+    wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
