@@ -1,6 +1,7 @@
 """Task `served`: refuses a cluster that does not serve what a setting needs."""
 
 from infra.kube.api import Api
+from infra.kube.controllers import is_ours, parse_controller
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.objects import parts
@@ -9,10 +10,16 @@ from infra.kube.objects import parts
 def create(job: Job, api: Api) -> None:
     """Look for the API group and version `group_version`, and for `served_kind` in it.
 
+    Where the job has a controller `leaves`, that is one that this stack would take away, and which
+    would not serve the kind any longer.
+
     Raises:
-        TaskError: it is not there; with the text `otherwise`, which names the setting and the ways
-            out.
+        TaskError: it is not there, with the text `otherwise`; or this stack has installed what
+            leaves, with the text `otherwise_leaves`. Both name the setting and the ways out.
     """
+    leaves = job.mapping("leaves")
+    if leaves and is_ours(api, parse_controller(leaves), job.owner):
+        raise TaskError(job.text("otherwise_leaves"))
     if not serves(api, job.text("group_version"), job.text("served_kind")):
         raise TaskError(job.text("otherwise"))
 

@@ -229,8 +229,14 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     controllers = make_controllers(settings, connection, cluster)
     ready += controllers
     if settings.monitoring != "none":
-        exports = settings.gpu_operator is not None and settings.gpu_operator.dcgm_exporter
-        monitoring = MonitoringArgs(connection, settings.stack, exports, settings.alert_webhook)
+        operator = settings.gpu_operator
+        monitoring = MonitoringArgs(
+            connection,
+            settings.stack,
+            is_brought=settings.monitoring == "install",
+            exports_gpus=operator is not None and operator.dcgm_exporter,
+            alert_webhook=settings.alert_webhook,
+        )
         after = inside(cluster, namespace, *controllers)
         ready.append(Monitoring("monitoring", monitoring, after))
     if settings.queues and queues_seen:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pulumi
 
+from infra.controllers import CONTROLLERS
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
@@ -19,7 +20,9 @@ from infra.monitoring.objects import (
     prometheus_rule,
 )
 from infra.objects import Manifest, kubernetes_object, secret_value
+from infra.platform.controllers import as_job
 from infra.platform.gpu_operator_values import NAMESPACE as OPERATOR_NAMESPACE
+from infra.settings.controllers import PROMETHEUS
 from infra.settings.secret import Secret
 from infra.workloads import WORKLOADS
 
@@ -33,6 +36,14 @@ OTHERWISE = (
 )
 
 
+OTHERWISE_OWN = (
+    "monitoring: 'existing' cannot be used: the Prometheus operator that is there was brought by "
+    "this stack (monitoring: 'install'), and would go with that setting. It is left as it is. Keep "
+    "install; or take it away first (pulumi config set monitoring none; pulumi up), and install "
+    "another one"
+)
+
+
 @dataclass(frozen=True)
 class MonitoringArgs:
     """What there is to read.
@@ -40,12 +51,14 @@ class MonitoringArgs:
     Args:
         connection: the cluster.
         stack: name of the stack, for people.
+        is_brought: the platform installs the operator itself.
         exports_gpus: the platform's GPU Operator runs DCGM's exporter.
         alert_webhook: the address that is told of alerts.
     """
 
     connection: Connection
     stack: str
+    is_brought: bool
     exports_gpus: bool
     alert_webhook: Secret | None
 
@@ -61,11 +74,17 @@ class Monitoring(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:Monitoring", name, {}, opts)
         connection = args.connection
+        leaves = {"leaves": as_job(CONTROLLERS[PROMETHEUS]), "otherwise_leaves": OTHERWISE_OWN}
         look = kube_command(
             f"{name}-look",
             "served",
             connection,
-            {"group_version": GROUP_VERSION, "served_kind": "PodMonitor", "otherwise": OTHERWISE},
+            {
+                "group_version": GROUP_VERSION,
+                "served_kind": "PodMonitor",
+                "otherwise": OTHERWISE,
+                **({} if args.is_brought else leaves),
+            },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         child = pulumi.ResourceOptions(parent=self, depends_on=[look])

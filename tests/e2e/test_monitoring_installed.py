@@ -46,13 +46,18 @@ def webhook(lab: Lab) -> Iterator[Webhook]:
 
 
 @pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of a platform that brings Prometheus."""
+    chart = make_chart(tmp_path_factory.mktemp("chart"))
+    return {**SETTINGS, f"{CHARTS}.{NAME}": str(chart)}
+
+
+@pytest.fixture(scope="module")
 def stack(
-    lab: Lab, before: dict[str, str], webhook: Webhook, tmp_path_factory: pytest.TempPathFactory
+    lab: Lab, before: dict[str, str], webhook: Webhook, settings: dict[str, str]
 ) -> Iterator[Stack]:
     import_images(lab)
-    chart = make_chart(tmp_path_factory.mktemp("chart"))
-    settings = {**run_settings(STACK, ENDLESS), **SETTINGS, f"{CHARTS}.{NAME}": str(chart)}
-    made = lab.stack(STACK, "sandbox", settings)
+    made = lab.stack(STACK, "sandbox", {**run_settings(STACK, ENDLESS), **settings})
     made.set("alertWebhook", f"http://{webhook.host}:{webhook.port}/", secret=True)
     yield made
     made.destroy()
@@ -130,18 +135,36 @@ def test_second_up_changes_nothing_of_it(stack: Stack) -> None:
     stack.preview("--expect-no-changes")
 
 
-def test_another_platform_is_told_to_use_it(lab: Lab, stack: Stack) -> None:
+def test_another_platform_is_told_to_use_it(
+    lab: Lab, stack: Stack, settings: dict[str, str]
+) -> None:
     """In the preview: `existing` is the way out."""
     assert stack
     folder = str(lab.cluster.data_root / "second")
-    settings = {"namespace": "e2e-second", "topology": "none", "dataRoot": folder}
-    other = lab.stack("e2e-second-platform", "sandbox", {**settings, **SETTINGS})
+    second = {"namespace": "e2e-second", "topology": "none", "dataRoot": folder}
+    other = lab.stack("e2e-second-platform", "sandbox", {**settings, **second})
     with pytest.raises(PulumiFailedError) as refused:
         other.preview()
     said = " ".join(str(refused.value).split())
     assert "monitoring: 'install' cannot be used: the Prometheus operator is in the cluster" in said
     assert f"stack {STACK} has installed it" in said
     assert "Set monitoring to existing" in said
+
+
+def test_own_prometheus_is_not_taken_for_one_of_others(
+    lab: Lab, stack: Stack, settings: dict[str, str]
+) -> None:
+    """It would go with the setting. Nothing is deleted before that is said."""
+    there = traces(lab)
+    stack.set_all({"monitoring": "existing", f"{CHARTS}.{NAME}": None})
+    try:
+        with pytest.raises(PulumiFailedError) as refused:
+            stack.up()
+    finally:
+        stack.set_all(settings)
+    said = " ".join(str(refused.value).split())
+    assert "was brought by this stack (monitoring: 'install'), and would go with" in said, said
+    assert traces(lab) == there
 
 
 def test_destroy_leaves_nothing_of_prometheus(

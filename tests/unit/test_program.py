@@ -651,6 +651,7 @@ def test_monitoring_of_the_cluster_is_told_of_the_runs(tmp_path: Path) -> None:
     job = json.loads(look.inputs["stdin"])
     assert job["group_version"] == "monitoring.coreos.com/v1"
     assert "pulumi config set monitoring none" in job["otherwise"]
+    assert job["leaves"]["name"] == "kube-prometheus-stack"
 
 
 def test_monitoring_that_is_installed_comes_before_what_it_reads(tmp_path: Path) -> None:
@@ -658,6 +659,7 @@ def test_monitoring_that_is_installed_comes_before_what_it_reads(tmp_path: Path)
     result = deploy("dev", tmp_path, {"monitoring": "install"})
     there = result.one("controller-kube-prometheus-stack-open").urn
     assert there in result.one("monitoring-look").request.dependencies
+    assert "leaves" not in json.loads(result.one("monitoring-look").inputs["stdin"])
     values = result.one("controller-kube-prometheus-stack-release").inputs["values"]
     spec = values["prometheus"]["prometheusSpec"]
     assert spec["podMonitorSelectorNilUsesHelmValues"] is False
