@@ -20,14 +20,15 @@ class Recovery:
         fault: when it was done.
         stopped: of the last step before the pause.
         back: of the first step after it.
-        phases: seconds by phase, as the run's own account has them.
+        phases: seconds by phase, as the run's own account has them; None is what it trained after
+            the last step that it wrote: a fault comes in the middle of one.
         pods: of the node whose pod was evicted.
     """
 
     fault: float
     stopped: float
     back: float
-    phases: dict[Phase, float]
+    phases: dict[Phase | None, float]
     pods: PodTimes
 
     @property
@@ -64,8 +65,8 @@ class Recovery:
 
 def phases_between(
     events: Sequence[Event], pauses: Sequence[tuple[float, float]]
-) -> list[dict[Phase, float]]:
-    """Seconds by phase of the starts that a run has made in each pause.
+) -> list[dict[Phase | None, float]]:
+    """Seconds by phase of the starts that a run has made in each pause; see `Recovery`.
 
     Args:
         events: of node 0.
@@ -75,15 +76,17 @@ def phases_between(
         ValueError: the run's account has no start in a pause.
     """
     history = read_history(events)
-    found: list[dict[Phase, float]] = []
+    found: list[dict[Phase | None, float]] = []
     for stopped, back in pauses:
-        phases = dict.fromkeys(Phase, 0.0)
+        phases: dict[Phase | None, float] = dict.fromkeys((None, *Phase), 0.0)
         for span in history.spans:
             begin = history.begin_unix_seconds + span.begin / MICRO
-            middle = begin + span.length / MICRO / 2
-            if span.phase is not None and stopped <= middle <= back:
-                phases[span.phase] += span.length / MICRO
-        if not any(phases.values()):
+            end = begin + span.length / MICRO
+            if span.phase is None:
+                phases[None] += max(0.0, min(end, back) - max(begin, stopped))
+            elif stopped <= (begin + end) / 2 <= back:
+                phases[span.phase] += end - begin
+        if not any(phases[phase] for phase in Phase):
             raise ValueError(f"the account has no start between {stopped:.3f} and {back:.3f}")
         found.append(phases)
     return found

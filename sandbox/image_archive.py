@@ -16,14 +16,15 @@ from typing import Any
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # Python's name -> Go's
 
 
-def image_archive(program: Path, image: str, user: str = "") -> bytes:
+def image_archive(program: Path, image: str, user: str = "", folder: str = "") -> bytes:
     """An archive for `ctr images import` with the image `image`, whose entrypoint is `program`.
 
-    The program lies in the image's root folder, and runs as `user` (a number; empty: as root). The
-    same program gives the same bytes.
+    The program lies in `folder` of the image, such as `bin` (empty: its root), and runs as `user`
+    (a number; empty: as root). The same program gives the same bytes.
     """
-    layer = _tar({program.name: program.read_bytes()}, mode=0o755)
-    settings: dict[str, Any] = {"Entrypoint": [f"/{program.name}"]}
+    path = f"{folder}/{program.name}" if folder else program.name
+    layer = _tar({path: program.read_bytes()}, mode=0o755)
+    settings: dict[str, Any] = {"Entrypoint": [f"/{path}"]}
     return layer_archive(layer, image, {**settings, "User": user} if user else settings)
 
 

@@ -54,7 +54,7 @@ def import_images(lab: Lab) -> None:
     """Put the programs into the cluster's containerd, by the names that the pods ask for."""
     for tool, program, image in _IMAGES:
         archive = lab.scratch / f"{program}.tar"
-        archive.write_bytes(image_archive(tool_folder(tool) / program, image, _USER))
+        archive.write_bytes(image_archive(tool_folder(tool) / program, image, _USER, "bin"))
         lab.ctr("images", "import", str(archive))
         archive.unlink()
 
@@ -64,9 +64,12 @@ def make_chart(folder: Path) -> Path:
     chart = folder / NAME
     shutil.copytree(CHART, chart)
     example = tool_folder(PROMETHEUS_OPERATOR) / "example"
-    (chart / "crds").mkdir()
+    # In a chart of their own, as in the real one: Helm keeps a chart's files in a Secret, which
+    # would be too small for these, and does not keep those of the charts inside of it.
+    definitions = chart / "charts" / "crds" / "crds"
+    definitions.mkdir()
     for definition in (example / "prometheus-operator-crd").glob("*.yaml"):
-        shutil.copyfile(definition, chart / "crds" / definition.name)
+        shutil.copyfile(definition, definitions / definition.name)
     parts = [
         *(example / "rbac" / "prometheus-operator").glob("prometheus-operator-cluster-role*.yaml"),
         *(example / "rbac" / "prometheus-operator").glob("*-service-account.yaml"),

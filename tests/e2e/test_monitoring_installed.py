@@ -6,25 +6,39 @@ that users get (prometheus_stack.py). `make test-engines` runs this file.
 
 import json
 import urllib.parse
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from infra.controllers.kube_prometheus_stack import KIND
+from infra.kube.access import Access
+from infra.kube.api import Api
+from infra.labels import COMPONENT_LABEL
 from infra.monitoring.rules import RULES
 from sandbox.stack import PulumiFailedError, Stack
+from sandbox.toolchain import ALERTMANAGER_SERVER
 from tests.e2e.asking import changes
 from tests.e2e.controllers import CHARTS, traces
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.prometheus_stack import NAME, SETTINGS, import_images, make_chart
-from tests.trainer.monitoring.alertmanager import Webhook
 
 pytestmark = pytest.mark.in_order
 
 STACK = "e2e-monitoring"
 PROMETHEUS, ALERTMANAGER = "prometheus-operated:9090", "alertmanager-operated:9093"
+WEBHOOK, WEBHOOK_PORT = "alert-webhook", 8080
+WEBHOOK_PROGRAM = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
+"""
 # Prometheus reads its configuration anew once the kubelet has brought it, which takes a minute.
 LONGEST_SECONDS = 300.0
 
@@ -36,16 +50,6 @@ def before(lab: Lab) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def webhook(lab: Lab) -> Iterator[Webhook]:
-    """On this machine, where the cluster's pods reach it."""
-    link = lab.cluster.node(1).link
-    assert link
-    made = Webhook(str(link.host))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Of a platform that brings Prometheus."""
     chart = make_chart(tmp_path_factory.mktemp("chart"))
@@ -53,12 +57,10 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def stack(
-    lab: Lab, before: dict[str, str], webhook: Webhook, settings: dict[str, str]
-) -> Iterator[Stack]:
+def stack(lab: Lab, before: dict[str, str], settings: dict[str, str]) -> Iterator[Stack]:
     import_images(lab)
     made = lab.stack(STACK, "sandbox", {**run_settings(STACK, ENDLESS), **settings})
-    made.set("alertWebhook", f"http://{webhook.host}:{webhook.port}/", secret=True)
+    made.set("alertWebhook", f"http://{WEBHOOK}.default.svc:{WEBHOOK_PORT}/", secret=True)
     yield made
     made.destroy()
 
@@ -104,14 +106,41 @@ def test_alert_rules_lead_to_its_alertmanager(lab: Lab, stack: Stack) -> None:
     wait_for("the alert rules", lambda: wanted <= names(), LONGEST_SECONDS)
     found = asked(lab, PROMETHEUS, "/api/v1/alertmanagers")["data"]
     assert len(found["activeAlertmanagers"]) == 1
-    assert asked(lab, ALERTMANAGER, "/api/v2/status")["cluster"]["status"] == "ready"
+    version = asked(lab, ALERTMANAGER, "/api/v2/status")["versionInfo"]["version"]
+    assert version == ALERTMANAGER_SERVER.version
 
 
-def test_webhook_is_told_of_alerts_of_the_runs(
-    lab: Lab, stack: Stack, webhook: Webhook, tmp_path: Path
-) -> None:
+@pytest.fixture
+def webhook(lab: Lab, stack: Stack) -> Iterator[Callable[[], list[Any]]]:
+    """A pod with a Service, which prints what it is told; gives the alerts of it so far."""
+    (pod,) = lab.get("pod", "-l", COMPONENT_LABEL + "=training")["items"]
+    image = pod["spec"]["containers"][0]["image"]
+    about = {"name": WEBHOOK, "namespace": "default", "labels": {"app": WEBHOOK}}
+    command = ["python3", "-u", "-c", WEBHOOK_PROGRAM, str(WEBHOOK_PORT)]
+    container = {"name": "main", "image": image, "command": command, "imagePullPolicy": "Never"}
+    ports = [{"port": WEBHOOK_PORT}]
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    paths = [f"/api/v1/namespaces/default/{plural}" for plural in ("services", "pods")]
+    spec = {"selector": {"app": WEBHOOK}, "ports": ports}
+    api.create(paths[0], {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec})
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    api.create(paths[1], {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
+
+    def told() -> list[Any]:
+        lines = lab.kubectl("logs", WEBHOOK, namespace="default").splitlines()
+        return [alert for line in filter(None, lines) for alert in json.loads(line)["alerts"]]
+
+    try:
+        lab.kubectl("wait", "--for=condition=Ready", f"pod/{WEBHOOK}", namespace="default")
+        yield told
+    finally:
+        for path in paths:
+            api.delete(f"{path}/{WEBHOOK}", {})
+        wait_for("the end of the pod", lambda: api.get(f"{paths[1]}/{WEBHOOK}") is None, 60)
+
+
+def test_webhook_is_told_of_alerts_of_the_runs(lab: Lab, webhook: Callable[[], list[Any]]) -> None:
     """And of no others."""
-    assert stack
 
     def is_configured() -> bool:
         status = asked(lab, ALERTMANAGER, "/api/v2/status")
@@ -122,11 +151,10 @@ def test_webhook_is_told_of_alerts_of_the_runs(
         {"labels": {"alertname": RULES[0].name, "namespace": namespace, "run": STACK}}
         for namespace in ("elsewhere", NAMESPACE)
     ]
-    (tmp_path / "alerts.json").write_text(json.dumps(given))
-    path = f"{base_path(ALERTMANAGER)}/api/v2/alerts"
-    lab.kubectl("create", "--raw", path, "-f", str(tmp_path / "alerts.json"))
-    wait_for("the alert", lambda: bool(webhook.alerts), LONGEST_SECONDS)
-    assert {alert["labels"]["namespace"] for alert in webhook.alerts} == {NAMESPACE}
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    api.request("POST", f"{base_path(ALERTMANAGER)}/api/v2/alerts", given)
+    wait_for("the alert", webhook, LONGEST_SECONDS)
+    assert {alert["labels"]["namespace"] for alert in webhook()} == {NAMESPACE}
 
 
 def test_second_up_changes_nothing_of_it(stack: Stack) -> None:

@@ -37,13 +37,14 @@ def test_phases_are_those_of_the_start_in_the_pause() -> None:
     assert phases[Phase.IMPORT] == pytest.approx(0.8)
     assert phases[Phase.RESTORE] == pytest.approx(0.5)
     assert phases[Phase.FIRST_STEP] == pytest.approx(0.5)
-    assert sum(phases.values()) == pytest.approx(2.5)
+    assert phases[None] == pytest.approx(0.1)
+    assert sum(phases.values()) == pytest.approx(2.6)
     with pytest.raises(ValueError, match="no start between"):
         phases_between(EVENTS, [(START + 14, START + 15)])
 
 
 def recovery(seconds: float, account: float, pods: PodTimes | None = None) -> Recovery:
-    phases = {**dict.fromkeys(Phase, 0.0), Phase.IMPORT: account}
+    phases = {**dict.fromkeys((None, *Phase), 0.0), Phase.IMPORT: account}
     return Recovery(START, START, START + seconds, phases, pods or PodTimes())
 
 
@@ -55,7 +56,7 @@ def test_row_is_met_only_where_the_parts_make_up_the_whole() -> None:
     assert "controller" not in row.measured  # no pod was lost
     assert not recovery_row("a kill", 5, [recovery(2, 2), recovery(4, 3.8)]).met
     assert not recovery_row("a kill", 3, [recovery(2, 2), recovery(4, 4)]).met
-    assert recovery_row("a kill", 5, [recovery(0.6, 0.5)]).met
+    assert recovery_row("a kill", 5, [recovery(0.6, 0.55)]).met
     assert recovery_row("a long one", 50, [recovery(40, 39.3)]).met
     assert not recovery_row("a kill", 5, [recovery(0.6, 0.4)]).met
 

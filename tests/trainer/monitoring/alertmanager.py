@@ -14,13 +14,9 @@ from tests.trainer.lab import free_port
 
 
 class Webhook:
-    """Keeps the alerts that it is told of, in their order.
+    """Keeps the alerts that it is told of, in their order."""
 
-    Args:
-        host: the address at which it listens.
-    """
-
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self) -> None:
         alerts: list[dict[str, Any]] = []
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,8 +29,8 @@ class Webhook:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self.alerts, self.host = alerts, host
-        self._server = ThreadingHTTPServer((host, 0), Handler)
+        self.alerts = alerts
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
