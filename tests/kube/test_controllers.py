@@ -21,10 +21,10 @@ from infra.kube.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
-from infra.kube.objects import Json
+from infra.kube.objects import Json, part
 from infra.platform.controllers import as_job, known
 from sandbox.toolchain import JOBSET_CHART, tool_folder
-from tests.kube.lab import Lab, wait_for
+from tests.kube.lab import PROBE_IMAGE, Lab, wait_for
 
 KIND = CONTROLLERS["jobset"]
 FINALIZER = "jobset.x-k8s.io/held"
@@ -189,6 +189,8 @@ def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> Non
         installed.job(), fields={"controller": given, "limit_seconds": 1, "probe": config_map()}
     )
     make_deployment(api, installed.namespace)
+    path = f"/apis/apps/v1/namespaces/{installed.namespace}/deployments/tests"
+    wait_for("its pod", lambda: part(api.get(path) or {}, "status").get("availableReplicas"))
     path = installed.make("main", installed.owner)
     with pytest.raises(TaskError, match="JobSet main is not available"):
         open_controller.create(job, api)
@@ -199,24 +201,24 @@ def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> Non
 
 
 def make_deployment(api: Api, namespace: str) -> None:
-    """One whose status says that its pod runs; no controller makes that pod here."""
+    """One with a pod that runs and does nothing."""
     labels = {"app": "tests"}
-    container = {"name": "main", "image": "none"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    about = {"name": "tests"}
-    spec = {"selector": {"matchLabels": labels}, "template": template}
-    api.create(
-        path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": spec}
-    )
-    status = {
-        "observedGeneration": 1,
-        "replicas": 1,
-        "updatedReplicas": 1,
-        "readyReplicas": 1,
-        "availableReplicas": 1,
+    container = {
+        "name": "main",
+        "image": PROBE_IMAGE,
+        "imagePullPolicy": "Never",
+        "args": ["serve", ":8080"],
     }
-    api.patch(f"{path}/tests/status", {"status": status})
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "tests"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    api.create(path, body)
 
 
 def config_map() -> Json:
