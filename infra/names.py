@@ -1,6 +1,7 @@
 """Names that users and other programs have to find."""
 
 PROXY_CONFIG = "proxy-config"
+CA_KEY = "ca.crt"  # of the ConfigMap with further authorities to trust
 MASTER_PORT = 29500
 STORE_PORTS = 16  # after it, which the rounds use in turn (trainer/launch/ports.py)
 CLAIM = "disttrain-pvc"  # every pod mounts it, where the storage names no other one

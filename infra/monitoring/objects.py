@@ -11,7 +11,7 @@ from typing import Any
 from infra.labels import COMPONENT_LABEL
 from infra.monitoring.dashboard import dashboard
 from infra.monitoring.rules import rule_file
-from infra.names import TRAINING
+from infra.names import CA_KEY, TRAINING
 from infra.objects import Manifest
 
 GROUP_VERSION = "monitoring.coreos.com/v1"
@@ -100,26 +100,30 @@ def prometheus_rule(metadata: Mapping[str, Any]) -> Manifest:
     }
 
 
-def alert_receiver(metadata: Mapping[str, Any], secret: str) -> Manifest:
+def alert_receiver(
+    metadata: Mapping[str, Any], secret: str, proxy: str, authorities: str
+) -> Manifest:
     """Alertmanager tells a webhook of the namespace's alerts, and of their end.
 
     Args:
         metadata: of the object.
         secret: name of the Secret with the webhook's address, in the same namespace.
+        proxy: the proxy on the way; empty: none.
+        authorities: name of the ConfigMap with those that the webhook's certificate may come from;
+            empty: the system's.
     """
     address = {"name": secret, "key": WEBHOOK_KEY}
+    way: dict[str, Any] = {"proxyUrl": proxy} if proxy else {}
+    if authorities:
+        way["tlsConfig"] = {"ca": {"configMap": {"name": authorities, "key": CA_KEY}}}
+    webhook = {"urlSecret": address, "sendResolved": True, **({"httpConfig": way} if way else {})}
     return {
         "apiVersion": RECEIVER_VERSION,
         "kind": "AlertmanagerConfig",
         "metadata": dict(metadata),
         "spec": {
             "route": {"receiver": "webhook", "groupBy": ["alertname", "run"]},
-            "receivers": [
-                {
-                    "name": "webhook",
-                    "webhookConfigs": [{"urlSecret": address, "sendResolved": True}],
-                }
-            ],
+            "receivers": [{"name": "webhook", "webhookConfigs": [webhook]}],
         },
     }
 

@@ -236,8 +236,9 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             is_brought=settings.monitoring == "install",
             exports_gpus=operator is not None and operator.dcgm_exporter,
             alert_webhook=settings.alert_webhook,
+            authorities=facts.ca_config_map,
         )
-        after = inside(cluster, namespace, *controllers)
+        after = inside(cluster, namespace, proxy, *controllers)
         ready.append(Monitoring("monitoring", monitoring, after))
     if settings.queues and queues_seen:
         gpus = settings.devices.gpus

@@ -23,7 +23,7 @@ from infra.objects import Manifest, kubernetes_object, secret_value
 from infra.platform.controllers import as_job
 from infra.platform.gpu_operator_values import NAMESPACE as OPERATOR_NAMESPACE
 from infra.settings.controllers import PROMETHEUS
-from infra.settings.secret import Secret
+from infra.settings.monitoring import AlertWebhook
 from infra.workloads import WORKLOADS
 
 NAME = "disttrain"
@@ -53,14 +53,16 @@ class MonitoringArgs:
         stack: name of the stack, for people.
         is_brought: the platform installs the operator itself.
         exports_gpus: the platform's GPU Operator runs DCGM's exporter.
-        alert_webhook: the address that is told of alerts.
+        alert_webhook: who is told of alerts.
+        authorities: name of the ConfigMap with further ones to trust; empty: there is none.
     """
 
     connection: Connection
     stack: str
     is_brought: bool
     exports_gpus: bool
-    alert_webhook: Secret | None
+    alert_webhook: AlertWebhook | None
+    authorities: str
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -98,9 +100,10 @@ class Monitoring(pulumi.ComponentResource):
             kubernetes_object(f"{name}-gpus", gpu_pod_monitor(gpus, OPERATOR_NAMESPACE), child)
         kubernetes_object(f"{name}-rules", prometheus_rule(about), child)
         if args.alert_webhook:
-            secret = kubernetes_object(f"{name}-webhook", webhook_secret(args, about), child)
+            webhook = args.alert_webhook
+            secret = kubernetes_object(f"{name}-webhook", webhook_secret(webhook, about), child)
             after = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[secret]))
-            receiver = alert_receiver(about, WEBHOOK)
+            receiver = alert_receiver(about, WEBHOOK, webhook.proxy, args.authorities)
             kubernetes_object(f"{name}-receiver", receiver, after)
         board = {**about, "name": f"{NAME}-dashboard"}
         kubernetes_object(f"{name}-dashboard", dashboard_config_map(board), child)
@@ -108,12 +111,11 @@ class Monitoring(pulumi.ComponentResource):
         self.register_outputs({"monitored": self.monitored})
 
 
-def webhook_secret(args: MonitoringArgs, about: dict[str, Any]) -> Manifest:
+def webhook_secret(webhook: AlertWebhook, about: dict[str, Any]) -> Manifest:
     """The Secret with the webhook's address."""
-    assert args.alert_webhook
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {**about, "name": WEBHOOK},
-        "data": {WEBHOOK_KEY: secret_value(args.alert_webhook.output)},
+        "data": {WEBHOOK_KEY: secret_value(webhook.address.output)},
     }

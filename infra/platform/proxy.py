@@ -8,7 +8,7 @@ import pulumi
 
 from infra.dependencies import dependencies
 from infra.labels import content_hash, metadata
-from infra.names import PROXY_CONFIG
+from infra.names import CA_KEY, PROXY_CONFIG
 from infra.objects import Manifest, kubernetes_object, secret_value
 from infra.settings import ProxySettings
 
@@ -98,7 +98,7 @@ def ca_config_map(args: ProxyConfigArgs) -> dict[str, Any]:
         "kind": "ConfigMap",
         "metadata": _metadata(args, ca_config_map_name(bundle)),
         "immutable": True,
-        "data": {"ca.crt": bundle},
+        "data": {CA_KEY: bundle},
     }
 
 

@@ -17,7 +17,7 @@ from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, sho
 from infra.settings.image import ImageSettings, read_image
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
-from infra.settings.monitoring import Monitoring, read_alert_webhook, read_monitoring
+from infra.settings.monitoring import AlertWebhook, Monitoring, read_alert_webhook, read_monitoring
 from infra.settings.namespace import NamespaceSettings, read_namespace
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
@@ -27,7 +27,6 @@ from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.queues import QueuesSettings, read_queues
 from infra.settings.queues_topology import PlatformQueue
 from infra.settings.reader import Reader
-from infra.settings.secret import Secret
 from infra.settings.storage import StorageSettings, read_storage
 
 
@@ -52,7 +51,7 @@ class PlatformSettings:
     bundle: BundleSettings | None
     pod_policy: PodPolicyChoice
     monitoring: Monitoring
-    alert_webhook: Secret | None
+    alert_webhook: AlertWebhook | None
     replaces_lost_nodes: bool
     controllers: tuple[ControllerSettings, ...]
     queues: QueuesSettings | None
@@ -95,7 +94,7 @@ def read_platform(
     _refuse_shown_password(reader, gpu_operator, proxy)
     pod_policy = read_pod_policy(reader)
     monitoring = read_monitoring(reader)
-    alert_webhook = read_alert_webhook(reader, monitoring)
+    alert_webhook = read_alert_webhook(reader, monitoring, proxy)
     replaces_lost_nodes = read_replaces_lost_nodes(reader, cluster, nodes)
     controllers = read_controllers(reader, kinds.controllers, namespace.name, bundle, monitoring)
     queues = read_queues(reader, cluster, devices, namespace.name)

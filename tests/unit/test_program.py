@@ -680,6 +680,31 @@ def test_webhook_is_told_of_alerts_by_a_secret(tmp_path: Path) -> None:
     assert "hunter2" not in json.dumps([each.inputs for each in others], default=str)
 
 
+def test_webhook_is_reached_by_the_proxy(tmp_path: Path) -> None:
+    """Behind a corporate proxy nobody would be told otherwise; past it where it need not be."""
+    authority = tmp_path / "authority.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n")
+    changes: dict[str, object] = {
+        "monitoring": "install",
+        "httpsProxy": "http://proxy.example.org:3128",
+        "noProxy": "corp.example.org",
+        "nodeAddress": "192.0.2.7",
+        "caBundle": str(authority),
+    }
+    ways = {
+        "https://hooks.example.com/1": {"proxyUrl": "http://proxy.example.org:3128"},
+        "https://hooks.corp.example.org/1": {},
+        "http://hooks.example.com/1": {},
+    }
+    for address, way in ways.items():
+        made = deploy("sandbox", tmp_path, {**changes, "alertWebhook": address}, ["alertWebhook"])
+        (receiver,) = made.one("monitoring-receiver").inputs["spec"]["receivers"]
+        found = receiver["webhookConfigs"][0]["httpConfig"]
+        name = made.one("proxy-ca").inputs["metadata"]["name"]
+        assert found.pop("tlsConfig") == {"ca": {"configMap": {"name": name, "key": "ca.crt"}}}
+        assert found == way
+
+
 def test_exporter_of_gpus_is_read_where_the_platform_runs_it(tmp_path: Path) -> None:
     """Of the GPU Operator's namespace, and with the pods' names that the exporter gives."""
     result = deploy("dev", tmp_path, {"monitoring": "existing"})

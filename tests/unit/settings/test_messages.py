@@ -60,6 +60,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"alertWebhook": "https://hooks.example.org/hunter2"},
         "alertWebhook: [secret] cannot be used: without Prometheus nothing warns of anything",
     ),
+    (
+        {
+            "monitoring": "install",
+            "alertWebhook": "https://hooks.example.org/hunter2",
+            "httpsProxy": "http://me:hunter2@proxy.example.org:3128",
+        },
+        "alertWebhook: [secret] cannot be used: httpsProxy is on the way, and Alertmanager would "
+        "hold its password in plain text",
+    ),
     ({"metricsPort": 80}, "metricsPort: 80 cannot be used: the pods do not run as root"),
     ({"metricsPort": 29516}, "metricsPort: 29516 cannot be used: the pods meet at the ports 29500"),
     # queue
