@@ -75,7 +75,7 @@ KINDS: dict[str, Kind] = {
     "jobset": Kind(("jobset",), OF_ENGINES["jobset"], 8),
     "trainjob": Kind(("jobset", "trainer"), OF_ENGINES["trainjob"], 8),
     "pytorchjob": Kind(("training-operator",), OF_ENGINES["pytorchjob"], 8),
-    "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8),
+    "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8, OF_A_JOB),  # node 0 is one
     "volcano": Kind(("volcano",), OF_ENGINES["volcano"], 8),
 }
 

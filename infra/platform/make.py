@@ -244,24 +244,21 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         gpus = settings.devices.gpus
         queues = QueuesArgs(settings.queues, queues_seen, gpus, connection, settings.stack)
         ready.append(Queues("queues", queues, inside(cluster, namespace, *controllers)))
+    program_args = (
+        settings.namespace,
+        image_args.request.plan.reference,
+        image_args.pull,
+        settings.stack,
+        owner.identity,
+    )
     if settings.replaces_lost_nodes:
-        lost = ProgramArgs(
-            settings.namespace,
-            image_args.request.plan.reference,
-            image_args.pull,
-            settings.stack,
-            owner.identity,
-        )
         # After the image and its login, without which the pod would not start.
+        lost = ProgramArgs(*program_args)
         ready.append(LostNodes("lost-nodes", lost, inside(cluster, *ready)))
     if settings.node_health != "off":
         operator = settings.gpu_operator
         health = NodeHealthArgs(
-            settings.namespace,
-            image_args.request.plan.reference,
-            image_args.pull,
-            settings.stack,
-            owner.identity,
+            *program_args,
             cordons=settings.node_health == "cordon",
             # With `nri` there is no such class: a plugin of containerd gives the devices.
             runtime_class="nvidia" if operator and operator.regime != "nri" else "",
