@@ -49,7 +49,7 @@ e2e: ## the end-to-end tests alone
 test-engines: ## every kind of workload that needs a controller, in depth and in a queue
 	@$(SANDBOX) setup --for-tests
 	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests/e2e/test_engines.py tests/e2e/test_queue.py \
-		tests/e2e/test_failed_runs.py \
+		tests/e2e/test_failed_runs.py tests/e2e/test_monitoring_installed.py \
 		tests/e2e/test_controllers.py tests/e2e/test_controllers_in_depth.py
 
 bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
