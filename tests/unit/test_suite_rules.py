@@ -71,6 +71,13 @@ def test_required_folder_counts_no_file_in_depth(
     assert f"no test passed in ['tests/{FILES[0]}']" in done.stdout
 
 
+@pytest.mark.parametrize("file", FILES)
+def test_files_in_depth_are_asked_by_make(file: str) -> None:
+    """One that `make test` leaves out and `make test-engines` does not name would never run."""
+    assert f" tests/{file}" in (PROJECT / "Makefile").read_text().replace("\t", " ")
+    assert (PROJECT / "tests" / file).exists()
+
+
 def test_tests_that_change_the_machine_stay_on_one_worker(tmp_path: Path) -> None:
     """Two files of tests/e2e: the second sees what the first left in its process."""
     first = "import os\ndef test_a(): os.environ['SEEN'] = 'yes'\n"
