@@ -7,6 +7,7 @@ nowhere and whose finalizers nobody takes off.
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,12 +88,22 @@ class Installed:
         self.api.create(collection, {**kind, "metadata": {"name": name}, "webhooks": [hook]})
 
 
-def _is_served(lab: Lab) -> bool:
+def _jobsets(lab: Lab) -> list[Json] | None:
+    """None where the API server does not know the kind yet, or no longer."""
     try:
-        lab.api.list(JOBSETS)
+        return lab.api.list(JOBSETS)
     except ApiError:
-        return False
-    return True
+        return None
+
+
+def _is_gone(lab: Lab, path: str) -> bool:
+    """Frees every JobSet, which would otherwise hold its namespace and its definition."""
+    for item in _jobsets(lab) or []:
+        about = item["metadata"]
+        held = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{about['namespace']}/jobsets"
+        with suppress(ApiError):  # its kind may go in the meantime, which is as good
+            lab.api.patch(f"{held}/{about['name']}", {"metadata": {"finalizers": None}})
+    return lab.api.get(path) is None
 
 
 @pytest.fixture
@@ -105,24 +116,18 @@ def installed(lab: Lab) -> Iterator[Installed]:
     labels = {OWNER_LABEL: made.owner, STACK_LABEL: "dev"}
     place = {"name": KIND.namespace, "labels": labels}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": place}
-    lab.api.create("/api/v1/namespaces", body)
-    lab.api.create(DEFINITIONS, definition)
     try:
-        wait_for("JobSet's kind", lambda: _is_served(lab))
+        lab.api.create("/api/v1/namespaces", body)
+        lab.api.create(DEFINITIONS, definition)
+        wait_for("JobSet's kind", lambda: _jobsets(lab) is not None)
         yield made
     finally:
-        lab.api.delete(WEBHOOK, {})
-        for item in lab.api.list(JOBSETS) if _is_served(lab) else []:
-            about = item["metadata"]
-            path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{about['namespace']}/jobsets"
-            lab.api.patch(f"{path}/{about['name']}", {"metadata": {"finalizers": None}})
-        lab.api.delete(f"{DEFINITIONS}/{DEFINITION}", {})
-        lab.api.delete(f"/api/v1/namespaces/{KIND.namespace}", {})
-        wait_for("the end of its definition", lambda: not lab.api.get(PATH))
-        wait_for(
-            "the end of its namespace",
-            lambda: not lab.api.get(f"/api/v1/namespaces/{KIND.namespace}"),
-        )
+        # The API server forgets a kind some time after its definition has gone.
+        paths = (WEBHOOK, PATH, f"/api/v1/namespaces/{KIND.namespace}")
+        for path in paths:
+            lab.api.delete(path, {})
+        for path in paths:
+            wait_for(f"the end of {path}", lambda path=path: _is_gone(lab, path))
 
 
 def test_controller_is_claimed_by_the_stack_that_made_its_namespace(installed: Installed) -> None:

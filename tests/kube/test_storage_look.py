@@ -1,7 +1,7 @@
 """What of a storage cannot work is found on a real API server, before anything is made."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,6 +22,7 @@ from tests.kube.lab import Json, Lab, wait_for
 from tests.kube.test_status import viewer_of
 
 MANY, ONE = "ReadWriteMany", "ReadWriteOnce"
+Claiming = Callable[..., StorageNeeds]
 
 
 def phase_of(lab: Lab, path: str) -> str:
@@ -39,8 +40,10 @@ def made(lab: Lab, collection: str, item: Json) -> Iterator[Json]:
     path = f"{collection}/{item['metadata']['name']}"
     if collection == VOLUMES:  # a claim that comes before that is looked at again after 15 s
         wait_for("the volume to be free", lambda: phase_of(lab, path) == "Available")
-    yield item
-    lab.api.delete(path, {})
+    try:
+        yield item
+    finally:
+        lab.api.delete(path, {})
 
 
 def storage_class(provisioner: str, mode: str = "Immediate") -> Json:
@@ -77,15 +80,27 @@ def wants_class(lab: Lab, class_name: str, mode: str = MANY) -> StorageNeeds:
     return StorageNeeds(lab.namespace(), CLAIM, False, class_name, mode, "1Mi", 0)
 
 
-def has_claim(lab: Lab, mode: str, class_name: str = "", bound_to: str = "") -> StorageNeeds:
-    """A claim that is there, bound where a volume is named."""
-    namespace = lab.namespace()
-    claim = claim_manifest(namespace, mode, "1Mi", class_name=class_name, volume=bound_to)
-    path = CLAIMS.format(namespace)
-    lab.api.create(path, claim)
-    wanted = "Bound" if bound_to else "Pending"
-    wait_for(f"the claim to be {wanted}", lambda: phase_of(lab, f"{path}/{CLAIM}") == wanted)
-    return StorageNeeds(namespace, CLAIM, True, "", "", "", 0)
+@pytest.fixture
+def has_claim(lab: Lab) -> Iterator[Claiming]:
+    """Makes a claim; one that stayed unbound would take the volume of a later test."""
+    paths: list[str] = []
+
+    def make(mode: str, class_name: str = "", bound_to: str = "") -> StorageNeeds:
+        """A claim that is there, bound where a volume is named."""
+        namespace = lab.namespace()
+        claim = claim_manifest(namespace, mode, "1Mi", class_name=class_name, volume=bound_to)
+        collection = CLAIMS.format(namespace)
+        lab.api.create(collection, claim)
+        path = f"{collection}/{CLAIM}"
+        paths.append(path)
+        wanted = "Bound" if bound_to else "Pending"
+        wait_for(f"the claim to be {wanted}", lambda: phase_of(lab, path) == wanted)
+        return StorageNeeds(namespace, CLAIM, True, "", "", "", 0)
+
+    yield make
+    for path in paths:
+        lab.api.delete(path, {})
+        wait_for("the end of the claim", lambda path=path: lab.api.get(path) is None)
 
 
 def problem(lab: Lab, needs: StorageNeeds) -> str:
@@ -121,24 +136,24 @@ def test_class_without_provisioner_needs_a_free_volume(lab: Lab) -> None:
             assert storage_findings(lab.api, replace(needs, access_mode=ONE)).problems == []
 
 
-def test_class_that_waits_for_a_pod_is_explained(lab: Lab) -> None:
+def test_class_that_waits_for_a_pod_is_explained(lab: Lab, has_claim: Claiming) -> None:
     """Otherwise a claim that stays Pending looks like a fault."""
     with made(lab, CLASSES, storage_class("example.com/disks", "WaitForFirstConsumer")) as there:
         name = there["metadata"]["name"]
         found = storage_findings(lab.api, wants_class(lab, name))
         assert found.problems == []
         assert f"storage class {name} binds the claim {CLAIM} when the first pod" in found.notes[0]
-        found = storage_findings(lab.api, has_claim(lab, MANY, name))
+        found = storage_findings(lab.api, has_claim(MANY, name))
         assert found.problems == []
         assert "nothing is wrong with it" in found.notes[0]
 
 
-def test_claim_with_data_can_grow_and_not_change_otherwise(lab: Lab) -> None:
+def test_claim_with_data_can_grow_and_not_change_otherwise(lab: Lab, has_claim: Claiming) -> None:
     """Kubernetes would refuse the change with ten lines of a difference of two objects."""
     with made(lab, CLASSES, storage_class("example.com/disks")) as there:
         name = there["metadata"]["name"]
         with made(lab, VOLUMES, volume(name, MANY)) as item:
-            claim = has_claim(lab, MANY, name, bound_to=item["metadata"]["name"])
+            claim = has_claim(MANY, name, bound_to=item["metadata"]["name"])
             same = StorageNeeds(claim.namespace, CLAIM, False, name, MANY, "1Mi", 0)
             for fits in (same, replace(same, size="2Gi")):
                 assert storage_findings(lab.api, fits).problems == []
@@ -152,15 +167,15 @@ def test_claim_with_data_can_grow_and_not_change_otherwise(lab: Lab) -> None:
                 assert f"which holds data and has {name}" in said
 
 
-def test_claim_that_is_not_there_or_not_bound_is_refused(lab: Lab) -> None:
-    needs = has_claim(lab, MANY)
+def test_claim_that_is_not_there_or_not_bound_is_refused(lab: Lab, has_claim: Claiming) -> None:
+    needs = has_claim(MANY)
     assert "it is Pending and not Bound" in problem(lab, needs)
     said = problem(lab, replace(needs, claim="lustre"))
     assert f"namespace {needs.namespace} has no such claim; there is {CLAIM}" in said
 
 
-def test_claim_that_is_being_deleted_is_refused(lab: Lab) -> None:
-    needs = has_claim(lab, MANY)
+def test_claim_that_is_being_deleted_is_refused(lab: Lab, has_claim: Claiming) -> None:
+    needs = has_claim(MANY)
     path = f"{CLAIMS.format(needs.namespace)}/{CLAIM}"
     lab.api.patch(path, {"metadata": {"finalizers": ["example.com/kept-by-the-test"]}})
     lab.api.delete(path, {})
@@ -168,16 +183,16 @@ def test_claim_that_is_being_deleted_is_refused(lab: Lab) -> None:
     lab.api.patch(path, {"metadata": {"finalizers": None}})
 
 
-def test_claim_that_can_only_be_read_is_refused(lab: Lab) -> None:
+def test_claim_that_can_only_be_read_is_refused(lab: Lab, has_claim: Claiming) -> None:
     with made(lab, VOLUMES, volume("", "ReadOnlyMany")) as there:
-        needs = has_claim(lab, "ReadOnlyMany", bound_to=there["metadata"]["name"])
+        needs = has_claim("ReadOnlyMany", bound_to=there["metadata"]["name"])
         assert "its access mode is ReadOnlyMany" in problem(lab, needs)
 
 
-def test_claim_whose_driver_is_missing_is_refused(lab: Lab) -> None:
+def test_claim_whose_driver_is_missing_is_refused(lab: Lab, has_claim: Claiming) -> None:
     csi = {"driver": unique("fsx.csi.example.com"), "volumeHandle": "one"}
     with made(lab, VOLUMES, volume("", MANY, csi=csi)) as there:
-        needs = has_claim(lab, MANY, bound_to=there["metadata"]["name"])
+        needs = has_claim(MANY, bound_to=there["metadata"]["name"])
         assert f"its CSI driver {csi['driver']} is not installed" in problem(lab, needs)
 
 

@@ -27,7 +27,9 @@ def run_with_claim(lab: Lab) -> Run:
     os.chown(folder, UID, UID)
     size = {"storage": "1Gi"}
     access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    volume = {"capacity": size, "hostPath": {"path": str(folder)}, **access}
+    # Without a reference any claim that waits in the cluster could take the volume.
+    reserved = {"claimRef": {"namespace": run.namespace, "name": name}}
+    volume = {"capacity": size, "hostPath": {"path": str(folder)}, **access, **reserved}
     body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
     lab.api.create("/api/v1/persistentvolumes", {**body, "spec": volume})
     wanted = {"volumeName": name, "resources": {"requests": size}, **access}
