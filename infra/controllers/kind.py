@@ -51,9 +51,21 @@ class ControllerKind:
     values: Mapping[str, Any]
     probe: Mapping[str, Any]
     awaited: tuple[str, ...] = ()
-    chosen_by: str = ""
+    chosen_by: tuple[str, str] | tuple[()] = ()
     otherwise: str = ""
     options: type = NoOptions
+
+    @property
+    def setting(self) -> str:
+        """Key and value of the setting that an error is about."""
+        key, value = self.chosen_by or ("controllers", self.name)
+        return f"{key}: {value!r}"
+
+    @property
+    def way_out(self) -> str:
+        """What to do where the cluster has one of somebody else's."""
+        alone = f"Take {self.name} out of controllers: this stack's runs use the one that is there"
+        return self.otherwise or alone
 
     @property
     def pinned_chart(self) -> str:

@@ -70,6 +70,6 @@ KIND = ControllerKind(
         "spec": {"groups": []},
     },
     awaited=("Prometheus", "Alertmanager"),
-    chosen_by="monitoring: 'install'",
+    chosen_by=("monitoring", "install"),
     otherwise="Set monitoring to existing: the runs are shown by the one that is there",
 )

@@ -16,6 +16,7 @@ WEBHOOKS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{plural}"
     for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 )
+_WORDS = ("name", "title", "namespace", "setting", "way_out")
 _MOST_OWNERS = 5  # of an object whose owner has an owner
 
 
@@ -28,29 +29,16 @@ class Controller:
         title: what people call it.
         namespace: of its own; the owner's label on it says whose the controller is.
         definitions: names of its CustomResourceDefinitions.
-        chosen_by: key and value of the setting by which it is installed; empty: its name among
-            `controllers`.
-        otherwise: what to do where the cluster has one of somebody else's; empty: not to install
-            it.
+        setting: key and value of the setting by which it is installed.
+        way_out: what to do where the cluster has one of somebody else's.
     """
 
     name: str
     title: str
     namespace: str
     definitions: tuple[str, ...]
-    chosen_by: str = ""
-    otherwise: str = ""
-
-    @property
-    def setting(self) -> str:
-        """Key and value of the setting that an error is about."""
-        return self.chosen_by or f"controllers: {self.name!r}"
-
-    @property
-    def way_out(self) -> str:
-        """What to do where the cluster has one already."""
-        alone = f"Take {self.name} out of controllers: this stack's runs use the one that is there"
-        return self.otherwise or alone
+    setting: str
+    way_out: str
 
     @property
     def path(self) -> str:
@@ -61,8 +49,8 @@ class Controller:
 def parse_controller(given: Mapping[str, Any]) -> Controller:
     """The controller of a job. Raises KeyError: a field is missing."""
     definitions = tuple(str(each) for each in given["definitions"])
-    more = [str(given.get(field, "")) for field in ("chosen_by", "otherwise")]
-    return Controller(given["name"], given["title"], given["namespace"], definitions, *more)
+    words = {field: str(given[field]) for field in _WORDS}
+    return Controller(definitions=definitions, **words)
 
 
 def is_ours(api: Api, controller: Controller, owner: str) -> bool:

@@ -33,7 +33,7 @@ def create(job: Job, api: Api) -> None:
         TaskError: it does not come up within `limit_seconds`; says what its pods say.
     """
     controller = parse_controller(job.mapping("controller"))
-    awaited = job.mapping("controller").get("awaited", ())
+    awaited = job.mapping("controller")["awaited"]
 
     def ask() -> str:
         inside = f"namespaces/{controller.namespace}"

@@ -1,6 +1,6 @@
 """A controller that the platform installs by its chart, and takes away whole."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pulumi
@@ -41,20 +41,13 @@ class ControllerArgs:
 def known(kind: ControllerKind) -> KnownController:
     """What the tasks on the cluster have to know."""
     return KnownController(
-        kind.name, kind.title, kind.namespace, kind.definitions, kind.chosen_by, kind.otherwise
+        kind.name, kind.title, kind.namespace, kind.definitions, kind.setting, kind.way_out
     )
 
 
 def as_job(kind: ControllerKind) -> dict[str, Any]:
-    """The same as a field of a job."""
-    more = {"chosen_by": kind.chosen_by, "otherwise": kind.otherwise, "awaited": list(kind.awaited)}
-    return {
-        "name": kind.name,
-        "title": kind.title,
-        "namespace": kind.namespace,
-        "definitions": list(kind.definitions),
-        **{key: value for key, value in more.items() if value},
-    }
+    """The same as a field of a job, and what of it has to be available."""
+    return {**asdict(known(kind)), "awaited": list(kind.awaited)}
 
 
 def release_fields(args: ControllerArgs) -> dict[str, Any]:

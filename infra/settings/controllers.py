@@ -59,18 +59,18 @@ def read_controllers(
         names.append(PROMETHEUS)
     charts = _charts(reader, kinds, names)
     for name in names:
-        chosen = kinds[name].chosen_by
-        without = "set monitoring to existing" if chosen else f"take {name} out of {KEY}"
-        if kinds[name].namespace == namespace:
+        kind = kinds[name]
+        without = "set monitoring to existing" if kind.chosen_by else f"take {name} out of {KEY}"
+        if kind.namespace == namespace:
             reader.problem(
                 "namespace",
                 namespace,
-                f"it is that of the controller {name}, which is installed there ({chosen or KEY})",
+                f"it is that of the controller {name}, which is installed there ({kind.setting})",
                 "Set another name",
             )
         if bundle and name not in charts:
             reader.problem(
-                *((chosen.partition(": ")[0], "install") if chosen else (KEY, name)),
+                *(kind.chosen_by or (KEY, name)),
                 "the folder of the setting bundle has neither its chart nor its image",
                 f"Set {CHARTS}.{name} to its chart, and let the nodes have its image from a "
                 f"registry that they reach; or install it yourself, and {without}",
@@ -83,8 +83,8 @@ def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
     found, known = list[str](), [name for name, kind in kinds.items() if not kind.chosen_by]
     for index, value in enumerate(reader.sequence(KEY)):
         where = f"{KEY}[{index}]"
-        if chosen := value in kinds and kinds[str(value)].chosen_by:
-            hint = f"Take it out of the list, and set {chosen}"
+        if value in kinds and value not in known:
+            hint = f"Take it out of the list, and set {kinds[value].setting}"
             reader.problem(where, value, "another setting stands for it", hint)
         elif value not in known:
             close = difflib.get_close_matches(str(value), known, n=1)
@@ -105,9 +105,10 @@ def _charts(
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
         if name not in names:
-            chosen = kinds[name].chosen_by if name in kinds else ""
-            add = f"Set {chosen}" if chosen else f"Add {name} to {KEY}"
-            hint = add if name in kinds else f"Set one of {', '.join(kinds)}"
+            hint = f"Set one of {', '.join(kinds)}"
+            if name in kinds:
+                chosen = kinds[name].chosen_by
+                hint = f"Set {kinds[name].setting}" if chosen else f"Add {name} to {KEY}"
             reader.problem(where, text, f"{name} is not among {KEY}", hint)
         elif "://" in text:
             if re.fullmatch(_PINNED, text) is None:

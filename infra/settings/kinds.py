@@ -57,8 +57,13 @@ class ControllerChoice(Kind, Protocol):
         ...
 
     @property
-    def chosen_by(self) -> str:
+    def chosen_by(self) -> tuple[str, str] | tuple[()]:
         """Key and value of the setting that stands for it; empty: its name in `controllers`."""
+        ...
+
+    @property
+    def setting(self) -> str:
+        """`key: 'value'` of the setting by which it is installed."""
         ...
 
 

@@ -15,6 +15,7 @@ from sandbox.cluster import Cluster
 from sandbox.dataset import training_text
 from sandbox.toolchain import bin_dir
 from sandbox.venvs import PROJECT
+from tests.e2e.controllers import traces
 from tests.e2e.lab import Lab
 from tests.e2e.linked_store import link_store
 from tests.e2e.remote_node import RemoteNode
@@ -118,6 +119,12 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
             lab.cluster.up()
             build_image(lab)
             assert request.session.testsfailed > failed_before, f"this file has left {left}"
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> dict[str, str]:
+    """What the cluster has before any platform."""
+    return traces(lab)
 
 
 @pytest.fixture(scope="module")

@@ -29,12 +29,6 @@ KINDS = ("jobset", "namespace", "deployment", "customresourcedefinition")
 
 
 @pytest.fixture(scope="module")
-def before(lab: Lab) -> dict[str, str]:
-    """What the cluster has before any platform."""
-    return traces(lab)
-
-
-@pytest.fixture(scope="module")
 def stack(
     lab: Lab, before: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:

@@ -29,12 +29,6 @@ QUEUE = {"queues.name": "gpus", "queues.quota.cpu": "300m", "queue": "gpus"}
 
 
 @pytest.fixture(scope="module")
-def before(lab: Lab) -> dict[str, str]:
-    """What the cluster has before any platform."""
-    return traces(lab)
-
-
-@pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryOfCharts]:
     with RegistryOfCharts(tmp_path_factory.mktemp("charts")) as made:
         yield made

@@ -44,12 +44,6 @@ LONGEST_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
-def before(lab: Lab) -> dict[str, str]:
-    """What the cluster has before any platform."""
-    return traces(lab)
-
-
-@pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Of a platform that brings Prometheus."""
     chart = make_chart(tmp_path_factory.mktemp("chart"))

@@ -17,7 +17,7 @@ import yaml
 from infra.controllers import CONTROLLERS
 from infra.kube import claim_controller, controller_remains, destroy_guard, open_controller
 from infra.kube.api import Api
-from infra.kube.controllers import DEFINITIONS, WEBHOOKS, Controller
+from infra.kube.controllers import DEFINITIONS, WEBHOOKS
 from infra.kube.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.job import Job
@@ -140,7 +140,7 @@ def test_controller_is_claimed_by_the_stack_that_made_its_namespace(installed: I
     assert controllers_findings(installed.api, wanted, "dev").problems == []
     (problem,) = controllers_findings(installed.api, wanted, "other").problems
     assert "stack dev has installed it, so it is left as it is" in problem
-    absent = Controller("none", "None", "no-such-system", ("no.example.org",))
+    absent = replace(known(KIND), namespace="no-such-system", definitions=("no.example.org",))
     assert controllers_findings(installed.api, [absent], "dev").problems == []
 
 

@@ -9,7 +9,6 @@ import yaml
 
 from infra.controllers import CONTROLLERS
 from infra.kube.claim_controller import refusal
-from infra.kube.controllers import Controller
 from infra.kube.findings import Findings
 from infra.kube.objects import Json
 from infra.kube.pods_look import RunPods
@@ -34,9 +33,8 @@ def chart(folder: Path, name: str = "jobset", version: str = JOBSET.version) -> 
 
 def setting_of(name: str) -> dict[str, object]:
     """The setting by which a platform installs it."""
-    if CONTROLLERS[name].chosen_by:
-        key, _, value = CONTROLLERS[name].chosen_by.partition(": ")
-        return {key: value.strip("'")}
+    if chosen := CONTROLLERS[name].chosen_by:
+        return {chosen[0]: chosen[1]}
     return {"controllers": [name]}
 
 
@@ -177,7 +175,7 @@ def _namespace(owner: str, stack: str = "") -> Json:
 
 
 def test_controller_that_is_there_is_refused_unless_it_is_ours() -> None:
-    controller = Controller("jobset", "JobSet", "jobset-system", JOBSET.definitions)
+    controller = known(JOBSET)
     definition: Json = {"metadata": {"name": JOBSET.definitions[0]}}
     assert refusal(controller, None, [], "me") == ""
     assert refusal(controller, _namespace("me"), [definition], "me") == ""
