@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NoReturn
 
 import torch
 
@@ -17,7 +16,7 @@ from trainer.checkpoint.durable import write_text
 from trainer.checkpoint.resume import find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.run_state import RunState
-from trainer.checkpoint.second_chance import happened_before
+from trainer.checkpoint.second_chance import raise_diverged
 from trainer.config import RunConfig, dump_config
 from trainer.data.batch_plan import plan_batch
 from trainer.data.dataset import open_dataset
@@ -28,7 +27,6 @@ from trainer.evaluate import Validation, evaluate
 from trainer.events.event import Name
 from trainer.events.log import EventLog
 from trainer.events.reports import Reports
-from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.launch.stop_request import StopRequest
 from trainer.metrics.console import Console
 from trainer.metrics.finite import FiniteCheck
@@ -277,11 +275,8 @@ def _train(
             BEAT.phase(Phase.REPORT)
             (loss,) = (total / tokens_per_update for total in world.sum([float(loss_sum)]))
             speed = meter.stop(step)
-            bad_step = finite.first_bad_step(step)
-            if bad_step is None and not math.isfinite(loss) and not scaler.is_enabled():
-                bad_step = step
-            if bad_step is not None:
-                _diverged(config, world, bad_step, loss, float(grad_norm))
+            if (bad_step := finite.first_bad_step(step, loss)) is not None:
+                raise_diverged(config.run_dir, world, bad_step, loss, float(grad_norm))
             data_seconds, peak_memory = world.max(
                 [speed.data_seconds, float(peak_memory_bytes(device))]
             )
@@ -341,20 +336,6 @@ def _train(
         events.write(Name.LEFT_LOOP)
     world.barrier()
     return TrainingEnd(step, finished)
-
-
-def _diverged(config: RunConfig, world: World, step: int, loss: float, norm: float) -> NoReturn:
-    """Raise RetryableError at the first time, FatalError if it happens again at the same step."""
-    again = False
-    if world.is_main:
-        again = happened_before(config.run_dir, 0, "diverged", f"step {step}")
-    text = (
-        f"step {step} diverged: loss {loss}, gradient norm {norm}; the newest checkpoint is from "
-        "before"
-    )
-    if world.any(again):
-        raise FatalError(f"{text}; it did so at the start before this one too")
-    raise RetryableError(f"{text}; trying once more from there")
 
 
 def _due(step: int, interval: int) -> bool:

@@ -121,3 +121,11 @@ def test_programs_that_up_starts_need_no_sdk(module: str) -> None:
         [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_training_loop_is_read_in_one_sitting() -> None:
+    """It is what a reader of the trainer begins with; its update stays inside the loop."""
+    text = (PROJECT / "trainer" / "train.py").read_text()
+    assert len(text.splitlines()) <= 350
+    loop = text.index("while step < max_steps")
+    assert loop < text.index("optimizer.param_groups") < text.index("scaler.step(optimizer)")

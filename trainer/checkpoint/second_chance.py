@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NoReturn
 
 from trainer.checkpoint.durable import write_json
+from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.parallel.world import World
 
 
 def happened_before(run_dir: Path, rank: int, what: str, where: str) -> bool:
@@ -29,3 +32,27 @@ def happened_before(run_dir: Path, rank: int, what: str, where: str) -> bool:
         pass
     write_json(path, trouble)
     return False
+
+
+def raise_diverged(run_dir: Path, world: World, step: int, loss: float, norm: float) -> NoReturn:
+    """End the training of all ranks, which call this together: a loss or a gradient is not finite.
+
+    Args:
+        run_dir: directory of the run, where it is remembered.
+        world: all ranks.
+        step: the first one that was lost.
+        loss: of the last step.
+        norm: of the last step's gradient.
+
+    Raises:
+        RetryableError: at the first time.
+        FatalError: it happens at the same step as at the start before.
+    """
+    again = world.is_main and happened_before(run_dir, 0, "diverged", f"step {step}")
+    text = (
+        f"step {step} diverged: loss {loss}, gradient norm {norm}; the newest checkpoint is from "
+        "before"
+    )
+    if world.any(again):
+        raise FatalError(f"{text}; it did so at the start before this one too")
+    raise RetryableError(f"{text}; trying once more from there")

@@ -3,6 +3,8 @@
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
+import math
+
 import torch
 
 MOST_SKIPPED_IN_A_ROW = 50
@@ -17,6 +19,7 @@ class FiniteCheck:
 
     def __init__(self, device: torch.device, skips_updates: bool):
         """`skips_updates`: whether a gradient scaler skips updates that are not finite."""
+        self._skips_updates = skips_updates
         self._limit = MOST_SKIPPED_IN_A_ROW if skips_updates else 1
         self._in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._skipped = torch.zeros((), dtype=torch.int64, device=device)
@@ -31,7 +34,14 @@ class FiniteCheck:
         """Updates since the start of this process whose gradients were not finite."""
         return int(self._skipped)
 
-    def first_bad_step(self, step: int) -> int | None:
-        """The step at which the training was lost, None while it is not; `step` was the last."""
+    def first_bad_step(self, step: int, loss: float) -> int | None:
+        """The step at which the training was lost, None while it is not.
+
+        Args:
+            step: the last one.
+            loss: of that step.
+        """
         in_a_row = int(self._in_a_row)
-        return step - in_a_row + 1 if in_a_row >= self._limit else None
+        if in_a_row >= self._limit:
+            return step - in_a_row + 1
+        return None if self._skips_updates or math.isfinite(loss) else step

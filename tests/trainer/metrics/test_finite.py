@@ -17,7 +17,7 @@ def test_the_first_bad_step_is_named_later(value: float) -> None:
     check = FiniteCheck(torch.device("cpu"), skips_updates=False)
     for step in range(1, 11):
         check.note(torch.tensor(1.0 if step < 7 else value))
-    assert check.first_bad_step(10) == 7
+    assert check.first_bad_step(10, value) == 7
     assert check.skipped() == 4
 
 
@@ -25,9 +25,19 @@ def test_a_scaler_may_skip_updates_but_not_for_ever() -> None:
     check = FiniteCheck(torch.device("cpu"), skips_updates=True)
     for _ in range(MOST_SKIPPED_IN_A_ROW - 1):
         check.note(torch.tensor(math.inf))
-    assert check.first_bad_step(MOST_SKIPPED_IN_A_ROW - 1) is None
+    assert check.first_bad_step(MOST_SKIPPED_IN_A_ROW - 1, math.inf) is None
     check.note(torch.tensor(1.0))
-    assert check.first_bad_step(MOST_SKIPPED_IN_A_ROW) is None
+    assert check.first_bad_step(MOST_SKIPPED_IN_A_ROW, 1.0) is None
     for _ in range(MOST_SKIPPED_IN_A_ROW):
         check.note(torch.tensor(math.inf))
-    assert check.first_bad_step(2 * MOST_SKIPPED_IN_A_ROW) == MOST_SKIPPED_IN_A_ROW + 1
+    last = 2 * MOST_SKIPPED_IN_A_ROW
+    assert check.first_bad_step(last, math.inf) == MOST_SKIPPED_IN_A_ROW + 1
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_loss_that_is_not_finite_ends_training(loss: float) -> None:
+    """Its gradient may be finite all the same."""
+    check = FiniteCheck(torch.device("cpu"), skips_updates=False)
+    check.note(torch.tensor(1.0))
+    assert check.first_bad_step(1, 3.9) is None
+    assert check.first_bad_step(1, loss) == 1

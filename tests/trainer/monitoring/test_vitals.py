@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainer import train
+from trainer.checkpoint.second_chance import raise_diverged
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import RetryableError
 from trainer.launch.node import Node
@@ -39,10 +39,9 @@ def vitals_of(tmp_path: Path, clock: Clock) -> Vitals:
 
 def reason_of_divergence() -> str:
     """What the ranks report when the training loop finds a loss that is not finite."""
-    config = RunConfig.from_mapping({"dataset": {"file": "/text"}})
     world: Any = SimpleNamespace(is_main=False, any=lambda said: False)
     with pytest.raises(RetryableError) as error:
-        train._diverged(config, world, 7, math.nan, 1.0)  # pyright: ignore[reportPrivateUsage]
+        raise_diverged(Path("unused"), world, 7, math.nan, 1.0)
     return str(error.value)
 
 
