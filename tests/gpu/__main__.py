@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def all_checks() -> dict[str, Callable[..., str]]:
     """Every check by its name. Imports torch."""
-    from tests.gpu import arithmetic, compiled, saving
+    from tests.gpu import arithmetic, compiled, ranks, saving
 
-    checks = (*arithmetic.CHECKS, *compiled.CHECKS, *saving.CHECKS)
+    checks = (*arithmetic.CHECKS, *compiled.CHECKS, *saving.CHECKS, *ranks.CHECKS)
     return {check.__name__: check for check in checks}
 
 

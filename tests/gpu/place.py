@@ -130,6 +130,12 @@ class _Group(AbstractContextManager[World]):
             del os.environ[name]
 
 
+def contexts() -> list[int]:
+    """The GPUs on which this process has a context; asking makes none."""
+    has_context = torch._C._cuda_hasPrimaryContext  # pyright: ignore
+    return [index for index in range(torch.cuda.device_count()) if has_context(index)]
+
+
 def losses(records: list[dict[str, Any]]) -> list[float]:
     """Of every record; a loss that has overflowed counts as infinite."""
     return [float("inf") if r["loss"] is None else float(r["loss"]) for r in records]

@@ -6,7 +6,7 @@ import shutil
 
 import torch
 
-from tests.gpu.place import NotHereError, Place, losses
+from tests.gpu.place import NotHereError, Place, contexts, losses
 from tests.gpu.time_line import TimeLine, time_line
 from trainer.config import RunConfig
 
@@ -19,7 +19,7 @@ def a_cpu_run_makes_no_context(place: Place) -> str:
         raise NotHereError("there is no GPU that could be touched")
     cpu = Place("cpu", place.root)
     cpu.train(cpu.config("on-the-cpu", checkpoint__interval=4))
-    touched = _contexts()
+    touched = contexts()
     assert not touched, f"a run on the CPU has made contexts on GPUs {touched}"
     return "no context after 12 steps with saves on the CPU"
 
@@ -30,14 +30,8 @@ def a_save_touches_no_other_gpu(place: Place) -> str:
     if count < 2:
         raise NotHereError(f"it needs two GPUs, here are {count}")
     place.train(place.config("own-gpu", checkpoint__interval=4))
-    assert _contexts() == [0], f"contexts on GPUs {_contexts()}, rank 0's is GPU 0"
+    assert contexts() == [0], f"contexts on GPUs {contexts()}, rank 0's is GPU 0"
     return f"after saves a context on GPU 0 alone, of {count}"
-
-
-def _contexts() -> list[int]:
-    """The GPUs on which this process has a context; asking makes none."""
-    has_context = torch._C._cuda_hasPrimaryContext  # pyright: ignore
-    return [index for index in range(torch.cuda.device_count()) if has_context(index)]
 
 
 def a_copy_under_load_is_whole(place: Place) -> str:

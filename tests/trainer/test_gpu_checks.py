@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.gpu import arithmetic, compiled, saving
+from tests.gpu import arithmetic, compiled, ranks, saving
 from tests.gpu.__main__ import NOT_RUN, all_checks
 from tests.gpu.place import NotHereError, Place
 from tests.gpu.time_line import time_line
@@ -39,6 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         arithmetic.float16_skips_what_overflows,
         arithmetic.float32_uses_tf32,
         saving.a_copy_under_load_is_whole,
+        ranks.a_laps_time_is_the_devices_own,
     ],
     ids=lambda check: check.__name__,
 )
@@ -62,7 +63,11 @@ def test_compiled_model_is_one_shape(
 
 
 def test_checks_of_a_gpus_own_parts_do_not_pass_on_a_cpu(place: Place) -> None:
-    for check in (saving.a_copy_runs_beside_the_kernels, saving.a_save_touches_no_other_gpu):
+    for check in (
+        saving.a_copy_runs_beside_the_kernels,
+        saving.a_save_touches_no_other_gpu,
+        ranks.a_waiting_spare_touches_no_gpu,
+    ):
         with pytest.raises(NotHereError):
             check(place)
 
@@ -91,7 +96,7 @@ def test_without_a_gpu_they_say_so_and_count_as_not_run(
 
 def test_every_check_has_a_name_of_its_own() -> None:
     checks = all_checks()
-    parts = (arithmetic.CHECKS, compiled.CHECKS, saving.CHECKS)
+    parts = (arithmetic.CHECKS, compiled.CHECKS, saving.CHECKS, ranks.CHECKS)
     assert len(checks) == sum(map(len, parts)) > 10
 
 

@@ -29,7 +29,7 @@ from trainer.launch.status_files import StatusFiles
 SPARE_VARIABLE = "DISTTRAIN_SPARE"
 # As `top` shows a process: a spare, before and after its import; then `rank-3`, for example.
 IMPORTS_NAME, WAITS_NAME = "spare-imports", "spare-waits"
-_NEEDED = (
+NEEDED = (
     "trainer.launch.worker",
     "torch._dynamo",  # every optimiser of torch imports it
     "torch.distributed.checkpoint",
@@ -142,7 +142,7 @@ def become_rank_when_needed() -> None:
 
 def _wait_to_be_a_rank() -> None:
     _show_name(IMPORTS_NAME)
-    for module in _NEEDED:
+    for module in NEEDED:
         importlib.import_module(module)
     _show_name(WAITS_NAME)
     with socket.socket(fileno=os.dup(_STDIN)) as channel:

@@ -44,11 +44,24 @@ import os, sys
 from cli.shell.rank_program import variables_of
 from trainer.launch import spare
 print("imported with a warning", file=sys.stderr)
-spare._NEEDED = ()
+spare.NEEDED = ()
 spare.become_rank_when_needed()
 names = ("RANK", "ADDED", "CHANGED", "REMOVED")
 print(os.getpid(), *(os.environ.get(name) for name in names), sys.stdin.read())
 print(*(variables_of(str(os.getpid())).get(name) for name in names[:3]))
+"""
+
+# A GPU is there, and whoever starts something on it is told off.
+IMPORTS_BESIDE_A_GPU = """
+import importlib, torch
+def refuse(*arguments):
+    raise AssertionError("a GPU is touched")
+torch.cuda.is_available = lambda: True
+torch.cuda.device_count = lambda: 2
+torch.cuda._lazy_init = refuse
+from trainer.launch.spare import NEEDED
+for module in NEEDED:
+    importlib.import_module(module)
 """
 
 NAMED = ["3 ä", " after"]  # by `variables_of`
@@ -128,6 +141,13 @@ def test_rank_without_a_spare_is_the_same(
             pid, lines = started(spares, tmp_path, variables)
             assert pid not in before
         assert lines == ["imported with a warning", f"{pid} 3 ä", " after None in", "", *NAMED]
+
+
+def test_what_a_spare_imports_touches_no_gpu() -> None:
+    """It would hold memory of a GPU that a rank beside it needs."""
+    program = [sys.executable, "-c", IMPORTS_BESIDE_A_GPU]
+    done = subprocess.run(program, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_dead_spare_is_replaced_and_all_end(environment: Callable[..., dict[str, str]]) -> None:

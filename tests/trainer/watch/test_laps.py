@@ -1,0 +1,77 @@
+"""The parts of a rank's steps, as they are measured on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.watch.laps import Part, laps_on
+
+
+@dataclass
+class TimeLine:
+    """Stands in for a GPU's stream: it is at a point of time of its own."""
+
+    seconds: float = 0.0
+    waits: int = 0
+
+    def event(self, *, enable_timing: bool) -> Event:
+        assert enable_timing
+        return Event(self)
+
+
+@dataclass
+class Event:
+    """Of that stream."""
+
+    line: TimeLine
+    at: float = -1.0
+
+    def record(self, stream: TimeLine) -> None:
+        assert stream is self.line
+        self.at = stream.seconds
+
+    def synchronize(self) -> None:
+        self.line.waits += 1
+
+    def elapsed_time(self, later: Event) -> float:
+        assert 0 <= self.at <= later.at
+        return 1000 * (later.at - self.at)
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> TimeLine:
+    made = TimeLine()
+    monkeypatch.setattr(torch.cuda, "Event", made.event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: made)
+    return made
+
+
+def step(laps: Any, line: TimeLine, compute: float) -> None:
+    laps.begin_step()
+    for part, seconds in ((Part.DATA, 1.0), (Part.COMPUTE, compute), (Part.WAIT, 2.0)):
+        line.seconds += seconds
+        laps.lap(part)
+    line.seconds += 4.0
+    laps.end_step(Part.COMPUTE)
+    line.seconds += 100.0  # between two steps
+    laps.lap(Part.WAIT)
+
+
+def test_gpus_steps_are_told_one_call_later(line: TimeLine) -> None:
+    """By its own time line, and never by a wait for the steps that were just queued."""
+    laps = laps_on(torch.device("cuda"))
+    step(laps, line, 8.0)
+    step(laps, line, 16.0)
+    assert laps.cut() == []
+    assert line.waits == 0
+    step(laps, line, 32.0)
+    first, second = laps.cut()
+    assert first == pytest.approx([1.0, 12.0, 2.0, 0.0])
+    assert second == pytest.approx([1.0, 20.0, 2.0, 0.0])
+    (third,) = laps.cut()
+    assert third == pytest.approx([1.0, 36.0, 2.0, 0.0])
+    assert laps.cut() == []
