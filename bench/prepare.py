@@ -10,6 +10,7 @@ import hashlib
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -25,7 +26,10 @@ from trainer.data.stream import read_progress
 from trainer.parallel.cores import available_cores
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
-_SPEED_BYTES = 40_000_000
+_SPEED_BYTES = 400_000_000
+_SAMPLE_BYTES = 10_000_000
+_SCALING_BAR = 0.9
+_PAIRS = 3
 _KILLS = 5
 _LARGEST_BYTES = 1_000_000_000
 _PROGRAM = """
@@ -39,37 +43,79 @@ prepare(config, workers=int(sys.argv[4]))
 
 
 def speed(root: Path) -> list[Row]:
-    """MB of text per second of CPU time and core, against tiktoken alone on the same text."""
+    """Text per second of CPU time against tiktoken alone; and one program against several.
+
+    Programs side by side, with one process each, show what the machine has to give: two of its
+    cores may be threads of one.
+    """
+    cores = available_cores()
     text = _write_text(root / "speed.txt", _SPEED_BYTES)
+    parts = _split(text, cores)
+    sample = parts[0].read_text()[:_SAMPLE_BYTES]
     tokenizer = Gpt2Tokenizer()
-    sample = text.read_text()[: _SPEED_BYTES // 4]
     begin = time.process_time()
     tokenizer.encode(sample)
     alone = len(sample) / (time.process_time() - begin)
-    cores = available_cores()
-    walls: dict[int, float] = {}
-    share = 0.0
-    for workers in sorted({1, cores}):
+    walls: dict[str, list[float]] = {"one process": [], "together": [], "apart": []}
+    spent: list[float] = []
+    for _ in range(_PAIRS):
         before = os.times()
-        begin = time.perf_counter()
-        subprocess.run(
-            _command(root / f"speed-{workers}", text, "gpt2", workers), check=True, cwd=_CHECKOUT
-        )
-        walls[workers] = time.perf_counter() - begin
+        walls["together"].append(_wall_seconds(root, [(text, cores)]))
         after = os.times()
-        spent = after.children_user + after.children_system
-        spent -= before.children_user + before.children_system
-        share = _SPEED_BYTES / spent / alone
-        shutil.rmtree(root / f"speed-{workers}")
+        spent.append(after.children_user + after.children_system)
+        spent[-1] -= before.children_user + before.children_system
+        walls["apart"].append(_wall_seconds(root, [(part, 1) for part in parts]))
+    walls["one process"].append(_wall_seconds(root, [(text, 1)]))
+    one, together, apart = (statistics.median(seconds) for seconds in walls.values())
+    share = _SPEED_BYTES / statistics.median(spent) / alone
+    size = f"{_SPEED_BYTES / 1e6:.0f} MB of text"
     return [
         Row(
-            f"prepare, GPT-2's tokens: text per second of CPU time against tiktoken, {cores} cores",
+            f"prepare, GPT-2's tokens of {size}: per second of CPU time, everything in it, against "
+            f"tiktoken on {_SAMPLE_BYTES / 1e6:.0f} MB of it, {cores} cores",
             ">= 80 %",
-            f"{share:.0%} of {alone / 1e6:.1f} MB/s; wall time {walls[1]:.0f} s with 1 process, "
-            f"{walls[cores]:.0f} s with {cores}",
+            f"{share:.0%} of {alone / 1e6:.1f} MB/s; wall time {one:.0f} s with 1 process, "
+            f"{together:.0f} s with {cores}",
             share >= 0.8,
-        )
+        ),
+        Row(
+            f"prepare, GPT-2's tokens of {size}: speed of {cores} processes against {cores} "
+            "programs of one process each, side by side on parts of the text",
+            f">= {_SCALING_BAR:.2f}x",
+            f"{apart / together:.2f}x (medians of {_PAIRS} pairs); {one / together:.2f}x of one "
+            f"process alone, the programs side by side {one / apart:.2f}x",
+            apart / together >= _SCALING_BAR,
+        ),
     ]
+
+
+def _wall_seconds(root: Path, texts: list[tuple[Path, int]]) -> float:
+    """Of programs side by side that prepare these texts, each with so many processes."""
+    folders = [root / f"speed-{number}" for number in range(len(texts))]
+    begin = time.perf_counter()
+    running = [
+        subprocess.Popen(_command(folder, text, "gpt2", workers), cwd=_CHECKOUT)
+        for folder, (text, workers) in zip(folders, texts, strict=True)
+    ]
+    codes = [process.wait() for process in running]
+    seconds = time.perf_counter() - begin
+    if any(codes):
+        raise RuntimeError(f"prepare ended with {codes}")
+    for folder in folders:
+        shutil.rmtree(folder)
+    return seconds
+
+
+def _split(text: Path, count: int) -> list[Path]:
+    """The text in parts of about the same length, each with whole lines."""
+    lines = text.read_bytes().splitlines(keepends=True)
+    paths: list[Path] = []
+    for number in range(count):
+        path = text.with_suffix(f".{number}")
+        share = slice(number * len(lines) // count, (number + 1) * len(lines) // count)
+        path.write_bytes(b"".join(lines[share]))
+        paths.append(path)
+    return paths
 
 
 def kills(root: Path) -> list[Row]:

@@ -110,7 +110,7 @@ def _against_yardstick(bench: Bench, bar: str, least: float | None, how: str) ->
 
 
 def prepare_rows(bench: Bench) -> list[Row]:
-    """Speed of tokenising for each core, and memory and result under kills."""
+    """Speed of tokenising for each core and over the cores; memory and result under kills."""
     return [*speed(bench.root), *kills(bench.root)]
 
 
