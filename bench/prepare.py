@@ -51,22 +51,20 @@ def speed(root: Path) -> list[Row]:
     cores = available_cores()
     text = _write_text(root / "speed.txt", _SPEED_BYTES)
     parts = _split(text, cores)
-    sample = parts[0].read_text()[:_SAMPLE_BYTES]
+    with text.open() as file:
+        sample = file.read(_SAMPLE_BYTES)
     tokenizer = Gpt2Tokenizer()
     begin = time.process_time()
     tokenizer.encode(sample)
     alone = len(sample) / (time.process_time() - begin)
-    walls: dict[str, list[float]] = {"one process": [], "together": [], "apart": []}
-    spent: list[float] = []
+    walls_together, walls_apart, spent = list[float](), list[float](), list[float]()
     for _ in range(_PAIRS):
-        before = os.times()
-        walls["together"].append(_wall_seconds(root, [(text, cores)]))
-        after = os.times()
-        spent.append(after.children_user + after.children_system)
-        spent[-1] -= before.children_user + before.children_system
-        walls["apart"].append(_wall_seconds(root, [(part, 1) for part in parts]))
-    walls["one process"].append(_wall_seconds(root, [(text, 1)]))
-    one, together, apart = (statistics.median(seconds) for seconds in walls.values())
+        before = _spent_seconds()
+        walls_together.append(_wall_seconds(root, [(text, cores)]))
+        spent.append(_spent_seconds() - before)
+        walls_apart.append(_wall_seconds(root, [(part, 1) for part in parts]))
+    one = _wall_seconds(root, [(text, 1)])
+    together, apart = statistics.median(walls_together), statistics.median(walls_apart)
     share = _SPEED_BYTES / statistics.median(spent) / alone
     size = f"{_SPEED_BYTES / 1e6:.0f} MB of text"
     return [
@@ -89,8 +87,14 @@ def speed(root: Path) -> list[Row]:
     ]
 
 
+def _spent_seconds() -> float:
+    """Processor time of all child processes so far that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def _wall_seconds(root: Path, texts: list[tuple[Path, int]]) -> float:
-    """Of programs side by side that prepare these texts, each with so many processes."""
+    """How long programs side by side take; each prepares one text with so many processes."""
     folders = [root / f"speed-{number}" for number in range(len(texts))]
     begin = time.perf_counter()
     running = [

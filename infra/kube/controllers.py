@@ -16,7 +16,6 @@ WEBHOOKS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{plural}"
     for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 )
-_WORDS = ("name", "title", "namespace", "setting", "way_out")
 _MOST_OWNERS = 5  # of an object whose owner has an owner
 
 
@@ -47,10 +46,16 @@ class Controller:
 
 
 def parse_controller(given: Mapping[str, Any]) -> Controller:
-    """The controller of a job. Raises KeyError: a field is missing."""
+    """The controller of a job. Raises KeyError: a field is missing.
+
+    A job that an older checkout has recorded for `destroy` has neither `setting` nor `way_out`.
+    """
+    name, title, namespace = (str(given[field]) for field in ("name", "title", "namespace"))
     definitions = tuple(str(each) for each in given["definitions"])
-    words = {field: str(given[field]) for field in _WORDS}
-    return Controller(definitions=definitions, **words)
+    setting = str(given.get("setting", f"controllers: {name!r}"))
+    return Controller(
+        name, title, namespace, definitions, setting, way_out=str(given.get("way_out", ""))
+    )
 
 
 def is_ours(api: Api, controller: Controller, owner: str) -> bool:

@@ -9,10 +9,11 @@ import yaml
 
 from infra.controllers import CONTROLLERS
 from infra.kube.claim_controller import refusal
+from infra.kube.controllers import parse_controller
 from infra.kube.findings import Findings
 from infra.kube.objects import Json
 from infra.kube.pods_look import RunPods
-from infra.platform.controllers import known
+from infra.platform.controllers import as_job, known
 from infra.preflight import Installed
 from tests.unit.airgap.stocked import stock
 from tests.unit.settings.reading import platform
@@ -185,6 +186,15 @@ def test_controller_that_is_there_is_refused_unless_it_is_ours() -> None:
     assert "(CustomResourceDefinition jobsets.jobset.x-k8s.io), and this stack has not" in said
     said = refusal(controller, _namespace("them", "dev"), [definition], "me")
     assert "stack dev has installed it, so it is left as it is. Take jobset out of" in said
+
+
+def test_controller_of_an_older_checkout_can_be_destroyed() -> None:
+    """What `destroy` runs was recorded by the `up` before it, whose jobs had fewer fields."""
+    job = {name: as_job(JOBSET)[name] for name in ("name", "title", "namespace", "definitions")}
+    found = parse_controller(job)
+    assert (found.name, found.definitions) == ("jobset", JOBSET.definitions)
+    assert found.setting == "controllers: 'jobset'"
+    assert parse_controller(as_job(JOBSET)) == known(JOBSET)
 
 
 def test_prometheus_of_others_is_left_and_can_be_used() -> None:

@@ -4,12 +4,10 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.trainer.lab import processes_below
 from tests.trainer.program.desk import Desk
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.pod_failures import PLACE, PodFailures
@@ -102,12 +100,11 @@ def test_killed_pod_counts_and_a_preempted_one_does_not(desk: Desk) -> None:
     ):
         pod = desk.start(config)
         desk.wait_for("it trains", times=times)
-        left = processes_below(pod.pid) if sign == signal.SIGKILL else []
-        os.kill(pod.pid, sign)
-        assert pod.wait(60) == code, desk.log()
-        for pid in left:  # as the end of a container does
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        if sign == signal.SIGKILL:
+            assert desk.kill(pod) == code, desk.log()
+        else:
+            os.kill(pod.pid, sign)
+            assert pod.wait(60) == code, desk.log()
     assert desk.run(config) == ExitCode.FATAL
     assert "2 pods in a row failed" in desk.log()
     assert "it ended without a word" in desk.log()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 import yaml
 
 from tests.trainer.forked import without_torchruns_variables
-from tests.trainer.lab import CHECKOUT
+from tests.trainer.lab import CHECKOUT, processes_below
 from trainer.config import RunConfig
 
 LIMIT_SECONDS = 120  # for what has to happen, on a busy machine too
@@ -101,7 +103,17 @@ class Desk:
                 pytest.fail(f"waited for {what}\n{self.log(0)}\n{self.log(1)}")
             time.sleep(0.05)
 
+    def kill(self, pod: subprocess.Popen[str]) -> int:
+        """End all processes of a pod, as the end of a container does; returns its exit code.
+
+        Otherwise a program that waits for ever would outlive its entrypoint.
+        """
+        for pid in processes_below(pod.pid):
+            with suppress(ProcessLookupError):  # it has ended with the one before
+                os.kill(pid, signal.SIGKILL)
+        return pod.wait(LIMIT_SECONDS)
+
     def end_all(self) -> None:
         for process in self._started:
-            process.kill()
-            process.wait()
+            if process.poll() is None:
+                self.kill(process)
