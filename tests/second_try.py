@@ -3,8 +3,9 @@
 The suite starts clusters, SSH servers and hundreds of trainings. Whether a commit passes must not
 hang on one rare accident among thousands of tests, and no such accident may stay unseen. So with
 `--second-try` a failed test runs once more. What failed at first is printed in full at the end as
-a fault to be mended, and more than `MOST_UNSTABLE` such tests fail the run. Tests of pure
-functions have no accidents and get no second try.
+a fault to be mended, and more than `MOST_UNSTABLE` such tests fail the run. So no further test gets
+a second try then: where a cluster does not come up, each try of a hundred tests would wait for it
+for minutes. Tests of pure functions have no accidents and get no second try.
 """
 
 import pytest
@@ -62,5 +63,7 @@ class Unstable:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--second-try"):
+        config.option.max_suite_reruns = MOST_UNSTABLE + 1  # of all workers together
     if not hasattr(config, "workerinput"):  # a worker of xdist sends its reports to its parent
         config.pluginmanager.register(Unstable(), "unstable-tests")
