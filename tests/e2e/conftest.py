@@ -77,7 +77,7 @@ def cluster_with_image(name: str, scratch: Path) -> Cluster:
     return cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A cluster of this worker's own with the image in it; nothing of it is left at the end."""
     name = f"e2e-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"

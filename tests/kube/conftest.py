@@ -18,7 +18,7 @@ from tests.kube.volume import run_with_claim
 NAME = "kube-test"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A cluster of its own with the image of tests/sandbox/probe."""
     program = tmp_path_factory.mktemp("probe") / "probe"
@@ -40,7 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             cluster.down(purge=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kueue(lab: Lab) -> Lab:
     """The same cluster, which knows Kueue's kinds; its controller does not run."""
     make_kueue_kinds(lab)

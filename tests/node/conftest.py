@@ -1,5 +1,6 @@
 """The lab, and which k3s it installs: see releases.py."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,9 +36,9 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
     return []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def whole_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with locked("node-lab"):
+    with locked(f"node-lab-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"):
         lab = Lab(tmp_path_factory.mktemp("node"))
         try:
             yield lab
@@ -45,7 +46,7 @@ def whole_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             lab.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def standing(whole_lab: Lab) -> Standing:
     return Standing(whole_lab)
 
