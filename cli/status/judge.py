@@ -4,7 +4,7 @@ What was not seen is said and never guessed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cli.status.node_findings import NodeFinding
@@ -97,7 +97,10 @@ def leading(seen: Seen) -> Progress:
     """What node 0 has printed: of the pods that have stepped the one that is the furthest."""
     found = [progress for progress in seen.progress.values() if progress.step is not None]
     rest = [progress for progress in seen.progress.values() if progress.step is None]
-    return max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
+    first = max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
+    # Each pod tells the transport of its own ranks.
+    transport = next((p.transport for p in seen.progress.values() if p.transport), "")
+    return replace(first, transport=transport)
 
 
 def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:

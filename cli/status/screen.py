@@ -12,6 +12,7 @@ from cli.status.judge import PlatformStatus, RunStatus
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
 MOVING = ("training",)
+OVER = ("finished", "failed", "stopped", "suspended", "gone")
 
 
 def as_text(
@@ -41,6 +42,8 @@ def as_text(
             lines.append(f"  {reason}")
         if slow := slow_rank_of(run):
             lines.append(f"  slow rank: {slow}")
+        if transport := transport_of(run):
+            lines.append(f"  transport not as asked: {transport}")
         if goodput := run.progress.goodput:
             lines.append(f"  goodput {goodput}")
         if cost := cost_of_run(run, now, price_per_gpu_hour):
@@ -145,6 +148,11 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
 def slow_rank_of(run: RunStatus) -> str:
     """Of a run that moves; of any other it was long ago."""
     return run.progress.slow_rank if run.state in MOVING else ""
+
+
+def transport_of(run: RunStatus) -> str:
+    """The one that was not asked for, of a run that has ranks."""
+    return "" if run.state in OVER else run.progress.transport
 
 
 def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainer.transport.lines import (
@@ -14,7 +14,6 @@ from trainer.transport.lines import (
     IB,
     IB_OR_ROCE,
     KNOWN,
-    LIBFABRIC,
     ROCE,
     SOCKET,
     Transport,
@@ -136,19 +135,24 @@ def line(found: Mapping[int, Transport], asked: tuple[str, ...]) -> str:
         which = "Likely causes: " if len(likely) > 1 else "The cause: "
         said = numbered if len(likely) > 1 else likely[0]
         return f"{OTHER}{words(others)}, and the network profile asks for {wanted}. {which}{said}"
-    unknown = {r: t for r, t in found.items() if not is_known(t)}
+    unknown = {r: t for r, t in found.items() if _is_open(t, asked)}
     if unknown:
-        named = sorted({name for t in unknown.values() for name in t.networks})
+        named = sorted({_NAMES.get(n, n) for t in unknown.values() for n in t.networks})
         why = f"NCCL says {', '.join(named)}" if named else "NCCL has written no line that says it"
         return f"{NOT_KNOWN}{_ranks(unknown)}: {why}"
     return f"{AS_ASKED if of_node(found, asked) else NOT_ASKED}{words(found)}"
 
 
 def is_known(found: Transport) -> bool:
-    """Whether something is known of it that can be compared."""
-    if found.networks:
-        return all(name in _NAMES or name.startswith(f"{LIBFABRIC}-") for name in found.networks)
-    return bool(found.inside)
+    """Whether the lines have said something of it."""
+    return bool(found.networks or found.inside)
+
+
+def _is_open(found: Transport, asked: tuple[str, ...]) -> bool:
+    """Whether nobody can say if it is what was asked for."""
+    if not is_known(found):
+        return True
+    return bool(asked) and not stays_inside(found) and as_asked(found, asked) is None
 
 
 def causes(found: Transport, asked: tuple[str, ...]) -> list[tuple[Cause, str]]:
@@ -172,11 +176,27 @@ def cause_text(cause: Cause, said: str) -> str:
 
 
 def words(found: Mapping[int, Transport]) -> str:
-    """`rank 0, 1 by NCCL over InfiniBand (mlx5_0), with GPUDirect; inside a machine by P2P/CUMEM`."""
+    """`rank 0, 1 by NCCL over InfiniBand (mlx5_0), with GPUDirect`; see `way`."""
     groups = dict[tuple[str, str], dict[int, Transport]]()
     for rank, transport in sorted(found.items()):
-        groups.setdefault(_way(transport), {})[rank] = transport
-    return "; ".join(_group(*way, members) for way, members in groups.items())
+        groups.setdefault(_network_words(transport), {})[rank] = transport
+    return "; ".join(f"{_ranks(each)} by {way(list(each.values()))}" for each in groups.values())
+
+
+def way(found: Sequence[Transport]) -> str:
+    """`NCCL over InfiniBand (mlx5_0), with GPUDirect; inside a machine by P2P/CUMEM`.
+
+    Args:
+        found: of ranks that differ in their devices alone.
+    """
+    over, end = _network_words(found[0])
+    alone = all(map(stays_inside, found))
+    devices = list(dict.fromkeys(device for each in found for device in each.devices))
+    more = ", ..." if len(devices) > _MOST_DEVICES else ""
+    names = f" ({', '.join(devices[:_MOST_DEVICES])}{more})" if devices and not alone else ""
+    inside = list(dict.fromkeys(name for each in found for name in each.inside))
+    where = " by " if alone else "; inside a machine by "
+    return f"{over}{names}{end}{where if inside else ''}{', '.join(inside)}"
 
 
 def stays_inside(found: Transport) -> bool:
@@ -184,7 +204,7 @@ def stays_inside(found: Transport) -> bool:
     return found.machines == 1 and not found.is_used
 
 
-def _way(found: Transport) -> tuple[str, str]:
+def _network_words(found: Transport) -> tuple[str, str]:
     """What stands before the devices, and after them."""
     library = {"nccl": "NCCL"}.get(found.library, found.library)
     if stays_inside(found):
@@ -193,19 +213,6 @@ def _way(found: Transport) -> tuple[str, str]:
     if found.has_gpu_direct is None or found.networks == (SOCKET,):
         return f"{library} over {over}", ""
     return f"{library} over {over}", f", with{'' if found.has_gpu_direct else 'out'} GPUDirect"
-
-
-def _group(over: str, end: str, members: Mapping[int, Transport]) -> str:
-    """Ranks that have one way."""
-    alone = all(stays_inside(each) for each in members.values())
-    devices = list(dict.fromkeys(d for each in members.values() for d in each.devices))
-    more = ", ..." if len(devices) > _MOST_DEVICES else ""
-    shown = ", ".join(devices[:_MOST_DEVICES])
-    names = f" ({shown}{more})" if devices and not alone else ""
-    inside = list(dict.fromkeys(way for each in members.values() for way in each.inside))
-    where = " by " if alone else "; inside a machine by "
-    within = f"{where}{', '.join(inside)}" if inside else ""
-    return f"{_ranks(members)} by {over}{names}{end}{within}"
 
 
 def _ranks(found: Mapping[int, Transport]) -> str:

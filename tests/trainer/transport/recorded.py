@@ -88,8 +88,8 @@ RECORDED: dict[str, tuple[tuple[str, ...], Transport]] = {
     ),
     "sockets of an old version": (
         (
-            "10.0.2.12: 94f182:82261:83141 [0] NCCL INFO Channel 00 : 8[1a000] -> 0[1a000] [receive] "
-            "via NET/Socket/0",
+            "10.0.2.12: 94f182:82261:83141 [0] NCCL INFO Channel 00 : 8[1a000] -> 0[1a000] "
+            "[receive] via NET/Socket/0",
         ),
         Transport(("socket",), (), False, is_used=True),
     ),
@@ -135,7 +135,8 @@ RECORDED: dict[str, tuple[tuple[str, ...], Transport]] = {
     ),
     "both kinds, and no connection yet": (
         info(
-            "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [2]mlx5_2:1/IB [RO]; OOB eth0:1.2.3.4<0>",
+            "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [2]mlx5_2:1/IB [RO]; "
+            "OOB eth0:1.2.3.4<0>",
             "Using network IB",
         ),
         Transport(("ib-or-roce",), ("mlx5_0", "mlx5_1", "mlx5_2")),
@@ -150,7 +151,8 @@ RECORDED: dict[str, tuple[tuple[str, ...], Transport]] = {
     ),
     "RoCE": (
         info(
-            "NET/IB : Using [0]mlx5_10:1/RoCE [1]mlx5_11:1/RoCE [RO]; OOB enp220s0np0:11.1.128.136<0>",
+            "NET/IB : Using [0]mlx5_10:1/RoCE [1]mlx5_11:1/RoCE [RO]; "
+            "OOB enp220s0np0:11.1.128.136<0>",
             "Using non-device net plugin version 0",
             "Using network IB",
         ),
@@ -189,14 +191,15 @@ RECORDED: dict[str, tuple[tuple[str, ...], Transport]] = {
     ),
     "a plugin with blanks in its name": (
         (
-            "vm-host38:33958:34017 [1] NCCL INFO Channel 01/1 : 3[0] -> 0[1] [send] via NET/NCCL RDMA "
-            "Plugin v6/0(2)/GDRDMA/Shared",
+            "vm-host38:33958:34017 [1] NCCL INFO Channel 01/1 : 3[0] -> 0[1] [send] via NET/NCCL "
+            "RDMA Plugin v6/0(2)/GDRDMA/Shared",
         ),
         Transport(("ib-or-roce",), (), True, is_used=True),
     ),
     "EFA of 2022": (
         (
-            "[1,0]<stdout>:worker-0:21:21 [0] NCCL INFO NET/OFI Selected Provider is efa (found 1 nics)",
+            "[1,0]<stdout>:worker-0:21:21 [0] NCCL INFO NET/OFI Selected Provider is efa "
+            "(found 1 nics)",
             "[1,0]<stdout>:worker-0:21:21 [0] NCCL INFO Using network AWS Libfabric",
         ),
         Transport(("efa",)),
