@@ -130,7 +130,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                         "{{run}}",
                     ),
                 ),
-                about="1: the ranks of all pods have a transport that the network profile asks for.",
+                about="1: all ranks have a transport that the network profile asks for.",
             ),
             Panel(
                 "Starts of the ranks",
