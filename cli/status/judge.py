@@ -9,6 +9,7 @@ from datetime import datetime
 
 from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words
+from cli.status.storage import Claim
 from infra.kube.busy import COMING_UP_SECONDS
 from infra.kube.objects import Json, is_true, name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
@@ -194,6 +195,7 @@ class PlatformStatus:
         gpus_used: how many of them pods have; None where not all pods may be read.
         unseen: what could not be read, and why.
         findings: what is wrong with machines that are watched.
+        claims: by which the runs reach their data.
     """
 
     nodes: int | None
@@ -203,6 +205,7 @@ class PlatformStatus:
     unseen: str = ""
     silent: Mapping[str, float] = field(default_factory=dict[str, float])
     findings: tuple[NodeFinding, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
 def judge_platform(

@@ -8,6 +8,7 @@ from datetime import datetime
 from cli.columns import columns
 from cli.status.cost import cost_so_far, cost_text
 from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.storage import claim_lines
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
@@ -84,8 +85,9 @@ def silence_text(seconds: float) -> str:
 
 
 def machine_lines(platform: PlatformStatus) -> list[str]:
-    """A line for each thing that is wrong with a machine."""
-    return [f"  node {found.node}: {found.text}" for found in platform.findings]
+    """A line for each thing that is wrong with a machine, or with a claim."""
+    machines = [f"  node {found.node}: {found.text}" for found in platform.findings]
+    return [*machines, *claim_lines(platform.claims)]
 
 
 def as_json(
