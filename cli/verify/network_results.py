@@ -59,7 +59,8 @@ def transport(seen: Evidence) -> Result:
         said = f"NCCL has joined {found.ranks} ranks, and the run has {seen.world_size}"
         return result("transport", "error", said, "./disttrain logs shows which rank is missing")
     joined = f"; {found.ranks} ranks joined" if found.ranks else ""
-    asked = asked_of(next(iter(seen.probes.values()), {}).get("environment", {}).get(VARIABLE, ""))
+    environments = [probe["environment"] for probe in seen.probes.values()]
+    asked = asked_of(str(environments[0].get(VARIABLE, "")) if environments else "")
     if as_asked(found, asked) is False:
         return result("transport", "error", line({0: found}, asked).removeprefix(OTHER), HELP)
     if found.networks or found.inside:

@@ -362,6 +362,7 @@ def test_topology_goes_to_the_pods_as_torchruns_variables(
     found = variables(template)
     assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == (nodes, ranks)
     assert (found["NCCL_IB_DISABLE"], found["NCCL_SOCKET_IFNAME"]) == ("1", "eth0")
+    assert found["DISTTRAIN_TRANSPORTS"] == "socket"
     limits = template["spec"]["containers"][0].get("resources", {}).get("limits", {})
     assert limits.get("nvidia.com/gpu") == gpus
     if nodes == "3":

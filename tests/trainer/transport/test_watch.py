@@ -74,8 +74,8 @@ class Pod:
         return as_text(self.watch.samples(), {})
 
 
-NCCL = {"train": {"backend": "nccl"}}
-ASKED = {"environment": {"DISTTRAIN_TRANSPORTS": "efa"}}
+NCCL: dict[str, Any] = {"train": {"backend": "nccl"}}
+ASKED: dict[str, Any] = {"environment": {"DISTTRAIN_TRANSPORTS": "efa"}}
 
 
 def test_fallback_is_said_noted_and_offered_to_prometheus(tmp_path: Path) -> None:
