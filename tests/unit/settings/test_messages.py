@@ -57,7 +57,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"monitoringStorageGib": 20, "monitoringStorageClass": "fast"},
-        "monitoringStorageGib: '20' cannot be used: monitoring is 'none', so this platform brings "
+        "monitoringStorageGib: 20 cannot be used: monitoring is 'none', so this platform brings "
         "no Prometheus to have it. Set monitoring to install, or remove this value",
     ),
     (
@@ -66,7 +66,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"monitoring": "install", "monitoringStorageClass": "fast"},
-        "monitoringStorageGib: '0' cannot be used: monitoringStorageClass is set, and a claim "
+        "monitoringStorageGib: 0 cannot be used: monitoringStorageClass is set, and a claim "
         "needs a size. Set a number of GiB, such as 20, or remove monitoringStorageClass",
     ),
     (
