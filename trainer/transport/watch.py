@@ -26,7 +26,7 @@ from trainer.transport.lines import SOCKET, Transport, read_transport
 FILE_VARIABLE = "NCCL_DEBUG_FILE"
 OWN_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", FILE_VARIABLE)
 SUBSYSTEMS = "INIT,ENV,NET"
-MOST_BYTES = 4 << 20  # of a file; what is asked for stands near its begin
+MOST_BYTES = 1 << 20  # of a file; what is asked for stands near its begin
 WITHOUT_STEP_SECONDS = 45.0  # so long the first step may take before the files are read without it
 BETWEEN_SECONDS = 5.0
 LONGEST_SECONDS = 60.0  # after the first step
