@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 import pulumi
 
 from infra.controllers import CONTROLLERS
+from infra.controllers.kube_prometheus_stack import CLAIM
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.controllers import Controller
 from infra.kube.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.findings import Findings
+from infra.kube.monitoring_claim import numbers_needs
 from infra.kube.pods_look import RunPods, pods_findings
 from infra.kube.quick_look import quick_look
 from infra.kube.rights import Need, as_roles, missing_rights
@@ -36,6 +38,7 @@ from infra.rights import (
 )
 from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
+from infra.settings.controllers import PROMETHEUS
 from infra.settings.queues import objects_of
 from infra.workloads.run import Run
 
@@ -48,10 +51,11 @@ NOT_KNOWN_YET = "not-known-yet"
 
 @dataclass(frozen=True)
 class Installed:
-    """The controllers that a stack installs, and its name."""
+    """The controllers that a stack installs, its name, and what Prometheus wants of a volume."""
 
     stack: str = ""
     controllers: Sequence[Controller] = ()
+    numbers: StorageNeeds | None = None
 
 
 NOTHING_INSTALLED = Installed()
@@ -96,7 +100,11 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pods=run.compute.world.pods if run else 0,
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    installed = Installed(settings.stack, [known(kind) for kind in comes])
+    claim, numbers = settings.numbers_claim, None
+    if claim is not None:
+        prometheus = CONTROLLERS[PROMETHEUS]
+        numbers = numbers_needs(prometheus.namespace, CLAIM, claim.class_name, claim.gib)
+    installed = Installed(settings.stack, [known(kind) for kind in comes], numbers)
     await _refuse(access, volume, needs, pods, installed)
 
 
@@ -177,6 +185,8 @@ def ask(
         with quick_look(access, SECONDS) as api:
             found = _ask(api, volume, needs, pods)
             found.add(controllers_findings(api, installed.controllers, installed.stack))
+            if installed.numbers:
+                found.add(storage_findings(api, installed.numbers))
             return found
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
         return Findings(notes=[f"the cluster was not asked beforehand: {reason}"])

@@ -4,11 +4,12 @@ What was not seen is said and never guessed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words
+from cli.status.storage import Claim
 from infra.kube.busy import COMING_UP_SECONDS
 from infra.kube.objects import Json, is_true, name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
@@ -97,7 +98,10 @@ def leading(seen: Seen) -> Progress:
     """What node 0 has printed: of the pods that have stepped the one that is the furthest."""
     found = [progress for progress in seen.progress.values() if progress.step is not None]
     rest = [progress for progress in seen.progress.values() if progress.step is None]
-    return max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
+    first = max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
+    # Each pod tells the transport of its own ranks.
+    transport = next((p.transport for p in seen.progress.values() if p.transport), "")
+    return replace(first, transport=transport)
 
 
 def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
@@ -191,6 +195,7 @@ class PlatformStatus:
         gpus_used: how many of them pods have; None where not all pods may be read.
         unseen: what could not be read, and why.
         findings: what is wrong with machines that are watched.
+        claims: by which the runs reach their data.
     """
 
     nodes: int | None
@@ -200,6 +205,7 @@ class PlatformStatus:
     unseen: str = ""
     silent: Mapping[str, float] = field(default_factory=dict[str, float])
     findings: tuple[NodeFinding, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
 def judge_platform(

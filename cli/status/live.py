@@ -19,6 +19,7 @@ from cli.status.screen import (
     row_of,
     slow_rank_of,
     span_of_seconds,
+    transport_of,
 )
 from infra.kube.errors import ApiError, UnreachableError
 
@@ -71,6 +72,11 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
     slow = [
         Text(f"slow rank: {found}", "yellow") for run in seen.runs if (found := slow_rank_of(run))
     ]
+    transports = [
+        Text(f"transport not as asked: {found}", "yellow")
+        for run in seen.runs
+        if (found := transport_of(run))
+    ]
     goodput = [
         Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), f"goodput {account}")
         for run in seen.runs
@@ -84,7 +90,8 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
     rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
     runs = [table] if seen.runs else [Text("no run is on this platform")]
     foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
-    return Group(platform, *machines, "", *runs, *reasons, *slow, *goodput, *costs, *rest, "", foot)
+    more = [*goodput, *costs, *rest, "", foot]
+    return Group(platform, *machines, "", *runs, *reasons, *slow, *transports, *more)
 
 
 def watch(

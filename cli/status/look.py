@@ -15,6 +15,7 @@ from cli.status.lost_node import on_lost_node
 from cli.status.node_findings import node_findings
 from cli.status.progress import Progress, read_progress
 from cli.status.reports import Reports
+from cli.status.storage import see_claims
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -76,7 +77,10 @@ def look(api: Api, namespace: str) -> Look:
             continue
         status, pods = see_run(api, record, reports)
         seen.append((status, record, pods))
-    platform = replace(platform, silent=reports.silent)
+    places: dict[str, list[Json]] = {} if seen else {namespace: []}
+    for status, _, pods in seen:
+        places.setdefault(status.namespace, []).extend(pods)
+    platform = replace(platform, silent=reports.silent, claims=see_claims(api, places))
     seen.sort(key=lambda each: (each[0].stack, each[0].namespace))
     runs = tuple(on_lost_node(status, pods, platform) for status, _, pods in seen)
     return Look(platform, runs, unseen, tuple((record, pods) for _, record, pods in seen))

@@ -11,6 +11,8 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
+from trainer.transport.asked import OTHER
+
 _STEP = re.compile(
     r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "
     r".*?mfu (?P<mfu>\S+) .*?eta (?P<eta>\S+)(?: slow rank: (?P<slow>.*))?"
@@ -24,6 +26,7 @@ _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
 _LOST = re.compile(r"training stopped: (?P<why>.*)")
 _HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
 _GOODPUT = re.compile(r"goodput (?P<account>\d.*?)(?:; (?P<rank_hours>[\d.]+) rank-hours)?$")
+_TRANSPORT = re.compile(rf"{OTHER}(?P<said>.*)|transport[ :]")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
 
@@ -47,6 +50,8 @@ class Progress:
         hang: which rank all others wait for; empty once a step was reported after it.
         goodput: how much of the run's time was productive, and what was lost to restarts.
         rank_hours: hours of the run times its ranks, each of which has a GPU, as of `goodput_at`.
+        transport: which one the ranks have, where it is not the one that was asked for, and what it
+            may come from.
         unseen: why a program of the user's own runs and nobody knows its steps.
     """
 
@@ -68,6 +73,7 @@ class Progress:
     slow_rank: str = ""
     hang: str = ""
     goodput: str = ""
+    transport: str = ""
     unseen: str = ""
     rank_hours: float | None = None
     goodput_at: datetime | None = None
@@ -137,10 +143,12 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if account := _GOODPUT.match(text):
         hours = float(account["rank_hours"]) if account["rank_hours"] else None
         return replace(before, goodput=account["account"], rank_hours=hours, goodput_at=at)
+    if transport := _TRANSPORT.match(text):
+        return replace(before, transport=transport["said"] or "")
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:
-        return replace(before, waits_for="", finished="", failed="", unseen="")
+        return replace(before, waits_for="", finished="", failed="", unseen="", transport="")
     return before
 
 

@@ -8,10 +8,12 @@ from datetime import datetime
 from cli.columns import columns
 from cli.status.cost import cost_so_far, cost_text
 from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.storage import claim_lines
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
 MOVING = ("training",)
+OVER = ("finished", "failed", "stopped", "suspended", "gone")
 
 
 def as_text(
@@ -41,6 +43,8 @@ def as_text(
             lines.append(f"  {reason}")
         if slow := slow_rank_of(run):
             lines.append(f"  slow rank: {slow}")
+        if transport := transport_of(run):
+            lines.append(f"  transport not as asked: {transport}")
         if goodput := run.progress.goodput:
             lines.append(f"  goodput {goodput}")
         if cost := cost_of_run(run, now, price_per_gpu_hour):
@@ -81,8 +85,9 @@ def silence_text(seconds: float) -> str:
 
 
 def machine_lines(platform: PlatformStatus) -> list[str]:
-    """A line for each thing that is wrong with a machine."""
-    return [f"  node {found.node}: {found.text}" for found in platform.findings]
+    """A line for each thing that is wrong with a machine, or with a claim."""
+    machines = [f"  node {found.node}: {found.text}" for found in platform.findings]
+    return [*machines, *claim_lines(platform.claims)]
 
 
 def as_json(
@@ -145,6 +150,11 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
 def slow_rank_of(run: RunStatus) -> str:
     """Of a run that moves; of any other it was long ago."""
     return run.progress.slow_rank if run.state in MOVING else ""
+
+
+def transport_of(run: RunStatus) -> str:
+    """The one that was not asked for, of a run that has ranks."""
+    return "" if run.state in OVER else run.progress.transport
 
 
 def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None) -> str:

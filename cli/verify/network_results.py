@@ -7,11 +7,26 @@ from typing import Any
 from cli.check import Result
 from cli.status.judge import gpus_of
 from cli.verify.evidence import Evidence, no_pod, result
+from trainer.transport.asked import (
+    AS_ASKED,
+    NOT_ASKED,
+    NOT_KNOWN,
+    OTHER,
+    VARIABLE,
+    as_asked,
+    asked_of,
+    line,
+    way,
+)
+from trainer.transport.lines import read_transport
 
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
 MIB = 1 << 20
-_NET = re.compile(r"\b(?:via )?NET/(IB|OFI|Socket|[A-Za-z]+)(?:/\d+)?(/GDRDMA)?")
-_RANKS = re.compile(r"\bnranks (\d+).*Init COMPLETE")
+_OF_NODE = re.compile(
+    rf"\[node \d+\] (?:{OTHER}(?P<other>.*)|{NOT_KNOWN}(?P<unknown>.*)"
+    rf"|(?:{AS_ASKED}|{NOT_ASKED})(?P<good>.*))"
+)
+HELP = "docs/monitoring.md#disttraintransportfallback"
 _COLLECTIVES = re.compile(r"\bcollectives (nccl|gloo)\b")
 DEBUG = "pulumi config set --path 'podEnvironment.NCCL_DEBUG' INFO, then pulumi up"
 
@@ -34,21 +49,38 @@ def transport(seen: Evidence) -> Result:
         return result("transport", "not applicable", "the run has one rank")
     if not seen.log and not seen.probes:
         return no_pod(seen, "transport")
+    if said := _said_by_node(seen.log):
+        return said
     named = _COLLECTIVES.search(seen.log)
     if named and named[1] == "gloo":
         return _gloo(seen)
-    transports = {f"NET/{m[1]}{m[2] or ''}" for m in _NET.finditer(seen.log) if m[1] != "Plugin"}
-    ranks = {int(m[1]) for m in _RANKS.finditer(seen.log)}
-    if ranks and max(ranks) != seen.world_size:
-        said = f"NCCL has joined {max(ranks)} ranks, and the run has {seen.world_size}"
+    found = read_transport(seen.log.splitlines())
+    if found.ranks and found.ranks != seen.world_size:
+        said = f"NCCL has joined {found.ranks} ranks, and the run has {seen.world_size}"
         return result("transport", "error", said, "./disttrain logs shows which rank is missing")
-    joined = f"; {max(ranks)} ranks joined" if ranks else ""
-    if transports:
-        return result("transport", "ok", f"NCCL uses {', '.join(sorted(transports))}{joined}")
-    if ranks and len(seen.pods) == 1:
+    joined = f"; {found.ranks} ranks joined" if found.ranks else ""
+    environments = [probe["environment"] for probe in seen.probes.values()]
+    asked = asked_of(str(environments[0].get(VARIABLE, "")) if environments else "")
+    if as_asked(found, asked) is False:
+        return result("transport", "error", line({0: found}, asked).removeprefix(OTHER), HELP)
+    if found.networks or found.inside:
+        return result("transport", "ok", f"{way([found])}{joined}")
+    if found.ranks and len(seen.pods) == 1:
         return result("transport", "ok", f"no network inside one pod{joined}")
     said = "NCCL has said nothing about its transport" if named else "the log does not reach so far"
     return result("transport", "not checked", f"{said}{joined}", DEBUG)
+
+
+def _said_by_node(log: str) -> Result | None:
+    """What node 0 itself has read in the lines of its ranks, last of all; None: nothing."""
+    told = [found for text in log.splitlines() if (found := _OF_NODE.match(text))]
+    if not told:
+        return None
+    if told[-1]["other"]:
+        return result("transport", "error", told[-1]["other"], HELP)
+    if told[-1]["unknown"]:
+        return result("transport", "not checked", told[-1]["unknown"], DEBUG)
+    return result("transport", "ok", told[-1]["good"])
 
 
 def _gloo(seen: Evidence) -> Result:

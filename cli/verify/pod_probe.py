@@ -84,7 +84,7 @@ def main() -> None:
         computed, compute_problem = run([sys.executable, "-c", COMPUTE], 300)
     else:
         computed, compute_problem = "", ""
-    names = ("NCCL_", "GLOO_", "FI_", "PET_")
+    names = ("NCCL_", "GLOO_", "FI_", "PET_", "DISTTRAIN_TRANSPORTS")
     answer = {
         "gpus": seen,
         "gpu_problem": problem,

@@ -5,9 +5,11 @@ one is what several people who pulled this version from ghcr.io have written dow
 any other content.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from infra.controllers.kind import TOLERATIONS, ControllerKind
+from infra.names import ONE_NODE
 
 GROUP = "monitoring.coreos.com"
 OPERATOR_VERSION = "0.94.0"
@@ -28,6 +30,31 @@ _SELECTED = ("podMonitor", "probe", "rule", "scrapeConfig", "serviceMonitor")
 # On k3s these have no pods, and elsewhere they answer on their own machine alone: the chart's rules
 # would warn of them all the time.
 _NOT_THERE = ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
+# As the operator names the claim of its first pod; its Prometheus has the release's name and this.
+_PROMETHEUS = "kube-prometheus-stack-prometheus"
+CLAIM = f"prometheus-{_PROMETHEUS}-db-prometheus-{_PROMETHEUS}-0"
+_SHARE_FOR_NUMBERS = 0.8  # of a claim; the rest is for what is being written and put together
+
+
+def with_claim(values: Mapping[str, Any], gib: int, class_name: str) -> dict[str, Any]:
+    """The chart's values with a claim for Prometheus' numbers. Pure.
+
+    Args:
+        values: those without it.
+        gib: size of the claim in GiB. The oldest numbers go before it is full.
+        class_name: its storage class.
+    """
+    claim = {
+        "storageClassName": class_name,
+        "accessModes": [ONE_NODE],
+        "resources": {"requests": {"storage": f"{gib}Gi"}},
+    }
+    spec = {
+        **values["prometheus"]["prometheusSpec"],
+        "retentionSize": f"{int(gib * 1024 * _SHARE_FOR_NUMBERS)}MiB",
+        "storageSpec": {"volumeClaimTemplate": {"spec": claim}},
+    }
+    return {**values, "prometheus": {**values["prometheus"], "prometheusSpec": spec}}
 
 
 def _tolerating() -> dict[str, Any]:

@@ -26,6 +26,7 @@ TASKS = {
     "hand-over": "hand_over",
     "keep-claim": "keep_claim",
     "leftovers": "leftovers",
+    "monitoring-claim": "monitoring_claim",
     "open-controller": "open_controller",
     "open-queue": "open_queue",
     "queue": "queue",

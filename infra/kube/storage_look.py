@@ -31,6 +31,8 @@ class StorageNeeds:
         access_mode: of a claim that this stack makes.
         size: that such a claim asks for, such as `50Gi`.
         pods: pods of the run that write to the volume at one time; 0: this stack has no run.
+        class_key, size_key: the settings that say class and size, for messages.
+        can_grow: whether a claim of this stack is grown by a larger size.
     """
 
     namespace: str
@@ -40,6 +42,9 @@ class StorageNeeds:
     access_mode: str
     size: str
     pods: int
+    class_key: str = "storageOptions.className"
+    size_key: str = "dataSize"
+    can_grow: bool = True
 
 
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
@@ -108,7 +113,7 @@ def _look_at_volume(api: Api, needs: StorageNeeds, volume: str, found: Findings)
 
 
 def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
-    key = f"storageOptions.className: {needs.class_name!r}"
+    key = f"{needs.class_key}: {needs.class_name!r}"
     item = object_at(api, f"{CLASSES}/{needs.class_name}")
     if item == "unseen":
         found.unseen(f"whether there is a storage class {needs.class_name}")
@@ -140,20 +145,28 @@ def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
     modes = ", ".join(cast(list[str], spec.get("accessModes") or []))
     held = f"the claim {needs.claim}, which holds data"
     for key, is_now, wanted in (
-        ("className", str(spec.get("storageClassName") or ""), needs.class_name),
-        ("accessMode", modes, needs.access_mode),
+        (needs.class_key, str(spec.get("storageClassName") or ""), needs.class_name),
+        ("storageOptions.accessMode", modes, needs.access_mode),
     ):
         if is_now != wanted:
             found.problems.append(
-                f"storageOptions.{key}: {wanted!r} cannot be used for {held} and has {is_now}, "
+                f"{key}: {wanted!r} cannot be used for {held} and has {is_now}, "
                 f"because a claim cannot change it. Set {is_now} again, or another namespace for a "
                 "claim of its own"
             )
     size = str(capacity.get("storage") or "")
     if size and needs.size and amount(needs.size) < amount(size):
         found.problems.append(
-            f"dataSize: {needs.size!r} cannot be used for {held} on a volume of {size}, because a "
-            f"claim can only grow. Set at least {size}"
+            f"{needs.size_key}: {needs.size!r} cannot be used for {held} on a volume of {size}, "
+            f"because a claim can only grow. Set at least {size}"
+        )
+    asked = str(part(spec, "resources", "requests").get("storage") or "")
+    if not needs.can_grow and asked and amount(needs.size) > amount(asked):
+        found.problems.append(
+            f"{needs.size_key}: {needs.size!r} cannot be used for {held} and asks for {asked}, "
+            "because nobody would make it larger. Make it so first, where its class allows that: "
+            f"`kubectl -n {needs.namespace} patch persistentvolumeclaim {needs.claim} -p "
+            f'\'{{"spec":{{"resources":{{"requests":{{"storage":"{needs.size}"}}}}}}}}\'`'
         )
 
 

@@ -122,6 +122,17 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 about="What a kill would cost now.",
             ),
             Panel(
+                "Transport as asked",
+                "none",
+                (
+                    (
+                        f"min by (namespace, run) (disttrain_transport_as_asked{RUN})",
+                        "{{run}}",
+                    ),
+                ),
+                about="1: all ranks have a transport that the network profile asks for.",
+            ),
+            Panel(
                 "Starts of the ranks",
                 "none",
                 ((f"sum by (namespace, run) (disttrain_starts_total{RUN})", "{{run}}"),),

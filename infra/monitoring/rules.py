@@ -134,6 +134,14 @@ RULES = (
         "Rank {{ $labels.rank }} of run {{ $labels.run }} stands still at its CPU quota.",
     ),
     Rule(
+        "DisttrainTransportFallback",
+        f"min {BY_RUN} (disttrain_transport_as_asked) == 0 {UNLESS_FINISHED}",
+        0,
+        "warning",
+        "The ranks of run {{ $labels.run }} do not use the transport that its network profile "
+        "asks for; ./disttrain status says the likely causes.",
+    ),
+    Rule(
         "DisttrainPodPending",
         'max by (namespace, pod) (kube_pod_status_phase{phase="Pending", pod=~"train-.+"}) == 1',
         15,

@@ -8,4 +8,5 @@ KIND = NetworkProfile(
     name="pod-tcp",
     environment={"NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": POD_INTERFACE},
     between_pods={"GLOO_SOCKET_IFNAME": POD_INTERFACE},
+    transports=("socket",),
 )

@@ -17,6 +17,9 @@ class NetworkProfile:
         resources: further limits of the container, such as `{"rdma/hca": "1"}`.
         annotations: annotations of the pod, such as those of Multus.
         capabilities: Linux capabilities that the container keeps, such as `IPC_LOCK`.
+        transports: by which the ranks of several pods are to reach each other, any of them: socket
+            (TCP), ib, roce, efa, or the name that NCCL gives to another one. Where NCCL takes
+            another, an alert says so. Empty: whatever it takes is right.
         host_network: whether the pod uses the network namespace of its node.
         options: dataclass of the keys that `networkOptions` may hold.
     """
@@ -27,5 +30,6 @@ class NetworkProfile:
     resources: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     capabilities: tuple[str, ...] = ()
+    transports: tuple[str, ...] = ()
     host_network: bool = False
     options: type = NoOptions

@@ -7,15 +7,19 @@ import pulumi
 
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import ControllerKind
+from infra.controllers.kube_prometheus_stack import CLAIM, with_claim
 from infra.dependencies import dependencies
 from infra.kube.controllers import Controller as KnownController
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.objects import helm_release, kubernetes_object
 from infra.settings.controllers import ControllerSettings
+from infra.settings.monitoring import NumbersClaim
 
 LIMIT_SECONDS = 600
 """For the pull of the controller's image and its start."""
+CLASS_SECONDS = 60
+"""For the storage class of a k3s that this stack has just installed."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,13 @@ class ControllerArgs:
         settings: which one, and where its chart comes from.
         connection: the cluster.
         stack: name of the stack, for people.
+        numbers_claim: what Prometheus gets for its numbers; None: nothing, as other controllers.
     """
 
     settings: ControllerSettings
     connection: Connection
     stack: str
+    numbers_claim: NumbersClaim | None = None
 
     @property
     def kind(self) -> ControllerKind:
@@ -56,7 +62,10 @@ def release_fields(args: ControllerArgs) -> dict[str, Any]:
     Nothing waits in Helm, which would say nothing but that its time is up: `open-controller` waits
     and says what the pods say.
     """
-    kind, chart = args.kind, args.settings.chart
+    kind, chart, claim = args.kind, args.settings.chart, args.numbers_claim
+    values = dict(kind.values)
+    if claim is not None:
+        values = with_claim(values, claim.gib, claim.class_name)
     return {
         "name": kind.name,
         "namespace": kind.namespace,
@@ -64,7 +73,7 @@ def release_fields(args: ControllerArgs) -> dict[str, Any]:
         "version": kind.version,
         "skipAwait": True,
         "timeout": LIMIT_SECONDS,
-        "values": dict(kind.values),
+        "values": values,
     }
 
 
@@ -93,13 +102,31 @@ class Controller(pulumi.ComponentResource):
             job,
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
+        looked = [claim]
+        if args.numbers_claim is not None:
+            wanted = args.numbers_claim
+            looked.append(
+                kube_command(
+                    f"{name}-storage",
+                    "monitoring-claim",
+                    connection,
+                    {
+                        "claim_namespace": kind.namespace,
+                        "claim": CLAIM,
+                        "class_name": wanted.class_name,
+                        "gib": wanted.gib,
+                        "class_seconds": 0 if connection.kubeconfig_is_path else CLASS_SECONDS,
+                    },
+                    pulumi.ResourceOptions(parent=self, depends_on=[claim]),
+                )
+            )
         about = metadata(
             kind.namespace, None, "controller", stack=args.stack, owner=connection.owner
         )
         namespace = kubernetes_object(
             f"{name}-namespace",
             {"apiVersion": "v1", "kind": "Namespace", "metadata": about},
-            pulumi.ResourceOptions(parent=self, depends_on=[claim]),
+            pulumi.ResourceOptions(parent=self, depends_on=looked),
         )
         remains = kube_command(
             f"{name}-remains",
@@ -111,7 +138,7 @@ class Controller(pulumi.ComponentResource):
         release = helm_release(
             f"{name}-release",
             release_fields(args),
-            pulumi.ResourceOptions(parent=self, depends_on=[remains]),
+            pulumi.ResourceOptions(parent=self, depends_on=[remains, *looked[1:]]),
         )
         # The chart and its values are in the job, so that another version is waited for anew.
         answers = kube_command(

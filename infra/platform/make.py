@@ -37,6 +37,7 @@ from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
 from infra.platform.viewers import Viewers, ViewersArgs
 from infra.settings import PlatformSettings
+from infra.settings.controllers import PROMETHEUS
 from infra.storages import STORAGES
 from infra.storages.kind import Storage, StorageRequest
 
@@ -276,7 +277,8 @@ def make_controllers(
     """The controllers, one after the other: a later one may know the kinds of an earlier one."""
     made: list[pulumi.Resource] = []
     for each in settings.controllers:
-        args = ControllerArgs(each, connection, settings.stack)
+        claim = settings.numbers_claim if each.name == PROMETHEUS else None
+        args = ControllerArgs(each, connection, settings.stack, claim)
         after = inside(cluster, cluster, *made[-1:])
         made.append(Controller(f"controller-{each.name}", args, after))
     return made

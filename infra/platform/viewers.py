@@ -11,7 +11,10 @@ from infra.objects import kubernetes_object
 
 # What `./disttrain status` and `./disttrain logs` read. No Secret is among it.
 READS = {
-    "": ("nodes", "namespaces", "pods", "pods/log", "configmaps", "events"),
+    "": (
+        *("nodes", "namespaces", "pods", "pods/log", "configmaps", "events"),
+        "persistentvolumeclaims",  # whether runs reach their data
+    ),
     "coordination.k8s.io": ("leases",),  # by which nodes report
     "batch": ("jobs",),
     "apps": ("statefulsets",),

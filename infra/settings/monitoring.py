@@ -58,6 +58,46 @@ def read_alert_webhook(
     return AlertWebhook(address, proxy.url_without_password)
 
 
+@dataclass(frozen=True)
+class NumbersClaim:
+    """Where Prometheus keeps its numbers beyond the life of its pod.
+
+    Args:
+        gib: size of the claim in GiB.
+        class_name: the storage class that gives it its volume.
+    """
+
+    gib: int
+    class_name: str
+
+
+def read_numbers_claim(reader: Reader, monitoring: Monitoring) -> NumbersClaim | None:
+    """Read the claim for Prometheus' numbers; None: they lie in the pod's own folder."""
+    size_key, class_key = "monitoringStorageGib", "monitoringStorageClass"
+    gib = reader.integer(size_key, at_least=0, at_most=65536)
+    class_name = reader.text(
+        class_key,
+        pattern=r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?",
+        form="the name of a storage class",
+        example="local-path",
+    )
+    if not gib and not class_name:
+        return None
+    if monitoring != "install":
+        key, value = (size_key, gib) if gib else (class_key, class_name)
+        reason = f"monitoring is {monitoring!r}, so this platform brings no Prometheus to have it"
+        reader.problem(key, value, reason, "Set monitoring to install, or remove this value")
+    elif not gib:
+        reason = f"{class_key} is set, and a claim needs a size"
+        hint = f"Set a number of GiB, such as 20, or remove {class_key}"
+        reader.problem(size_key, gib, reason, hint)
+    elif not class_name:
+        reason = f"{size_key} is set, and a claim needs a class"
+        hint = f"Set one that `kubectl get storageclass` lists, or remove {size_key}"
+        reader.problem(class_key, class_name, reason, hint)
+    return NumbersClaim(gib, class_name)
+
+
 def read_metrics_port(reader: Reader) -> int:
     """Read the port at which each training pod offers its metrics; 0: none."""
     port = reader.integer("metricsPort", at_least=0, at_most=65535)

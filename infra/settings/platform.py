@@ -17,7 +17,14 @@ from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, sho
 from infra.settings.image import ImageSettings, read_image
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
-from infra.settings.monitoring import AlertWebhook, Monitoring, read_alert_webhook, read_monitoring
+from infra.settings.monitoring import (
+    AlertWebhook,
+    Monitoring,
+    NumbersClaim,
+    read_alert_webhook,
+    read_monitoring,
+    read_numbers_claim,
+)
 from infra.settings.namespace import NamespaceSettings, read_namespace
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
@@ -52,6 +59,7 @@ class PlatformSettings:
     pod_policy: PodPolicyChoice
     monitoring: Monitoring
     alert_webhook: AlertWebhook | None
+    numbers_claim: NumbersClaim | None
     replaces_lost_nodes: bool
     controllers: tuple[ControllerSettings, ...]
     queues: QueuesSettings | None
@@ -95,6 +103,7 @@ def read_platform(
     pod_policy = read_pod_policy(reader)
     monitoring = read_monitoring(reader)
     alert_webhook = read_alert_webhook(reader, monitoring, proxy)
+    numbers_claim = read_numbers_claim(reader, monitoring)
     replaces_lost_nodes = read_replaces_lost_nodes(reader, cluster, nodes)
     controllers = read_controllers(reader, kinds.controllers, namespace.name, bundle, monitoring)
     queues = read_queues(reader, cluster, devices, namespace.name)
@@ -121,6 +130,7 @@ def read_platform(
         pod_policy=pod_policy,
         monitoring=monitoring,
         alert_webhook=alert_webhook,
+        numbers_claim=numbers_claim,
         replaces_lost_nodes=replaces_lost_nodes,
         controllers=controllers,
         queues=queues,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TRAINER_UID = 1000  # of the user in the trainer image
 METRICS_PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"  # trainer/monitoring/endpoint.py reads it
+TRANSPORTS_VARIABLE = "DISTTRAIN_TRANSPORTS"  # trainer/transport/asked.py reads it
 KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/messages.py reads it
 REVISION_VARIABLE = "DISTTRAIN_REVISION"  # trainer/launch/pod_failures.py reads it
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
@@ -204,14 +205,17 @@ def environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _variables(run: Run) -> dict[str, str]:
     """The user's own variables come last; the settings refuse those that would break the run."""
-    several = dict(run.network.between_pods) if run.world.pods > 1 else dict[str, str]()
+    network = run.network
+    several = dict(network.between_pods) if run.world.pods > 1 else dict[str, str]()
+    asked = {TRANSPORTS_VARIABLE: ",".join(network.transports)} if network.transports else {}
     return {
         "PET_NNODES": str(run.world.pods),
         "PET_NPROC_PER_NODE": str(run.world.ranks_per_pod),
         "PET_MASTER_PORT": str(MASTER_PORT),
         METRICS_PORT_VARIABLE: str(run.metrics_port),
         **run.kind.rendezvous(run),
-        **run.network.environment,
+        **asked,
+        **network.environment,
         **several,
         **run.environment,
     }

@@ -5,15 +5,18 @@ that users get (prometheus_stack.py). `make test-engines` runs this file.
 """
 
 import json
+import os
+import shutil
 import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from infra.controllers.kube_prometheus_stack import KIND
+from infra.controllers.kube_prometheus_stack import CLAIM, KIND
 from infra.kube.access import Access
 from infra.kube.api import Api
+from infra.kube.objects import is_true
 from infra.labels import COMPONENT_LABEL
 from infra.monitoring.rules import RULES
 from sandbox.stack import PulumiFailedError, Stack
@@ -28,6 +31,8 @@ pytestmark = pytest.mark.in_order
 STACK = "e2e-monitoring"
 PROMETHEUS, ALERTMANAGER = "prometheus-operated:9090", "alertmanager-operated:9093"
 WEBHOOK, WEBHOOK_PORT = "alert-webhook", 8080
+DISK, GIB = "e2e-numbers", 2
+PROMETHEUS_UID = 1000  # of the stand-in chart's securityContext, as in the real one
 WEBHOOK_PROGRAM = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -44,10 +49,44 @@ LONGEST_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Of a platform that brings Prometheus."""
+def disk(lab: Lab) -> Iterator[str]:
+    """A storage class, and one volume of it on a folder that Prometheus' user may write to."""
+    folder = lab.cluster.data_root.parent / DISK
+    folder.mkdir()
+    os.chown(folder, PROMETHEUS_UID, PROMETHEUS_UID)
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": DISK},
+        "provisioner": "kubernetes.io/no-provisioner",
+    }
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": DISK},
+        "spec": {
+            "capacity": {"storage": f"{GIB}Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": DISK,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(folder), "type": "Directory"},
+        },
+    }
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    api.create("/apis/storage.k8s.io/v1/storageclasses", storage_class)
+    api.create("/api/v1/persistentvolumes", volume)
+    yield DISK
+    lab.kubectl("delete", "persistentvolume", DISK)
+    lab.kubectl("delete", "storageclass", DISK)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def settings(disk: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of a platform that brings Prometheus, with a claim for its numbers."""
     chart = make_chart(tmp_path_factory.mktemp("chart"))
-    return {**SETTINGS, f"{CHARTS}.{NAME}": str(chart)}
+    claim = {"monitoringStorageGib": str(GIB), "monitoringStorageClass": disk}
+    return {**SETTINGS, **claim, f"{CHARTS}.{NAME}": str(chart)}
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +126,44 @@ def test_prometheus_of_the_platform_reads_its_runs(
         return float(found["data"]["result"][0]["value"][1]) if found["data"]["result"] else 0.0
 
     wait_for("a reading of the run", value, LONGEST_SECONDS)
+
+
+def test_class_that_is_not_there_is_refused_by_the_preview(lab: Lab, stack: Stack) -> None:
+    stack.set("monitoringStorageClass", "not-there")
+    try:
+        with pytest.raises(PulumiFailedError) as refused:
+            stack.preview()
+    finally:
+        stack.set("monitoringStorageClass", DISK)
+    said = " ".join(str(refused.value).split())
+    assert "monitoringStorageClass: 'not-there' cannot be used: the cluster has no such" in said
+    assert f"it has {DISK}" in said
+
+
+def test_numbers_outlive_the_pod_of_prometheus(lab: Lab, stack: Stack) -> None:
+    """What it has read before its pod was deleted is there in the next one."""
+    assert stack
+    claim = lab.get("pvc", CLAIM, namespace=KIND.namespace)
+    assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", DISK)
+    pod = CLAIM.partition("-db-")[2]
+    uid = lab.get("pod", pod, namespace=KIND.namespace)["metadata"]["uid"]
+    query = f'min_over_time(timestamp(disttrain_info{{run="{STACK}"}})[2h:30s])'
+
+    def oldest() -> float:
+        found = asked(lab, PROMETHEUS, "/api/v1/query", query=query)["data"]["result"]
+        return float(found[0]["value"][1]) if found else 0.0
+
+    before = oldest()
+    assert before
+    lab.kubectl("delete", "pod", pod, namespace=KIND.namespace)
+
+    def is_another() -> bool:
+        items = lab.get("pod", namespace=KIND.namespace)["items"]
+        found = [each for each in items if each["metadata"]["name"] == pod]
+        return any(is_true(each, "Ready") and each["metadata"]["uid"] != uid for each in found)
+
+    wait_for("another pod of Prometheus", is_another, LONGEST_SECONDS)
+    assert 0 < oldest() <= before + 1
 
 
 def test_alert_rules_lead_to_its_alertmanager(lab: Lab, stack: Stack) -> None:
@@ -192,6 +269,9 @@ def test_own_prometheus_is_not_taken_for_one_of_others(
 def test_destroy_leaves_nothing_of_prometheus(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """No definition, no role and no namespace of it."""
+    """No definition, no role, no namespace and no claim of it; the volume is its class' matter."""
     stack.destroy()
     wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
+    claims = lab.get("pvc", "--all-namespaces")["items"]
+    assert CLAIM not in [each["metadata"]["name"] for each in claims]
+    assert lab.get("pv", DISK)["status"]["phase"] == "Released"

@@ -33,6 +33,11 @@ from importlib.util import find_spec
 seen = [name for name in ("torch", "yaml") if find_spec(name)]
 rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
 print(f"rank {rank} of {size} sees of torch and yaml: {seen}")
+# What NCCL would write, where it would; there is no GPU here.
+with open(os.environ["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid())), "w") as file:
+    file.write("pod:1:1 [0] NCCL INFO NET/IB : No device found.\\n")
+    file.write("pod:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.42.0.7<0>\\n")
+    file.write("pod:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0\\n")
 for step in range(1, int(sys.argv[1]) + 1):
     print(f"step {step}/{sys.argv[1]} loss {1 / step:.4f}")
     time.sleep(0.05)
@@ -195,17 +200,23 @@ def other_image(lab: Lab) -> Iterator[str]:
 def test_program_in_an_image_of_ones_own_runs_the_same(
     lab: Lab, stack: Stack, other_image: str, tmp_path: Path
 ) -> None:
-    """The launcher comes from the trainer image; the program sees none of its packages."""
+    """The launcher comes from the trainer image; the program sees none of its packages. Its network
+    profile asks for InfiniBand, and NCCL (a stand-in) has found none: status says so."""
     file = tmp_path / "mine.py"
     file.write_text(IN_OTHER_IMAGE)
     command = ("python3", file.name, str(STEPS))
     more = {"files": str(file), "progress": PATTERN, "image": other_image}
     set_program(stack, OTHER_IMAGE, *command, **more)
+    stack.set_all({"network": "toy-net", "extensions[0]": "tests.e2e.toy_kinds"})
     stack.up()
     assert_whole(lab, OTHER_IMAGE, lab.wait_done(OTHER_IMAGE), STEPS)
     said = logs(lab, OTHER_IMAGE)
     for rank in range(PODS):
         assert f"rank {rank} of {PODS} sees of torch and yaml: []" in said
+    said = run_status(lab, stack)["progress"]["transport"]
+    assert "by NCCL over TCP sockets (eth0), and the network profile asks for InfiniBand" in said
+    assert "(1) the pod has no RDMA device" in said
+    assert "(NCCL says: NET/IB : No device found.)" in said
     images = lab.get("pod", "train-multipod-1")["spec"]
     assert [each["image"] for each in images["containers"]] == [other_image]
     assert [each["image"] for each in images["initContainers"]] == [stack.output("image")]

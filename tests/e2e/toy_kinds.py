@@ -63,7 +63,9 @@ WORKLOADS.register(
     )
 )
 STORAGES.register(StorageKind(name="toy-folder", make=labelled_folder))
-NETWORKS.register(NetworkProfile(name="toy-net", environment={"TOY_NETWORK": "1"}))
+NETWORKS.register(
+    NetworkProfile(name="toy-net", environment={"TOY_NETWORK": "1"}, transports=("ib", "roce"))
+)
 DELIVERIES.register(
     DeliveryKind(name="toy-present", deliver=deliver, pull=lambda request: Pull("Never"))
 )

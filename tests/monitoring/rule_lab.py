@@ -66,6 +66,7 @@ def clean_hour() -> dict[str, str]:
             series("disttrain_divergences_total", node): f"0x{HOUR}",
             series("disttrain_finished", node): f"0x{HOUR}",
             series("disttrain_failed", node): f"0x{HOUR}",
+            series("disttrain_transport_as_asked", node, asked="ib"): f"_ _ 1x{HOUR - 2}",
             f'up{{job="disttrain/pods",instance="10.0.0.{node}:9464"}}': f"1 0 1x{HOUR - 2}",
         }
     return found
@@ -97,6 +98,9 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     ),
     "DisttrainThrottled": fault(
         "disttrain_slow_rank_ratio", f"_x29 2x{HOUR - 30}", rank="1", cause=str(Cause.THROTTLED)
+    ),
+    "DisttrainTransportFallback": fault(
+        "disttrain_transport_as_asked", f"1x30 0x{HOUR - 31}", 1, asked="ib"
     ),
     "DisttrainPodPending": {PENDING_POD: f"1x{HOUR}"},
     "DisttrainNodeUnhealthy": {WATCH_NOT_READY: f"0x30 1x{HOUR - 31}"},

@@ -362,6 +362,7 @@ def test_topology_goes_to_the_pods_as_torchruns_variables(
     found = variables(template)
     assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == (nodes, ranks)
     assert (found["NCCL_IB_DISABLE"], found["NCCL_SOCKET_IFNAME"]) == ("1", "eth0")
+    assert found["DISTTRAIN_TRANSPORTS"] == "socket"
     limits = template["spec"]["containers"][0].get("resources", {}).get("limits", {})
     assert limits.get("nvidia.com/gpu") == gpus
     if nodes == "3":
@@ -664,6 +665,33 @@ def test_monitoring_that_is_installed_comes_before_what_it_reads(tmp_path: Path)
     spec = values["prometheus"]["prometheusSpec"]
     assert spec["podMonitorSelectorNilUsesHelmValues"] is False
     assert spec["ruleSelectorNilUsesHelmValues"] is False
+
+
+def test_prometheus_numbers_get_a_claim_where_it_is_set(tmp_path: Path) -> None:
+    """The cluster is asked for its class before anything of Prometheus is made."""
+    claim = {"monitoringStorageGib": 20, "monitoringStorageClass": "fast"}
+    result = deploy("sandbox", tmp_path, {"monitoring": "install", **claim})
+    name = "controller-kube-prometheus-stack"
+    release = result.one(f"{name}-release")
+    spec = release.inputs["values"]["prometheus"]["prometheusSpec"]
+    assert spec["storageSpec"]["volumeClaimTemplate"]["spec"] == {
+        "storageClassName": "fast",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "20Gi"}},
+    }
+    assert spec["retentionSize"] == "16384MiB"
+    assert spec["retention"] == "15d"
+    look = result.one(f"{name}-storage")
+    assert look.urn in result.one(f"{name}-namespace").request.dependencies
+    job = json.loads(look.inputs["stdin"])
+    assert (job["class_name"], job["gib"], job["class_seconds"]) == ("fast", 20, 0)
+    assert job["claim_namespace"] == "disttrain-monitoring"
+    on_k3s = deploy("dev", tmp_path, {"monitoring": "install", **claim}).one(f"{name}-storage")
+    assert json.loads(on_k3s.inputs["stdin"])["class_seconds"] == 60
+    without = deploy("sandbox", tmp_path, {"monitoring": "install"})
+    spec = without.one(f"{name}-release").inputs["values"]["prometheus"]["prometheusSpec"]
+    assert not {"storageSpec", "retentionSize"} & spec.keys()
+    assert f"{name}-storage" not in [resource.name for resource in without.resources]
 
 
 def test_webhook_is_told_of_alerts_by_a_secret(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ class Name(StrEnum):
     ROUND_BEGUN = "round_begun"
     """All nodes are there. `round`: its number; `ranks`: how many take part."""
     RANKS_STARTED = "ranks_started"
+    TRANSPORT = "transport"
+    """How ranks of this node reach the others (trainer/transport/): `rank`, `transport`, `device`
+    and `gpu_direct`, each several divided by commas; `asked`: what the network profile asks for;
+    `as_asked`: null where that is not known."""
     STOP_REQUESTED = "stop_requested"
     FAILING = "failing"
     """A rank, or another node, has failed: the ranks are being ended."""

@@ -39,6 +39,7 @@ from trainer.monitoring.start import start_endpoint
 from trainer.monitoring.vitals import State, Vitals
 from trainer.parallel.cores import threads_per_rank
 from trainer.program.work import Program
+from trainer.transport.watch import TransportWatch
 from trainer.watch.beat import Phase
 from trainer.watch.hang import RankState, culprits, describe_hang
 
@@ -96,7 +97,8 @@ class _Entrypoint:
         self._mirror = MirrorProcess(config, config_arguments, node.rank, self._output)
         self._goodput = GoodputLine(config_arguments, node.rank, self._say)
         self._vitals = Vitals(config, node)
-        self._metrics = start_endpoint(config, node, self._vitals, self._say)
+        self._transport = TransportWatch(config, node, self._status, self._events, self._say)
+        self._metrics = start_endpoint(config, node, self._vitals, self._transport, self._say)
 
     def run(self) -> ExitCode:
         """Train until the run is finished, stopped or given up; returns how it ended."""
@@ -237,6 +239,7 @@ class _Entrypoint:
             return ExitReport(ExitCode.FATAL, str(error))
         self._events.write(Name.RANKS_STARTED)
         self._vitals.enter(State.STARTING)
+        self._transport.begins(here, environments)
         watch = HangWatch(node.rank, here.first_rank, ranks.pids(), status)
         forwarded, ready, failing, ending, lost = False, False, False, False, None
         while ranks.is_running():
@@ -261,6 +264,7 @@ class _Entrypoint:
                 else:
                     self._tell_stalled(states, watch.still_seconds)
             self._goodput.poll()
+            self._transport.poll(has_stepped)
             if member is not None:
                 lost = member.poll_lost() or lost
             if lost is None and not failing and ranks.has_failed():
@@ -282,6 +286,7 @@ class _Entrypoint:
         status.clear()
         report = lost if lost is not None and report.code != ExitCode.FATAL else report
         self._vitals.round_ended(report.reason)
+        self._transport.ended()
         self._events.write(
             Name.ROUND_ENDED, how=report.code.name.lower(), reason=shortened(report.reason)
         )
@@ -329,7 +334,7 @@ class _Entrypoint:
             environment.setdefault("GLOO_SOCKET_IFNAME", interface)
         if interface is not None and len(here.nodes) > 1:
             environment.setdefault("NCCL_SOCKET_IFNAME", interface)
-        return environment
+        return {**environment, **self._transport.variables(environment, local_rank)}
 
     def _hold(self, finished: str) -> ExitCode:
         """End, or keep waiting where a StatefulSet would start the pod of a finished run again."""

@@ -7,6 +7,7 @@
     exit-<local_rank>      how that rank ended: exit code and reason, as JSON
     variables-<pid>        what a rank that was a spare has in its environment, which /proc does not
                            show: NAME=VALUE, each ended by a zero byte
+    nccl-<local_rank>.<pid>  what NCCL has printed there (trainer/transport/watch.py)
     ready                  all local ranks have stepped, or the run is done (readiness probe)
 
 The directory is /tmp/disttrain, or what DISTTRAIN_READY_DIR says.
@@ -28,7 +29,7 @@ from trainer.launch.lifeline import started_by_entrypoint
 READY_DIR_VARIABLE = "DISTTRAIN_READY_DIR"
 READY_FILE = "ready"
 _DEFAULT_DIR = "/tmp/disttrain"
-_EACH = ("stepped-*", "saving-*", "beat-*", "stack-*", "exit-*", "variables-*")
+_EACH = ("stepped-*", "saving-*", "beat-*", "stack-*", "exit-*", "variables-*", "nccl-*")
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,10 @@ class StatusFiles:
     def stack_file(self, local_rank: int) -> Path:
         """Where a rank writes the lines in which it sits, when it is asked."""
         return self._directory / f"stack-{local_rank}"
+
+    def nccl_file(self, local_rank: int) -> Path:
+        """Where NCCL prints in that rank; it adds a dot and the number of its process."""
+        return self._directory / f"nccl-{local_rank}"
 
     def mark_saving(self, local_rank: int, is_saving: bool) -> None:
         """Called by a rank around the write of a checkpoint."""

@@ -54,6 +54,15 @@ RANK_SECONDS = _counter(
     "disttrain_rank_seconds_total",
     "Seconds times ranks of this pod, by what they were for; on GPUs each rank has one.",
 )
+TRANSPORT = Family(
+    "disttrain_transport_info",
+    "Always 1, for each rank of this pod whose way to the other ranks is known; the labels say it.",
+)
+AS_ASKED = Family(
+    "disttrain_transport_as_asked",
+    "1 where all ranks of this pod have a transport that the network profile asks for, else 0; "
+    "absent where it is not known or nothing is asked for.",
+)
 FINISHED = Family("disttrain_finished", "1 once the run has come to its last step, else 0.")
 FAILED = Family("disttrain_failed", "1 once this pod has given up, else 0.")
 

@@ -11,10 +11,15 @@ from trainer.monitoring.endpoint import Endpoint, metrics_port
 from trainer.monitoring.run_files import samples_of_files
 from trainer.monitoring.text import as_text
 from trainer.monitoring.vitals import Vitals
+from trainer.transport.watch import TransportWatch
 
 
 def start_endpoint(
-    config: RunConfig, node: Node, vitals: Vitals, say: Callable[[str], None]
+    config: RunConfig,
+    node: Node,
+    vitals: Vitals,
+    transport: TransportWatch,
+    say: Callable[[str], None],
 ) -> Endpoint:
     """Serve the metrics of this pod where the environment names a port.
 
@@ -26,7 +31,7 @@ def start_endpoint(
     common = {"run": config.run_name, "node_rank": str(node.rank)}
 
     def page() -> str:
-        samples = list(vitals.samples())
+        samples = [*vitals.samples(), *transport.samples()]
         if node.rank == 0:
             samples += samples_of_files(config)
         return as_text(samples, common)

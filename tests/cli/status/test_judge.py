@@ -292,3 +292,10 @@ def test_gpus_are_counted_where_pods_hold_them() -> None:
 def test_what_may_not_be_read_is_not_counted() -> None:
     assert judge_platform(None, None, "nodes is forbidden").nodes is None
     assert judge_platform([node("a")], None, "pods is forbidden").gpus_used is None
+
+
+def test_transport_of_any_pod_is_that_of_the_run() -> None:
+    """Each pod tells that of its own ranks, and node 0 alone reports steps."""
+    told = {"a": STEPPED, "b": Progress(transport="rank 1 by NCCL over TCP sockets")}
+    seen = Seen(RECORD, JOB, [pod(name="a"), pod(name="b")], told)
+    assert judge_run(seen, NOW).progress == replace(STEPPED, transport=told["b"].transport)

@@ -6,6 +6,8 @@ from cli.status.progress import Progress, last_words, read_progress
 from trainer.launch.goodput_line import goodput_line
 from trainer.program.progress import Point
 from trainer.program.work import UNSEEN
+from trainer.transport.asked import asked_of, line
+from trainer.transport.lines import Transport
 from trainer.watch.beat import Phase
 from trainer.watch.hang import RankState, describe_hang
 from trainer.watch.slow import Cause, Finding
@@ -74,6 +76,20 @@ def test_a_hang_lasts_until_the_next_step() -> None:
     assert read_progress(STEPS + hang).hang.startswith("rank 1 on node 1 does not answer, state T")
     assert read_progress(STEPS + hang + STEPS).hang == ""
     assert read_progress(STEPS + hang + LOST).hang == ""
+
+
+def test_a_transport_that_was_not_asked_for_is_read_until_it_is_another() -> None:
+    sockets = Transport(("socket",), ("eth0",), False, is_used=True)
+    said = f"2026-11-22T06:41:00Z [node 1] {line({1: sockets}, ('ib',))}\n"
+    found = read_progress(START + said + STEPS)
+    assert found.transport.startswith("rank 1 by NCCL over TCP sockets (eth0), and the network")
+    assert "Likely causes: (1) " in found.transport
+    for asked in ("socket", ""):
+        good = f"2026-11-22T06:42:00Z [node 1] {line({1: sockets}, asked_of(asked))}\n"
+        assert read_progress(said + good).transport == ""
+    unknown = f"2026-11-22T06:42:00Z [node 1] {line({1: Transport()}, ('ib',))}\n"
+    assert read_progress(said + unknown).transport == ""
+    assert read_progress(said + START).transport == "", "another round may have another one"
 
 
 def test_the_end_and_its_reason_are_read() -> None:

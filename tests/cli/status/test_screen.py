@@ -51,6 +51,17 @@ def test_a_slow_rank_stands_below_its_run_while_it_moves() -> None:
     assert "slow rank" not in as_text(PLATFORM, [ended, WAITS], "", NOW)
 
 
+def test_a_transport_that_was_not_asked_for_stands_below_its_run() -> None:
+    said = "rank 0 by NCCL over TCP sockets (eth0), and the network profile asks for InfiniBand"
+    other = replace(TRAINS, progress=replace(TRAINS.progress, transport=said))
+    lines = as_text(PLATFORM, [other, WAITS], "", NOW).splitlines()
+    assert lines[3] == f"  transport not as asked: {said}"
+    assert lines[:3] + lines[4:] == SCREEN.splitlines()
+    assert "transport" in as_text(PLATFORM, [replace(other, state="stalled")], "", NOW)
+    for state in ("finished", "failed", "stopped", "suspended"):
+        assert "transport" not in as_text(PLATFORM, [replace(other, state=state)], "", NOW)
+
+
 def test_goodput_stands_below_its_run() -> None:
     """As the run's pod of node 0 last said it; of an ended run too."""
     account = "92.3% of 3.1 h: 2 restarts, 14 steps made again"

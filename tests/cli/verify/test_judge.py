@@ -10,6 +10,8 @@ from cli.status.progress import Progress
 from cli.verify.evidence import Evidence
 from cli.verify.gpu_results import has_code_for
 from cli.verify.judge import judge
+from trainer.transport.asked import line
+from trainer.transport.lines import Transport, read_transport
 
 TRAINING = RunStatus("dev", "ns", "Job t", 2, "training", progress=Progress(step=40, of=100))
 FINISHED = replace(TRAINING, state="finished")
@@ -78,6 +80,17 @@ def on_cpu(**changes: Any) -> Evidence:
 
 
 SOCKET = NCCL_LOG.replace("NET/IB/0/GDRDMA", "NET/Socket/0")
+EFA = (
+    "pod:12:12 [0] NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)\n"
+    + NCCL_LOG.replace("NET/IB/", "NET/AWS Libfabric/")
+)
+
+
+def said_by_node(asked: tuple[str, ...]) -> str:
+    """As the entrypoint prints it."""
+    return f"[node 0] {line({0: read_transport(EFA.splitlines())}, asked)}\n"
+
+
 CASES = {
     "pods run": (GOOD, "pods-run", "ok", "t-0 on n1"),
     "a pod is not ready": (
@@ -153,13 +166,44 @@ CASES = {
         "64 MiB",
     ),
     "shared memory": (GOOD, "shared-memory", "ok", "8,192 MiB"),
-    "infiniband": (GOOD, "transport", "ok", "NCCL uses NET/IB/GDRDMA; 2 ranks joined"),
-    "tcp": (replace(GOOD, log=SOCKET), "transport", "ok", "NCCL uses NET/Socket"),
-    "efa": (
-        replace(GOOD, log=NCCL_LOG.replace("NET/IB/0/GDRDMA", "NET/OFI Selected Provider is efa")),
+    "infiniband": (GOOD, "transport", "ok", "InfiniBand or RoCE, with GPUDirect; 2 ranks"),
+    "tcp": (replace(GOOD, log=SOCKET), "transport", "ok", "NCCL over TCP sockets; 2 ranks joined"),
+    "efa": (replace(GOOD, log=EFA), "transport", "ok", "NCCL over EFA, with GPUDirect; 2 ranks"),
+    "as asked by NCCL's lines": (
+        replace(with_probe(environment={"DISTTRAIN_TRANSPORTS": "socket"}), log=SOCKET),
         "transport",
         "ok",
-        "NCCL uses NET/OFI",
+        "NCCL over TCP sockets",
+    ),
+    "not as asked by NCCL's lines": (
+        replace(with_probe(environment={"DISTTRAIN_TRANSPORTS": "efa"}), log=SOCKET),
+        "transport",
+        "error",
+        "NCCL over TCP sockets, and the network profile asks for EFA. Likely causes: (1) the pod",
+    ),
+    "as asked by the node": (
+        replace(GOOD, log=said_by_node(("efa",))),
+        "transport",
+        "ok",
+        "rank 0 by NCCL over EFA, with GPUDirect",
+    ),
+    "not as asked by the node": (
+        replace(GOOD, log=said_by_node(("ib",))),
+        "transport",
+        "error",
+        "rank 0 by NCCL over EFA, with GPUDirect, and the network profile asks for InfiniBand. L",
+    ),
+    "not known by the node": (
+        replace(GOOD, log=f"[node 0] {line({1: Transport()}, ('ib',))}\n"),
+        "transport",
+        "not checked",
+        "rank 1: NCCL has written no line that says it",
+    ),
+    "the node's newest word counts": (
+        replace(GOOD, log=said_by_node(("ib",)) + said_by_node(("efa",))),
+        "transport",
+        "ok",
+        "rank 0 by NCCL over EFA",
     ),
     "a rank is missing": (
         replace(GOOD, world_size=3),

@@ -4,48 +4,123 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from collections.abc import Iterator
 
+import pytest
+
+from cli.status.progress import read_progress
 from infra.monitoring.rules import RULES
+from infra.networks import NETWORKS
+from infra.networks.profile import NetworkProfile
 from tests.trainer.lab import Lab, free_port, last_step, ranks_below, wait_for
 from tests.trainer.monitoring.alertmanager import Alertmanager, Webhook
 from tests.trainer.monitoring.pod import start_pod
 from tests.trainer.monitoring.prometheus import Prometheus
+from trainer.config import RunConfig
 
-NAME = "DisttrainRunFailed"
+FAILED, FALLBACK = "DisttrainRunFailed", "DisttrainTransportFallback"
+# A program whose NCCL falls back: it writes, where its variables say, what NCCL would.
+STAND_IN = """
+import os, time
+from tests.trainer.transport.recorded import RECORDED
+assert os.environ["NCCL_DEBUG"] == "INFO"
+path = os.environ["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid()))
+lines, _ = RECORDED["EFA is not in the pod, so sockets"]
+with open(path, "w") as file:
+    file.write("\\n".join(lines) + "\\n")
+for step in range(1_000_000):
+    print(f"step {step}", flush=True)
+    time.sleep(0.1)
+"""
+EFA = NetworkProfile(name="toy-efa", transports=("efa",))
 
 
-def test_killed_rank_of_a_run_without_restarts_reaches_the_webhook(lab: Lab) -> None:
-    """With who it is and what to do; before the fault nothing is told."""
-    webhook = Webhook()
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    made = Webhook()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def prometheus(lab: Lab, webhook: Webhook) -> Iterator[Prometheus]:
+    """With our rules; it tells the webhook by Alertmanager."""
     alertmanager = Alertmanager(lab.root / "alertmanager", webhook)
-    prometheus = Prometheus(lab.root / "prometheus", alertmanager.port)
-    try:
-        config = lab.config(train__max_steps=1_000_000, train__max_restarts=0)
-        pod = start_pod(lab, prometheus, config, 0, 1, free_port())
-        wait_for("steps", lambda: last_step(config) > 5, 60, lab)
-        assert prometheus.wait_for("count_over_time(disttrain_info[5m]) >= 5")
-        assert webhook.alerts == []
-        rank, *_ = ranks_below(pod.pid)
-        os.kill(rank, signal.SIGKILL)
-        since = time.monotonic()
-        assert pod.wait(120) != 0
-        wait_for("the webhook", lambda: bool(webhook.alerts), 90, lab)
-        print(f"the webhook was told {time.monotonic() - since:.1f} s after the kill")
-    finally:
-        prometheus.close()
-        alertmanager.close()
-        webhook.close()
-    rule = next(rule for rule in RULES if rule.name == NAME)
+    server = Prometheus(lab.root / "prometheus", alertmanager.port)
+    yield server
+    server.close()
+    alertmanager.close()
+
+
+def check_first(webhook: Webhook, name: str, severity: str, summary: str) -> None:
+    """It says what is wrong, with whom, and what to do."""
+    rule = next(rule for rule in RULES if rule.name == name)
     alert = webhook.alerts[0]
     assert alert["status"] == "firing"
     assert alert["labels"] == {
-        "alertname": NAME,
+        "alertname": name,
         "namespace": "disttrain",
         "run": "tiny",
-        "severity": "critical",
+        "severity": severity,
     }
-    assert alert["annotations"] == {
-        "summary": "Run tiny was given up.",
-        "runbook_url": rule.runbook,
+    assert alert["annotations"] == {"summary": summary, "runbook_url": rule.runbook}
+
+
+def test_killed_rank_of_a_run_without_restarts_reaches_the_webhook(
+    lab: Lab, prometheus: Prometheus, webhook: Webhook
+) -> None:
+    """With who it is and what to do; before the fault nothing is told."""
+    config = lab.config(train__max_steps=1_000_000, train__max_restarts=0)
+    pod = start_pod(lab, prometheus, config, 0, 1, free_port())
+    wait_for("steps", lambda: last_step(config) > 5, 60, lab)
+    assert prometheus.wait_for("count_over_time(disttrain_info[5m]) >= 5")
+    assert webhook.alerts == []
+    rank, *_ = ranks_below(pod.pid)
+    os.kill(rank, signal.SIGKILL)
+    since = time.monotonic()
+    assert pod.wait(120) != 0
+    wait_for("the webhook", lambda: bool(webhook.alerts), 90, lab)
+    print(f"the webhook was told {time.monotonic() - since:.1f} s after the kill")
+    check_first(webhook, FAILED, "critical", "Run tiny was given up.")
+
+
+@pytest.mark.parametrize("profile", [EFA, NETWORKS["pod-tcp"]], ids=lambda each: each.name)
+def test_nccl_that_falls_back_to_sockets_reaches_the_webhook(
+    lab: Lab, prometheus: Prometheus, webhook: Webhook, profile: NetworkProfile
+) -> None:
+    """Two pods whose NCCL says that it has found no EFA: an alert where EFA was asked for, and
+    none with `pod-tcp`, which asks for sockets."""
+    mapping = {
+        "run_name": "tiny",
+        "data_root": str(lab.root),
+        "program": {
+            "command": [sys.executable, "-c", STAND_IN],
+            "progress": r"step (?P<step>\d+)",
+        },
     }
+    config, port = RunConfig.from_mapping(mapping), free_port()
+    for node in range(2):
+        start_pod(lab, prometheus, config, node, 2, port, network=profile)
+    assert prometheus.wait_for("count(disttrain_transport_as_asked) == 2"), lab.logs()
+    (found, _) = prometheus.ask('disttrain_transport_info{transport="socket",device="eth0"}')
+    assert found["metric"]["gpu_direct"] == "no"
+    if profile is not EFA:
+        assert prometheus.ask("min(disttrain_transport_as_asked) == 1")
+        assert prometheus.wait_for("min(count_over_time(disttrain_transport_as_asked[1h])) >= 5")
+        assert (prometheus.alerts(), webhook.alerts) == ([], [])
+        assert "transport as asked: " in lab.node_log(0).read_text()
+        return
+    wait_for("the webhook", lambda: bool(webhook.alerts), 90, lab)
+    summary = (
+        "The ranks of run tiny do not use the transport that its network profile asks for; "
+        "./disttrain status says the likely causes."
+    )
+    check_first(webhook, FALLBACK, "warning", summary)
+    for node in range(2):
+        seen = read_progress(
+            "".join(f"2026-11-22T09:00:00Z {line}\n" for line in lab.node_log(node).open())
+        )
+        assert "Likely causes: (1) the pod has no EFA device" in seen.transport
+    assert "NCCL INFO" not in lab.node_log(0).read_text(), "the log stays as it was"

@@ -55,6 +55,29 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"monitoring": "existing", "alertWebhook": "https://hooks.example.org/hunter2"},
         "alertWebhook: [secret] cannot be used: it holds a secret in plain text. Encrypt it",
     ),
+    (
+        {"monitoringStorageGib": 20, "monitoringStorageClass": "fast"},
+        "monitoringStorageGib: 20 cannot be used: monitoring is 'none', so this platform brings "
+        "no Prometheus to have it. Set monitoring to install, or remove this value",
+    ),
+    (
+        {"monitoring": "existing", "monitoringStorageClass": "fast"},
+        "monitoringStorageClass: 'fast' cannot be used: monitoring is 'existing', so this platform",
+    ),
+    (
+        {"monitoring": "install", "monitoringStorageClass": "fast"},
+        "monitoringStorageGib: 0 cannot be used: monitoringStorageClass is set, and a claim "
+        "needs a size. Set a number of GiB, such as 20, or remove monitoringStorageClass",
+    ),
+    (
+        {"monitoring": "install", "monitoringStorageGib": 20},
+        "monitoringStorageClass: '' cannot be used: monitoringStorageGib is set, and a claim needs "
+        "a class. Set one that `kubectl get storageclass` lists, or remove monitoringStorageGib",
+    ),
+    (
+        {"monitoring": "install", "monitoringStorageGib": 20, "monitoringStorageClass": "My Disk"},
+        "monitoringStorageClass: 'My Disk' cannot be used: it is not the name of a storage class",
+    ),
     ({"alertWebhook": "hooks"}, "it is not an http(s) address. Write it like https://host/path"),
     (
         {"alertWebhook": "https://hooks.example.org/hunter2"},

@@ -1,0 +1,75 @@
+"""The claims by which runs reach their data, as `disttrain status` shows them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.kube.api import Api
+from infra.kube.findings import object_at
+from infra.kube.objects import Json, part, parts
+from infra.names import CLAIM
+
+CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
+BOUND = "Bound"
+_WHY = {
+    "Pending": "it has no volume yet, and no pod can start before: docs/storage.md",
+    "Lost": "its volume is gone: docs/storage.md",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Claim:
+    """One claim.
+
+    Args:
+        namespace, name: which one.
+        phase: Bound, Pending or Lost; empty: it was not seen.
+        size: of its volume, such as `50Gi`; empty: there is none.
+        class_name: its storage class; empty: none.
+    """
+
+    namespace: str
+    name: str
+    phase: str
+    size: str = ""
+    class_name: str = ""
+
+
+def see_claims(api: Api, pods: Mapping[str, Sequence[Json]]) -> tuple[Claim, ...]:
+    """The claims of these namespaces. Raises ApiError and UnreachableError.
+
+    Args:
+        api: the cluster.
+        pods: of the training, by namespace; they say which claim they mount.
+    """
+    wanted = {(space, name) for space, found in pods.items() for name in claim_names(found)}
+    seen = [(space, name, object_at(api, CLAIMS.format(space, name))) for space, name in wanted]
+    return tuple(sorted(_claim(*each) for each in seen if each[2] is not None))
+
+
+def claim_names(pods: Iterable[Json]) -> set[str]:
+    """Of the volumes that the pods mount as data; without pods the usual one. Pure."""
+    volumes = [volume for pod in pods for volume in parts(part(pod, "spec"), "volumes")]
+    data = [part(volume, "persistentVolumeClaim") for volume in volumes if volume["name"] == "data"]
+    return {str(claim["claimName"]) for claim in data if "claimName" in claim} or {CLAIM}
+
+
+def claim_lines(claims: Iterable[Claim]) -> list[str]:
+    """A line for each claim that no pod can mount, or that was not seen. Pure."""
+    return [_line(claim) for claim in claims if claim.phase != BOUND]
+
+
+def _line(claim: Claim) -> str:
+    where = f"  storage: claim {claim.name} of namespace {claim.namespace}"
+    if not claim.phase:
+        return f"{where} was not seen: these credentials may not look at it"
+    return f"{where} is {claim.phase}: {_WHY.get(claim.phase, 'docs/storage.md')}"
+
+
+def _claim(namespace: str, name: str, item: Json | str | None) -> Claim:
+    if not isinstance(item, dict):
+        return Claim(namespace, name, "")
+    size = str(part(item, "status", "capacity").get("storage") or "")
+    class_name = str(part(item, "spec").get("storageClassName") or "")
+    return Claim(
+        namespace, name, str(part(item, "status").get("phase") or "Pending"), size, class_name
+    )

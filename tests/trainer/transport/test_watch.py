@@ -1,0 +1,224 @@
+"""Reads what the ranks' NCCL has printed, when it is time to: files of the test's own folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.transport.recorded import RECORDED
+from trainer.config import RunConfig
+from trainer.events.event import Name
+from trainer.launch.membership import Round
+from trainer.launch.node import Node
+from trainer.launch.status_files import StatusFiles
+from trainer.monitoring.text import as_text
+from trainer.transport import watch as module
+from trainer.transport.watch import TransportWatch
+
+SOCKETS = RECORDED["EFA is not in the pod, so sockets"][0]
+IB = RECORDED["InfiniBand with GPUDirect"][0]
+LONG = 3600.0
+
+
+class Events:
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.noted = list[tuple[str, dict[str, Any]]]()
+
+    def write(self, name: Name, **values: Any) -> None:
+        self.noted.append((str(name), values))
+
+
+class Pod:
+    """A node's watch, its clock and what it says; `more`: environment and parts of the run."""
+
+    def __init__(self, folder: Path, nodes: int = 2, ranks: int = 2, **more: Any) -> None:
+        environment = more.pop("environment", {})
+        mapping = {"data_root": str(folder), **more}
+        if "program" not in mapping:
+            mapping["dataset"] = {"file": "/text"}
+        self.status = StatusFiles(folder / "status")
+        self.events: Any = Events()
+        self.seconds, self.said = 0.0, list[str]()
+        self.node = Node(nodes, ranks, 1 if nodes > 1 else 0, "node-0", 29500)
+        self.watch = TransportWatch(
+            RunConfig.from_mapping(mapping),
+            self.node,
+            self.status,
+            self.events,
+            self.said.append,
+            lambda: self.seconds,
+        )
+        first = ranks if nodes > 1 else 0
+        self.here = Round(1, "node-0", 29501, tuple(range(nodes)), first, nodes * ranks, ranks, "")
+        self.environments = [
+            {**environment, **self.watch.variables(environment, rank)} for rank in range(ranks)
+        ]
+        self.watch.begins(self.here, self.environments)
+
+    def prints(self, local_rank: int, lines: tuple[str, ...], process: int = 7) -> None:
+        """As NCCL does into the file that a rank's variable names."""
+        name = self.environments[local_rank]["NCCL_DEBUG_FILE"].replace("%p", str(process))
+        Path(name).write_text("\n".join(lines) + "\n")
+
+    def after(self, seconds: float, has_stepped: bool = True) -> None:
+        """What is done that much later; seen each second."""
+        for _ in range(int(seconds)):
+            self.seconds += 1
+            self.watch.poll(has_stepped)
+
+    def page(self) -> str:
+        return as_text(self.watch.samples(), {})
+
+
+NCCL: dict[str, Any] = {"train": {"backend": "nccl"}}
+ASKED: dict[str, Any] = {"environment": {"DISTTRAIN_TRANSPORTS": "efa"}}
+
+
+def test_fallback_is_said_noted_and_offered_to_prometheus(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, **NCCL, **ASKED)
+    for rank in range(2):
+        pod.prints(rank, SOCKETS)
+    pod.after(3, has_stepped=False)
+    assert pod.said == []
+    pod.after(1)
+    (said,) = pod.said
+    assert said.startswith("warning: transport not as asked: rank 2, 3 by NCCL over TCP sockets")
+    assert "(1) the pod has no EFA device" in said
+    assert 'disttrain_transport_as_asked{asked="efa"} 0' in pod.page()
+    labels = 'rank="2",library="nccl",transport="socket",device="eth0",gpu_direct="no",inside=""'
+    assert f"disttrain_transport_info{{{labels}}} 1" in pod.page()
+    ((name, values),) = pod.events.noted
+    assert name == "transport"
+    assert values == {
+        "rank": "2,3",
+        "transport": "socket",
+        "device": "eth0",
+        "gpu_direct": "no",
+        "asked": "efa",
+        "as_asked": False,
+    }
+
+
+def test_a_warning_is_repeated_and_good_news_are_not(tmp_path: Path) -> None:
+    """`status` reads the last lines of a pod, from which an old one has gone."""
+    for asked, times in (("efa", 1 + LONG // module.REPEAT_SECONDS), ("socket", 1)):
+        pod = Pod(tmp_path, ranks=1, **NCCL, environment={"DISTTRAIN_TRANSPORTS": asked})
+        pod.prints(0, SOCKETS)
+        pod.after(LONG + 5)
+        assert len(pod.said) == times, asked
+        assert len(pod.events.noted) == 1
+
+
+def test_lines_that_come_late_are_waited_for(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, **NCCL, **ASKED)
+    pod.prints(0, IB)
+    pod.after(20)
+    assert pod.said == []
+    pod.prints(1, IB)
+    pod.after(module.BETWEEN_SECONDS)
+    assert len(pod.said) == 1
+
+
+def test_what_nccl_has_not_said_is_not_known(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, **NCCL, **ASKED)
+    pod.prints(0, IB)
+    pod.after(LONG)
+    assert pod.said[0].startswith("warning: transport not as asked: rank 2")
+    pod = Pod(tmp_path / "none", **NCCL, **ASKED)
+    pod.after(LONG)
+    assert pod.said == ["transport not known: rank 2, 3: NCCL has written no line that says it"]
+    assert 'transport="unknown"' in pod.page()
+    assert "as_asked" not in pod.page()
+
+
+def test_a_run_without_a_first_step_is_told_within_a_minute(tmp_path: Path) -> None:
+    """It may hang because of its network."""
+    pod = Pod(tmp_path, **NCCL, **ASKED)
+    for rank in range(2):
+        pod.prints(rank, SOCKETS)
+    pod.after(59, has_stepped=False)
+    assert len(pod.said) == 1
+    pod.after(59)
+    assert len(pod.said) == 1, "the first step brings nothing new"
+
+
+def test_another_round_may_have_another_transport(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, ranks=1, **NCCL, **ASKED)
+    pod.prints(0, SOCKETS)
+    pod.after(1)
+    pod.watch.ended()
+    assert pod.page() == ""
+    pod.after(LONG, has_stepped=False)
+    assert len(pod.said) == 1
+    pod.status.clear()
+    pod.watch.begins(pod.here, pod.environments)
+    pod.prints(0, RECORDED["EFA with GPUDirect"][0])
+    pod.after(1)
+    assert pod.said[-1].startswith("transport as asked: rank 1 by NCCL over EFA")
+
+
+@pytest.mark.parametrize("name", ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"])
+def test_variables_of_the_users_own_stay_as_they_are(name: str, tmp_path: Path) -> None:
+    pod = Pod(tmp_path, **NCCL, environment={name: "mine"})
+    assert pod.environments == [{name: "mine"}] * 2
+    pod.after(LONG)
+    assert pod.said == [
+        "transport not known: NCCL_DEBUG is set by podEnvironment or the image, so NCCL prints as "
+        "that says; ./disttrain verify reads the log"
+    ]
+
+
+def test_gloo_is_tcp_on_its_interface_and_gets_no_variables(tmp_path: Path) -> None:
+    environment = {"GLOO_SOCKET_IFNAME": "eth0", "DISTTRAIN_TRANSPORTS": "socket"}
+    pod = Pod(tmp_path, train={"backend": "gloo"}, environment=environment)
+    assert pod.environments[0] == environment
+    pod.after(1)
+    assert pod.said == ["transport as asked: rank 2, 3 by gloo over TCP sockets (eth0)"]
+    assert 'disttrain_transport_as_asked{asked="socket"} 1' in pod.page()
+    alone = Pod(tmp_path, nodes=1, train={"backend": "gloo"}, environment=environment)
+    alone.after(LONG)
+    assert alone.said == [], "nobody could want to read it"
+    assert 'rank="1",library="gloo",transport="none"' in alone.page()
+    assert "as_asked" not in alone.page()
+
+
+def test_backend_auto_without_nccls_files_is_gloo(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, environment={"DISTTRAIN_TRANSPORTS": "ib"})
+    assert pod.environments[0]["NCCL_DEBUG"] == "INFO"
+    pod.after(1)
+    assert "by gloo over TCP sockets" in pod.said[0]
+
+
+def test_one_rank_has_nobody_to_reach(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, nodes=1, ranks=1, **NCCL, **ASKED)
+    pod.after(LONG)
+    assert (pod.said, pod.page()) == ([], "")
+
+
+def test_a_program_that_starts_its_ranks_is_read_by_process(tmp_path: Path) -> None:
+    program = {"command": ["torchrun"], "per": "node"}
+    pod = Pod(tmp_path, program=program, **ASKED)
+    group = "pod-0:{0}:9 [0] NCCL INFO comm 0x1 rank {1} nRanks 4 nNodes 2 localRanks 2"
+    for process, rank in ((70, 3), (71, 2)):
+        pod.prints(0, (*SOCKETS[-2:], group.format(process, rank)), process)
+    pod.prints(0, ("NCCL version 2.26.2+cuda12.6",), 72)
+    pod.after(1)
+    assert pod.said[0].startswith("warning: transport not as asked: rank 2, 3 by NCCL over TCP")
+
+
+def test_a_program_without_nccl_is_left_in_peace(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, program={"command": ["mine"]}, **ASKED)
+    pod.after(LONG)
+    assert (pod.said, pod.page(), pod.events.noted) == ([], "", [])
+
+
+def test_files_that_cannot_be_read_cost_the_answer_alone(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, **NCCL, **ASKED)
+    Path(pod.environments[0]["NCCL_DEBUG_FILE"].replace("%p", "7")).mkdir()
+    pod.after(LONG)
+    (said,) = pod.said
+    assert said.startswith("transport not known: NCCL's lines cannot be read: ")

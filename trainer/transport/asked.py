@@ -1,0 +1,219 @@
+"""Whether ranks reach each other as the network profile asks, and in which words. Pure.
+
+`./disttrain status` and `verify` know a node's line by its beginning (cli/status/progress.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainer.transport.lines import (
+    EFA,
+    IB,
+    IB_OR_ROCE,
+    KNOWN,
+    ROCE,
+    SOCKET,
+    Transport,
+)
+
+VARIABLE = "DISTTRAIN_TRANSPORTS"
+"""The transports that the network profile asks for, any of them, divided by commas."""
+AS_ASKED, OTHER, NOT_KNOWN, NOT_ASKED = (
+    "transport as asked: ",
+    "warning: transport not as asked: ",
+    "transport not known: ",
+    "transport: ",
+)
+_MOST_DEVICES = 8
+_NAMES = {
+    SOCKET: "TCP sockets",
+    IB: "InfiniBand",
+    ROCE: "RoCE",
+    EFA: "EFA",
+    IB_OR_ROCE: "InfiniBand or RoCE",
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why it may be another transport; `sign`: the lines of NCCL that speak for it."""
+
+    text: str
+    sign: str
+
+
+_RDMA_CAUSES = (
+    Cause(
+        "the pod has no RDMA device, so it has no /dev/infiniband: the network profile has to ask "
+        "for one of the resources that `kubectl describe node` shows, and the link has to be up",
+        r"NET/IB : No device found|plugin IB",
+    ),
+    Cause(
+        "a variable of podEnvironment or of the image switches it off: NCCL_IB_DISABLE, NCCL_NET, "
+        "NCCL_NET_PLUGIN or NCCL_IB_HCA",
+        r"NCCL_(?:IB_DISABLE|NET|NET_PLUGIN|IB_HCA) set by|Plugin name set by env",
+    ),
+    Cause("the image has no libibverbs (package rdma-core)", r"libibverbs"),
+)
+_EFA_CAUSES = (
+    Cause(
+        "the pod has no EFA device: the network profile has to ask for vpc.amazonaws.com/efa, "
+        "and the machine's security group has to let its own members through",
+        r"No eligible providers|Unable to find a protocol|fi_getinfo|Could not find any optimal",
+    ),
+    Cause(
+        "the image has no plugin aws-ofi-nccl, or one that cannot be loaded",
+        r"NET/Plugin.*(?:No plugin found|Could not find|cannot open|not found)",
+    ),
+    Cause(
+        "a variable of podEnvironment or of the image chooses another plugin or network: "
+        "NCCL_NET_PLUGIN, NCCL_NET or FI_PROVIDER",
+        r"NCCL_(?:NET|NET_PLUGIN) set by|Plugin name set by env",
+    ),
+)
+_OTHER_CAUSES = (
+    Cause(
+        "a variable of podEnvironment or of the image chooses the network: NCCL_NET, "
+        "NCCL_NET_PLUGIN or NCCL_IB_DISABLE",
+        r"NCCL_(?:IB_DISABLE|NET|NET_PLUGIN) set by|Plugin name set by env",
+    ),
+    Cause("the image has a plugin for the network of its own", r"NET/Plugin"),
+    Cause("the machines have another network than this profile is for: set another network", r"$^"),
+)
+_GLOO_CAUSES = (
+    Cause("the ranks use gloo, which knows TCP alone: NCCL needs GPUs, and backend nccl", r"$^"),
+)
+
+
+def asked_of(text: str) -> tuple[str, ...]:
+    """The transports that a value of VARIABLE names; empty: none is asked for."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def as_asked(found: Transport, asked: tuple[str, ...]) -> bool | None:
+    """Whether all connections by the network are by one of `asked`.
+
+    None: nothing is asked for, it is not known, or no network is used.
+    """
+    if not asked or not found.networks or stays_inside(found):
+        return None
+    answers = [_is_asked(network, asked) for network in found.networks]
+    return False if False in answers else None if None in answers else True
+
+
+def _is_asked(network: str, asked: tuple[str, ...]) -> bool | None:
+    if network in asked:
+        return True
+    if network in KNOWN:
+        return False
+    if network == IB_OR_ROCE:
+        return True if {IB, ROCE} <= {*asked} else None if {IB, ROCE} & {*asked} else False
+    return None
+
+
+def of_node(found: Mapping[int, Transport], asked: tuple[str, ...]) -> bool | None:
+    """The same for the ranks of a node: one that has another transport decides."""
+    answers = [as_asked(transport, asked) for transport in found.values()]
+    return False if False in answers else None if None in answers or not answers else True
+
+
+def line(found: Mapping[int, Transport], asked: tuple[str, ...]) -> str:
+    """What a node says of its ranks, in one line.
+
+    Args:
+        found: by rank; not empty.
+        asked: see VARIABLE.
+    """
+    others = {r: t for r, t in found.items() if as_asked(t, asked) is False}
+    if others:
+        wanted = " or ".join(_NAMES.get(name, name) for name in asked)
+        likely = [cause_text(*each) for each in causes(next(iter(others.values())), asked)]
+        numbered = "; ".join(f"({number}) {text}" for number, text in enumerate(likely, 1))
+        which = "Likely causes: " if len(likely) > 1 else "The cause: "
+        said = numbered if len(likely) > 1 else likely[0]
+        return f"{OTHER}{words(others)}, and the network profile asks for {wanted}. {which}{said}"
+    unknown = {r: t for r, t in found.items() if _is_open(t, asked)}
+    if unknown:
+        named = sorted({_NAMES.get(n, n) for t in unknown.values() for n in t.networks})
+        why = f"NCCL says {', '.join(named)}" if named else "NCCL has written no line that says it"
+        return f"{NOT_KNOWN}{_ranks(unknown)}: {why}"
+    return f"{AS_ASKED if of_node(found, asked) else NOT_ASKED}{words(found)}"
+
+
+def is_known(found: Transport) -> bool:
+    """Whether the lines have said something of it."""
+    return bool(found.networks or found.inside)
+
+
+def _is_open(found: Transport, asked: tuple[str, ...]) -> bool:
+    """Whether nobody can say if it is what was asked for."""
+    if not is_known(found):
+        return True
+    return bool(asked) and not stays_inside(found) and as_asked(found, asked) is None
+
+
+def causes(found: Transport, asked: tuple[str, ...]) -> list[tuple[Cause, str]]:
+    """What it may come from, the likeliest first, with the line of NCCL that speaks for it."""
+    if found.library == "gloo":
+        table = _GLOO_CAUSES
+    elif EFA in asked:
+        table = _EFA_CAUSES
+    else:
+        table = _RDMA_CAUSES if {IB, ROCE} & {*asked} else _OTHER_CAUSES
+
+    def sign(cause: Cause) -> str:
+        return next((text for text in found.reasons if re.search(cause.sign, text)), "")
+
+    return sorted(((each, sign(each)) for each in table), key=lambda pair: not pair[1])
+
+
+def cause_text(cause: Cause, said: str) -> str:
+    """A cause with its evidence."""
+    return f"{cause.text} (NCCL says: {said})" if said else cause.text
+
+
+def words(found: Mapping[int, Transport]) -> str:
+    """`rank 0, 1 by NCCL over InfiniBand (mlx5_0), with GPUDirect`; see `way`."""
+    groups = dict[tuple[str, str], dict[int, Transport]]()
+    for rank, transport in sorted(found.items()):
+        groups.setdefault(_network_words(transport), {})[rank] = transport
+    return "; ".join(f"{_ranks(each)} by {way(list(each.values()))}" for each in groups.values())
+
+
+def way(found: Sequence[Transport]) -> str:
+    """`NCCL over InfiniBand (mlx5_0), with GPUDirect; inside a machine by P2P/CUMEM`.
+
+    Args:
+        found: of ranks that differ in their devices alone.
+    """
+    over, end = _network_words(found[0])
+    alone = all(map(stays_inside, found))
+    devices = list(dict.fromkeys(device for each in found for device in each.devices))
+    more = ", ..." if len(devices) > _MOST_DEVICES else ""
+    names = f" ({', '.join(devices[:_MOST_DEVICES])}{more})" if devices and not alone else ""
+    inside = list(dict.fromkeys(name for each in found for name in each.inside))
+    where = " by " if alone else "; inside a machine by "
+    return f"{over}{names}{end}{where if inside else ''}{', '.join(inside)}"
+
+
+def stays_inside(found: Transport) -> bool:
+    """Whether all ranks are on one machine, and none reaches another by the network."""
+    return found.machines == 1 and not found.is_used
+
+
+def _network_words(found: Transport) -> tuple[str, str]:
+    """What stands before the devices, and after them."""
+    library = {"nccl": "NCCL"}.get(found.library, found.library)
+    if stays_inside(found):
+        return f"{library} inside one machine", ""
+    over = " and ".join(_NAMES.get(name, name) for name in found.networks) or "no known network"
+    if found.has_gpu_direct is None or found.networks == (SOCKET,):
+        return f"{library} over {over}", ""
+    return f"{library} over {over}", f", with{'' if found.has_gpu_direct else 'out'} GPUDirect"
+
+
+def _ranks(found: Mapping[int, Transport]) -> str:
+    return f"rank {', '.join(map(str, sorted(found)))}"
