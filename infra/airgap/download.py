@@ -80,6 +80,7 @@ def download(url: str, target: Path, expected_sha256: str = "", way: Way | None 
             got = _fetch(url, target, way)
             break
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code not in _TRANSIENT_STATUS or attempt == ATTEMPTS:
                 raise DownloadError(
                     f"{without_credentials(url)}: {error.code} {error.reason}"

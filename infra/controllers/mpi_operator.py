@@ -15,7 +15,8 @@ NAME = "mpi-operator"
 RESUMING = {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]}
 
 
-def _change(objects: list[Manifest]) -> list[Manifest]:
+def change(objects: list[Manifest]) -> list[Manifest]:
+    """What is published, with the right to resume."""
     only(objects, "ClusterRole", NAME)["rules"].append(RESUMING)
     return objects
 
@@ -32,7 +33,7 @@ KIND = ControllerKind(
                 "a7eafe901bebde1410ae0448c2d1ada214a64b2686f6aa44e74eff978573033f",
             ),
         ),
-        change=_change,
+        change=change,
     ),
     namespace=NAME,
     groups=("kubeflow.org/v2beta1",),
