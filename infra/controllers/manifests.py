@@ -34,9 +34,14 @@ def objects_of(kind: ControllerKind, texts: Iterable[str]) -> list[Manifest]:
         yaml.YAMLError: a text is no YAML.
     """
     assert isinstance(kind.source, PinnedManifests), kind.name
-    read = [item for text in texts for item in yaml.load_all(text, _LOADER) if item]
-    made = [item for item in kind.source.change(read) if item["kind"] != "Namespace"]
+    read = kind.source.change(parsed(texts))
+    made = [item for item in read if item["kind"] != "Namespace"]
     return sorted((_installed(item) for item in made), key=stage)
+
+
+def parsed(texts: Iterable[str]) -> list[Manifest]:
+    """The objects in files of YAML. Raises yaml.YAMLError."""
+    return [item for text in texts for item in yaml.load_all(text, _LOADER) if item]
 
 
 def stage(manifest: Manifest) -> int:

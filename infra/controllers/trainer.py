@@ -61,11 +61,10 @@ def change(objects: list[Manifest]) -> list[Manifest]:
     (container,) = containers_of(deployment)
     container["image"] += f":v{VERSION}"
     container["args"] = [f"--config=/{CONFIG_FILE}", "--zap-log-level=2"]
-    container["volumeMounts"].append(
-        {"name": CONFIG, "mountPath": f"/{CONFIG_FILE}", "subPath": CONFIG_FILE, "readOnly": True}
-    )
+    mount = {"mountPath": f"/{CONFIG_FILE}", "subPath": CONFIG_FILE, "readOnly": True}
+    container["volumeMounts"].insert(0, {"name": CONFIG, **mount})
     volume = {"name": CONFIG, "configMap": {"name": CONFIG}}
-    deployment["spec"]["template"]["spec"]["volumes"].append(volume)
+    deployment["spec"]["template"]["spec"]["volumes"].insert(0, volume)
     made += [
         _object("ConfigMap", CONFIG, data={CONFIG_FILE: json.dumps(configuration, indent=1)}),
         # Programs of users read the version there.
