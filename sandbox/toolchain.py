@@ -399,6 +399,18 @@ MPI_OPERATOR_MANIFESTS = Tool(
         module_files=(("github.com/kubeflow/mpi-operator", "deploy/v2beta1/mpi-operator.yaml"),),
     ),
 )
+# The program of Volcano's webhooks, which a cluster of the sandbox does without.
+VOLCANO_WEBHOOKS = Tool(
+    "volcano-webhooks",
+    VOLCANO,
+    ("webhook-manager",),
+    (),
+    GoBuild(
+        "volcano",
+        ("volcano.sh/volcano/cmd/webhook-manager",),
+        (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
+    ),
+)
 VOLCANO_MANIFESTS = Tool(
     "volcano-manifests",
     VOLCANO,
