@@ -12,7 +12,7 @@ from infra.controllers.manifests import DEFINITION, STAGES, stage
 from infra.dependencies import dependencies
 from infra.kube.controllers import Controller as KnownController
 from infra.kube_command import Connection, kube_command
-from infra.labels import OWNER_LABEL, STACK_LABEL, content_hash, metadata
+from infra.labels import CONTROLLER_LABEL, OWNER_LABEL, STACK_LABEL, content_hash, metadata
 from infra.objects import Manifest, helm_release, kubernetes_object
 from infra.settings.controllers import ControllerSettings
 
@@ -185,7 +185,11 @@ def _ours(manifest: Manifest, args: ControllerArgs) -> Manifest:
     Nothing waits in the provider: `open-controller` waits and says what the pods say.
     """
     about = dict(manifest["metadata"])
-    marks = {STACK_LABEL: args.stack, OWNER_LABEL: args.connection.owner}
+    marks = {
+        STACK_LABEL: args.stack,
+        OWNER_LABEL: args.connection.owner,
+        CONTROLLER_LABEL: args.kind.name,
+    }
     about["labels"] = {**about.get("labels", {}), **marks}
     about["annotations"] = {**about.get("annotations", {}), **NO_WAIT}
     return {**manifest, "metadata": about}
