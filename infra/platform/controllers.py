@@ -10,6 +10,7 @@ from infra.controllers import CONTROLLERS
 from infra.controllers.kind import ControllerKind, PinnedChart
 from infra.controllers.manifests import DEFINITION, STAGES, stage
 from infra.dependencies import dependencies
+from infra.kube.apply_definitions import packed
 from infra.kube.controllers import Controller as KnownController
 from infra.kube_command import Connection, kube_command
 from infra.labels import CONTROLLER_LABEL, OWNER_LABEL, STACK_LABEL, content_hash, metadata
@@ -162,10 +163,21 @@ class Controller(pulumi.ComponentResource):
     def _make_objects(
         self, name: str, args: ControllerArgs, after: pulumi.Resource
     ) -> list[pulumi.Resource]:
-        """Those of each stage after those of the stage before, and so away in the other order."""
-        assert args.objects, name
-        made: list[pulumi.Resource] = [after]
-        for number in range(STAGES):
+        """Those of each stage after those of the stage before, and so away in the other order.
+
+        The definitions are one command: see infra/kube/apply_definitions.py.
+        """
+        definitions = [item for item in args.objects if item["kind"] == DEFINITION]
+        assert definitions, name
+        known = kube_command(
+            f"{name}-definitions",
+            "apply-definitions",
+            args.connection,
+            {"definitions": packed(definitions)},
+            pulumi.ResourceOptions(parent=self, depends_on=[after]),
+        )
+        made: list[pulumi.Resource] = [after, known]
+        for number in range(1, STAGES):
             opts = pulumi.ResourceOptions(parent=self, depends_on=[*made])
             made += [
                 kubernetes_object(_role(name, item), _ours(item, args), opts)

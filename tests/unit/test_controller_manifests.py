@@ -11,6 +11,7 @@ import pytest
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import PinnedManifests
 from infra.controllers.manifests import objects_of
+from infra.kube.apply_definitions import packed, unpacked
 from infra.kube.claim_controller import refusal_of_parts, refusal_without
 from infra.platform.controller_files import read_objects, way_out
 from infra.platform.controllers import known, parts_of
@@ -57,7 +58,7 @@ def test_objects_are_registered_between_the_tasks_in_order(
         "claim",
         "namespace",
         "remains",
-        "customresourcedefinition-mpijobs.kubeflow.org",
+        "definitions",
         "clusterrole-mpi-operator",
         "deployment-mpi-operator",
         "validatingwebhookconfiguration-checks",
@@ -71,7 +72,9 @@ def test_objects_are_registered_between_the_tasks_in_order(
     assert [kind for kind in kinds if kind.endswith(":Namespace")] == [
         "kubernetes:core/v1:Namespace"
     ]
-    assert len([kind for kind in kinds if kind.startswith("kubernetes:")]) == 6
+    assert len([kind for kind in kinds if kind.startswith("kubernetes:")]) == 5
+    (definition,) = unpacked(json.loads(by_role[3].inputs["stdin"])["definitions"])
+    assert definition["metadata"]["name"] == "mpijobs.kubeflow.org"
     claim = json.loads(by_role[0].inputs["stdin"])["controller"]
     assert ["rbac.authorization.k8s.io/v1", "ClusterRole", "of-others"] in claim["parts"]
     guard = json.loads(made.one("destroy-guard-look").inputs["stdin"])
@@ -241,6 +244,14 @@ def test_parts_of_others_and_missing_needs_are_told_with_ways_out() -> None:
         "Kubeflow Trainer needs jobset, and there is no CustomResourceDefinition jobsets." in said
     )
     assert said.endswith("Add jobset to controllers")
+
+
+def test_same_definitions_are_the_same_text() -> None:
+    """Else each `up` would run the command anew; and a new version runs it."""
+    some, other = [{"kind": "A", "b": [1]}], [{"b": [1], "kind": "A"}]
+    assert packed(some) == packed(other)
+    assert unpacked(packed(some)) == some
+    assert packed([{"kind": "A", "b": [2]}]) != packed(some)
 
 
 def test_definitions_and_what_lies_in_a_namespace_are_no_parts(publisher: Publisher) -> None:
