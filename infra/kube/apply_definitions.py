@@ -19,7 +19,7 @@ from infra.kube.waiting import wait_for
 
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MANAGER = "disttrain"
-SERVED_SECONDS = 60
+SERVED_SECONDS = 240
 
 
 def packed(definitions: Sequence[dict[str, Any]]) -> str:

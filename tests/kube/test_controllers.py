@@ -15,7 +15,13 @@ import pytest
 import yaml
 
 from infra.controllers import CONTROLLERS
-from infra.kube import claim_controller, controller_remains, destroy_guard, open_controller
+from infra.kube import (
+    apply_definitions,
+    claim_controller,
+    controller_remains,
+    destroy_guard,
+    open_controller,
+)
 from infra.kube.api import Api
 from infra.kube.controllers import DEFINITIONS, WEBHOOKS
 from infra.kube.controllers_look import controllers_findings
@@ -167,6 +173,25 @@ def test_what_others_have_of_its_kinds_keeps_a_controller(installed: Installed) 
     installed.make("by-hand")
     with pytest.raises(TaskError, match=f"JobSet {namespace}/by-hand, JobSet {namespace}/theirs"):
         open_controller.delete(installed.job(), installed.api)
+
+
+def test_definitions_are_made_with_their_owner_and_changed_by_the_next_version(
+    installed: Installed,
+) -> None:
+    """Which may lack what the one before had; they are taken away by the task that was before."""
+    api = installed.api
+    definition = api.get(PATH) or {}
+    given = {key: definition[key] for key in ("apiVersion", "kind", "spec")}
+    given["metadata"] = {"name": DEFINITION, "labels": {"theirs": "kept"}}
+    about = given["metadata"]
+    for labels in ({"theirs": "kept"}, {"theirs": "changed"}):
+        about["labels"] = labels
+        fields = {"definitions": apply_definitions.packed([given])}
+        apply_definitions.create(replace(installed.job(), fields=fields), api)
+        made = (api.get(PATH) or {})["metadata"]["labels"]
+        assert made == {**labels, OWNER_LABEL: installed.owner, STACK_LABEL: "dev"}
+    controller_remains.delete(installed.job(), api)
+    assert api.get(PATH) is None
 
 
 def test_parts_of_others_in_the_cluster_are_refused_by_name(installed: Installed) -> None:
