@@ -10,6 +10,7 @@ import pulumi
 STACK_LABEL = "disttrain.dev/stack"
 OWNER_LABEL = "disttrain.dev/owner"
 REVISION_LABEL = "disttrain.dev/revision"
+CONTROLLER_LABEL = "disttrain.dev/controller"  # names whose published manifests an object is of
 WORKLOAD_LABEL = "disttrain.dev/workload"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 

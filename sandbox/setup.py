@@ -44,6 +44,10 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
         toolchain.tool_folder(toolchain.GPU_STAND_IN)
         toolchain.tool_folder(toolchain.JOBSET_CHART)
         toolchain.tool_folder(toolchain.KUEUE_CHART)
+        toolchain.tool_folder(toolchain.MPI_OPERATOR_MANIFESTS)
+        toolchain.tool_folder(toolchain.VOLCANO_MANIFESTS)
+        toolchain.tool_folder(toolchain.TRAINING_OPERATOR_MANIFESTS)
+        toolchain.tool_folder(toolchain.TRAINER_MANIFESTS)
         for controller in CONTROLLERS.values():
             if controller is not VOLCANO:  # `make test-engines` builds it when it needs it
                 toolchain.tool_folder(controller.tool)

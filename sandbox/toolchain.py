@@ -387,6 +387,66 @@ KUEUE_CHART = Tool(
     GoBuild("kueue", (), module_files=(("sigs.k8s.io/kueue", "charts/kueue"),)),
 )
 
+# The manifests of the four controllers that have no chart which could be pinned.
+MPI_OPERATOR_MANIFESTS = Tool(
+    "mpi-operator-manifests",
+    MPI_OPERATOR,
+    ("mpi-operator.yaml",),
+    (),
+    GoBuild(
+        "mpi-operator",
+        (),
+        module_files=(("github.com/kubeflow/mpi-operator", "deploy/v2beta1/mpi-operator.yaml"),),
+    ),
+)
+# The program of Volcano's webhooks, which a cluster of the sandbox does without.
+VOLCANO_WEBHOOKS = Tool(
+    "volcano-webhooks",
+    VOLCANO,
+    ("webhook-manager",),
+    (),
+    GoBuild(
+        "volcano",
+        ("volcano.sh/volcano/cmd/webhook-manager",),
+        (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
+    ),
+)
+VOLCANO_MANIFESTS = Tool(
+    "volcano-manifests",
+    VOLCANO,
+    ("volcano-development.yaml", "gen-admission-secret.sh"),
+    (),
+    GoBuild(
+        "volcano",
+        (),
+        module_files=(
+            ("volcano.sh/volcano", "installer/volcano-development.yaml"),
+            (
+                "volcano.sh/volcano",
+                "installer/dockerfile/webhook-manager/gen-admission-secret.sh",
+            ),
+        ),
+    ),
+)
+TRAINING_OPERATOR_MANIFESTS = Tool(
+    "training-operator-manifests",
+    TRAINING_OPERATOR,
+    ("manifests",),
+    (),
+    GoBuild(
+        "training-operator",
+        (),
+        module_files=(("github.com/kubeflow/training-operator", "manifests"),),
+    ),
+)
+TRAINER_MANIFESTS = Tool(
+    "trainer-manifests",
+    TRAINER,
+    ("manifests",),
+    (),
+    GoBuild("trainer", (), module_files=(("github.com/kubeflow/trainer/v2", "manifests"),)),
+)
+
 # Stands in for NVIDIA's GPU Operator and its device plugin (tests/operator/README.md).
 GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), (), GoBuild("gpu-stand-in"))
 

@@ -10,6 +10,7 @@ VARIABLE = "DISTTRAIN_ALL_ENGINES"
 ALL = bool(os.environ.get(VARIABLE))
 # Their paths, seen from the folder of this file.
 FILES = (
+    "e2e/test_controllers_by_manifests.py",
     "e2e/test_controllers_in_depth.py",
     "e2e/test_failed_runs.py",
     "e2e/test_monitoring_installed.py",

@@ -1,12 +1,20 @@
-"""Downloads a file and checks it. Proxies and authorities are taken from the usual variables."""
+"""Downloads a file and checks it.
+
+Proxies and authorities are taken from the usual variables, unless the caller gives others.
+"""
 
 import hashlib
 import http.client
+import ssl
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from infra.image.registry.proxies import proxy_of
 
 TIMEOUT_SECONDS = 30  # for the connection, and for each read
 ATTEMPTS = 3
@@ -38,13 +46,27 @@ class _NoDowngrade(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # pyright: ignore[reportArgumentType]
 
 
-def download(url: str, target: Path, expected_sha256: str = "") -> str:
+@dataclass(frozen=True)
+class Way:
+    """How this machine gets out, where the usual variables are not all.
+
+    Args:
+        environment: the variables that name proxies, those of this process included.
+        authorities: certificates (PEM) that are trusted beside the usual ones.
+    """
+
+    environment: Mapping[str, str]
+    authorities: str = ""
+
+
+def download(url: str, target: Path, expected_sha256: str = "", way: Way | None = None) -> str:
     """Download `url` into the new file `target`.
 
     Args:
         url: an http or https address.
         target: overwritten if it exists.
         expected_sha256: in hexadecimal; empty: any content is accepted.
+        way: by which proxy, and whom to trust; None: as the usual variables say.
 
     Returns:
         The sha256 of the file.
@@ -55,9 +77,10 @@ def download(url: str, target: Path, expected_sha256: str = "") -> str:
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            got = _fetch(url, target)
+            got = _fetch(url, target, way)
             break
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code not in _TRANSIENT_STATUS or attempt == ATTEMPTS:
                 raise DownloadError(
                     f"{without_credentials(url)}: {error.code} {error.reason}"
@@ -115,11 +138,26 @@ def without_credentials(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _fetch(url: str, target: Path) -> str:
+def _opener(url: str, way: Way | None) -> urllib.request.OpenerDirector:
+    if way is None:
+        return urllib.request.build_opener(_NoDowngrade)
+    rest = url.partition("://")[2]
+    proxies = {each: proxy_of(f"{each}://{rest}", way.environment) for each in ("http", "https")}
+    by_proxy = urllib.request.ProxyHandler(
+        {each: found for each, found in proxies.items() if found}
+    )
+    trusted = ssl.create_default_context()
+    if way.authorities:
+        trusted.load_verify_locations(cadata=way.authorities)
+    by_tls = urllib.request.HTTPSHandler(context=trusted)
+    return urllib.request.build_opener(_NoDowngrade, by_proxy, by_tls)
+
+
+def _fetch(url: str, target: Path, way: Way | None) -> str:
     digest = hashlib.sha256()
     request = urllib.request.Request(url, headers={"User-Agent": "disttrain"})
     with (
-        urllib.request.build_opener(_NoDowngrade).open(request, timeout=TIMEOUT_SECONDS) as answer,
+        _opener(url, way).open(request, timeout=TIMEOUT_SECONDS) as answer,
         target.open("wb") as file,
     ):
         expected = answer.headers.get("Content-Length")

@@ -1,10 +1,11 @@
-"""What a controller is that a platform can install: a pinned chart, and how it is taken away."""
+"""What a controller is that a platform can install: where it comes from, how it is taken away."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from infra.names import GPU_TOLERATION
+from infra.objects import Manifest
 from infra.registry import NoOptions
 
 # A cluster may have no nodes but those of its control plane, or those with GPUs.
@@ -15,20 +16,71 @@ TOLERATIONS = (
 
 
 @dataclass(frozen=True)
+class PinnedChart:
+    """A Helm chart.
+
+    Args:
+        address: (oci://) in the registry where its project publishes it.
+        digest: of the chart, by which Helm asks the registry for it, so that nobody can put
+            another one in its place.
+        values: of the chart, where they differ from the chart's own.
+    """
+
+    address: str
+    digest: str
+    values: Mapping[str, Any]
+
+    @property
+    def pinned(self) -> str:
+        """The chart's address with its digest."""
+        return f"{self.address}@{self.digest}"
+
+
+@dataclass(frozen=True)
+class PinnedFile:
+    """A file of manifests that a project publishes.
+
+    Args:
+        address: where it is downloaded.
+        sha256: of its content, in hexadecimal.
+    """
+
+    address: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """Of the file in a folder."""
+        return self.address.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class PinnedManifests:
+    """Manifests, for a project without a chart that can be pinned.
+
+    Args:
+        files: all of them.
+        change: makes the objects that are installed of those in the files, in the files' order. It
+            may change what it is given.
+    """
+
+    files: tuple[PinnedFile, ...]
+    change: Callable[[list[Manifest]], list[Manifest]]
+
+
+@dataclass(frozen=True)
 class ControllerKind:
     """A controller that the platform can install.
 
     Args:
         name: its name in the setting, and that of its Helm release.
         title: what people call it.
-        chart: address (oci://) of its chart in the registry where its project publishes it.
-        version: of the chart.
-        digest: of the chart of this version, by which Helm asks the registry for it, so that
-            nobody can put another one in its place.
+        version: of the chart or the manifests.
+        source: what is installed.
         namespace: of its own; everybody finds it there.
-        groups: API groups that the cluster serves when it is there.
+        groups: API groups that the cluster serves when it is there; with the version, where
+            another controller serves other versions of the same group.
         definitions: names of its CustomResourceDefinitions.
-        values: of the chart, where they differ from the chart's own.
         probe: an object that the API server takes as soon as the controller's webhooks answer. It
             is only tried, and never made.
         awaited: kinds of its objects in its namespace that have to be Available, as their status
@@ -42,15 +94,15 @@ class ControllerKind:
 
     name: str
     title: str
-    chart: str
     version: str
-    digest: str
+    source: PinnedChart | PinnedManifests
     namespace: str
     groups: tuple[str, ...]
     definitions: tuple[str, ...]
-    values: Mapping[str, Any]
     probe: Mapping[str, Any]
     awaited: tuple[str, ...] = ()
+    made_by_itself: tuple[str, ...] = ()
+    needs: str = ""
     chosen_by: tuple[str, str] | tuple[()] = ()
     otherwise: str = ""
     options: type = NoOptions
@@ -68,6 +120,8 @@ class ControllerKind:
         return self.otherwise or alone
 
     @property
-    def pinned_chart(self) -> str:
-        """The chart's address with its digest."""
-        return f"{self.chart}@{self.digest}"
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that it is installed from; empty: it is installed by its chart."""
+        if isinstance(self.source, PinnedChart):
+            return ()
+        return tuple(file.name for file in self.source.files)

@@ -8,7 +8,7 @@ any other content.
 from collections.abc import Mapping
 from typing import Any
 
-from infra.controllers.kind import TOLERATIONS, ControllerKind
+from infra.controllers.kind import TOLERATIONS, ControllerKind, PinnedChart
 from infra.names import ONE_NODE
 
 GROUP = "monitoring.coreos.com"
@@ -64,32 +64,34 @@ def _tolerating() -> dict[str, Any]:
 KIND = ControllerKind(
     name="kube-prometheus-stack",
     title="the Prometheus operator",
-    chart="oci://ghcr.io/prometheus-community/charts/kube-prometheus-stack",
     version="91.4.1",
-    digest="sha256:e1b65a9105560251ad78b2ef95ad806245e7311a989b60bdbb315c3878bc21d9",
+    source=PinnedChart(
+        address="oci://ghcr.io/prometheus-community/charts/kube-prometheus-stack",
+        digest="sha256:e1b65a9105560251ad78b2ef95ad806245e7311a989b60bdbb315c3878bc21d9",
+        values={
+            "crds": {"enabled": True},
+            "prometheusOperator": {
+                # They only check what people write, and need one more image and two more Jobs.
+                "admissionWebhooks": {"enabled": False},
+                "tls": {"enabled": False},
+                **_tolerating(),
+            },
+            "prometheus": {
+                "prometheusSpec": {
+                    **{f"{name}SelectorNilUsesHelmValues": False for name in _SELECTED},
+                    "retention": "15d",
+                    **_tolerating(),
+                }
+            },
+            "alertmanager": {"alertmanagerSpec": _tolerating()},
+            "grafana": _tolerating(),
+            "kube-state-metrics": _tolerating(),
+            **{name: {"enabled": False} for name in _NOT_THERE},
+        },
+    ),
     namespace="disttrain-monitoring",
     groups=(GROUP,),
     definitions=tuple(f"{plural}.{GROUP}" for plural in PLURALS),
-    values={
-        "crds": {"enabled": True},
-        "prometheusOperator": {
-            # They only check what people write, and would need one more image and two more Jobs.
-            "admissionWebhooks": {"enabled": False},
-            "tls": {"enabled": False},
-            **_tolerating(),
-        },
-        "prometheus": {
-            "prometheusSpec": {
-                **{f"{name}SelectorNilUsesHelmValues": False for name in _SELECTED},
-                "retention": "15d",
-                **_tolerating(),
-            }
-        },
-        "alertmanager": {"alertmanagerSpec": _tolerating()},
-        "grafana": _tolerating(),
-        "kube-state-metrics": _tolerating(),
-        **{name: {"enabled": False} for name in _NOT_THERE},
-    },
     probe={
         "apiVersion": f"{GROUP}/v1",
         "kind": "PrometheusRule",

@@ -6,7 +6,7 @@ registry.k8s.io.
 
 import json
 
-from infra.controllers.kind import TOLERATIONS, ControllerKind
+from infra.controllers.kind import TOLERATIONS, ControllerKind, PinnedChart
 
 VERSION = "0.19.2"
 IMAGE = "registry.k8s.io/kueue/kueue"
@@ -47,25 +47,27 @@ CONFIGURATION = {
 KIND = ControllerKind(
     name="kueue",
     title="Kueue",
-    chart="oci://registry.k8s.io/kueue/charts/kueue",
     version=VERSION,
-    digest="sha256:ab436c33ef6c6b9b9e95b633e618bca0e0e436d6581d3b27bd12fc8a8026ab34",
+    source=PinnedChart(
+        address="oci://registry.k8s.io/kueue/charts/kueue",
+        digest="sha256:ab436c33ef6c6b9b9e95b633e618bca0e0e436d6581d3b27bd12fc8a8026ab34",
+        values={
+            "controllerManager": {
+                "manager": {
+                    "image": {"repository": IMAGE, "tag": TAG, "pullPolicy": "IfNotPresent"},
+                    "resources": {
+                        "requests": {"cpu": "100m", "memory": "256Mi"},
+                        "limits": {"memory": "512Mi"},
+                    },
+                },
+                "tolerations": list(TOLERATIONS),
+            },
+            "managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION, indent=1)},
+        },
+    ),
     namespace="kueue-system",
     groups=(GROUP,),
     definitions=tuple(f"{plural}.{GROUP}" for plural in PLURALS),
-    values={
-        "controllerManager": {
-            "manager": {
-                "image": {"repository": IMAGE, "tag": TAG, "pullPolicy": "IfNotPresent"},
-                "resources": {
-                    "requests": {"cpu": "100m", "memory": "256Mi"},
-                    "limits": {"memory": "512Mi"},
-                },
-            },
-            "tolerations": list(TOLERATIONS),
-        },
-        "managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION, indent=1)},
-    },
     probe={
         "apiVersion": f"{GROUP}/v1beta2",
         "kind": "ClusterQueue",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "await": "await_ready",
+    "apply-definitions": "apply_definitions",
     "claim-controller": "claim_controller",
     "claim-namespace": "claim_namespace",
     "claim-queues": "claim_queues",

@@ -30,6 +30,10 @@ class Controller:
         definitions: names of its CustomResourceDefinitions.
         setting: key and value of the setting by which it is installed.
         way_out: what to do where the cluster has one of somebody else's.
+        made_by_itself: kind and name (`Queue default`) of what it makes of its own kinds.
+        parts: API version, kind and name of each object of it that lies in no namespace, where it
+            comes by manifests.
+        needs: name and definition of the controller without which it does not start.
     """
 
     name: str
@@ -38,6 +42,9 @@ class Controller:
     definitions: tuple[str, ...]
     setting: str
     way_out: str
+    made_by_itself: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str, str], ...] = ()
+    needs: tuple[str, str] | None = None
 
     @property
     def path(self) -> str:
@@ -48,13 +55,20 @@ class Controller:
 def parse_controller(given: Mapping[str, Any]) -> Controller:
     """The controller of a job. Raises KeyError: a field is missing.
 
-    A job that an older checkout has recorded for `destroy` has neither `setting` nor `way_out`.
+    A job that an older checkout has recorded for `destroy` has no field after `definitions`.
     """
     name, title, namespace = (str(given[field]) for field in ("name", "title", "namespace"))
-    definitions = tuple(str(each) for each in given["definitions"])
-    setting = str(given.get("setting", f"controllers: {name!r}"))
+    needs = [str(each) for each in given.get("needs") or ()]
     return Controller(
-        name, title, namespace, definitions, setting, way_out=str(given.get("way_out", ""))
+        name,
+        title,
+        namespace,
+        definitions=tuple(str(each) for each in given["definitions"]),
+        setting=str(given.get("setting", f"controllers: {name!r}")),
+        way_out=str(given.get("way_out", "")),
+        made_by_itself=tuple(str(each) for each in given.get("made_by_itself", ())),
+        parts=tuple((str(a), str(b), str(c)) for a, b, c in given.get("parts", ())),
+        needs=(needs[0], needs[1]) if needs else None,
     )
 
 
@@ -101,10 +115,27 @@ def used_by_others(api: Api, controller: Controller, owner: str) -> list[str]:
     found = set[str]()
     for _, item in objects_there(api, controller):
         top = _first_owner(api, item)
-        if top is None or label(top, names.OWNER_LABEL) == owner or _is_of_chart(top, controller):
+        if top is None or label(top, names.OWNER_LABEL) == owner:
+            continue
+        if _is_of_chart(top, controller) or is_made_by_itself(top, controller):
             continue
         found.add(_named(top))
     return sorted(found)
+
+
+def is_made_by_itself(item: Json, controller: Controller) -> bool:
+    """Whether the controller makes an object as soon as it runs, for nobody in particular."""
+    return f"{item['kind']} {name_of(item)}" in controller.made_by_itself
+
+
+def foreign_parts(api: Api, controller: Controller, owner: str) -> list[str]:
+    """`ClusterRole mpi-operator` for what has the name of a part of it, and not our label."""
+    found: list[str] = []
+    for api_version, kind, name in controller.parts:
+        item = api.get(api.path(api_version, kind, "", name))
+        if item is not None and label(item, names.OWNER_LABEL) != owner:
+            found.append(f"{kind} {name}")
+    return found
 
 
 def _is_of_chart(item: Json, controller: Controller) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infra.kube import names
 from infra.kube.api import Api
-from infra.kube.claim_controller import refusal_of_foreign
+from infra.kube.claim_controller import refusal_of_foreign, refusal_without
 from infra.kube.controllers import DEFINITIONS, Controller
 from infra.kube.findings import Findings, object_at
 from infra.kube.objects import label
@@ -22,7 +22,12 @@ def controllers_findings(api: Api, wanted: Sequence[Controller], stack: str) -> 
         stack: name of this stack, as its objects' labels have it.
     """
     found = Findings()
+    comes = {controller.name for controller in wanted}
     for controller in wanted:
+        if controller.needs and controller.needs[0] not in comes:
+            needed = object_at(api, f"{DEFINITIONS}/{controller.needs[1]}")
+            if needed is None:
+                found.problems.append(refusal_without(controller))
         namespace = object_at(api, controller.path)
         seen = [object_at(api, f"{DEFINITIONS}/{name}") for name in controller.definitions]
         if namespace == "unseen" or "unseen" in seen:

@@ -7,6 +7,7 @@ from infra.kube.controllers import (
     Controller,
     does_not_answer,
     free_of_webhooks,
+    is_made_by_itself,
     is_ours,
     objects_there,
     parse_controller,
@@ -94,6 +95,8 @@ def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> 
         refuse_use(api, controller, owner)
         left: list[str] = []
         for path, item in objects_there(api, controller):
+            if not dead and is_made_by_itself(item, controller):
+                continue  # it may refuse this, or make it anew; it goes with its definition
             words = f"{item['kind']} {name_of(item)}"
             try:
                 if not is_ending(item):

@@ -50,7 +50,8 @@ class RunPods:
         place: label whose places that queue has to know; empty: none.
         volcano_queue: queue of Volcano that the run waits in; empty: none.
         queues_come: what of these two the stack itself makes, see `queue_findings`.
-        groups_come: API groups of controllers that the stack itself installs.
+        groups_come: API groups of controllers that the stack itself installs, some with the
+            version.
     """
 
     namespace: str
@@ -72,7 +73,8 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     """Ask the cluster. Raises ApiError and UnreachableError."""
     found = Findings()
     if run.workload and not serves(api, *run.workload):
-        if run.workload[0].partition("/")[0] not in run.groups_come:
+        version = run.workload[0]
+        if not {version, version.partition("/")[0]} & set(run.groups_come):
             found.problems.append(run.otherwise)
     elif run.volcano_queue:
         found.add(volcano_queue_findings(api, run.volcano_queue))

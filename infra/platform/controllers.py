@@ -1,18 +1,21 @@
-"""A controller that the platform installs by its chart, and takes away whole."""
+"""A controller that the platform installs, by a chart or by manifests, and takes away whole."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pulumi
 
 from infra.controllers import CONTROLLERS
-from infra.controllers.kind import ControllerKind
+from infra.controllers.kind import ControllerKind, PinnedChart
 from infra.controllers.kube_prometheus_stack import CLAIM, with_claim
+from infra.controllers.manifests import DEFINITION, STAGES, stage
 from infra.dependencies import dependencies
+from infra.kube.apply_definitions import packed
 from infra.kube.controllers import Controller as KnownController
 from infra.kube_command import Connection, kube_command
-from infra.labels import metadata
-from infra.objects import helm_release, kubernetes_object
+from infra.labels import CONTROLLER_LABEL, OWNER_LABEL, STACK_LABEL, content_hash, metadata
+from infra.objects import Manifest, helm_release, kubernetes_object
 from infra.settings.controllers import ControllerSettings
 from infra.settings.monitoring import NumbersClaim
 
@@ -20,6 +23,9 @@ LIMIT_SECONDS = 600
 """For the pull of the controller's image and its start."""
 CLASS_SECONDS = 60
 """For the storage class of a k3s that this stack has just installed."""
+NO_WAIT = {"pulumi.com/skipAwait": "true"}
+# What only some controllers have: the others' jobs stay as they were.
+_RARE = ("made_by_itself", "parts", "needs")
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,17 @@ class ControllerArgs:
     """A controller.
 
     Args:
-        settings: which one, and where its chart comes from.
+        settings: which one, and where it comes from.
         connection: the cluster.
         stack: name of the stack, for people.
         numbers_claim: what Prometheus gets for its numbers; None: nothing, as other controllers.
+        objects: of its manifests, in their order; empty: it comes by its chart.
     """
 
     settings: ControllerSettings
     connection: Connection
     stack: str
+    objects: Sequence[Manifest] = ()
     numbers_claim: NumbersClaim | None = None
 
     @property
@@ -46,14 +54,24 @@ class ControllerArgs:
 
 def known(kind: ControllerKind) -> KnownController:
     """What the tasks on the cluster have to know."""
+    needed = CONTROLLERS[kind.needs] if kind.needs else None
     return KnownController(
-        kind.name, kind.title, kind.namespace, kind.definitions, kind.setting, kind.way_out
+        kind.name,
+        kind.title,
+        kind.namespace,
+        kind.definitions,
+        kind.setting,
+        kind.way_out,
+        made_by_itself=kind.made_by_itself,
+        needs=(needed.name, needed.definitions[0]) if needed else None,
     )
 
 
 def as_job(kind: ControllerKind) -> dict[str, Any]:
     """The same as a field of a job, and what of it has to be available."""
-    return {**asdict(known(kind)), "awaited": list(kind.awaited)}
+    fields = asdict(known(kind))
+    told = {key: value for key, value in fields.items() if value or key not in _RARE}
+    return {**told, "awaited": list(kind.awaited)}
 
 
 def release_fields(args: ControllerArgs) -> dict[str, Any]:
@@ -63,13 +81,14 @@ def release_fields(args: ControllerArgs) -> dict[str, Any]:
     and says what the pods say.
     """
     kind, chart, claim = args.kind, args.settings.chart, args.numbers_claim
-    values = dict(kind.values)
+    assert isinstance(kind.source, PinnedChart), kind.name
+    values = dict(kind.source.values)
     if claim is not None:
         values = with_claim(values, claim.gib, claim.class_name)
     return {
         "name": kind.name,
         "namespace": kind.namespace,
-        "chart": chart or kind.pinned_chart,
+        "chart": chart or kind.source.pinned,
         "version": kind.version,
         "skipAwait": True,
         "timeout": LIMIT_SECONDS,
@@ -77,29 +96,39 @@ def release_fields(args: ControllerArgs) -> dict[str, Any]:
     }
 
 
+def parts_of(objects: Iterable[Manifest]) -> list[tuple[str, str, str]]:
+    """API version, kind and name of what lies in no namespace; definitions are known anyway."""
+    return [
+        (item["apiVersion"], item["kind"], item["metadata"]["name"])
+        for item in objects
+        if "namespace" not in item["metadata"] and item["kind"] != DEFINITION
+    ]
+
+
 class Controller(pulumi.ComponentResource):
-    """A Helm release in a namespace of its own.
+    """A Helm release, or the objects of manifests, in a namespace of its own.
 
     The order is: refuse a controller that somebody else has installed; make the namespace; install
-    the chart; wait until the controller answers. `destroy` goes the other way: see that nobody else
-    uses it, and let what this stack has of its kinds end while it is there; uninstall the chart;
-    take away the definitions and webhooks that are left; delete the namespace.
+    the chart, or make the objects; wait until the controller answers. `destroy` goes the other way:
+    see that nobody else uses it, and let what this stack has of its kinds end while it is there;
+    take the controller away; take away the definitions and webhooks that are left; delete the
+    namespace.
     """
 
     release_name: pulumi.Output[str]
-    """Name of the Helm release, once the controller answers."""
+    """Name of the controller, once it answers."""
 
     def __init__(
         self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         kind, connection = args.kind, args.connection
         super().__init__("disttrain:infra:Controller", name, {"version": kind.version}, opts)
-        job = {"controller": as_job(kind)}
+        job, parts = {"controller": as_job(kind)}, parts_of(args.objects)
         claim = kube_command(
             f"{name}-claim",
             "claim-controller",
             connection,
-            job,
+            {"controller": {**job["controller"], "parts": parts}} if parts else job,
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         looked = [claim]
@@ -135,24 +164,72 @@ class Controller(pulumi.ComponentResource):
             job,
             pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
         )
-        release = helm_release(
-            f"{name}-release",
-            release_fields(args),
-            pulumi.ResourceOptions(parent=self, depends_on=[remains, *looked[1:]]),
-        )
-        # The chart and its values are in the job, so that another version is waited for anew.
+        installed, identity = self._install(name, args, remains, *looked[1:])
+        # What is installed is in the job, so that another version is waited for anew.
         answers = kube_command(
             f"{name}-open",
             "open-controller",
             connection,
-            {
-                **job,
-                "probe": dict(kind.probe),
-                "limit_seconds": LIMIT_SECONDS,
-                "release": release_fields(args),
-            },
-            pulumi.ResourceOptions(parent=self, depends_on=[release]),
+            {**job, "probe": dict(kind.probe), "limit_seconds": LIMIT_SECONDS, **identity},
+            pulumi.ResourceOptions(parent=self, depends_on=installed),
             limit_seconds=LIMIT_SECONDS,
         )
         self.release_name = answers.stdout.apply(lambda _: kind.name)
         self.register_outputs({"releaseName": self.release_name})
+
+    def _install(
+        self, name: str, args: ControllerArgs, *after: pulumi.Resource
+    ) -> tuple[list[pulumi.Resource], Mapping[str, Any]]:
+        """What was made, all of it or the last of it, and what it was made of."""
+        if args.kind.files:
+            made = self._make_objects(name, args, *after)
+            return made, {"manifests": content_hash(args.objects)}
+        fields = release_fields(args)
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[*after])
+        return [helm_release(f"{name}-release", fields, opts)], {"release": fields}
+
+    def _make_objects(
+        self, name: str, args: ControllerArgs, *after: pulumi.Resource
+    ) -> list[pulumi.Resource]:
+        """Those of each stage after those of the stage before, and so away in the other order.
+
+        The definitions are one command: see infra/kube/apply_definitions.py.
+        """
+        definitions = [item for item in args.objects if item["kind"] == DEFINITION]
+        assert definitions, name
+        known = kube_command(
+            f"{name}-definitions",
+            "apply-definitions",
+            args.connection,
+            {"definitions": packed(definitions)},
+            pulumi.ResourceOptions(parent=self, depends_on=[*after]),
+        )
+        made: list[pulumi.Resource] = [*after, known]
+        for number in range(1, STAGES):
+            opts = pulumi.ResourceOptions(parent=self, depends_on=[*made])
+            made += [
+                kubernetes_object(_role(name, item), _ours(item, args), opts)
+                for item in args.objects
+                if stage(item) == number
+            ]
+        return made
+
+
+def _role(name: str, manifest: Manifest) -> str:
+    return f"{name}-{manifest['kind'].lower()}-{manifest['metadata']['name']}"
+
+
+def _ours(manifest: Manifest, args: ControllerArgs) -> Manifest:
+    """The object with the labels by which it is known to be of this stack.
+
+    Nothing waits in the provider: `open-controller` waits and says what the pods say.
+    """
+    about = dict(manifest["metadata"])
+    marks = {
+        STACK_LABEL: args.stack,
+        OWNER_LABEL: args.connection.owner,
+        CONTROLLER_LABEL: args.kind.name,
+    }
+    about["labels"] = {**about.get("labels", {}), **marks}
+    about["annotations"] = {**about.get("annotations", {}), **NO_WAIT}
+    return {**manifest, "metadata": about}

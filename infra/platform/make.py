@@ -10,8 +10,10 @@ from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
+from infra.objects import Manifest
 from infra.platform.agents import check_nodes, make_agents, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
+from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import Controller, ControllerArgs, as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
@@ -133,6 +135,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     """
     storage, image_args = make_storage(settings), trainer_image_args(settings)
     check_nodes(settings, storage)
+    objects = await controller_objects(settings)
     owner = Owner("owner")
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
@@ -227,7 +230,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             settings.namespace, settings.stack, owner.identity, settings.pod_policy
         )
         ready.append(PodPolicy("pod-policy", policy, inside(cluster, namespace)))
-    controllers = make_controllers(settings, connection, cluster)
+    controllers = make_controllers(settings, objects, connection, cluster)
     ready += controllers
     if settings.monitoring != "none":
         operator = settings.gpu_operator
@@ -272,13 +275,24 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
 
 
 def make_controllers(
-    settings: PlatformSettings, connection: Connection, cluster: Cluster
+    settings: PlatformSettings,
+    objects: Mapping[str, Sequence[Manifest]],
+    connection: Connection,
+    cluster: Cluster,
 ) -> list[pulumi.Resource]:
-    """The controllers, one after the other: a later one may know the kinds of an earlier one."""
+    """The controllers, one after the other: a later one may know the kinds of an earlier one.
+
+    Args:
+        settings: of the platform.
+        objects: of those that come by manifests, by their names.
+        connection: the cluster.
+        cluster: the component, for the options of what lies in the cluster.
+    """
     made: list[pulumi.Resource] = []
     for each in settings.controllers:
         claim = settings.numbers_claim if each.name == PROMETHEUS else None
-        args = ControllerArgs(each, connection, settings.stack, claim)
+        listed = objects.get(each.name, ())
+        args = ControllerArgs(each, connection, settings.stack, listed, claim)
         after = inside(cluster, cluster, *made[-1:])
         made.append(Controller(f"controller-{each.name}", args, after))
     return made

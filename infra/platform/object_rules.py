@@ -1,10 +1,14 @@
-"""What holds for every Kubernetes object of a stack; `policy/` checks it in each preview."""
+"""What holds for every Kubernetes object of a stack; `policy/` checks it in each preview.
+
+A controller's published manifests are installed as they are, as charts are: of those only the owner
+is asked.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.labels import OWNER_LABEL
+from infra.labels import CONTROLLER_LABEL, OWNER_LABEL
 from infra.platform.pod_rules import RULES, Pod, PodRule, below, items, keys_of
 
 KUBERNETES = "kubernetes:"
@@ -41,10 +45,15 @@ class ObjectRule:
 
 def _for_kind(kind: str, check: Callable[[Mapping[str, Any]], str]) -> Any:
     def problems(type_: str, props: Mapping[str, Any]) -> list[str]:
-        problem = check(props) if type_ == f"{KUBERNETES}{kind}" else ""
+        is_asked = type_ == f"{KUBERNETES}{kind}" and not _is_published(props)
+        problem = check(props) if is_asked else ""
         return [problem] if problem else []
 
     return problems
+
+
+def _is_published(props: Mapping[str, Any]) -> bool:
+    return CONTROLLER_LABEL in keys_of(below(props, "metadata", "labels"))
 
 
 def _volume(props: Mapping[str, Any]) -> str:
@@ -86,7 +95,9 @@ def _owner(type_: str, props: Mapping[str, Any]) -> list[str]:
 def _of_pods(rule: PodRule) -> ObjectRule:
     def problems(type_: str, props: Mapping[str, Any]) -> list[str]:
         is_workload = type_.startswith(KUBERNETES) and not type_.startswith(CORE)
-        if not is_workload or all(rule.holds(pod) for pod in _pod_templates(props)):
+        if not is_workload or _is_published(props):
+            return []
+        if all(rule.holds(pod) for pod in _pod_templates(props)):
             return []
         return [f"its pods break it. {rule.about}"]
 

@@ -17,6 +17,7 @@ from infra.settings.reader import Reader
 
 KEY = "controllers"
 CHARTS = "controllerCharts"
+MANIFESTS = "controllerManifests"
 PROMETHEUS = "kube-prometheus-stack"
 _PINNED = r"oci://[^\s@/]+/[^\s@]+@sha256:[0-9a-f]{64}"
 _HINT = (
@@ -32,10 +33,12 @@ class ControllerSettings:
     Args:
         name: of its kind in `infra/controllers/`.
         chart: where its chart comes from instead of the kind's own place; empty: from there.
+        manifests: folder with its manifests; empty: they are downloaded from their project.
     """
 
     name: str
     chart: str = ""
+    manifests: str = ""
 
 
 def read_controllers(
@@ -57,7 +60,7 @@ def read_controllers(
     names = _names(reader, kinds)
     if monitoring == "install":
         names.append(PROMETHEUS)
-    charts = _charts(reader, kinds, names)
+    charts, manifests = _charts(reader, kinds, names), _manifests(reader, kinds, names)
     for name in names:
         kind = kinds[name]
         without = "set monitoring to existing" if kind.chosen_by else f"take {name} out of {KEY}"
@@ -68,14 +71,20 @@ def read_controllers(
                 f"it is that of the controller {name}, which is installed there ({kind.setting})",
                 "Set another name",
             )
-        if bundle and name not in charts:
+        if bundle and name not in charts and name not in manifests:
+            what = "manifests" if kind.files else "chart"
+            key = MANIFESTS if kind.files else CHARTS
             reader.problem(
                 *(kind.chosen_by or (KEY, name)),
-                "the folder of the setting bundle has neither its chart nor its image",
-                f"Set {CHARTS}.{name} to its chart, and let the nodes have its image from a "
+                f"the folder of the setting bundle has neither its {what} nor its image",
+                f"Set {key}.{name} to its {what}, and let the nodes have its image from a "
                 f"registry that they reach; or install it yourself, and {without}",
             )
-    return tuple(ControllerSettings(name, charts.get(name, "")) for name in kinds if name in names)
+    return tuple(
+        ControllerSettings(name, charts.get(name, ""), manifests.get(name, ""))
+        for name in kinds
+        if name in names
+    )
 
 
 def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
@@ -101,15 +110,15 @@ def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
 def _charts(
     reader: Reader, kinds: Mapping[str, ControllerChoice], names: Iterable[str]
 ) -> dict[str, str]:
+    """Where the charts come from, by the names of controllers."""
     found = dict[str, str]()
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
-        if name not in names:
-            hint = f"Set one of {', '.join(kinds)}"
-            if name in kinds:
-                chosen = kinds[name].chosen_by
-                hint = f"Set {kinds[name].setting}" if chosen else f"Add {name} to {KEY}"
-            reader.problem(where, text, f"{name} is not among {KEY}", hint)
+        if not _is_wanted(reader, kinds, names, where, name, text):
+            continue
+        if kinds[name].files:
+            hint = f"Set {MANIFESTS}.{name} to a folder with its files"
+            reader.problem(where, text, f"{name} is installed by manifests, not by a chart", hint)
         elif "://" in text:
             if re.fullmatch(_PINNED, text) is None:
                 shown = re.sub(r"//[^/]*:[^/]*@", "//[secret]@", text)
@@ -122,6 +131,47 @@ def _charts(
                 reader.problem(where, text, reason, _HINT)
             found[name] = str(path)
     return found
+
+
+def _manifests(
+    reader: Reader, kinds: Mapping[str, ControllerChoice], names: Iterable[str]
+) -> dict[str, str]:
+    """Folders with manifests, by the names of controllers; what is in the files is seen later."""
+    found = dict[str, str]()
+    for name, value in reader.mapping(MANIFESTS).items():
+        where, text = f"{MANIFESTS}.{name}", str(value)
+        if not _is_wanted(reader, kinds, names, where, name, text):
+            continue
+        path = Path(text).expanduser().resolve()
+        missing = [file for file in kinds[name].files if not (path / file).is_file()]
+        if not kinds[name].files:
+            hint = f"Set {CHARTS}.{name} to its chart"
+            reader.problem(where, text, f"{name} is installed by a chart, not by manifests", hint)
+        elif missing:
+            reason = f"it has no file {', '.join(missing)}"
+            hint = "Set a folder on this machine that has all of its files (docs/clusters.md)"
+            reader.problem(where, text, reason, hint)
+        found[name] = str(path)
+    return found
+
+
+def _is_wanted(
+    reader: Reader,
+    kinds: Mapping[str, ControllerChoice],
+    names: Iterable[str],
+    where: str,
+    name: str,
+    text: str,
+) -> bool:
+    """Whether the controller is installed; where it is not, a problem says so."""
+    if name in names:
+        return True
+    hint = f"Set one of {', '.join(kinds)}"
+    if name in kinds:
+        chosen = kinds[name].chosen_by
+        hint = f"Set {kinds[name].setting}" if chosen else f"Add {name} to {KEY}"
+    reader.problem(where, text, f"{name} is not among {KEY}", hint)
+    return False
 
 
 def _chart_problem(path: Path, name: str, version: str) -> str:

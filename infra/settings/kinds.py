@@ -48,7 +48,12 @@ class ControllerChoice(Kind, Protocol):
 
     @property
     def version(self) -> str:
-        """Of its chart."""
+        """Of its chart or its manifests."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files of its manifests; empty: it is installed by its chart."""
         ...
 
     @property

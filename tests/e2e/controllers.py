@@ -1,7 +1,7 @@
 """What a cluster needs to have a platform's controllers without internet: charts and images.
 
-The programs and the charts are the projects' own, of the versions that are pinned; the image around
-the program is made here, and stands in containerd under the name that the chart's pods ask for.
+The programs, charts and manifests are the projects' own, of the versions that are pinned; the image
+around a program is made here, and stands in containerd under the name that the pods ask for.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from infra.controllers import CONTROLLERS, jobset, kueue
+from infra.controllers.manifests import images_of, objects_of
 from sandbox.image_archive import image_archive
 from sandbox.stack import Stack
 from sandbox.toolchain import (
@@ -27,10 +28,17 @@ from sandbox.toolchain import (
     JOBSET_CONTROLLER,
     KUEUE_CHART,
     KUEUE_CONTROLLER,
+    MPIJOB_CONTROLLER,
+    PYTORCHJOB_CONTROLLER,
+    TRAINER_CONTROLLER,
+    VOLCANO_CONTROLLERS,
+    VOLCANO_WEBHOOKS,
     Tool,
     tool_folder,
 )
 from tests.e2e.lab import Lab
+from tests.e2e.volcano_image import webhook_image
+from tests.kube.published import published_texts
 from tests.registry.lab import Server
 
 Json = dict[str, Any]
@@ -63,27 +71,52 @@ PARTS = {
     "jobset": Parts(JOBSET_CHART, JOBSET_CONTROLLER, f"{jobset.IMAGE}:{jobset.TAG}"),
     "kueue": Parts(KUEUE_CHART, KUEUE_CONTROLLER, f"{kueue.IMAGE}:{kueue.TAG}"),
 }
+# Of those that come by manifests: the program of the image whose name has this word in it.
+PROGRAMS: dict[str, dict[str, tuple[Tool, str]]] = {
+    "mpi-operator": {"mpi-operator": (MPIJOB_CONTROLLER, "mpi-operator")},
+    "trainer": {"trainer": (TRAINER_CONTROLLER, "trainer-controller-manager")},
+    "training-operator": {"training": (PYTORCHJOB_CONTROLLER, "training-operator.v1")},
+    "volcano": {
+        "controller-manager": (VOLCANO_CONTROLLERS, "controller-manager"),
+        "scheduler": (VOLCANO_CONTROLLERS, "scheduler"),
+        "webhook-manager": (VOLCANO_WEBHOOKS, "webhook-manager"),
+    },
+}
 # The others are chosen by settings of their own.
-assert PARTS.keys() == {name for name, kind in CONTROLLERS.items() if not kind.chosen_by}
+assert {*PARTS, *PROGRAMS} == {name for name, kind in CONTROLLERS.items() if not kind.chosen_by}
 
 
 def import_controller(lab: Lab, name: str) -> None:
-    """Put the image with the controller's real program into the cluster's containerd."""
-    parts = PARTS[name]
-    program = lab.scratch / name / PROGRAM
-    program.parent.mkdir(exist_ok=True)
-    shutil.copyfile(tool_folder(parts.program) / name, program)
-    archive = lab.scratch / f"{name}.tar"
-    archive.write_bytes(image_archive(program, stored_name(parts.image), USER))
-    program.unlink()
+    """Put the images with the controller's real programs into the cluster's containerd."""
+    if name in PARTS:
+        parts = PARTS[name]
+        _import(lab, tool_folder(parts.program) / name, parts.image)
+        return
+    images = images_of(objects_of(CONTROLLERS[name], published_texts(name)))
+    for word, (tool, program) in PROGRAMS[name].items():
+        (image,) = (each for each in images if word in each)
+        _import(lab, tool_folder(tool) / program, image)
+
+
+def _import(lab: Lab, program: Path, image: str) -> None:
+    copy = lab.scratch / "image" / PROGRAM
+    copy.parent.mkdir(exist_ok=True)
+    shutil.copyfile(program, copy)
+    archive = lab.scratch / "image.tar"
+    named = stored_name(image)
+    made = webhook_image if program.name == "webhook-manager" else image_archive
+    archive.write_bytes(made(copy, named, USER))
+    copy.unlink()
     lab.ctr("images", "import", str(archive))
     archive.unlink()
 
 
 def stored_name(image: str) -> str:
-    """As containerd looks for an image: one with a digest has no tag."""
+    """As containerd looks for an image: one with a digest has no tag, and each has a registry."""
     name, _, digest = image.partition("@")
-    return f"{name.rpartition(':')[0]}@{digest}" if digest else image
+    if "." not in name.partition("/")[0]:
+        name = f"docker.io/{name}"
+    return f"{name.rpartition(':')[0]}@{digest}" if digest else name
 
 
 def chart_of(name: str) -> Path:
@@ -184,7 +217,7 @@ def make_jobset_of_others(lab: Lab) -> Iterator[str]:
 def settings_for(*names: str) -> dict[str, str]:
     """The settings of a platform that installs these controllers."""
     listed = {f"controllers[{index}]": name for index, name in enumerate(names)}
-    return listed | {f"{CHARTS}.{name}": str(chart_of(name)) for name in names}
+    return listed | {f"{CHARTS}.{name}": str(chart_of(name)) for name in names if name in PARTS}
 
 
 def traces(lab: Lab) -> dict[str, str]:

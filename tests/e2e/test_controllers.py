@@ -1,16 +1,17 @@
-"""A platform that installs the controller that its run needs, and takes it away whole.
+"""A platform that installs the controller that its run needs, and one more, and takes them away.
 
-The charts, the definitions and the programs are those of the projects, at the pinned versions. They
-come from the projects' modules: a registry of the tests has JobSet's chart, by its digest, and the
-image around the program is made here. `make test-engines` asks more, also of Kueue
-(test_controllers_in_depth.py).
+The charts, manifests, definitions and programs are those of the projects, at the pinned versions.
+They come from the projects' modules: a registry of the tests has JobSet's chart, by its digest, a
+server behind a proxy has the MPI Operator's manifests, and the images around the programs are made
+here. `make test-engines` asks more, also of the other controllers (test_controllers_in_depth.py and
+test_controllers_by_manifests.py).
 """
 
 from collections.abc import Iterator
 
 import pytest
 
-from infra.controllers import jobset
+from infra.controllers import jobset, mpi_operator
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import training_pods
 from tests.e2e.controllers import (
@@ -20,6 +21,7 @@ from tests.e2e.controllers import (
     traces,
 )
 from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.publisher import Publisher
 
 pytestmark = pytest.mark.in_order
 
@@ -29,14 +31,27 @@ KINDS = ("jobset", "namespace", "deployment", "customresourcedefinition")
 
 
 @pytest.fixture(scope="module")
+def publisher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publisher]:
+    with Publisher(tmp_path_factory.mktemp("manifests"), mpi_operator.NAME) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def stack(
-    lab: Lab, before: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    lab: Lab,
+    before: dict[str, str],
+    publisher: Publisher,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stack]:
-    """Its controller's chart comes from a registry, by its digest."""
-    import_controller(lab, "jobset")
+    """One controller's chart comes from a registry by its digest, the other's manifests by their
+    checksums."""
+    for name in ("jobset", mpi_operator.NAME):
+        import_controller(lab, name)
     settings = {**run_settings(NAME, STEPS), "pods": "2", "processesPerPod": "1"}
+    settings |= {"topology": "jobset", "controllers[1]": mpi_operator.NAME}
     with RegistryOfCharts(tmp_path_factory.mktemp("charts")) as registry:
-        made = registry.stack(lab, NAME, {**settings, "topology": "jobset"})
+        made = registry.stack(lab, NAME, settings)
+        publisher.lead(made, lab.cluster)
         yield made
         made.destroy()
     assert NAMESPACE not in lab.kubectl("get", "namespaces", "-o", "name")
@@ -60,6 +75,18 @@ def test_jobset_that_comes_with_the_platform_carries_out_the_run(
         lambda: lab.get("jobset")["items"][0]["status"].get("terminalState") == "Completed",
         120,
     )
+
+
+def test_manifests_are_downloaded_once_and_become_the_operator(
+    lab: Lab, publisher: Publisher
+) -> None:
+    """By the preview, and not by `up` once more, which has waited until its pod runs."""
+    assert [path.rpartition("/")[2] for path in publisher.requests] == ["mpi-operator.yaml"]
+    kind = mpi_operator.KIND
+    assert f"CustomResourceDefinition/{kind.definitions[0]}" in traces(lab)
+    (deployment,) = lab.get("deployment", namespace=kind.namespace)["items"]
+    assert deployment["status"]["availableReplicas"] == 1
+    assert deployment["metadata"]["labels"]["disttrain.dev/owner"]
 
 
 def test_controller_that_others_use_keeps_its_platform(lab: Lab, stack: Stack) -> None:

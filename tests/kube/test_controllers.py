@@ -8,14 +8,20 @@ nowhere and whose finalizers nobody takes off.
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pytest
 import yaml
 
 from infra.controllers import CONTROLLERS
-from infra.kube import claim_controller, controller_remains, destroy_guard, open_controller
+from infra.kube import (
+    apply_definitions,
+    claim_controller,
+    controller_remains,
+    destroy_guard,
+    open_controller,
+)
 from infra.kube.api import Api
 from infra.kube.controllers import DEFINITIONS, WEBHOOKS
 from infra.kube.controllers_look import controllers_findings
@@ -167,6 +173,78 @@ def test_what_others_have_of_its_kinds_keeps_a_controller(installed: Installed) 
     installed.make("by-hand")
     with pytest.raises(TaskError, match=f"JobSet {namespace}/by-hand, JobSet {namespace}/theirs"):
         open_controller.delete(installed.job(), installed.api)
+
+
+def test_definitions_are_made_with_their_owner_and_changed_by_the_next_version(
+    installed: Installed,
+) -> None:
+    """Which may lack what the one before had; they are taken away by the task that was before."""
+    api = installed.api
+    definition = api.get(PATH) or {}
+    given = {key: definition[key] for key in ("apiVersion", "kind", "spec")}
+    given["metadata"] = {"name": DEFINITION, "labels": {"theirs": "kept"}}
+    about = given["metadata"]
+    for labels in ({"theirs": "kept"}, {"theirs": "changed"}):
+        about["labels"] = labels
+        fields = {"definitions": apply_definitions.packed([given])}
+        apply_definitions.create(replace(installed.job(), fields=fields), api)
+        made = (api.get(PATH) or {})["metadata"]["labels"]
+        assert made == {**labels, OWNER_LABEL: installed.owner, STACK_LABEL: "dev"}
+    controller_remains.delete(installed.job(), api)
+    assert api.get(PATH) is None
+
+
+def test_parts_of_others_in_the_cluster_are_refused_by_name(installed: Installed) -> None:
+    """The engine would take them over without a word; those of ours are of an `up` that ended."""
+    api, roles = installed.api, "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    name = f"controller-part-{uuid.uuid4().hex[:8]}"
+    part_of_it = ("rbac.authorization.k8s.io/v1", "ClusterRole", name)
+    fields = {"controller": {**as_job(KIND), "parts": [part_of_it]}}
+    job = replace(installed.job(), fields=fields)
+    claim_controller.create(job, api)
+    body = {"apiVersion": part_of_it[0], "kind": "ClusterRole", "metadata": {"name": name}}
+    api.create(roles, body)
+    try:
+        with pytest.raises(TaskError, match=rf"parts of the names ClusterRole {name}, which are"):
+            claim_controller.create(job, api)
+        labels = {"labels": {OWNER_LABEL: installed.owner}}
+        api.patch(f"{roles}/{name}", {"metadata": labels})
+        claim_controller.create(job, api)
+    finally:
+        api.delete(f"{roles}/{name}", {})
+
+
+def test_what_a_controller_makes_by_itself_is_used_by_nobody(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Volcano's queue `default`, which its webhook keeps: it goes with the definition."""
+    path = installed.make("main")
+    made = {**as_job(KIND), "made_by_itself": ["JobSet main"]}
+    job = replace(installed.job(), fields={"controller": made, "controllers": [made]})
+    destroy_guard.delete(job, installed.api)
+    with monkeypatch.context() as alive:
+        alive.setattr(open_controller, "does_not_answer", lambda *_: False)  # pyright: ignore[reportUnknownLambdaType]
+        open_controller.delete(job, installed.api)
+    assert installed.api.get(path)
+    theirs = installed.make("theirs")
+    with pytest.raises(TaskError, match=rf"\(JobSet {installed.namespace}/theirs\)"):
+        open_controller.delete(job, installed.api)
+    installed.api.delete(theirs, {})
+    controller_remains.delete(job, installed.api)
+    assert installed.api.get(PATH) is None
+
+
+def test_controller_without_the_one_that_it_needs_is_refused(installed: Installed) -> None:
+    """In the preview and in `up`; one that the same stack installs before it is not missed."""
+    trainer = known(CONTROLLERS["trainer"])
+    assert controllers_findings(installed.api, [trainer], "dev").problems == []
+    lost = replace(trainer, needs=("jobset", "nothings.jobset.x-k8s.io"))
+    (problem,) = controllers_findings(installed.api, [lost], "dev").problems
+    assert "needs jobset, and there is no CustomResourceDefinition nothings.jobset" in problem
+    assert controllers_findings(installed.api, [known(KIND), lost], "dev").problems == []
+    job = replace(installed.job(), fields={"controller": asdict(lost)})
+    with pytest.raises(TaskError, match="Add jobset to controllers"):
+        claim_controller.create(job, installed.api)
 
 
 def test_what_the_chart_has_made_is_of_the_controller(installed: Installed) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from infra.platform.object_rules import OBJECT_RULES
 from infra.platform.pod_rules import RULES
+from tests.unit.controller_manifests import NAME, publishing
 from tests.unit.pods import BREAKS, broken
 from tests.unit.stacks import PROJECT, STACKS, deploy
 from tests.unit.test_storages import CLASS, EXISTING, NFS
@@ -74,6 +75,25 @@ def test_role_that_says_so_may_cordon_and_do_no_more() -> None:
     assert found(ROLE, {**LABELS, "rules": [nodes]}) == ["role-only-reads"]
     for more in ({**nodes, "resources": ["pods"]}, {**nodes, "verbs": ["delete"]}):
         assert found(ROLE, {**says_so, "rules": [more]}) == ["role-only-reads"]
+
+
+@pytest.mark.parametrize(("id", "type_", "props"), FAULTS)
+def test_published_manifests_of_a_controller_are_installed_as_they_are(
+    id: str, type_: str, props: dict[str, Any]
+) -> None:
+    """As its chart would be; whose they are, they have to say."""
+    labels = {"disttrain.dev/controller": "volcano", "disttrain.dev/owner": "me"}
+    assert found(type_, {**props, "metadata": {"labels": labels}}) == []
+    del labels["disttrain.dev/owner"]
+    assert found(type_, {**props, "metadata": {"labels": labels}}) == ["object-names-its-owner"]
+
+
+def test_controller_by_manifests_keeps_every_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with publishing(monkeypatch, tmp_path / "cache"):
+        made = deploy("sandbox", tmp_path, {"controllers": [NAME], "topology": "none"})
+    assert [r.name for r in made.resources if found(r.type, r.inputs)] == []
 
 
 def test_readme_of_the_pack_lists_its_own_rules() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from infra.airgap import download as downloading
-from infra.airgap.download import DownloadError, download, listed_sha256
+from infra.airgap.download import DownloadError, Way, download, listed_sha256
+from sandbox.pki import Certificate, make_pki
+from tests.cli.servers import Page, web_server
 from tests.unit.airgap.web import Web, serving
 
 CONTENT = b"x" * 3_000_000
@@ -75,3 +77,29 @@ def test_checksum_is_found_by_the_whole_name() -> None:
     assert listed_sha256(listed, "k3s", "sums") == "2" * 64
     with pytest.raises(DownloadError, match="sums does not name k3s-s390x"):
         listed_sha256(listed, "k3s-s390x", "sums")
+
+
+def test_callers_proxy_leads_to_the_address(web: Web, tmp_path: Path) -> None:
+    """The proxy gets the whole address, and the variables of this process do not count."""
+    address = "http://publisher.example/file"
+    web.files[address] = CONTENT
+    way = Way({"http_proxy": web.url, "no_proxy": "other.example"})
+    download(address, tmp_path / "file", SHA256, way)
+    assert web.requests == [address]
+
+
+def test_callers_authority_is_trusted_beside_the_usual_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(downloading.time, "sleep", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    certificate = Certificate("server", "web", "serverAuth", alternative_names=("IP:127.0.0.1",))
+    pki = tmp_path / "a" / "pki"
+    make_pki(pki, [certificate])
+    both = tmp_path / "both.pem"
+    both.write_text((pki / "server.crt").read_text() + (pki / "server.key").read_text())
+    with web_server(both) as port:
+        address = f"https://127.0.0.1:{port}/file"
+        download(address, tmp_path / "file", "", Way({}, (pki / "ca.crt").read_text()))
+        assert (tmp_path / "file").read_bytes() == Page.text
+        with pytest.raises(DownloadError, match="CERTIFICATE_VERIFY_FAILED"):
+            download(address, tmp_path / "file", "", Way({}))

@@ -1,0 +1,54 @@
+"""The image of Volcano's webhooks, which also makes their certificate by a shell script.
+
+The program and the script are Volcano's own. The project's image is made of Alpine Linux; this one
+has bash, openssl and what else the script calls from this machine, and the sandbox's kubectl.
+"""
+
+import io
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+from sandbox.image_archive import layer_archive
+from sandbox.toolchain import VOLCANO_MANIFESTS, bin_dir, tool_folder
+
+SCRIPT = "gen-admission-secret.sh"
+CALLED = ("bash", "openssl", "cat", "base64", "tr")
+OPENSSL_SETTINGS = "/usr/lib/ssl/openssl.cnf"
+
+
+def webhook_image(program: Path, image: str, user: str) -> bytes:
+    """An archive for `ctr images import`; see `image_archive`."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w", dereference=True) as tar:
+        wanted = {Path("/usr/bin") / name for name in CALLED}
+        for path in [*wanted]:
+            wanted |= _libraries(path)
+        for path in sorted(wanted):
+            tar.add(path, str(path))
+        tar.add("/usr/bin/bash", "/bin/sh")
+        tar.add(OPENSSL_SETTINGS)
+        tar.add(bin_dir() / "kubectl", "/usr/local/bin/kubectl")
+        tar.add(program, f"/{program.name}", filter=_runnable)
+        tar.add(tool_folder(VOLCANO_MANIFESTS) / SCRIPT, f"/{SCRIPT}", filter=_runnable)
+        folder = tarfile.TarInfo("/tmp")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+        tar.addfile(folder)
+    settings = {
+        "Entrypoint": [f"/{program.name}"],
+        "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
+        "User": user,
+        "WorkingDir": "/",
+    }
+    return layer_archive(layer.getvalue(), image, settings)
+
+
+def _runnable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mode = 0o755
+    return entry
+
+
+def _libraries(program: Path) -> set[Path]:
+    done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
+    return {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}

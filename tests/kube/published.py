@@ -1,0 +1,40 @@
+"""The files that projects publish of their controllers, out of their modules."""
+
+from pathlib import Path
+
+from infra.controllers import CONTROLLERS
+from infra.controllers.kind import PinnedFile, PinnedManifests
+from sandbox.toolchain import (
+    MPI_OPERATOR_MANIFESTS,
+    TRAINER_MANIFESTS,
+    TRAINING_OPERATOR_MANIFESTS,
+    VOLCANO_MANIFESTS,
+    Tool,
+    tool_folder,
+)
+
+TOOLS: dict[str, Tool] = {
+    "mpi-operator": MPI_OPERATOR_MANIFESTS,
+    "volcano": VOLCANO_MANIFESTS,
+    "training-operator": TRAINING_OPERATOR_MANIFESTS,
+    "trainer": TRAINER_MANIFESTS,
+}
+
+
+def pinned_files(name: str) -> tuple[PinnedFile, ...]:
+    """The files of a controller that comes by manifests."""
+    source = CONTROLLERS[name].source
+    assert isinstance(source, PinnedManifests)
+    return source.files
+
+
+def published_file(name: str, file: PinnedFile) -> Path:
+    """Where the module's file of this address lies."""
+    folder = tool_folder(TOOLS[name])
+    _, base, rest = file.address.partition("/manifests/base/")
+    return folder / "manifests" / "base" / rest if base else folder / file.name
+
+
+def published_texts(name: str) -> list[str]:
+    """The contents, in the order in which the controller names its files."""
+    return [published_file(name, file).read_text() for file in pinned_files(name)]

@@ -1,0 +1,142 @@
+"""Controllers that come by manifests, with the files of their projects' own modules."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.controllers import CONTROLLERS, training_operator
+from infra.controllers.kind import PinnedManifests
+from infra.controllers.manifests import OF_THE_CLUSTER, images_of, objects_of, parsed
+from infra.platform.controllers import known
+from sandbox.toolchain import bin_dir, tool_folder
+from tests.kube.published import TOOLS, pinned_files, published_file, published_texts
+
+Json = dict[str, Any]
+EVERY = pytest.mark.parametrize("name", list(TOOLS))
+IMAGES = {
+    "mpi-operator": {"mpioperator/mpi-operator:0.8.2"},
+    "training-operator": {"ghcr.io/kubeflow/training-v1/training-operator:v1-93c5489"},
+    "trainer": {"ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.3.0"},
+    "volcano": {
+        f"docker.io/volcanosh/vc-{part}:v1.14.0"
+        for part in ("controller-manager", "scheduler", "webhook-manager")
+    },
+}
+
+
+def test_every_controller_by_manifests_is_looked_at() -> None:
+    assert TOOLS.keys() == {name for name, kind in CONTROLLERS.items() if kind.files}
+
+
+@EVERY
+def test_pinned_checksums_are_those_of_the_module(name: str) -> None:
+    """Go's checksum database vouches for the module, so nobody has put in another file."""
+    for file in pinned_files(name):
+        content = published_file(name, file).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == file.sha256, file.address
+
+
+@EVERY
+def test_objects_lie_in_the_controllers_own_namespace(name: str) -> None:
+    """So all of them go, and what others have made in other namespaces stays."""
+    kind = CONTROLLERS[name]
+    made = objects_of(kind, published_texts(name))
+    for item in made:
+        about = item["metadata"]
+        inside = None if item["kind"] in OF_THE_CLUSTER else kind.namespace
+        assert about.get("namespace") == inside, (item["kind"], about["name"])
+        for subject in item.get("subjects", ()):
+            assert subject.get("namespace") in (None, kind.namespace)
+        for hook in item.get("webhooks", ()):
+            assert hook["clientConfig"]["service"]["namespace"] == kind.namespace
+    defined = {
+        each["metadata"]["name"] for each in made if each["kind"] == "CustomResourceDefinition"
+    }
+    assert defined == set(known(kind).definitions)
+    assert images_of(made) == IMAGES[name]
+    assert len({(each["kind"], each["metadata"]["name"]) for each in made}) == len(made)
+
+
+def kustomized(overlay: Path) -> dict[tuple[str, str], Json]:
+    """What kubectl makes of an overlay, by kinds and names."""
+    done = subprocess.run(
+        [bin_dir() / "kubectl", "kustomize", str(overlay)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return by_name(parsed([done.stdout]))
+
+
+def by_name(objects: list[Json]) -> dict[tuple[str, str], Json]:
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+
+def of_trainer(overlay: Path) -> dict[tuple[str, str], Json]:
+    """JobSet is a controller of its own here; the file names the line that has to go then."""
+    file = overlay / "kustomization.yaml"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "third-party/jobset" not in line))
+    return kustomized(overlay)
+
+
+def of_training_operator(overlay: Path) -> dict[tuple[str, str], Json]:
+    """PyTorchJobs alone, in a namespace of its own."""
+    file = overlay / "kustomization.yaml"
+    file.write_text(file.read_text().replace("namespace: kubeflow", "namespace: training-operator"))
+    found = kustomized(overlay)
+    others = ("jaxjobs", "mpijobs", "paddlejobs", "tfjobs", "xgboostjobs")
+    for plural in others:
+        del found["CustomResourceDefinition", f"{plural}.kubeflow.org"]
+    hooks = found["ValidatingWebhookConfiguration", "validator.training-operator.kubeflow.org"]
+    hooks["webhooks"] = [hook for hook in hooks["webhooks"] if "pytorchjob" in hook["name"]]
+    (container,) = found["Deployment", "training-operator"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    container["args"] = training_operator.SERVED
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "overlay", "expect"),
+    [
+        ("trainer", "manager", of_trainer),
+        ("training-operator", "standalone", of_training_operator),
+    ],
+)
+def test_objects_are_those_that_kustomize_makes_of_the_overlay(
+    name: str,
+    overlay: str,
+    expect: Callable[[Path], dict[tuple[str, str], Json]],
+    tmp_path: Path,
+) -> None:
+    """But for the differences that the controller's file names."""
+    shutil.copytree(tool_folder(TOOLS[name]) / "manifests", tmp_path / "manifests")
+    expected = expect(tmp_path / "manifests" / "overlays" / overlay)
+    source = CONTROLLERS[name].source
+    assert isinstance(source, PinnedManifests)
+    made = by_name(source.change(parsed(published_texts(name))))
+    expected = {key: value for key, value in expected.items() if key[0] != "Namespace"}
+    assert made.keys() == expected.keys()
+    for key in made:
+        assert plain(made[key]) == plain(expected[key]), key
+
+
+def plain(item: Json) -> Json:
+    """The configuration in a ConfigMap as an object: its text may be YAML or JSON.
+
+    An empty Secret of kustomize names its data, which are none.
+    """
+    if item["kind"] == "Secret":
+        return {key: value for key, value in item.items() if value}
+    if item["kind"] != "ConfigMap":
+        return item
+    data = {key: yaml.safe_load(text) for key, text in item["data"].items()}
+    return json.loads(json.dumps({**item, "data": data}))
