@@ -85,6 +85,9 @@ def unused_tags(
         if name in container_images or digest in used_digests or recent or wanted:
             kept.add(name)
     dependencies = {_deps_of(plan, name) for name in kept if _is_tag_of(plan.repository, name)}
+    # with its name by digest an image is given to other nodes (sharing.py): it goes with the tag
+    kept_digests = {images[name] for name in kept if name in images}
+    kept |= {name for name, digest in images.items() if "@" in name and digest in kept_digests}
     return sorted(
         name
         for name in images

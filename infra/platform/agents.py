@@ -19,6 +19,7 @@ from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.host import HostTrust, HostTrustArgs
 from infra.platform.k3s import k3s_variables
+from infra.platform.registries import shared_registry
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
 from infra.settings.nodes import shown_nodes
@@ -193,7 +194,11 @@ def make_agents(
                 **common,
                 # Not those of the others, to which it does not speak: one that is added then
                 # restarts no other one.
-                **k3s_variables(settings.cluster, settings.proxy.past_proxy((node.ssh.host,))),
+                **k3s_variables(
+                    settings.cluster,
+                    settings.proxy.past_proxy((node.ssh.host,)),
+                    shared_registry(settings),
+                ),
                 **bundle_variables(settings.bundle, node.host),
             },
             grace_seconds=settings.limits.termination_grace_seconds,
