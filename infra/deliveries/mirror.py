@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pulumi
 
 FIRST_PATCHES = {29: 12, 30: 8, 31: 4}  # of Kubernetes 1.x, with an embedded registry that is GA
-LEAST_SECONDS = 60
+LEAST_SECONDS = 10
 INVENTED = "images.disttrain.internal/trainer"  # no name server knows anything below `internal`
 
 
@@ -108,15 +108,15 @@ def _check_repository(repository: str) -> None:
 def _check_registries(request: DeliveryRequest) -> None:
     """The user's own entry for the host must leave the image to the nodes."""
     content = cast(Mapping[str, Any], json.loads(request.cluster.registries or "{}"))
-    host, mirrors = host_of(request.plan.repository), content.get("mirrors") or {}
+    host = host_of(request.plan.repository)
+    mirrors = cast(object, content.get("mirrors") or {})
     if not isinstance(mirrors, dict):
         raise ValueError(
             "k3sRegistries.mirrors: [secret] cannot be used: it is not an object, and "
             f"imageDelivery: mirror adds {host!r} to it. Write it like {{registry.example.org: "
             "{}}."
         )
-    entry = cast(dict[str, object], mirrors).get(host) or {}
-    if entry:
+    if cast(dict[str, object], mirrors).get(host):
         raise ValueError(
             f"k3sRegistries.mirrors[{host!r}]: [secret] cannot be used with imageDelivery: mirror: "
             "it sends the nodes elsewhere for the image, which they are to get from each other. "

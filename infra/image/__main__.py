@@ -163,8 +163,6 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
     names = arguments.reference or [
         name for name in there if name.rpartition(":")[0] in ours or name.partition("@")[0] in ours
     ]
-    # and their names by digest, under which other nodes have got them
-    names += [by_digest(name.rpartition(":")[0], there[name]) for name in names if name in there]
     used: list[str] = []
     if there and arguments.pods_of:
         # the kubelet's side may know the image by its other name, `sha256:...`
@@ -178,6 +176,9 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
     if others and not used:
         who = ", ".join(others)
         _say(f"image: {names[0]} stays with what it is made of: the platform of {who} wants it")
+    # with their names by digest, under which nodes give them to each other
+    tags = [name for name in names if name in there]
+    names += [by_digest(name.rpartition(":")[0], there[name]) for name in tags]
     removed = containerd.remove_images(names) if there and not used and not others else []
     print(json.dumps({"removed": len(removed)}), flush=True)
     return 0

@@ -80,8 +80,10 @@ def unused_tags(
     limit = asked_for_before.strftime("%Y%m%dT%H%M%SZ")
     kept = {plan.reference}
     for name, digest in images.items():
-        recent = labels.get(name, {}).get(ENSURED_LABEL, "") > limit
-        wanted = platforms(labels.get(name, {}))
+        # a name by digest has got its labels from the tag, of which others are taken off later
+        of_tag = {} if "@" in name else labels.get(name, {})
+        recent = of_tag.get(ENSURED_LABEL, "") > limit
+        wanted = platforms(of_tag)
         if name in container_images or digest in used_digests or recent or wanted:
             kept.add(name)
     dependencies = {_deps_of(plan, name) for name in kept if _is_tag_of(plan.repository, name)}

@@ -159,7 +159,7 @@ def check_nodes(settings: PlatformSettings, storage: Storage) -> None:
         raise pulumi.RunError(
             f"nodes: {shown} cannot be used: imageDelivery: {settings.delivery.name} brings the "
             "image to the first machine alone, and pods on these could not start. Set "
-            "imageDelivery: registry."
+            "imageDelivery: import, mirror or registry."
         )
 
 

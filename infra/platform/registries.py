@@ -39,6 +39,7 @@ def with_shared(own: str, shared: str) -> str:
     """The user's registries and an entry for the shared one; JSON is YAML too."""
     content = cast(Mapping[str, Any], json.loads(own))
     # without endpoints: k3s puts its own in front, and that is all there is to ask
-    mirrors = {**(content.get("mirrors") or {}), shared: {}}
+    own_mirrors = cast(Mapping[str, object], content.get("mirrors") or {})
+    mirrors: dict[str, object] = {**own_mirrors, shared: {}}
     text = json.dumps({**content, "mirrors": mirrors}, indent=2, sort_keys=True)
     return f"{NOTE.format(host=shared)}\n{text}"

@@ -51,6 +51,8 @@ def test_name_by_digest_stays_and_goes_with_its_tag() -> None:
     assert wanted not in unused(images)
     assert old in unused(images)
     assert old not in unused(images, frozenset({f"{REPOSITORY}:d1-c1"}))
+    of_tag = {"disttrain.dev/wanted-in.trains": "yes", ENSURED_LABEL: "20300101T000000Z"}
+    assert old in unused(images, labels={old: of_tag})  # it was copied, and is not taken off
 
 
 @pytest.mark.parametrize(
