@@ -24,6 +24,7 @@ from infra.deliveries.import_ import (
     program,
 )
 from infra.deliveries.kind import ClusterFacts, Delivered, DeliveryKind, DeliveryRequest
+from infra.image.plan import ImagePlan
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.pull import DIGEST_VARIABLE
 
@@ -58,7 +59,7 @@ def check(request: DeliveryRequest) -> None:
             "image from it. Set import, which does the same on one machine, or list further "
             "machines in nodes."
         )
-    _check_repository(request.plan.repository)
+    _check_repository(request.plan)
     _check_registries(request)
     check_minutes(request.options.keepUnusedMinutes)
     seconds = request.options.pullTimeoutSeconds
@@ -94,13 +95,12 @@ def _check_cluster(cluster: ClusterFacts) -> None:
         )
 
 
-def _check_repository(repository: str) -> None:
-    host = host_of(repository)
-    if is_local(host):
+def _check_repository(plan: ImagePlan) -> None:
+    if is_local(plan.host):
         raise ValueError(
-            f"imageRepository: {repository!r} cannot be used with imageDelivery: mirror: k3s gives "
-            f"no images of {host!r} to other nodes, for which it would be another machine. Set a "
-            "name with the host of a registry, which need not exist: "
+            f"imageRepository: {plan.repository!r} cannot be used with imageDelivery: mirror: k3s "
+            f"gives no images of {plan.host!r} to other nodes, for which it would be another "
+            "machine. Set a name with the host of a registry, which need not exist: "
             f"pulumi config set imageRepository {INVENTED}"
         )
 
@@ -108,7 +108,7 @@ def _check_repository(repository: str) -> None:
 def _check_registries(request: DeliveryRequest) -> None:
     """The user's own entry for the host must leave the image to the nodes."""
     content = cast(Mapping[str, Any], json.loads(request.cluster.registries or "{}"))
-    host = host_of(request.plan.repository)
+    host = request.plan.host
     mirrors = cast(object, content.get("mirrors") or {})
     if not isinstance(mirrors, dict):
         raise ValueError(
@@ -123,11 +123,6 @@ def _check_registries(request: DeliveryRequest) -> None:
             "Remove what is in it, or set imageRepository to a name with another host: "
             f"pulumi config set imageRepository {INVENTED}"
         )
-
-
-def host_of(repository: str) -> str:
-    """The registry in an image's name, with its port if it has one."""
-    return repository.partition("/")[0]
 
 
 def is_local(host: str) -> bool:

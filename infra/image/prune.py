@@ -78,10 +78,10 @@ def unused_tags(
     """
     used_digests = {images[name] for name in container_images if name in images}
     limit = asked_for_before.strftime("%Y%m%dT%H%M%SZ")
-    kept = {plan.reference}
+    kept, no_labels = {plan.reference}, dict[str, str]()
     for name, digest in images.items():
         # a name by digest has got its labels from the tag, of which others are taken off later
-        of_tag = {} if "@" in name else labels.get(name, {})
+        of_tag = labels.get(name, no_labels) if "@" not in name else no_labels
         recent = of_tag.get(ENSURED_LABEL, "") > limit
         wanted = platforms(of_tag)
         if name in container_images or digest in used_digests or recent or wanted:

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 import pulumi
 from pulumi_command import local
 
-from infra.deliveries import DELIVERIES
 from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.no_proxy import bypasses_proxy, split_no_proxy
@@ -127,7 +126,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         pods=compute.world.pods if compute else ranks,
         several=bool(settings.nodes),
         shared_data=bool(settings.nodes) and settings.storage_kind.name == "host-path",
-        embedded_registry=DELIVERIES[settings.delivery.name].embedded_registry,
+        embedded_registry=bool(settings.shared_registry),
         tolerated_taints=_tolerated_taints(run),
         operator=operator is not None,
         operator_driver=bool(operator and operator.driver),

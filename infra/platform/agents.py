@@ -19,7 +19,6 @@ from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.host import HostTrust, HostTrustArgs
 from infra.platform.k3s import k3s_variables
-from infra.platform.registries import shared_registry
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
 from infra.settings.nodes import shown_nodes
@@ -197,7 +196,7 @@ def make_agents(
                 **k3s_variables(
                     settings.cluster,
                     settings.proxy.past_proxy((node.ssh.host,)),
-                    shared_registry(settings),
+                    settings.shared_registry,
                 ),
                 **bundle_variables(settings.bundle, node.host),
             },

@@ -32,7 +32,6 @@ from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
 from infra.platform.pull_secret import PullSecret, PullSecretArgs
 from infra.platform.queues import Queues, QueuesArgs, queue_names, see_queues
-from infra.platform.registries import shared_registry
 from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
@@ -154,7 +153,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             runner=runner,
             owner=owner.identity,
             look=look,
-            shared_registry=shared_registry(settings),
+            shared_registry=settings.shared_registry,
         ),
         pulumi.ResourceOptions(depends_on=host),
     )

@@ -6,8 +6,6 @@ from typing import Any, cast
 
 import pulumi
 
-from infra.deliveries import DELIVERIES
-from infra.settings import PlatformSettings
 from infra.settings.secret import Secret
 
 # A line of its own: an agent learns as it starts whether the server has the embedded registry, and
@@ -15,19 +13,12 @@ from infra.settings.secret import Secret
 NOTE = "# k3s' embedded registry: nodes give each other the images of {host}"
 
 
-def shared_registry(settings: PlatformSettings) -> str:
-    """The registry whose images the nodes of our k3s give each other; empty: they give none."""
-    if not DELIVERIES[settings.delivery.name].embedded_registry:
-        return ""
-    return settings.image.plan.repository.partition("/")[0]
-
-
 def registries(own: Secret | None, shared: str) -> pulumi.Input[str]:
     """The text of registries.yaml; empty: there is no such file.
 
     Args:
         own: the setting k3sRegistries, as JSON text.
-        shared: of `shared_registry`.
+        shared: of PlatformSettings, `shared_registry`.
     """
     if not shared:
         return own.output if own else ""
