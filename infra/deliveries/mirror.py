@@ -136,16 +136,13 @@ def is_local(host: str) -> bool:
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
     """The commands that keep the image in containerd: `<name>-ensure` for the first machine, and
-    `<name>-ensure-<node>` for each further one, which waits for the first one and pulls."""
-    import pulumi
-
+    `<name>-ensure-<node>` for each further one, which waits for the digest of the first and pulls."""
     share = f"{ensure_command(request)} --share"
     first = keep_on_node(f"{name}-ensure", request, request.node, share, opts)
-    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[first]))
     digest: Mapping[str, pulumi.Input[str]] = {DIGEST_VARIABLE: first.stdout.apply(last_digest)}
     for node in request.further:
         keep_on_node(
-            f"{name}-ensure-{node.name}", request, node, pull_command(request), after, digest
+            f"{name}-ensure-{node.name}", request, node, pull_command(request), opts, digest
         )
     return delivered(request, first)
 

@@ -73,9 +73,15 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
 def _pull(arguments: argparse.Namespace, containerd: Containerd) -> int:
     plan = _plan(arguments)
     _refuse_other_plan(os.environ.get(planning.VARIABLE, ""), plan)
+    digest = os.environ.get(DIGEST_VARIABLE, "")
+    if not digest:
+        raise ValueError(
+            f"{DIGEST_VARIABLE} is not set: give it the digest that `ensure` has printed on the "
+            "node from which the others get the image"
+        )
     how = Pull(
         shlex.split(arguments.puller),
-        os.environ[DIGEST_VARIABLE],
+        digest,
         arguments.limit_seconds,
         os.environ.get(presence.VARIABLE, ""),
         arguments.keep_unused_minutes,

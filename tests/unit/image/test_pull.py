@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.image import pull as module
+from infra.image.__main__ import main
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.oci import Image
 from infra.image.plan import ImagePlan
@@ -123,3 +124,11 @@ def test_image_for_another_processor_is_refused(
     monkeypatch.setattr(Containerd, "platform", lambda _: "linux/riscv64")
     with pytest.raises(ValueError, match=r"is for linux/\w+, but the node runs linux/riscv64"):
         got(node)
+
+
+def test_digest_that_was_not_given_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("IMAGE_DIGEST", raising=False)
+    assert main(["pull", "--repository", "images.example/trainer"]) == 1
+    assert "image: IMAGE_DIGEST is not set: give it the digest that" in capsys.readouterr().out
