@@ -136,7 +136,8 @@ def is_local(host: str) -> bool:
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
     """The commands that keep the image in containerd: `<name>-ensure` for the first machine, and
-    `<name>-ensure-<node>` for each further one, which waits for the digest of the first and pulls."""
+    `<name>-ensure-<node>` for each further one, which pulls what the first one has by its digest.
+    """
     share = f"{ensure_command(request)} --share"
     first = keep_on_node(f"{name}-ensure", request, request.node, share, opts)
     digest: Mapping[str, pulumi.Input[str]] = {DIGEST_VARIABLE: first.stdout.apply(last_digest)}
