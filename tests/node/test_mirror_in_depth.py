@@ -31,7 +31,7 @@ def shared(lan: Lan, tmp_path: Path) -> Iterator[SharedImage]:
 
 def test_wiped_node_alone_pulls_again_and_new_code_goes_the_same_way(shared: SharedImage) -> None:
     """Over SSH goes the layer of the code, once; the others get that layer alone, too."""
-    stack = shared.make_stack()
+    stack = shared.make_stack(imageDeliveryOptions={"keepUnusedMinutes": 0})
     stack.up()
     digest = shared.digest(FIRST)
     shared.wipe(THREE)
@@ -56,6 +56,8 @@ def test_wiped_node_alone_pulls_again_and_new_code_goes_the_same_way(shared: Sha
     again = [row for name in shared.hosts for row in shared.given(name)[given[name] :]]
     assert {address for address, _, _ in again} == {address(TWO), address(THREE)}
     assert sum(size for _, _, size in again) < TALK_BYTES
+    for host in shared.hosts.values():  # the older one has gone, by all of its names
+        assert digest not in host.shell("k3s ctr -n k8s.io images ls")
     stack.destroy()
 
 

@@ -26,6 +26,8 @@ state = "{SOCKET.parent}"
 disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
   address = "{SOCKET}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{ROOT}"
 """
 
 
