@@ -99,7 +99,11 @@ def _sees(looked: Looked, others: Mapping[str, str], server: str) -> Mapping[str
     facts = looked.facts or Facts()
     lines: list[str] = []
     for number, (name, address) in enumerate(others.items()):
-        asked = questions(from_server=looked.name == server, to_server=name == server)
+        asked = questions(
+            from_server=looked.name == server,
+            to_server=name == server,
+            share_images=looked.plan.expect.embedded_registry,
+        )
         words = [what.replace(".", " ") for what in asked]
         if facts.get("mtu").isdigit():
             words.append(f"mtu {facts.get('mtu')}")

@@ -12,7 +12,7 @@ from cli.check import PROBE_SECONDS, Fault, Result, error, warning
 from cli.facts import Facts
 from infra.node.expectations import Expectations
 
-API_PORT, KUBELET_PORT, FLANNEL_PORT = 6443, 10250, 8472
+API_PORT, KUBELET_PORT, FLANNEL_PORT, SHARING_PORT = 6443, 10250, 8472, 5001
 # File systems that lie on a disk of one machine, as `stat -f -c %T` names them.
 OF_ONE_MACHINE = ("ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs", "f2fs")
 
@@ -53,10 +53,18 @@ def run_pair_checks(machines: list[Machine], expect: Expectations) -> list[Resul
     ]
 
 
-def questions(*, from_server: bool, to_server: bool) -> list[str]:
-    """What one machine has to reach on another, as `protocol.port`."""
+def questions(*, from_server: bool, to_server: bool, share_images: bool = False) -> list[str]:
+    """What one machine has to reach on another, as `protocol.port`.
+
+    Args:
+        from_server: the one is the server.
+        to_server: the other one is.
+        share_images: k3s' embedded registry is on, for which each node listens at two ports.
+    """
     asked = [f"udp.{FLANNEL_PORT}"]
-    if to_server:
+    if share_images:
+        asked.append(f"tcp.{SHARING_PORT}")
+    if to_server or share_images:
         asked.append(f"tcp.{API_PORT}")
     if from_server:
         asked.append(f"tcp.{KUBELET_PORT}")
@@ -179,6 +187,16 @@ def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
         )
 
 
+def sharing_ports(machines: list[Machine], expect: Expectations) -> Found:
+    """Machines reach each other's ports 5001 and 6443, by which they give each other the image."""
+    if not expect.embedded_registry:
+        return
+    for port in (SHARING_PORT, API_PORT):
+        for source, target, seen in _seen(machines, expect, f"tcp.{port}"):
+            if port == SHARING_PORT or not target.is_server:  # the server's is that of the API
+                yield _way(source, target), _reached(source, target, port, seen)
+
+
 def path_mtu(machines: list[Machine], expect: Expectations) -> Found:
     """Packets of the size that the devices allow pass between machines; others would vanish."""
     for source, target, seen in _seen(machines, expect, "mtu"):
@@ -205,14 +223,17 @@ def _reaching(machines: list[Machine], expect: Expectations, port: int) -> Found
     for source, target, seen in _seen(machines, expect, what):
         if what not in questions(from_server=source.is_server, to_server=target.is_server):
             continue
-        fix = f"allow TCP {port} from {source.name} in the firewall of {target.name}"
-        words = "packets are lost" if seen == "silent" else "the way is refused"
-        yield (
-            _way(source, target),
-            error(f"port {port} cannot be reached: {words}", fix)
-            if seen in ("silent", "unreachable")
-            else seen,
-        )
+        yield _way(source, target), _reached(source, target, port, seen)
+
+
+def _reached(source: Machine, target: Machine, port: int, seen: str) -> Fault | str:
+    if seen not in ("silent", "unreachable"):
+        return seen
+    words = "packets are lost" if seen == "silent" else "the way is refused"
+    return error(
+        f"port {port} cannot be reached: {words}",
+        f"allow TCP {port} from {source.name} in the firewall of {target.name}",
+    )
 
 
 def _seen(
@@ -257,5 +278,6 @@ PAIR_CHECKS = (
     PairCheck("pair-api-port", api_port),
     PairCheck("pair-kubelet-port", kubelet_port),
     PairCheck("pair-flannel-port", flannel_port),
+    PairCheck("pair-sharing-ports", sharing_ports),
     PairCheck("pair-mtu", path_mtu),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,12 +41,17 @@ class ImportOptions:
 
 def check(request: DeliveryRequest) -> None:
     """Raise ValueError for options that cannot be used."""
-    minutes = request.options.keepUnusedMinutes
     if request.further and request.build_on == "node":
         raise ValueError(
             "imageBuildOn: 'node' cannot be used: nodes lists several machines, and each would "
-            "build the image for itself. Set imageBuildOn here, or imageDelivery registry."
+            "build the image for itself. Set imageBuildOn here, or imageDelivery mirror or "
+            "registry."
         )
+    check_minutes(request.options.keepUnusedMinutes)
+
+
+def check_minutes(minutes: int) -> None:
+    """Raise ValueError for a time that is none."""
     if minutes < 0:
         raise ValueError(
             f"imageDeliveryOptions.keepUnusedMinutes: {minutes} cannot be used: it is a time. Set "
@@ -56,23 +62,42 @@ def check(request: DeliveryRequest) -> None:
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
     """The commands that keep the image in containerd: `<name>-ensure`, and `<name>-ensure-<node>`
     for each further machine. They run side by side, and each sends the layers that are missing."""
+    ensure = ensure_command(request)
     for node in request.further:
-        _keep(f"{name}-ensure-{node.name}", request, node, opts)
-    return delivered(request, _keep(f"{name}-ensure", request, request.node, opts))
+        keep_on_node(f"{name}-ensure-{node.name}", request, node, ensure, opts)
+    return delivered(request, keep_on_node(f"{name}-ensure", request, request.node, ensure, opts))
 
 
-def _keep(
-    name: str, request: DeliveryRequest, node: NodeTarget, opts: pulumi.ResourceOptions
+def keep_on_node(
+    name: str,
+    request: DeliveryRequest,
+    node: NodeTarget,
+    create: str,
+    opts: pulumi.ResourceOptions,
+    more: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> local.Command:
+    """The command that keeps the image in a node's containerd, and removes it when it goes.
+
+    Each kind that writes to nodes has it under the same names, so that another choice of the kind
+    changes how the image gets there, and does not remove it.
+
+    Args:
+        name: of the resource.
+        request: the image.
+        node: where.
+        create: how the image gets there.
+        opts: of the resource.
+        more: further variables of `create`.
+    """
     import pulumi
     from pulumi_command import local
 
     lost = node.is_lost
     return local.Command(
         name,
-        create=ensure_command(request),
+        create=create,
         delete=remove_command(request),
-        environment=_environment(request, node),
+        environment={**_environment(request, node), **(more or {})},
         stdin=request.authorities or None,
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(
@@ -80,7 +105,7 @@ def _keep(
             pulumi.ResourceOptions(
                 delete_before_replace=True,
                 # A lost node: the command is dropped from the stack's state and nothing is run.
-                ignore_changes=["environment"] if lost else None,
+                ignore_changes=["create", "delete", "environment", "stdin"] if lost else None,
                 retain_on_delete=lost or None,
                 custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
             ),
@@ -129,7 +154,7 @@ def ensure_command(request: DeliveryRequest) -> str:
         source += ["--authorities", "-"]
     source += ["--keep-unused-minutes", str(request.options.keepUnusedMinutes)]
     base = ["--base-image", request.plan.base_image]
-    return shlex.join([*_program("ensure", request), *base, *source, *_platform(request)])
+    return shlex.join([*program("ensure", request), *base, *source, *platform(request)])
 
 
 def remove_command(request: DeliveryRequest) -> str:
@@ -139,14 +164,16 @@ def remove_command(request: DeliveryRequest) -> str:
     """
     names = (request.plan.reference, request.plan.deps_reference)
     references = [part for name in names for part in ("--reference", name)]
-    return shlex.join([*_program("remove", request), *references, *_platform(request)])
+    return shlex.join([*program("remove", request), *references, *platform(request)])
 
 
-def _platform(request: DeliveryRequest) -> list[str]:
+def platform(request: DeliveryRequest) -> list[str]:
+    """The arguments that name the platform which wants the image."""
     return ["--pods-of", request.namespace] if request.namespace else []
 
 
-def _program(action: str, request: DeliveryRequest) -> list[str]:
+def program(action: str, request: DeliveryRequest) -> list[str]:
+    """The words that run an action on the image in a node's containerd."""
     return [
         *(PYTHON, "-m", "infra.image", action),
         *("--repository", request.plan.repository),

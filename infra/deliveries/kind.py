@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from infra.image.plan import ImagePlan
 from infra.registry import NoOptions
@@ -32,6 +32,21 @@ class NodeTarget:
 
 
 @dataclass(frozen=True)
+class ClusterFacts:
+    """What a kind may have to know of the cluster.
+
+    Args:
+        whose: a k3s that this stack installs, one that it has adopted, or a cluster that exists.
+        k3s_version: of a k3s that this stack installs, such as `v1.34.2+k3s1`.
+        registries: the setting k3sRegistries as JSON text, which may hold passwords; empty: none.
+    """
+
+    whose: Literal["ours", "adopted", "existing"] = "existing"
+    k3s_version: str = ""
+    registries: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
 class DeliveryRequest:
     """The image that is wanted, what it is made of, and where it has to get to.
 
@@ -48,6 +63,7 @@ class DeliveryRequest:
         proxies: the proxy variables for builds.
         authorities: certificates (PEM) that builds trust beside the usual ones; empty: none.
         namespace: Kubernetes namespace of the pods, for a Secret with a registry's credentials.
+        cluster: what the nodes are nodes of.
         options: an instance of the kind's options dataclass.
     """
 
@@ -63,6 +79,7 @@ class DeliveryRequest:
     proxies: Mapping[str, pulumi.Input[str]] = field(default_factory=dict[str, Any], repr=False)
     authorities: str = field(default="", repr=False)
     namespace: str = ""
+    cluster: ClusterFacts = ClusterFacts()
     options: Any = None
 
 
@@ -121,6 +138,8 @@ class DeliveryKind:
         needs_node: whether it writes to the node's own containerd. With `cluster: existing` the
             machine that runs Pulumi must be the node then.
         serves_further: whether it brings the image to `request.further`, where it writes to nodes.
+        embedded_registry: whether the nodes of our k3s give each other the images of the registry
+            that imageRepository names. k3s is then set up for it on every node.
     """
 
     name: str
@@ -130,3 +149,4 @@ class DeliveryKind:
     options: type = NoOptions
     needs_node: bool = False
     serves_further: bool = False
+    embedded_registry: bool = False

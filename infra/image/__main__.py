@@ -24,9 +24,11 @@ from infra.image.plan import (
     plan_image,
 )
 from infra.image.prune import KEEP_UNUSED_MINUTES
+from infra.image.pull import DIGEST_VARIABLE, Pull, pull
 from infra.image.reach import open_node
 from infra.image.registry.login import PASSWORD_VARIABLE, Login, find_login
 from infra.image.sbom import sbom
+from infra.image.sharing import by_digest, share
 from infra.node.node_variable import VARIABLE
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -60,8 +62,33 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
         arguments.keep_unused_minutes,
         arguments.pods_of,
     )
+    if arguments.share:
+        share(containerd, plan)
     print(json.dumps(asdict(result)), flush=True)
     # `pulumi up` shows the last line that a command has written, and people do not read JSON.
+    print(f"image: {plan.reference} is on the node", file=sys.stderr, flush=True)
+    return 0
+
+
+def _pull(arguments: argparse.Namespace, containerd: Containerd) -> int:
+    plan = _plan(arguments)
+    _refuse_other_plan(os.environ.get(planning.VARIABLE, ""), plan)
+    digest = os.environ.get(DIGEST_VARIABLE, "")
+    if not digest:
+        raise ValueError(
+            f"{DIGEST_VARIABLE} is not set: give it the digest that `ensure` has printed on the "
+            "node from which the others get the image"
+        )
+    how = Pull(
+        shlex.split(arguments.puller),
+        digest,
+        arguments.limit_seconds,
+        os.environ.get(presence.VARIABLE, ""),
+        arguments.keep_unused_minutes,
+        arguments.pods_of,
+    )
+    result = pull(plan, containerd, how, Path(arguments.cache), _say)
+    print(json.dumps(asdict(result)), flush=True)
     print(f"image: {plan.reference} is on the node", file=sys.stderr, flush=True)
     return 0
 
@@ -139,7 +166,9 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
         _say(f"image: nothing to remove, containerd does not answer: {error}")
         there = {}
     ours = (arguments.repository, deps_repository(arguments.repository))
-    names = arguments.reference or [name for name in there if name.rpartition(":")[0] in ours]
+    names = arguments.reference or [
+        name for name in there if name.rpartition(":")[0] in ours or name.partition("@")[0] in ours
+    ]
     used: list[str] = []
     if there and arguments.pods_of:
         # the kubelet's side may know the image by its other name, `sha256:...`
@@ -153,6 +182,9 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
     if others and not used:
         who = ", ".join(others)
         _say(f"image: {names[0]} stays with what it is made of: the platform of {who} wants it")
+    # with their names by digest, under which nodes give them to each other
+    tags = [name for name in names if name in there]
+    names += [by_digest(name.rpartition(":")[0], there[name]) for name in tags]
     removed = containerd.remove_images(names) if there and not used and not others else []
     print(json.dumps({"removed": len(removed)}), flush=True)
     return 0
@@ -180,7 +212,7 @@ def _sbom(arguments: argparse.Namespace, containerd: Containerd) -> int:
     return 0
 
 
-ACTIONS = {"ensure": _ensure, "check": _check, "remove": _remove, "sbom": _sbom}
+ACTIONS = {"ensure": _ensure, "pull": _pull, "check": _check, "remove": _remove, "sbom": _sbom}
 
 
 def _plan(arguments: argparse.Namespace) -> ImagePlan:
@@ -242,6 +274,18 @@ def _parser() -> argparse.ArgumentParser:
         default="gzip",
         help="push: of layers (default: %(default)s)",
     )
+    add(
+        "--share",
+        action="store_true",
+        help="ensure: lets k3s' embedded registry give the image to other nodes",
+    )
+    add(
+        "--puller",
+        default="k3s crictl pull",
+        help=f"pull: the command that pulls the image with the digest in ${DIGEST_VARIABLE} from "
+        "the other nodes (default: %(default)s)",
+    )
+    add("--limit-seconds", type=int, default=1800, help="pull: of all tries (default: %(default)s)")
     add("--output", default="-", help="sbom: file for the document (default: standard output)")
     return parser
 

@@ -83,8 +83,7 @@ class Containerd:
             None: the image is not there, or not all of its blobs are.
         """
         ctr, only = shlex.join(self.ctr_words()), shlex.quote(f"name=={name}")
-        words = ["sh", "-c", f"{ctr} images check {only} && {ctr} images ls {only}"]
-        output = self._run(self.node.as_root(words) if self.node else words, "images check")
+        output = self.shell(f"{ctr} images check {only} && {ctr} images ls {only}", "images check")
         rows = [row for row in map(str.split, output.splitlines()) if row[:1] == [name]]
         # the first row is REF TYPE DIGEST STATUS ..., the second one is as in `labels`
         if len(rows) != 2 or rows[0][3] != "complete":
@@ -171,6 +170,19 @@ class Containerd:
             ContainerdError: it failed, or did not end in time; has ctr's own words.
         """
         return self._run(self.command(*arguments, namespace=namespace), " ".join(arguments))
+
+    def shell(self, text: str, what: str) -> str:
+        """The output of a shell text of ctr commands, which over SSH cost one round trip together.
+
+        Args:
+            text: see above.
+            what: the command that an error names.
+
+        Raises:
+            ContainerdError: as for `ask`.
+        """
+        words = ["sh", "-c", text]
+        return self._run(self.node.as_root(words) if self.node else words, what)
 
     def _run(self, command: Sequence[str], what: str) -> str:
         limit = self.patience_seconds

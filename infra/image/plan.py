@@ -36,6 +36,11 @@ class ImagePlan:
         return f"{self.repository}:{self.deps_hash}-{self.code_hash}"
 
     @property
+    def host(self) -> str:
+        """The registry in the name, with its port if it has one."""
+        return self.repository.partition("/")[0]
+
+    @property
     def deps_reference(self) -> str:
         """Full name of the image without the code; while it is there, its layers are kept."""
         return f"{deps_repository(self.repository)}:{self.deps_hash}"

@@ -78,13 +78,18 @@ def unused_tags(
     """
     used_digests = {images[name] for name in container_images if name in images}
     limit = asked_for_before.strftime("%Y%m%dT%H%M%SZ")
-    kept = {plan.reference}
+    kept, no_labels = {plan.reference}, dict[str, str]()
     for name, digest in images.items():
-        recent = labels.get(name, {}).get(ENSURED_LABEL, "") > limit
-        wanted = platforms(labels.get(name, {}))
+        # a name by digest has got its labels from the tag, of which others are taken off later
+        of_tag = labels.get(name, no_labels) if "@" not in name else no_labels
+        recent = of_tag.get(ENSURED_LABEL, "") > limit
+        wanted = platforms(of_tag)
         if name in container_images or digest in used_digests or recent or wanted:
             kept.add(name)
     dependencies = {_deps_of(plan, name) for name in kept if _is_tag_of(plan.repository, name)}
+    # with its name by digest an image is given to other nodes (sharing.py): it goes with the tag
+    kept_digests = {images[name] for name in kept if name in images}
+    kept |= {name for name, digest in images.items() if "@" in name and digest in kept_digests}
     return sorted(
         name
         for name in images

@@ -126,6 +126,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         pods=compute.world.pods if compute else ranks,
         several=bool(settings.nodes),
         shared_data=bool(settings.nodes) and settings.storage_kind.name == "host-path",
+        embedded_registry=bool(settings.shared_registry),
         tolerated_taints=_tolerated_taints(run),
         operator=operator is not None,
         operator_driver=bool(operator and operator.driver),

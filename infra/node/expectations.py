@@ -20,7 +20,8 @@ class Expectations:
     `provision` is true where this program installs k3s on the host. `gpus` counts distinct physical
     GPUs and is 0 on CPU; `ranks` is the world size, spread evenly over `pods`; `shm_kib` is the sum
     over all pods of a node. `several` is true where other machines have GPUs and pods too, so that
-    `gpus` need not be on one. `service` is k3s' own on the host. With `shared_data` the data folder
+    `gpus` need not be on one. With `embedded_registry` machines give each other the image, by the
+    embedded registry of k3s. `service` is k3s' own on the host. With `shared_data` the data folder
     is the same one on every machine. `node_interface` is the network interface that k3s is to use,
     empty for that of the default route; `interface_address` is the address that it has to have, if
     that is said. `tolerated_taints` are keys of taints that do not keep our pods away, `*` stands
@@ -41,6 +42,7 @@ class Expectations:
     several: bool = False
     service: str = "k3s"
     shared_data: bool = False
+    embedded_registry: bool = False
     tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
     operator: bool = True
     operator_driver: bool = False

@@ -158,7 +158,7 @@ def check_nodes(settings: PlatformSettings, storage: Storage) -> None:
         raise pulumi.RunError(
             f"nodes: {shown} cannot be used: imageDelivery: {settings.delivery.name} brings the "
             "image to the first machine alone, and pods on these could not start. Set "
-            "imageDelivery: registry."
+            "imageDelivery: import, mirror or registry."
         )
 
 
@@ -193,7 +193,11 @@ def make_agents(
                 **common,
                 # Not those of the others, to which it does not speak: one that is added then
                 # restarts no other one.
-                **k3s_variables(settings.cluster, settings.proxy.past_proxy((node.ssh.host,))),
+                **k3s_variables(
+                    settings.cluster,
+                    settings.proxy.past_proxy((node.ssh.host,)),
+                    settings.shared_registry,
+                ),
                 **bundle_variables(settings.bundle, node.host),
             },
             grace_seconds=settings.limits.termination_grace_seconds,

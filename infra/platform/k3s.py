@@ -14,6 +14,7 @@ from infra.node.tunnel_kubeconfig import tunnelled
 from infra.platform.airgap_files import bundle_variables
 from infra.platform.cluster_generation import ClusterGeneration
 from infra.platform.proxy import k3s_proxy_environment
+from infra.platform.registries import registries
 from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
 
 LookAtK3s: TypeAlias = Future[K3sLook]
@@ -49,6 +50,7 @@ class K3sArgs:
     runner: Runner
     owner: pulumi.Input[str]
     look: LookAtK3s | None
+    shared_registry: str = ""
 
 
 class K3s:
@@ -156,7 +158,8 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
     ssh_host = args.host.ssh.host if args.host.ssh and not cluster.tunnel else ""
     return {
         # the API server asks the kubelets of all machines
-        **k3s_variables(cluster, args.proxy.past_proxy(args.proxy.machines)),
+        **k3s_variables(cluster, args.proxy.past_proxy(args.proxy.machines), args.shared_registry),
+        "EMBEDDED_REGISTRY": "true" if args.shared_registry else "",
         "K3S_EXISTING": cluster.k3s.existing,
         "POD_CIDR": cluster.pod_cidr,
         "SERVICE_CIDR": cluster.service_cidr,
@@ -172,9 +175,15 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
 
 
 def k3s_variables(
-    cluster: ClusterSettings, proxy: ProxySettings
+    cluster: ClusterSettings, proxy: ProxySettings, shared_registry: str
 ) -> Mapping[str, pulumi.Input[str]]:
-    """What is the same for k3s on every machine, as a server and as an agent."""
+    """What is the same for k3s on every machine, as a server and as an agent.
+
+    Args:
+        cluster: the settings.
+        proxy: that of the machine.
+        shared_registry: see `ClusterArgs`.
+    """
     k3s = cluster.k3s
     return {
         "K3S_VERSION": k3s.version,
@@ -182,6 +191,6 @@ def k3s_variables(
         "K3S_INSTALLER_SHA256": k3s.installer_sha256,
         "K3S_MIRROR": k3s.mirror,
         "K3S_FORCE": "true" if k3s.force else "",
-        "K3S_REGISTRIES": k3s.registries.output if k3s.registries else "",
+        "K3S_REGISTRIES": registries(k3s.registries, shared_registry),
         **k3s_proxy_environment(proxy),
     }

@@ -157,6 +157,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             runner=runner,
             owner=owner.identity,
             look=look,
+            shared_registry=settings.shared_registry,
         ),
         pulumi.ResourceOptions(depends_on=host),
     )

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.deliveries import DELIVERIES
-from infra.deliveries.kind import DeliveryRequest, NodeTarget, Pull
+from infra.deliveries.kind import ClusterFacts, DeliveryRequest, NodeTarget, Pull
 from infra.dependencies import dependencies
 from infra.node.node_environment import host_text, node_text
 from infra.platform.proxy import proxy_environment
 from infra.settings import PlatformSettings
+from infra.settings.cluster import ClusterSettings
 from infra.settings.node import SshSettings
 
 
@@ -88,6 +89,7 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
         proxies=proxy_environment(settings.proxy),
         authorities=settings.proxy.ca_bundle,
         namespace=settings.namespace,
+        cluster=cluster_facts(settings.cluster),
         options=settings.delivery.options,
     )
     try:
@@ -95,6 +97,15 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
     except ValueError as error:
         raise pulumi.RunError(str(error)) from None
     return TrainerImageArgs(settings.delivery.name, request)
+
+
+def cluster_facts(cluster: ClusterSettings) -> ClusterFacts:
+    """What deliveries may have to know of the cluster."""
+    if cluster.kind == "existing":
+        return ClusterFacts()
+    registries = cluster.k3s.registries.text if cluster.k3s.registries else ""
+    whose = "adopted" if cluster.k3s.existing == "adopt" else "ours"
+    return ClusterFacts(whose, cluster.k3s.version, registries)
 
 
 def _shown(ssh: SshSettings) -> str:

@@ -43,6 +43,15 @@ class StorageChoice(Kind, Protocol):
         ...
 
 
+class DeliveryChoice(Kind, Protocol):
+    """What the settings have to know of a delivery; see `infra/deliveries/kind.py`."""
+
+    @property
+    def embedded_registry(self) -> bool:
+        """Whether the nodes of our k3s give each other the images of imageRepository's host."""
+        ...
+
+
 class ControllerChoice(Kind, Protocol):
     """What the settings have to know of a controller; see `infra/controllers/kind.py`."""
 
@@ -80,7 +89,7 @@ class Kinds:
     workloads: Mapping[str, WorkloadChoice]
     storages: Mapping[str, StorageChoice]
     networks: Mapping[str, Kind]
-    deliveries: Mapping[str, Kind]
+    deliveries: Mapping[str, DeliveryChoice]
     controllers: Mapping[str, ControllerChoice]
 
 

@@ -39,7 +39,11 @@ from infra.settings.storage import StorageSettings, read_storage
 
 @dataclass(frozen=True)
 class PlatformSettings:
-    """Everything that a stack says about the platform that it owns."""
+    """Everything that a stack says about the platform that it owns.
+
+    `shared_registry` is the registry whose images the nodes of our k3s give each other; empty: they
+    give none.
+    """
 
     stack: str
     namespace_settings: NamespaceSettings
@@ -51,6 +55,7 @@ class PlatformSettings:
     storage_kind: Chosen
     storage: StorageSettings
     delivery: Chosen
+    shared_registry: str
     image: ImageSettings
     proxy: ProxySettings
     limits: LimitSettings
@@ -110,6 +115,7 @@ def read_platform(
     node_health = read_node_health(reader, cluster, devices, nodes)
     if image is None:
         return None
+    shares = kinds.deliveries[delivery.name].embedded_registry
     shared = gpu_operator is not None and gpu_operator.sharing.shares
     return PlatformSettings(
         stack=stack,
@@ -122,6 +128,7 @@ def read_platform(
         storage_kind=storage_kind,
         storage=storage,
         delivery=delivery,
+        shared_registry=image.plan.host if shares else "",
         image=image,
         proxy=proxy,
         limits=limits,

@@ -6,13 +6,16 @@ import pytest
 
 from cli.check import Result
 from cli.facts import Facts
-from cli.pair_checks import PAIR_CHECKS, Machine, run_pair_checks
+from cli.pair_checks import PAIR_CHECKS, Machine, questions, run_pair_checks
 from infra.node.expectations import Expectations
 from tests.cli.fact_sets import Changes, facts_with
 
 SERVER, TWO, THREE = "10.1.2.3", "gpu2", "gpu3"
-EXPECT = Expectations(gpus=9, pods=3, ranks=9, several=True, shared_data=True)
+EXPECT = Expectations(
+    gpus=9, pods=3, ranks=9, several=True, shared_data=True, embedded_registry=True
+)
 WELL = {"udp.8472": "refused", "tcp.6443": "open", "tcp.10250": "refused", "mtu": "fits"}
+WELL["tcp.5001"] = "refused"
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,12 @@ FAULTS = {
         way=(TWO, THREE),
         seen={"udp.8472": "silent"},
         severity="warning",
+    ),
+    "pair-sharing-ports": Seeded(
+        "port 5001 cannot be reached: packets are lost",
+        f"{TWO} -> {SERVER}",
+        way=(TWO, SERVER),
+        seen={"tcp.5001": "silent"},
     ),
     "pair-mtu": Seeded(
         "a packet of 9000 bytes, which eth0 allows, is lost",
@@ -135,10 +144,30 @@ def test_fault_is_named_once_with_its_machines_and_a_fix(check_id: str) -> None:
     assert found[0].fix
 
 
+def test_nodes_that_share_images_reach_every_nodes_port_6443() -> None:
+    """Each of them has a registry there, not the server alone; the way to that is `pair-api-port`.
+
+    Where another delivery is chosen, neither port is asked for.
+    """
+    blocked = {"tcp.6443": "silent", "tcp.5001": "unreachable"}
+    between_agents = machines({}, (TWO, THREE), blocked)
+    found = findings(run_pair_checks(between_agents, EXPECT))
+    assert found == [("pair-sharing-ports", f"{TWO} -> {THREE}", "error")] * 2
+    alone = replace(EXPECT, embedded_registry=False)
+    assert findings(run_pair_checks(between_agents, alone)) == []
+    to_server = machines({}, (TWO, SERVER), {"tcp.6443": "silent"})
+    found = findings(run_pair_checks(to_server, EXPECT))
+    assert found == [("pair-api-port", f"{TWO} -> {SERVER}", "error")]
+    asked = questions(from_server=False, to_server=False, share_images=True)
+    assert {"tcp.5001", "tcp.6443"} <= set(asked)
+    assert questions(from_server=False, to_server=False) == ["udp.8472"]
+
+
 def test_ports_that_pods_do_not_need_are_not_asked_for() -> None:
     """Agents need no way to each other's kubelets, and nobody else's cluster is judged."""
     way, blocked = (TWO, THREE), {"tcp.10250": "silent", "tcp.6443": "silent"}
-    assert findings(run_pair_checks(machines({}, way, blocked), EXPECT)) == []
+    alone = replace(EXPECT, embedded_registry=False)
+    assert findings(run_pair_checks(machines({}, way, blocked), alone)) == []
     seen = {"udp.8472": "silent"}
     foreign = replace(EXPECT, provision=False)
     assert findings(run_pair_checks(machines({}, way, seen), foreign)) == []

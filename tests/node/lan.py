@@ -111,7 +111,9 @@ class Lan:
         return Plan(
             server,
             scope="host",
-            expect=Expectations(gpus=0, several=True, node_address=SERVER_ADDRESS),
+            expect=Expectations(
+                gpus=0, several=True, node_address=SERVER_ADDRESS, embedded_registry=True
+            ),
             machines=tuple(Machine(name, target) for name, target in targets.items()),
         )
 

@@ -73,6 +73,7 @@ def faults(lan: Lan) -> dict[str, Fault]:
     lost, refused = "--jump DROP", "--jump REJECT --reject-with icmp-admin-prohibited"
     api, kubelet = "--protocol tcp --dport 6443", "--protocol tcp --dport 10250"
     flannel = "--protocol udp --dport 8472"
+    sharing = "--protocol tcp --dport 5001"
     two, three = address(lan, TWO), address(lan, THREE)
     return {
         "api": Fault(server, two, f"{api} {lost}", "pair-api-port", f"{TWO} -> {server}"),
@@ -80,6 +81,9 @@ def faults(lan: Lan) -> dict[str, Fault]:
             TWO, SERVER_ADDRESS, f"{kubelet} {refused}", "pair-kubelet-port", f"{server} -> {TWO}"
         ),
         "flannel": Fault(TWO, three, f"{flannel} {lost}", "pair-flannel-port", f"{THREE} -> {TWO}"),
+        "sharing": Fault(
+            THREE, two, f"{sharing} {lost}", "pair-sharing-ports", f"{TWO} -> {THREE}"
+        ),
     }
 
 
@@ -94,7 +98,7 @@ def test_hosts_that_reach_each_other_have_no_finding(lan: Lan) -> None:
     assert len(ways) == 6  # every two, both ways
 
 
-@pytest.mark.parametrize("name", ["api", "kubelet", "flannel"])
+@pytest.mark.parametrize("name", ["api", "kubelet", "flannel", "sharing"])
 def test_fault_between_two_hosts_is_named_by_the_pair(lan: Lan, name: str) -> None:
     fault = faults(lan)[name]
     with present(lan, fault):

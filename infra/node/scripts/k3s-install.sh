@@ -8,6 +8,7 @@
 # - K3S_EXISTING: refuse or adopt; K3S_FORCE: true changes k3s under running pods with GPUs;
 # - K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES (text), TLS_SAN (several, with
 #   blanks between them);
+# - EMBEDDED_REGISTRY: true lets the nodes give each other the images of K3S_REGISTRIES' mirrors;
 # - NODE_INTERFACE: whose address is the node's own; else that of the default route;
 # - INTERFACE_ADDRESS: an address that this interface has to have;
 # - K3S_BUNDLE: a folder on this host, from which everything is taken; both sums are given then;

@@ -23,10 +23,12 @@ from cluster import (  # pyright: ignore # beside this file on the test host
     register,
     renew,
 )
+from containers import start  # pyright: ignore # beside this file on the test host
 
 CONFIG = Path("/etc/rancher/k3s")
 PASSWORD = Path("/etc/rancher/node/password")
 DATA = Path("/var/lib/rancher/k3s/agent")
+DATA_OF_TESTS = Path("/lab/cluster")
 RETRY_SECONDS = 0.5
 RENEW_SECONDS = 2
 
@@ -93,11 +95,14 @@ def join(config: dict[str, Any]) -> ssl.SSLContext:
         "k3s-Node-Password": password(),
     }
     pair = json.loads(get(config["server"], tls, "/v1-k3s/serving-kubelet", headers))
+    embedded = json.loads(get(config["server"], tls, "/v1-k3s/config", headers))
     DATA.mkdir(parents=True, exist_ok=True)
     for name, text in pair.items():
         (DATA / name).touch(mode=0o600)
         (DATA / name).write_text(text)
     tls.load_cert_chain(DATA / "client.crt", DATA / "client.key")
+    address = own_address(config.get("flannel-iface", ""))
+    start(DATA_OF_TESTS, address, embedded=embedded)
     return tls
 
 

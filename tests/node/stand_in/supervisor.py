@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cluster import Socket, administrator, ask  # pyright: ignore # beside this file there
 
+EMBEDDED = Path("/lab/embedded-registry")
 TOKEN = Path("/var/lib/rancher/k3s/server/token")
 REJECTED = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password'"
 REJECTED += " may not match server node-passwd entry, try enabling a unique node name with the"
@@ -29,12 +30,14 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
     """
     if path == "/cacerts":
         return 200, (tls / "ca.crt").read_text()
-    if path != "/v1-k3s/serving-kubelet":
+    if path not in ("/v1-k3s/serving-kubelet", "/v1-k3s/config"):
         return 404, "not found"
     tokens = {TOKEN.with_name(name).read_text().strip() for name in ("token", "agent-token")}
     logins = {base64.b64encode(f"node:{token}".encode()).decode() for token in tokens}
     if headers.get("authorization") not in {f"Basic {login}" for login in logins}:
         return 401, "not authorized: the token is not this server's"
+    if path == "/v1-k3s/config":
+        return 200, EMBEDDED.read_text()  # k3s tells all of the cluster's settings here
     name, password = headers["k3s-node-name"], headers["k3s-node-password"]
     if not is_known(cluster, name, hashlib.sha256(password.encode()).hexdigest()):
         return 403, REJECTED

@@ -44,6 +44,17 @@ def test_a_used_image_stays_with_its_dependencies(name: str) -> None:
     assert unused(images, frozenset({name})) == [f"{REPOSITORY}:d2-c1"]
 
 
+def test_name_by_digest_stays_and_goes_with_its_tag() -> None:
+    """Under it an image is given to other nodes."""
+    wanted, old = (f"{REPOSITORY}@sha256:{digest}" for digest in ("22", "11"))
+    images = {**OURS, wanted: "sha256:22", old: "sha256:11"}
+    assert wanted not in unused(images)
+    assert old in unused(images)
+    assert old not in unused(images, frozenset({f"{REPOSITORY}:d1-c1"}))
+    of_tag = {"disttrain.dev/wanted-in.trains": "yes", ENSURED_LABEL: "20300101T000000Z"}
+    assert old in unused(images, labels={old: of_tag})  # it was copied, and is not taken off
+
+
 @pytest.mark.parametrize(
     "name",
     [

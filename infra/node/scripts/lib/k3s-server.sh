@@ -11,6 +11,8 @@ configuration() {
   echo "service-cidr: \"$SERVICE_CIDR\""
   echo "disable: [traefik, servicelb]"
   echo "agent-token-file: \"$AGENT_SECRET_FILE\""
+  # A setting of servers alone; agents learn of it as they start.
+  [ -z "${EMBEDDED_REGISTRY:-}" ] || echo "embedded-registry: true"
   chosen_interface
   [ -z "${TLS_SAN:-}" ] || echo "tls-san: [\"$(echo "$TLS_SAN" | sed 's/ /", "/g')\"]"
 }

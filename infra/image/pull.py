@@ -1,0 +1,166 @@
+"""Lets a node get the image from the other nodes, and proves by its own runtime that it has it."""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.image import presence
+from infra.image.containerd import REQUEST_LABEL, Containerd, ContainerdError
+from infra.image.node import failure_reason
+from infra.image.oci import Image
+from infra.image.plan import ImagePlan
+from infra.image.platforms import platform_of_image
+from infra.image.prune import ensured_label, prune
+from infra.image.sharing import by_digest, share
+from infra.image.transfer import PINNED
+from infra.image.wanted import PREFIX, want
+
+DIGEST_VARIABLE = "IMAGE_DIGEST"  # of the image on the node that had it first
+PAUSE_SECONDS = 3.0  # between two attempts
+SAY_SECONDS = 30  # between two lines that say why the image is not there yet
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What `pull` left in containerd."""
+
+    image: str
+    digest: str
+    pulled: bool
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How the image is pulled.
+
+    Args:
+        puller: the command that pulls as the kubelet does, such as `["k3s", "crictl", "pull"]`.
+        digest: of the manifest.
+        limit_seconds: how long it is tried.
+        request: left on the image as a label (presence.py); empty: none.
+        keep_unused_minutes: older tags that were asked for within this time stay.
+        namespace: of the platform that wants the image (wanted.py); empty: it is for none.
+    """
+
+    puller: Sequence[str]
+    digest: str
+    limit_seconds: float
+    request: str = ""
+    keep_unused_minutes: int = 0
+    namespace: str = ""
+
+
+def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: Say) -> Pulled:
+    """Have the image with exactly this digest in containerd, complete and under its planned name.
+
+    It is pulled by its digest, so that no other node can give another content, and the tag that
+    pods ask for is made from it. Afterwards this node gives it to others, too.
+
+    Args:
+        plan: the image.
+        containerd: the node's.
+        how: see there.
+        cache: where requests are noted.
+        say: takes a line of progress.
+
+    Raises:
+        ContainerdError: nobody gave it in time, with the node's own words; or containerd does not
+            hold the image afterwards.
+        ValueError: the image is for another platform than the node's.
+    """
+    there, wanted_by = held(plan, containerd, how.digest), {}
+    if not there:
+        labels = containerd.labels().get(plan.reference, {})
+        wanted_by = {key: value for key, value in labels.items() if key.startswith(PREFIX)}
+        incomplete = containerd.images().keys() & names(plan, how.digest)
+        if incomplete:  # layers that are unpacked already would not be fetched again
+            say(f"image: {plan.reference} is there, but incomplete or with other content")
+            containerd.remove_images(sorted(incomplete))
+        start = time.monotonic()
+        _until_pulled(containerd, how, by_digest(plan.repository, how.digest), say)
+        containerd.ask(
+            *("images", "tag", "--force"), by_digest(plan.repository, how.digest), plan.reference
+        )
+        say(f"image: pulled from the other nodes in {time.monotonic() - start:.1f} s")
+    image = there or held(plan, containerd, how.digest)
+    if image is None:
+        raise ContainerdError(
+            f"{containerd.shown('images check')}: after the pull containerd's namespace "
+            f"{containerd.namespace!r} does not hold {plan.reference} with digest {how.digest}"
+        )
+    platform = containerd.platform()
+    if platform and platform_of_image(image) != platform:
+        raise ValueError(
+            f"{plan.reference} is for {platform_of_image(image)}, but the node runs {platform}: "
+            "the machines of one cluster that share an image have one kind of processor"
+        )
+    share(containerd, plan)
+    label = {REQUEST_LABEL: how.request} if how.request else {}
+    containerd.set_labels(plan.reference, {**PINNED, **wanted_by, **ensured_label(), **label})
+    presence.forget(cache, how.request)
+    if how.namespace:
+        want(containerd, plan, how.namespace)
+    prune(plan, containerd, say, how.keep_unused_minutes)
+    return Pulled(plan.reference, how.digest, pulled=there is None)
+
+
+def names(plan: ImagePlan, digest: str) -> set[str]:
+    """Those of the image, of which one at least is there if the image is."""
+    return {plan.reference, by_digest(plan.repository, digest)}
+
+
+def held(plan: ImagePlan, containerd: Containerd, digest: str) -> Image | None:
+    """The image, if containerd holds all of it under its planned name."""
+    image = containerd.complete_image(plan.reference)
+    return image if image and image.manifest.digest == digest else None
+
+
+def _until_pulled(containerd: Containerd, how: Pull, name: str, say: Say) -> None:
+    """Try again until a node gives the image: one that has it needs a while to tell the others."""
+    start = said = time.monotonic()
+    while True:
+        left = how.limit_seconds - (time.monotonic() - start)
+        try:
+            _attempt(containerd, how.puller, name, max(left, 1.0))
+        except ContainerdError as error:
+            now = time.monotonic()
+            if now - start + PAUSE_SECONDS >= how.limit_seconds:
+                raise ContainerdError(
+                    f"{error}\nNo other node has given the image within {how.limit_seconds:g} s. "
+                    "Nodes reach each other's TCP ports 5001 and 6443 for it, and `./disttrain "
+                    "doctor` tries these; what k3s says on the node: journalctl -u k3s-agent"
+                ) from None
+            if now - said >= SAY_SECONDS:
+                said = now
+                say(f"image: {now - start:.0f} s: not pulled yet; {error}")
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return
+
+
+def _attempt(
+    containerd: Containerd, puller: Sequence[str], name: str, limit_seconds: float
+) -> None:
+    words = [*puller, name]
+    node = containerd.node
+    where = f"on {node.shell[-1]}: " if node and node.remote else ""
+    shown = f"{where}{shlex.join(words)}"
+    try:
+        done = subprocess.run(
+            node.as_root(words) if node else words,
+            input=containerd.input_head,
+            capture_output=True,
+            timeout=limit_seconds,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise containerd.no_program() from error
+    except subprocess.TimeoutExpired:
+        raise ContainerdError(f"{shown}: no answer in {limit_seconds:.0f} s") from None
+    if done.returncode:
+        raise ContainerdError(f"{shown}: {failure_reason(done)}")

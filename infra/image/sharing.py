@@ -1,0 +1,72 @@
+"""Marks an image of containerd as one that k3s' embedded registry gives to other nodes.
+
+`ctr images import` leaves neither a name by digest nor the registry that content came from, and the
+embedded registry (Spegel) looks for both: without them it offers the tag and none of its layers
+(k3s#13222, spegel#1096). A pull by the kubelet leaves them, and here the same is done by hand. The
+labels come first: with the name by digest in place, Spegel looks for them at once (k3s#13794).
+"""
+
+import shlex
+from collections.abc import Iterable
+
+from infra.image.containerd import Containerd
+from infra.image.oci import Image
+from infra.image.plan import ImagePlan
+
+# containerd's own: https://github.com/containerd/containerd/blob/v2.0.0/pkg/labels/labels.go
+SOURCE_LABEL = "containerd.io/distribution.source."
+
+
+def by_digest(repository: str, digest: str) -> str:
+    """The name of an image by which nobody can get another content."""
+    return f"{repository}@{digest}"
+
+
+def share(containerd: Containerd, plan: ImagePlan) -> None:
+    """Label each blob of the planned image with its repository, and name the image by its digest.
+
+    Args:
+        containerd: the node's; it has the whole image.
+        plan: the image.
+
+    Raises:
+        ContainerdError: containerd does not answer, or refused.
+    """
+    image = containerd.complete_image(plan.reference)
+    assert image, f"{plan.reference} is not there"
+    host, _, path = plan.repository.partition("/")
+    before = sources(containerd.ask("content", "ls"), host)
+    ctr = shlex.join(containerd.ctr_words())
+    lines = [
+        f"{ctr} content label {digest} {shlex.quote(f'{SOURCE_LABEL}{host}={label}')}"
+        for digest, label in labels(image, path, before)
+    ]
+    name = by_digest(plan.repository, image.manifest.digest)
+    lines.append(f"{ctr} images tag --force {shlex.quote(plan.reference)} {shlex.quote(name)}")
+    containerd.shell(f"{{ {' && '.join(lines)}; }} >/dev/null", "content label")
+
+
+def labels(image: Image, path: str, before: dict[str, list[str]]) -> Iterable[tuple[str, str]]:
+    """`(digest, value of the label)` of each blob; paths of others on the same host stay."""
+    for part in image.blobs:
+        paths = before.get(part.digest, [])
+        yield part.digest, ",".join([*paths, *([] if path in paths else [path])])
+
+
+def sources(listing: str, host: str) -> dict[str, list[str]]:
+    """`{digest: paths}` of the blobs that are labelled for a registry.
+
+    Args:
+        listing: of `ctr content ls`: DIGEST SIZE AGE LABELS, the last as `key=value,key=value`,
+            where a value may have commas too.
+        host: of the registry.
+    """
+    found: dict[str, list[str]] = {}
+    for row in map(str.split, listing.splitlines()[1:]):
+        key = ""
+        for piece in row[-1].split(","):
+            name, separator, value = piece.partition("=")
+            key = name if separator else key
+            if key == f"{SOURCE_LABEL}{host}":
+                found.setdefault(row[0], []).append(value if separator else piece)
+    return found

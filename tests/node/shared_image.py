@@ -1,0 +1,118 @@
+"""Three hosts with containerds of their own, and a small image that is to get to all of them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from infra.image.dependencies import layout_folder
+from infra.image.oci import Image
+from infra.image.plan import ImagePlan, plan_image
+from infra.image.platforms import this_machine
+from sandbox.components import host_program
+from sandbox.stack import Stack
+from tests.node.host import Host
+from tests.node.lan import BRIDGE, NAMES, Lan
+from tests.unit.image.layouts import tiny_image, write_layout
+
+HOST = "images.disttrain.internal"  # nobody has it
+NAME = f"{HOST}/trainer"
+DEPS_BYTES = 20_000_000  # of noise, which no compression makes smaller
+TALK_BYTES = 3_000_000  # what an `up` says to a host beside the image, at most
+FIRST = "first"
+PROGRAMS = ("containerd", "ctr")
+
+
+class SharedImage:
+    """A stack whose image is built already, and what each host has of it."""
+
+    stack: Stack
+
+    def __init__(self, lan: Lan, scratch: Path) -> None:
+        self.lan = lan
+        self.hosts: dict[str, Host] = {FIRST: lan.lab.host}
+        self.hosts |= {name: machine.host for name, machine in lan.machines.items()}
+        self._cache = scratch / "cache"
+        self.dependencies: Image = tiny_image(os.urandom(DEPS_BYTES))
+
+    def make_stack(self, **changes: Any) -> Stack:
+        """A platform on all hosts, whose k3s talks over their own network."""
+        self.stack = self.lan.stack(
+            **{
+                "nodes": self.lan.settings(*NAMES, interface=BRIDGE),
+                "nodeInterface": BRIDGE,
+                "imageDelivery": "mirror",
+                "imageRepository": NAME,
+                "imageBase": "scratch",
+                **changes,
+            }
+        )
+        self.stack.environment["DISTTRAIN_CACHE"] = str(self._cache)
+        layout = layout_folder(self.plan(), self._cache, this_machine())
+        write_layout(layout, self.dependencies)
+        return self.stack
+
+    def plan(self) -> ImagePlan:
+        return plan_image(self.stack.project, NAME, "scratch", None)
+
+    def change_code(self, text: str) -> None:
+        """Another line of the trainer, in this stack's checkout alone."""
+        folder = self.stack.project / "trainer"
+        if folder.is_symlink():
+            source = folder.resolve()
+            folder.unlink()
+            shutil.copytree(source, folder)
+        (folder / "changed.py").write_text(text)
+
+    def received(self) -> dict[str, int]:
+        """Bytes that came from this machine, over which SSH and nothing else goes to the hosts."""
+        counter = "cat /sys/class/net/node0/statistics/rx_bytes"
+        return {name: int(host.shell(counter)) for name, host in self.hosts.items()}
+
+    def sent_since(self, before: dict[str, int]) -> dict[str, int]:
+        """What came from this machine since then."""
+        return {name: count - before[name] for name, count in self.received().items()}
+
+    def given(self, name: str) -> list[tuple[str, str, int]]:
+        """`(address, digest, bytes)` of what a host's k3s has given to others."""
+        rows = self.hosts[name].shell("cat /lab/sent 2>/dev/null || true").splitlines()
+        return [(row.split()[0], row.split()[1], int(row.split()[2])) for row in rows]
+
+    def digests(self) -> dict[str, str]:
+        """What each host's containerd holds under the planned name, if it is complete."""
+        return {name: self.digest(name) for name in self.hosts}
+
+    def digest(self, name: str) -> str:
+        check = f"k3s ctr -n k8s.io images check name=={self.plan().reference}"
+        rows = self.hosts[name].shell(check).splitlines()[1:]
+        return rows[0].split()[2] if rows and rows[0].split()[3] == "complete" else ""
+
+    def wipe(self, name: str) -> None:
+        """As after the disk of a node's containers was replaced: it holds nothing any more."""
+        self.hosts[name].shell(
+            "for kind in leases images; do for each in $(k3s ctr -n k8s.io $kind ls -q); do "
+            "k3s ctr -n k8s.io $kind rm --sync $each; done; done >/dev/null"
+        )
+        assert self.hosts[name].shell("k3s ctr -n k8s.io content ls -q") == ""
+
+    def config(self, name: str, file: str) -> str:
+        """A file of k3s' configuration; empty: there is none."""
+        return self.hosts[name].shell(f"cat /etc/rancher/k3s/{file} 2>/dev/null || true")
+
+
+@contextmanager
+def shared_image(lan: Lan, scratch: Path) -> Iterator[SharedImage]:
+    """While it lasts, the stand-in of k3s on each host has a container runtime."""
+    assert lan.lab.api
+    for program in PROGRAMS:
+        shutil.copy(host_program(program), lan.lab.api.folder)
+    made = SharedImage(lan, scratch)
+    try:
+        yield made
+    finally:
+        for host in made.hosts.values():
+            host.shell("rm -f /lab/sent /lab/embedded-registry")
+        for program in PROGRAMS:
+            (lan.lab.api.folder / program).unlink()

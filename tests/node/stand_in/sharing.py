@@ -1,0 +1,162 @@
+"""k3s' embedded registry (Spegel) of the stand-in, over the content of a real containerd.
+
+`sharing.py CLUSTER-FOLDER OWN-ADDRESS REGISTRY...`. The node's own containerd asks it for an image
+of these registries; it asks the other nodes, and passes on what the first one has. As with Spegel:
+- a node offers a tag that its containerd has a name for; and content if it is labelled with the
+  registry it came from and is part of an image that has a name by digest. An image that `ctr` has
+  imported has neither (k3s#13222);
+- nothing but these registries is offered, and nothing is taken from registries themselves;
+- a node is reached at its ports 5001 and 6443, both.
+Unlike Spegel it has no distributed hash table: it learns of the other nodes from their Node
+objects, and asks each of them, over HTTP at port 5001. Standard library only.
+"""
+
+import http.client
+import json
+import socket
+import sys
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from shutil import copyfileobj
+from subprocess import run
+from urllib.parse import parse_qs, urlsplit
+
+from cluster import Socket, administrator, ask  # pyright: ignore # beside this file there
+from containers import CONTENT, LOCAL_PORT, SOCKET  # pyright: ignore # this one too
+
+PEER_PORT, API_PORT = 5001, 6443
+ANSWER_SECONDS = 2
+SENT = Path("/lab/sent")  # what was given to others: `ADDRESS DIGEST BYTES` a line
+SOURCE = "containerd.io/distribution.source."
+
+
+def ctr(cluster: Path, *words: str) -> list[list[str]]:
+    """The rows of what ctr lists."""
+    command = [cluster / "ctr", "--address", SOCKET, "--namespace", "k8s.io", *words]
+    text = run(command, capture_output=True, text=True, check=True).stdout
+    return [line.split() for line in text.splitlines()[1:]]
+
+
+def blob(digest: str) -> Path:
+    return CONTENT / digest.replace(":", "/")
+
+
+def parts(digest: str) -> set[str]:
+    """An image's blobs, the manifest first; empty where it is not all there."""
+    if not blob(digest).exists():
+        return set()
+    manifest = json.loads(blob(digest).read_bytes())
+    return {digest, manifest["config"]["digest"], *(each["digest"] for each in manifest["layers"])}
+
+
+def offered(cluster: Path, host: str, path: str, reference: str) -> str:
+    """The digest of what is asked for; empty: this node does not offer it."""
+    names = {row[0]: row[2] for row in ctr(cluster, "images", "ls")}
+    if not reference.startswith("sha256:"):
+        return names.get(f"{host}/{path}:{reference}", "")
+    by_digest = f"{host}/{path}@sha256:"
+    known = (digest for name, digest in names.items() if name.startswith(by_digest))
+    labels = {row[0]: row[-1] for row in ctr(cluster, "content", "ls")}
+    labelled = f"{SOURCE}{host}=" in labels.get(reference, "")
+    return reference if labelled and any(reference in parts(digest) for digest in known) else ""
+
+
+def peers(cluster: Path, own: str) -> list[str]:
+    """The addresses of the other nodes."""
+    api = Socket(cluster / "api.sock", administrator(cluster))
+    found = ask(api, "GET", "/api/v1/nodes")["items"]
+    addresses = [node["status"]["addresses"][0]["address"] for node in found]
+    return [address for address in addresses if address != own]
+
+
+def from_peer(address: str, target: str) -> http.client.HTTPResponse | None:
+    """A node's answer, if it offers what is asked for."""
+    with suppress(OSError, http.client.HTTPException):
+        socket.create_connection((address, API_PORT), ANSWER_SECONDS).close()
+        connection = http.client.HTTPConnection(address, PEER_PORT, timeout=ANSWER_SECONDS)
+        connection.request("GET", target)
+        answer = connection.getresponse()
+        if answer.status == 200:
+            return answer
+        connection.close()
+    return None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Of both ends; `of_this_node` says whether the node's own containerd asks, or another node."""
+
+    protocol_version = "HTTP/1.1"
+    cluster: Path
+    own: str
+    registries: list[str]
+    of_this_node: bool
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def answer(self, *, with_body: bool) -> None:
+        asked = urlsplit(self.path)
+        words = asked.path.strip("/").split("/")
+        host = "".join(parse_qs(asked.query).get("ns", []))
+        if host in self.registries and words[0] == "v2" and words[-2] in ("manifests", "blobs"):
+            if not self.of_this_node:
+                self.give(host, "/".join(words[1:-2]), words[-1], with_body=with_body)
+                return
+            for address in peers(self.cluster, self.own):
+                if found := from_peer(address, self.path):
+                    with found:
+                        self.head(found.headers)
+                        if with_body:
+                            copyfileobj(found, self.wfile)
+                    return
+        self.head({"Content-Length": "0"}, 404)
+
+    def give(self, host: str, path: str, reference: str, *, with_body: bool) -> None:
+        digest = offered(self.cluster, host, path, reference)
+        if not digest:
+            self.head({"Content-Length": "0"}, 404)
+            return
+        size = blob(digest).stat().st_size
+        kind = "application/octet-stream"
+        if "/manifests/" in self.path:
+            kind = json.loads(blob(digest).read_bytes())["mediaType"]
+        fields = {"Content-Length": str(size), "Content-Type": kind}
+        self.head({**fields, "Docker-Content-Digest": digest})
+        if with_body:
+            with blob(digest).open("rb") as content, SENT.open("a") as sent:
+                copyfileobj(content, self.wfile)
+                sent.write(f"{self.client_address[0]} {digest} {size}\n")
+
+    def head(self, fields: "dict[str, str] | http.client.HTTPMessage", status: int = 200) -> None:
+        self.send_response(status)
+        for name in ("Content-Length", "Content-Type", "Docker-Content-Digest"):
+            if name in fields:
+                self.send_header(name, fields[name])
+        self.end_headers()
+
+
+def serve(address: str, port: int, cluster: Path, own: str, registries: list[str]) -> None:
+    """Start to answer at an address."""
+    known = {"cluster": cluster, "own": own, "registries": registries}
+    kind = type("Own", (Handler,), {**known, "of_this_node": port == LOCAL_PORT})
+    server = ThreadingHTTPServer((address, port), kind)
+    threading.Thread(target=server.serve_forever).start()
+
+
+def main(folder: str, own: str, *registries: str) -> None:
+    cluster = Path(folder)
+    serve("127.0.0.1", LOCAL_PORT, cluster, own, list(registries))
+    serve(own, PEER_PORT, cluster, own, list(registries))
+    with suppress(OSError):  # on the server k3s itself listens there
+        listener = socket.create_server((own, API_PORT))
+        while True:
+            listener.accept()[0].close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,133 @@
+"""`imageDelivery: mirror` when something changes, goes, or is in the way; see test_mirror.py."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.node.lab import counts, failure
+from tests.node.lan import NAMES, SERVER_ADDRESS, Lan
+from tests.node.shared_image import (
+    DEPS_BYTES,
+    FIRST,
+    HOST,
+    NAME,
+    TALK_BYTES,
+    SharedImage,
+    shared_image,
+)
+
+pytestmark = pytest.mark.stand_in("its agents, and its embedded registry that notes what it gives")
+TWO, THREE = NAMES
+
+
+@pytest.fixture
+def shared(lan: Lan, tmp_path: Path) -> Iterator[SharedImage]:
+    with shared_image(lan, tmp_path) as made:
+        yield made
+
+
+def test_wiped_node_alone_pulls_again_and_new_code_goes_the_same_way(shared: SharedImage) -> None:
+    """Over SSH goes the layer of the code, once; the others get that layer alone, too."""
+    stack = shared.make_stack(imageDeliveryOptions={"keepUnusedMinutes": 0})
+    stack.up()
+    digest = shared.digest(FIRST)
+    shared.wipe(THREE)
+    before, given = shared.received(), {name: len(shared.given(name)) for name in shared.hosts}
+    assert re.findall(r"~\s+\S*\s*\S*image-ensure\S*", stack.preview())
+    output = stack.up()
+    assert counts(output)["updated"] == 1, output
+    assert f"image-ensure-{THREE}" in output
+    assert max(shared.sent_since(before).values()) < TALK_BYTES
+    assert shared.digest(THREE) == digest
+    again = [row for name in shared.hosts for row in shared.given(name)[given[name] :]]
+    assert {address for address, _, _ in again} == {address(THREE)}
+    assert sum(size for _, _, size in again) > DEPS_BYTES
+    assert set(counts(stack.up())) == {"unchanged"}
+
+    shared.change_code("changed = True\n")
+    before, given = shared.received(), {name: len(shared.given(name)) for name in shared.hosts}
+    output = stack.up()
+    assert max(shared.sent_since(before).values()) < TALK_BYTES
+    assert len(re.findall("MB imported", output)) == 1
+    assert set(shared.digests().values()) == {shared.digest(FIRST)} != {digest}
+    again = [row for name in shared.hosts for row in shared.given(name)[given[name] :]]
+    assert {address for address, _, _ in again} == {address(TWO), address(THREE)}
+    assert sum(size for _, _, size in again) < TALK_BYTES
+    for host in shared.hosts.values():  # the older one has gone, by all of its names
+        assert digest not in host.shell("k3s ctr -n k8s.io images ls")
+    stack.destroy()
+
+
+def test_kind_changes_in_both_directions_and_the_image_stays(shared: SharedImage) -> None:
+    """The flag and the entry come and go; no node is without the image, and nothing is sent."""
+    stack = shared.make_stack(imageDelivery="import")
+    before = shared.received()
+    stack.up()
+    assert min(shared.sent_since(before).values()) > DEPS_BYTES  # each machine is sent all of it
+    digests = shared.digests()
+    assert len(set(digests.values())) == 1
+    for kind, is_shared in (("mirror", True), ("import", False)):
+        stack.set("imageDelivery", kind)
+        before = shared.received()
+        output = stack.up()
+        assert not {"created", "deleted", "replaced"} & counts(output).keys(), output
+        assert max(shared.sent_since(before).values()) < TALK_BYTES
+        assert shared.digests() == digests
+        assert ("embedded-registry" in shared.config(FIRST, "config.yaml")) is is_shared
+        for name in shared.hosts:
+            assert (HOST in shared.config(name, "registries.yaml")) is is_shared
+        assert set(counts(stack.up())) == {"unchanged"}
+        if is_shared:  # what was imported before can be had from the first machine now
+            shared.wipe(TWO)
+            stack.up()
+            assert shared.digests() == digests
+            assert shared.given(FIRST)
+            assert max(shared.sent_since(before).values()) < TALK_BYTES * 2
+    stack.destroy()
+    assert shared.lan.lab.differences() == []
+
+
+def test_node_that_gets_it_from_nobody_says_so_and_the_next_up_finishes(
+    shared: SharedImage,
+) -> None:
+    """With the node's own words; the other machine has it all the same."""
+    stack = shared.make_stack(imageDeliveryOptions={"pullTimeoutSeconds": 10})
+    with blocked(shared, TWO):
+        said = failure(stack)
+    assert re.search(rf"on \S*{shared.hosts[TWO].address}: k3s crictl pull {NAME}@sha256:", said)
+    assert "FATA[0000] pulling image" in said
+    assert "No other node has given the image within 10 s" in said
+    digests = shared.digests()
+    assert digests[TWO] == ""
+    assert digests[THREE] == digests[FIRST] != ""
+    before = shared.received()
+    output = stack.up()
+    assert set(shared.digests().values()) == {digests[FIRST]}
+    assert max(shared.sent_since(before).values()) < TALK_BYTES, output
+    stack.destroy()
+
+
+class blocked:  # noqa: N801 - it is used like a function
+    """While it lasts, a node's packets to port 5001 of the others are lost."""
+
+    def __init__(self, shared: SharedImage, name: str) -> None:
+        pid = str(shared.hosts[name].pid)
+        self._command = ["nsenter", "--target", pid, "--net", "--", "iptables", "--wait"]
+
+    def _rule(self, action: str) -> None:
+        rule = ("OUTPUT", "--protocol", "tcp", "--dport", "5001", "--jump", "DROP")
+        subprocess.run([*self._command, action, *rule], check=True)
+
+    def __enter__(self) -> None:
+        self._rule("-I")
+
+    def __exit__(self, *_: object) -> None:
+        self._rule("-D")
+
+
+def address(name: str) -> str:
+    """By which the others know a node."""
+    return f"{SERVER_ADDRESS.rpartition('.')[0]}.{2 + NAMES.index(name)}"
