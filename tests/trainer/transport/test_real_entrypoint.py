@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.trainer.program.desk import Desk
+from tests.ports import free_port
+from tests.trainer.program.desk import LIMIT_SECONDS, Desk
 from trainer.events.event import event_file
+from trainer.monitoring.endpoint import PORT_VARIABLE
 from trainer.transport.asked import VARIABLE
 
 WRITES = """
@@ -19,8 +22,9 @@ with open(path, "w") as file:
     file.write("pod:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.4.51<0>\\n")
     file.write("pod:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\\n")
 print("step 1", flush=True)
-import time
-time.sleep(2 if os.environ["RANK"] == "0" else 0)
+import pathlib, time
+while not pathlib.Path(os.environ["SEEN"]).exists():
+    time.sleep(0.05)
 """
 
 
@@ -34,10 +38,21 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_ranks_by_sockets_where_ib_was_asked_for_are_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the log by one line, and as an event; what NCCL prints stays out of the log."""
+    """In the log by one line, to Prometheus, and as an event; what NCCL prints stays out of the
+    log."""
     monkeypatch.setenv(VARIABLE, "ib,roce")
+    monkeypatch.setenv("SEEN", str(desk.root / "seen"))
+    monkeypatch.setenv(PORT_VARIABLE, str(port := free_port()))
     config = desk.python(WRITES, progress=r"step (?P<step>\d+)")
-    assert desk.run(config, ranks=2) == 0
+    pod = desk.start(config, ranks=2)
+    desk.wait_for("transport not as asked")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        page = answer.read().decode()
+    assert 'node_rank="0",asked="ib,roce"} 0\n' in page
+    for rank in range(2):
+        assert f'rank="{rank}",library="nccl",transport="socket",device="eth0"' in page
+    (desk.root / "seen").touch()
+    assert pod.wait(LIMIT_SECONDS) == 0
     said = [line for line in desk.log().splitlines() if "transport" in line]
     assert len(said) == 1
     assert said[0].startswith(
