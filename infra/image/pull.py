@@ -148,7 +148,7 @@ def _attempt(
 ) -> None:
     words = [*puller, name]
     node = containerd.node
-    where = f"on {node.shell[-1]}: " if node and node.remote else ""
+    where = f"on {node.name}: " if node and node.remote else ""
     shown = f"{where}{shlex.join(words)}"
     try:
         done = subprocess.run(

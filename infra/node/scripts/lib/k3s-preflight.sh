@@ -27,7 +27,8 @@ preflight() {
   fi
 }
 
-# Who listens on the API server's port; fails when nobody does, or k3s itself.
+# Who listens on the API server's port; fails when nobody does, or k3s itself: as the server, or as an
+# agent with the embedded registry.
 port_owner() {
   hex=$(printf '%04X' "$API_PORT")
   inode=$(awk -v port=":$hex" '$4 == "0A" && $2 ~ port "$" { print $10; exit }' \
@@ -35,13 +36,13 @@ port_owner() {
   [ -n "$inode" ] || return 1
   # k3s comes first, so that a host with thousands of open files is not searched for it
   if is_active; then
-    k3s_pid=$(systemctl show --property=MainPID --value k3s)
+    k3s_pid=$(systemctl show --property=MainPID --value "$SERVICE")
     ! holds_socket "$inode" "$k3s_pid" || return 1
   fi
   for folder in /proc/[0-9]*; do
     pid=${folder#/proc/}
     if holds_socket "$inode" "$pid"; then
-      if grep -qs 'k3s\.service' "/proc/$pid/cgroup"; then return 1; fi
+      if grep -qs "$SERVICE\.service" "/proc/$pid/cgroup"; then return 1; fi
       echo "process $pid ($(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80))"
       return
     fi
