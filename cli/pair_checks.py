@@ -13,6 +13,7 @@ from cli.facts import Facts
 from infra.node.expectations import Expectations
 
 API_PORT, KUBELET_PORT, FLANNEL_PORT = 6443, 10250, 8472
+ETCD_PORTS = (2379, 2380)  # for its clients, and for its members among each other
 # File systems that lie on a disk of one machine, as `stat -f -c %T` names them.
 OF_ONE_MACHINE = ("ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs", "f2fs")
 
@@ -60,6 +61,8 @@ def questions(*, from_server: bool, to_server: bool) -> list[str]:
         asked.append(f"tcp.{API_PORT}")
     if from_server:
         asked.append(f"tcp.{KUBELET_PORT}")
+    if from_server and to_server:
+        asked += [f"tcp.{port}" for port in ETCD_PORTS]
     return asked
 
 
@@ -165,6 +168,12 @@ def kubelet_port(machines: list[Machine], expect: Expectations) -> Found:
     yield from _reaching(machines, expect, KUBELET_PORT)
 
 
+def etcd_ports(machines: list[Machine], expect: Expectations) -> Found:
+    """Servers reach each other's etcd, which keeps the cluster's data on several of them."""
+    for port in ETCD_PORTS:
+        yield from _reaching(machines, expect, port)
+
+
 def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
     """Machines reach each other's UDP port 8472, by which pods talk across machines."""
     for source, target, seen in _seen(machines, expect, f"udp.{FLANNEL_PORT}"):
@@ -256,6 +265,7 @@ PAIR_CHECKS = (
     PairCheck("data-is-shared", data_is_shared),
     PairCheck("pair-api-port", api_port),
     PairCheck("pair-kubelet-port", kubelet_port),
+    PairCheck("pair-etcd-ports", etcd_ports),
     PairCheck("pair-flannel-port", flannel_port),
     PairCheck("pair-mtu", path_mtu),
 )

@@ -35,6 +35,7 @@ class ClusterArgs:
         runner: runs scripts on the host.
         owner: identifies the platform; noted on the host, so that nobody else takes k3s over.
         look: of `start_look`; None where there is no k3s, or its host is lost.
+        several_servers: further machines are servers too.
     """
 
     stack: str
@@ -47,6 +48,7 @@ class ClusterArgs:
     runner: Runner
     owner: pulumi.Input[str] = ""
     look: LookAtK3s | None = None
+    several_servers: bool = False
 
 
 class Cluster(pulumi.ComponentResource):
@@ -142,4 +144,5 @@ def _k3s_args(args: ClusterArgs) -> K3sArgs:
         runner=args.runner,
         owner=args.owner,
         look=args.look,
+        several_servers=args.several_servers,
     )

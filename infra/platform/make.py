@@ -10,7 +10,7 @@ from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
-from infra.platform.agents import check_nodes, make_agents, start_looks
+from infra.platform.agents import check_nodes, make_agents, servers, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.controllers import Controller, ControllerArgs, as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
@@ -153,6 +153,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             runner=runner,
             owner=owner.identity,
             look=look,
+            several_servers=bool(servers(settings)),
         ),
         pulumi.ResourceOptions(depends_on=host),
     )

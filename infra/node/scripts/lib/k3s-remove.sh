@@ -66,8 +66,8 @@ removable() {
     echo "k3s here was not installed by this program, or is gone already"
     return 1
   fi
-  if [ "$(noted_service)" != "$SERVICE" ]; then
-    echo "this host has $(noted_service) of this program, not $SERVICE; it is left as it is"
+  if [ "$(noted_place)" != "$PLACE" ]; then
+    echo "this host has $(noted_place) of this program, not $PLACE; it is left as it is"
     return 1
   fi
   if other_owner || is_adopted; then
