@@ -101,7 +101,8 @@ def _machine(values: dict[str, Any]) -> Machine:
     ssh = _target(values["ssh"])
     if ssh is None:
         raise TypeError("a machine without an address")
-    return Machine(**{**values, "ssh": ssh})
+    fields: dict[str, Any] = {**values, "ssh": ssh}
+    return Machine(**fields)
 
 
 def _target(values: dict[str, Any] | None) -> SshTarget | None:

@@ -70,7 +70,11 @@ class ApiServer:
             pki=layout.pki,
             certificate=MANAGER,
         )
-        for file in (programs() / "kubectl", *Path(cluster.__file__).parent.glob("*.py")):
+        for file in (
+            programs() / "kubectl",
+            programs() / "etcd",
+            *Path(cluster.__file__).parent.glob("*.py"),
+        ):
             shutil.copy(file, self.folder)
         self._process = subprocess.Popen(
             [

@@ -2,15 +2,20 @@
 
 As in k3s: the authority for everyone; for the token a certificate, if the machine knows the
 password with which the first machine of its name came. The server keeps it, hashed, in the Secret
-`<name>.node-password.k3s` of kube-system. Standard library only.
+`<name>.node-password.k3s` of kube-system. To a machine that wants to be a server it gives, for the
+servers' own token alone, the authority with its key, the settings in which servers have to agree,
+and the members of etcd. Standard library only.
 """
 
 import base64
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from cluster import Socket, administrator, ask  # pyright: ignore # beside this file there
+import member  # pyright: ignore # beside this file there
+from cluster import Socket, administrator, ask  # pyright: ignore # this one too
 
 TOKEN = Path("/var/lib/rancher/k3s/server/token")
 REJECTED = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password'"
@@ -29,6 +34,11 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
     """
     if path == "/cacerts":
         return 200, (tls / "ca.crt").read_text()
+    if path in OF_SERVERS:
+        own = base64.b64encode(f"server:{TOKEN.read_text().strip()}".encode()).decode()
+        if headers.get("authorization") != f"Basic {own}":
+            return 401, "not authorized: this is not the token of servers"
+        return 200, json.dumps(OF_SERVERS[path](tls))
     if path != "/v1-k3s/serving-kubelet":
         return 404, "not found"
     tokens = {TOKEN.with_name(name).read_text().strip() for name in ("token", "agent-token")}
@@ -40,6 +50,19 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
         return 403, REJECTED
     # k3s makes one for the kubelet; here the administrator's, as no rights are looked at
     return 200, json.dumps({n: (tls / n).read_text() for n in ("client.crt", "client.key")})
+
+
+def authority(tls: Path) -> dict[str, str]:
+    """Every server signs with the one authority; the client's pair is that of the kubeconfig."""
+    names = ("ca.crt", "ca.key", "client.crt", "client.key", "client.csr")
+    return {name: (tls / name).read_text() for name in names}
+
+
+OF_SERVERS: dict[str, Callable[[Path], Any]] = {
+    "/v1-k3s/server-bootstrap": authority,
+    "/v1-k3s/config": lambda _: member.critical_settings(),
+    "/db/info": lambda _: member.members(),
+}
 
 
 def is_known(cluster: Path, name: str, digest: str) -> bool:
