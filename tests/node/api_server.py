@@ -70,12 +70,9 @@ class ApiServer:
             pki=layout.pki,
             certificate=MANAGER,
         )
-        for file in (
-            programs() / "kubectl",
-            programs() / "etcd",
-            *Path(cluster.__file__).parent.glob("*.py"),
-        ):
+        for file in (programs() / "kubectl", *Path(cluster.__file__).parent.glob("*.py")):
             shutil.copy(file, self.folder)
+        shutil.copy(programs() / "etcd", self.folder / cluster.ETCD_PROGRAM)
         self._process = subprocess.Popen(
             [
                 *("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork"),

@@ -126,9 +126,13 @@ class Lan:
         found = json.loads(self.lab.kubectl("get", "nodes", "--output=json"))
         return {item["metadata"]["name"]: item for item in found["items"]}
 
-    def etcd(self) -> dict[str, bool]:
-        """`{name of the node: whether it votes}` of the members that etcd itself has."""
-        asked = self.lab.host.shell("python3 -B /lab/cluster/member.py")
+    def etcd(self, at: str = "") -> dict[str, bool]:
+        """`{name of the node: whether it votes}` of the members that etcd itself has.
+
+        The first machine is asked, or the further one of this name.
+        """
+        host = self.machines[at].host if at else self.lab.host
+        asked = host.shell("python3 -B /lab/cluster/member.py")
         return {
             each["name"].rpartition("-")[0]: not each.get("isLearner") for each in json.loads(asked)
         }

@@ -156,3 +156,21 @@ def test_stand_in_takes_no_server_with_another_token(lan: Lan, change: str, said
     stack.up()  # the file is put right, and the machine joins again
     assert lan.etcd() == ALL
     stack.destroy()
+
+
+def test_cluster_that_lives_on_without_the_first_machine_is_not_replaced(lan: Lan) -> None:
+    """It was installed anew; a new cluster in its place comes when the old one is given up."""
+    lab, stack = lan.lab, lan.stack(nodes=lan.settings(*NAMES, role="server"))
+    stack.up()
+    lab.host.shell("/usr/local/bin/k3s-uninstall.sh; rm -rf /etc/rancher /var/lib/rancher")
+    assert lan.etcd(TWO) == ALL
+    said = failure(stack)
+    assert "the k3s of the first machine does not answer, so nothing was done to the server" in said
+    assert not lab.host.exists("/usr/local/bin/k3s")
+    assert lan.etcd(TWO) == ALL
+    nodes = "KUBECACHEDIR=/run/k3s k3s kubectl get nodes --output=name"
+    assert len(lan.machines[TWO].host.shell(nodes).split()) == 3
+    stack.set("hostGone", "true")
+    stack.up()
+    stack.destroy()
+    assert [m.differences() for m in lan.machines.values()] == [[], []]

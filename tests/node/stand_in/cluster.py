@@ -20,6 +20,7 @@ from typing import Any
 
 NODE = "gpu-node"
 FIRST_KEYS = "first-keys.json"  # of etcd, when the API server had made its own objects
+ETCD_PROGRAM = "etcd-of-k3s"  # in that folder: for servers that have an etcd of their own
 APPLY = "application/apply-patch+yaml"
 ALL = (b"/registry/", b"/registry0")  # etcd's ranges end before the second key
 KEYS_IN_A_REQUEST = 100  # etcd takes 128

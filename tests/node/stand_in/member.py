@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import agent  # pyright: ignore # beside this file on the test host
-from cluster import ask  # pyright: ignore # this one too
+from cluster import ETCD_PROGRAM, ask  # pyright: ignore # this one too
 
 DATABASE = Path("/var/lib/rancher/k3s/server/db")
 ETCD, SQLITE = DATABASE / "etcd", DATABASE / "state.db"
@@ -106,7 +106,7 @@ def start(folder: Path, config: dict[str, Any], node: str, address: str) -> int:
             SQLITE.rename(SQLITE.with_name("state.db.migrated"))
     client = f"http://{address}:{CLIENT_PORT}"
     command = [
-        *("setpriv", "--pdeathsig", "KILL", folder / "etcd", "--name", NAME.read_text()),
+        *("setpriv", "--pdeathsig", "KILL", folder / ETCD_PROGRAM, "--name", NAME.read_text()),
         *("--data-dir", ETCD, "--listen-peer-urls", peer(address)),
         *("--listen-client-urls", f"{client},http://127.0.0.1:{CLIENT_PORT}"),
         *("--advertise-client-urls", client, "--log-level", "error", *options),
