@@ -13,5 +13,5 @@ FILES = (
     "e2e/test_controllers_in_depth.py",
     "e2e/test_failed_runs.py",
     "e2e/test_monitoring_installed.py",
-    "node/test_servers_in_depth.py",
+    "node/test_server_steps.py",
 )
