@@ -7,7 +7,7 @@ half are there is what etcd says. More of it is in test_servers_in_depth.py.
 import pytest
 
 from tests.node.lab import CommandLines, counts, failure
-from tests.node.lan import NAMES, Lan, switch_off, switch_on
+from tests.node.lan import NAMES, Lan, find_again, switch_off
 from tests.node.test_nodes import SERVER, TOKENS, holding, set_nodes
 
 pytestmark = pytest.mark.stand_in("its servers, which need no other machine's container runtime")
@@ -40,26 +40,23 @@ def test_three_servers_bear_the_loss_of_one_and_the_list_forgets_it(lan: Lan) ->
             said = failure(stack)
             assert f"{host.address} cannot be reached" in said
             assert "set `gone: true` at its place in nodes" in said
-            lost = [
-                *lan.settings(TWO, role="server"),
-                *lan.settings(THREE, role="server", gone=True),
-            ]
-            set_nodes(stack, lost)
+            gone = lan.settings(THREE, role="server", gone=True)
+            set_nodes(stack, [*lan.settings(TWO, role="server"), *gone])
             output += said + stack.up()
             assert lan.etcd() == {SERVER: True, TWO: True}
             assert sorted(lan.members()) == sorted([SERVER, TWO])
             assert lan.passwords() == [TWO]
+            # back to one: the last further server leaves, and the first machine goes on alone
+            started = lab.host.shell("systemctl show --property=MainPID --value k3s")
+            set_nodes(stack, [])
+            output += stack.up()
+            assert lan.etcd() == {SERVER: True}
+            assert list(lan.members()) == [SERVER]
+            assert lab.host.shell("systemctl show --property=MainPID --value k3s") == started
+            assert set(counts(stack.up())) == {"unchanged"}
+            output += stack.destroy()
         finally:
-            switch_on(host)
-        # back to one: the last further server leaves, and the first machine goes on alone
-        started = lab.host.shell("systemctl show --property=MainPID --value k3s")
-        set_nodes(stack, [])
-        output += stack.up()
-        assert lan.etcd() == {SERVER: True}
-        assert list(lan.members()) == [SERVER]
-        assert lab.host.shell("systemctl show --property=MainPID --value k3s") == started
-        assert set(counts(stack.up())) == {"unchanged"}
-        output += stack.destroy()
+            find_again(host)
     output += lab.host.shell("journalctl --no-pager --all --output=cat")
     output += "".join(machine.log() for machine in lan.machines.values())
     for secret in (own, of_agents):
