@@ -120,6 +120,9 @@ def leave(job: Job) -> None:
     """
     if not job.server["gone"] and not job.machine["gone"]:
         print(job.on_server("drain"), end="")
+        if job.role == "server":
+            print(job.on_machine("agent", "retire"), end="")
+            print(job.on_server("leave"), end="")
     if not job.machine["gone"]:
         print(job.on_machine("agent", "delete"), end="")
     if not job.server["gone"]:

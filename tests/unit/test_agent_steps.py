@@ -59,6 +59,19 @@ def test_server_gets_the_agents_secret_too_and_neither_is_said(
     assert "hunter" not in "".join(capfd.readouterr())
 
 
+def test_server_leaves_etcd_before_its_k3s_goes_and_does_not_come_back(tmp_path: Path) -> None:
+    """k3s that etcd has let go joins anew when systemd starts it again; its pods end before."""
+    notes = tmp_path / "notes"
+    leave(replace(job(notes), role="server"))
+    assert [line.split()[:2] for line in lines(notes)] == [
+        ["member", "drain"],
+        ["agent", "retire"],
+        ["member", "leave"],
+        ["agent", "delete"],
+        ["member", "forget"],
+    ]
+
+
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_machine_that_may_not_leave_keeps_its_k3s(tmp_path: Path, role: str) -> None:
     """The first step says so of a server without which etcd would have no majority."""

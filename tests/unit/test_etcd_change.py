@@ -77,7 +77,7 @@ LEAVING = [
 
 
 @pytest.mark.parametrize(("members", "refused"), LEAVING)
-@pytest.mark.parametrize("action", ["drain", "forget"])
+@pytest.mark.parametrize("action", ["drain", "leave", "forget"])
 def test_server_leaves_where_the_others_are_a_majority(
     tmp_path: Path, action: str, members: dict[str, str], refused: str
 ) -> None:
@@ -89,21 +89,14 @@ def test_server_leaves_where_the_others_are_a_majority(
         assert not any(changed)
     else:
         assert done.returncode == 0, done.stderr
-        is_member = "two" in members
-        wanted = [True, False, is_member] if action == "drain" else [False, True, False]
-        assert changed == wanted
+        assert changed == [
+            action == "drain",
+            action == "forget",
+            action == "leave" and "two" in members,
+        ]
 
 
-def test_server_leaves_etcd_after_its_pods_have_ended(tmp_path: Path) -> None:
-    """Its Node is not deleted before k3s is gone, since a kubelet that runs would make it anew."""
-    ask(tmp_path, "drain", WELL)
-    lines = (tmp_path / "asked").read_text().splitlines()
-    drained = next(n for n, line in enumerate(lines) if " drain two" in line)
-    left = next(n for n, line in enumerate(lines) if "etcd.k3s.cattle.io/remove=true" in line)
-    assert drained < left
-
-
-@pytest.mark.parametrize("action", ["join", "drain", "forget"])
+@pytest.mark.parametrize("action", ["join", "drain", "leave", "forget"])
 def test_nothing_is_done_to_a_server_while_k3s_does_not_answer(tmp_path: Path, action: str) -> None:
     done = ask(tmp_path, action, WELL, answers=False)
     assert done.returncode == 1

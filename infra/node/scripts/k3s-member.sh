@@ -5,12 +5,13 @@
 #   first, whose password the new one has not.
 # await: waits until the node is Ready, since STARTED if that is given, and a server a voting member of
 #   etcd; and sets labels and taints.
-# drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute. A server then
-#   leaves etcd, or stays with all that it has where etcd would have no majority without it.
+# drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute. A server
+#   stays with all that it has where etcd would have no majority without it.
+# leave: takes the server out of etcd.
 # forget: deletes the Node, and the Secret with the password of its machine; etcd forgets a server with it.
 # Needs: NODE, GRACE_SECONDS. May be empty: ROLE (server, or an agent), LABELS and TAINTS, one a line;
 # NEW_MACHINE, STARTED, DRY_RUN (1: only says what would change).
-# Usage: k3s-member.sh join|await|drain|forget
+# Usage: k3s-member.sh join|await|drain|leave|forget
 set -eu
 
 : "${NODE:?}" "${GRACE_SECONDS:?}"
@@ -148,7 +149,16 @@ drain() {
     echo "not every pod of $NODE ended in time; going on"
   }
   rm -f "$DRAIN_LOG"
-  if is_server && is_member; then leave_etcd; fi
+}
+
+leave() {
+  if dry; then
+    echo "would take out of etcd: $NODE"
+    return
+  fi
+  require_answer
+  refuse_lost_quorum
+  if is_member; then leave_etcd; fi
 }
 
 forget() {
@@ -176,7 +186,7 @@ delete_node() {
 
 main() {
   case $1 in
-    join | await | drain | forget) "$1" ;;
+    join | await | drain | leave | forget) "$1" ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

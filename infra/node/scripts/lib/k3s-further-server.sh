@@ -11,6 +11,20 @@ configuration() {
   server_configuration
 }
 
+# k3s that etcd has let go ends, and when it is started again it joins anew: systemd must not do that
+# before k3s is removed. The next create takes this back.
+retire() {
+  one_at_a_time
+  if dry; then
+    echo "would keep systemd from starting k3s again"
+    return
+  fi
+  removable || return 0
+  mkdir -p "$NO_RESTART"
+  printf '[Service]\nRestart=no\n' >"$NO_RESTART/disttrain.conf"
+  systemctl daemon-reload
+}
+
 # The servers' token, and the agents' secret: an agent may come to any server.
 put_files_of_role() {
   put "$TOKEN_FILE" "$K3S_TOKEN"

@@ -24,6 +24,10 @@ Wait for their end, or disturb them: pulumi config set k3sForce true"
 
 create() {
   one_at_a_time
+  if ! dry && [ -d "$NO_RESTART" ]; then
+    rm -rf "$NO_RESTART"
+    systemctl daemon-reload
+  fi
   bring_to_version
   if dry; then return; fi
   if wrong_text "$REGISTRATION" "$(registration)"; then

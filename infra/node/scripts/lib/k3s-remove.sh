@@ -28,7 +28,7 @@ run_uninstaller() {
 
 remove_rest() { # also what an install that was broken off has left
   systemctl disable --quiet --now "$SERVICE" 2>/dev/null || true
-  rm -rf "$UNIT" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
+  rm -rf "$UNIT" "$NO_RESTART" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
     "$BINARY.disttrain-new" "$ENVIRONMENT" "$CONFIG" "$REGISTRIES" "$TOKEN_FILE" \
     "$AGENT_SECRET_FILE" "$REGISTRATION" "$SCRATCH" /root/.kube/cache
   systemctl daemon-reload

@@ -16,6 +16,7 @@ readonly REGISTRATION=/etc/rancher/k3s/config.yaml.d/disttrain.yaml # of a furth
 # Of a further machine, 0600: the token by which it joins. An agent has that of the agents.
 readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token
 readonly AGENT_SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret # of a server: the agents', 0600
+readonly NO_RESTART="/run/systemd/system/$SERVICE.service.d" # of a server that leaves
 readonly ETCD_DATA=/var/lib/rancher/k3s/server/db/etcd # of one of several servers
 # Notes of what we installed, one `key value` a line. k3s' uninstaller leaves this file alone.
 readonly OWNERSHIP_FILE=/etc/rancher/disttrain
