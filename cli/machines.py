@@ -12,7 +12,7 @@ from infra.node.doctor_plan import Plan
 from infra.node.shell_program import assemble_program
 
 CONNECTION = "connection"
-AGENT_SERVICE = "k3s-agent"
+AGENT_SERVICE, SERVER_SERVICE = "k3s-agent", "k3s"
 
 
 @dataclass(frozen=True)
@@ -23,33 +23,35 @@ class Looked:
     plan: Plan
     facts: Facts | None
     fault: Result | None
+    is_server: bool
 
 
 def look_at_machines(plan: Plan) -> list[Looked]:
     """Examine the host and the further machines side by side; the host comes first."""
     plans = {first_name(plan): replace(plan, machines=()), **_further(plan)}
+    servers = {first_name(plan), *(each.name for each in plan.machines if each.is_server)}
     with ThreadPoolExecutor(max_workers=len(plans)) as pool:
-        return list(pool.map(_look, plans, plans.values()))
+        return list(pool.map(_look, plans, plans.values(), (name in servers for name in plans)))
 
 
 def look_at_pairs(looked: list[Looked], expect_address: str) -> list[Machine]:
-    """What the machines that answered see of each other; `expect_address` is the server's."""
+    """What the machines that answered see of each other; `expect_address` is the first one's."""
     known = {each.name: each for each in looked if each.facts is not None}
-    server = looked[0].name
+    first = looked[0].name
     addresses = {
         name: address
         for name, each in known.items()
-        if (address := _address(each, expect_address if name == server else ""))
+        if (address := _address(each, expect_address if name == first else ""))
     }
 
     def ask(name: str) -> Mapping[str, Facts]:
-        others = {other: at for other, at in addresses.items() if other != name}
-        return _sees(known[name], others, server) if others else {}
+        others = [(known[other], at) for other, at in addresses.items() if other != name]
+        return _sees(known[name], others) if others else {}
 
     with ThreadPoolExecutor(max_workers=max(len(known), 1)) as pool:
         seen = dict(zip(known, pool.map(ask, known), strict=True))
     return [
-        Machine(name, each.facts or Facts(), name == server, seen[name])
+        Machine(name, each.facts or Facts(), each.is_server, seen[name])
         for name, each in known.items()
     ]
 
@@ -63,7 +65,6 @@ def _further(plan: Plan) -> dict[str, Plan]:
     # The image is built for the first machine, and its address is that of the cluster.
     expect = replace(
         plan.expect,
-        service=AGENT_SERVICE,
         node_address="",
         interface_address="",
         image="",
@@ -74,18 +75,22 @@ def _further(plan: Plan) -> dict[str, Plan]:
             ssh=machine.ssh,
             sudo_password=machine.sudo_password,
             scope="host",
-            expect=replace(expect, node_interface=machine.interface),
+            expect=replace(
+                expect,
+                node_interface=machine.interface,
+                service=SERVER_SERVICE if machine.is_server else AGENT_SERVICE,
+            ),
         )
         for machine in plan.machines
     }
 
 
-def _look(name: str, plan: Plan) -> Looked:
+def _look(name: str, plan: Plan, is_server: bool) -> Looked:
     try:
-        return Looked(name, plan, gather(plan).facts, None)
+        return Looked(name, plan, gather(plan).facts, None, is_server)
     except UnreachableError as reason:
         fault = Result(CONNECTION, "error", reason.evidence, reason.fix, PROBE_SECONDS, name)
-        return Looked(name, plan, None, fault)
+        return Looked(name, plan, None, fault, is_server)
 
 
 def _address(looked: Looked, given: str) -> str:
@@ -95,13 +100,13 @@ def _address(looked: Looked, given: str) -> str:
     return given or facts.get("node_ip") or (ssh.host if ssh else "")
 
 
-def _sees(looked: Looked, others: Mapping[str, str], server: str) -> Mapping[str, Facts]:
+def _sees(looked: Looked, others: list[tuple[Looked, str]]) -> Mapping[str, Facts]:
     facts = looked.facts or Facts()
     lines: list[str] = []
-    for number, (name, address) in enumerate(others.items()):
+    for number, (other, address) in enumerate(others):
         asked = questions(
-            from_server=looked.name == server,
-            to_server=name == server,
+            from_server=looked.is_server,
+            to_server=other.is_server,
             share_images=looked.plan.expect.embedded_registry,
         )
         words = [what.replace(".", " ") for what in asked]
@@ -115,12 +120,12 @@ def _sees(looked: Looked, others: Mapping[str, str], server: str) -> Mapping[str
     except UnreachableError:
         return {}
     return {
-        name: Facts(
+        other.name: Facts(
             {
                 key.removeprefix(f"pair.m{number}."): values
                 for key, values in answer.values.items()
                 if key.startswith(f"pair.m{number}.")
             }
         )
-        for number, name in enumerate(others)
+        for number, (other, _) in enumerate(others)
     }

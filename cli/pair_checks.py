@@ -13,6 +13,7 @@ from cli.facts import Facts
 from infra.node.expectations import Expectations
 
 API_PORT, KUBELET_PORT, FLANNEL_PORT, SHARING_PORT = 6443, 10250, 8472, 5001
+ETCD_PORTS = (2379, 2380)  # for its clients, and for its members among each other
 # File systems that lie on a disk of one machine, as `stat -f -c %T` names them.
 OF_ONE_MACHINE = ("ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs", "f2fs")
 
@@ -68,6 +69,8 @@ def questions(*, from_server: bool, to_server: bool, share_images: bool = False)
         asked.append(f"tcp.{API_PORT}")
     if from_server:
         asked.append(f"tcp.{KUBELET_PORT}")
+    if from_server and to_server:
+        asked += [f"tcp.{port}" for port in ETCD_PORTS]
     return asked
 
 
@@ -171,6 +174,12 @@ def api_port(machines: list[Machine], expect: Expectations) -> Found:
 def kubelet_port(machines: list[Machine], expect: Expectations) -> Found:
     """The server reaches every kubelet; logs, exec and port forwarding go that way."""
     yield from _reaching(machines, expect, KUBELET_PORT)
+
+
+def etcd_ports(machines: list[Machine], expect: Expectations) -> Found:
+    """Servers reach each other's etcd, which keeps the cluster's data on several of them."""
+    for port in ETCD_PORTS:
+        yield from _reaching(machines, expect, port)
 
 
 def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
@@ -277,6 +286,7 @@ PAIR_CHECKS = (
     PairCheck("data-is-shared", data_is_shared),
     PairCheck("pair-api-port", api_port),
     PairCheck("pair-kubelet-port", kubelet_port),
+    PairCheck("pair-etcd-ports", etcd_ports),
     PairCheck("pair-flannel-port", flannel_port),
     PairCheck("pair-sharing-ports", sharing_ports),
     PairCheck("pair-mtu", path_mtu),

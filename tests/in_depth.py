@@ -15,4 +15,5 @@ FILES = (
     "e2e/test_failed_runs.py",
     "e2e/test_monitoring_installed.py",
     "node/test_mirror_in_depth.py",
+    "node/test_server_steps.py",
 )

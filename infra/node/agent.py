@@ -6,7 +6,8 @@ from one standard input to another, and stands in no argument, file of this mach
 
 Standard input is JSON: `server` and `machine` are the ways there (`ssh` as `ssh_command` takes it,
 `sudo_password`, and whether the host is `gone`), `scripts` the texts and `variables` what they are
-given, for each of `agent`, `look` and `member`. Standard library only.
+given, for each of `agent` (which is run on the machine), `look` and `member`. With `role` server
+the machine becomes one of several servers, which have the cluster's data. Standard library only.
 """
 
 import json
@@ -20,20 +21,22 @@ from infra.node.on_host import CUT_OFF, run_on_host
 from infra.node.shell_program import assemble_program, script_text
 
 Name = Literal["agent", "look", "member"]
-FILES: Mapping[Name, str] = {
-    "agent": "k3s-agent.sh",
-    "look": "k3s-agent-look.sh",
-    "member": "k3s-member.sh",
-}
+OF_THE_MACHINE = {"agent": "k3s-agent.sh", "server": "k3s-further-server.sh"}
+LOOK = "k3s-agent-look.sh"
 
 
 class StepError(Exception):
     """A step has failed; the text is what its script said."""
 
 
-def scripts() -> dict[Name, str]:
+def scripts(role: str) -> dict[Name, str]:
     """The texts as they are now: a change of them is a change of the job."""
-    return {name: script_text(file) for name, file in FILES.items()}
+    files: dict[Name, str] = {
+        "agent": OF_THE_MACHINE[role],
+        "look": LOOK,
+        "member": "k3s-member.sh",
+    }
+    return {name: script_text(file) for name, file in files.items()}
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Job:
     machine: Mapping[str, Any]
     scripts: Mapping[Name, str]
     variables: Mapping[Name, Mapping[str, str]]
+    role: str = "agent"  # a job that an older version has recorded does not say it
 
     def on_server(self, action: str, **more: str) -> str:
         """Output of a step of k3s-member.sh."""
@@ -61,7 +65,7 @@ class Job:
             return done.stdout
         if way["ssh"] and done.returncode == CUT_OFF:
             raise StepError(f"{done.stderr}{unreachable(way, self.machine)}")
-        # not the output of `join`: the token is in it
+        # not the output of `join`: the secrets are in it
         raise StepError((done.stdout if action != "join" else "") + done.stderr)
 
 
@@ -90,8 +94,10 @@ def join(job: Job) -> None:
         return
     found = facts(job.on_machine("look", "look"))
     given = facts(job.on_server("join", NEW_MACHINE=found["new_machine"]))
-    token, pods = given["token"], given["gpu_pods"]
-    *said, last = job.on_machine("agent", "create", K3S_TOKEN=token, GPU_PODS=pods).splitlines()
+    variables = {"K3S_TOKEN": given["token"], "GPU_PODS": given["gpu_pods"]}
+    if job.role == "server":
+        variables["AGENT_SECRET"] = given["agent_secret"]
+    *said, last = job.on_machine("agent", "create", **variables).splitlines()
     print("\n".join(said), flush=True)
     started = last.removeprefix("started=")
     assert started != last, last
@@ -105,6 +111,8 @@ def join(job: Job) -> None:
 def leave(job: Job) -> None:
     """Let the node's pods end, take k3s from the machine, and let the server forget the node.
 
+    A server leaves etcd before k3s is taken from it, as two servers of which one is off are none.
+
     A host that is gone is left out; with the server, the node goes too.
 
     Raises:
@@ -112,6 +120,9 @@ def leave(job: Job) -> None:
     """
     if not job.server["gone"] and not job.machine["gone"]:
         print(job.on_server("drain"), end="")
+        if job.role == "server":
+            print(job.on_machine("agent", "retire"), end="")
+            print(job.on_server("leave"), end="")
     if not job.machine["gone"]:
         print(job.on_machine("agent", "delete"), end="")
     if not job.server["gone"]:

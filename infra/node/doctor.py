@@ -76,11 +76,18 @@ def up_plan(settings: PlatformSettings) -> Plan:
 
 
 def machine_plan(settings: PlatformSettings, node: NodeSettings) -> Plan:
-    """A further machine, by itself and with the first one, before it joins."""
+    """A further machine, by itself and with the first one, before it joins.
+
+    A server is looked at with those before it in the list too, as their etcds talk to each other:
+    with no later one, so that one that is added changes no plan but its own.
+    """
     plan = make_plan(settings)
-    (machine,) = (each for each in plan.machines if each.name == node.name)
+    names = [each.name for each in plan.machines]
+    machine = plan.machines[names.index(node.name)]
+    before = plan.machines[: names.index(node.name)] if node.is_server else ()
+    machines = (*(each for each in before if each.is_server), machine)
     expect = replace(plan.expect, image="", image_builder="")
-    return replace(plan, scope="host", expect=expect, machines=(machine,), only=node.name)
+    return replace(plan, scope="host", expect=expect, machines=machines, only=node.name)
 
 
 def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Plan:
@@ -101,7 +108,13 @@ def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Pla
         + " --namespace k8s.io",
         expect=expectations(settings, run),
         machines=tuple(
-            Machine(node.name, _target(node.ssh), node.interface, _text(node.host.sudo_password))
+            Machine(
+                node.name,
+                _target(node.ssh),
+                node.interface,
+                _text(node.host.sudo_password),
+                node.is_server,
+            )
             for node in settings.nodes
             if not node.host.gone
         ),

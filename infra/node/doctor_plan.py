@@ -34,13 +34,14 @@ class Machine:
     """A further machine.
 
     `name` is its node's in the cluster, `interface` is for it what `node_interface` of Expectations
-    is for the first machine.
+    is for the first machine. `is_server` is true for one of several servers, as the first one is.
     """
 
     name: str
     ssh: SshTarget
     interface: str = ""
     sudo_password: str = field(default="", repr=False)
+    is_server: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def _machine(values: dict[str, Any]) -> Machine:
     ssh = _target(values["ssh"])
     if ssh is None:
         raise TypeError("a machine without an address")
-    return Machine(values["name"], ssh, values["interface"], values["sudo_password"])
+    fields: dict[str, Any] = {**values, "ssh": ssh}
+    return Machine(**fields)
 
 
 def _target(values: dict[str, Any] | None) -> SshTarget | None:

@@ -56,7 +56,10 @@ class K3sLook:
 
 
 def look_at_k3s(
-    access: HostAccess, now: datetime | None = None, script: str = "k3s-look.sh"
+    access: HostAccess,
+    now: datetime | None = None,
+    script: str = "k3s-look.sh",
+    variables: Mapping[str, str] | None = None,
 ) -> K3sLook:
     """Ask the host; takes some milliseconds there, at most LOOK_SECONDS, and never raises.
 
@@ -64,9 +67,10 @@ def look_at_k3s(
         access: the way to the host.
         now: the time, from which new ids are made.
         script: k3s-look.sh, or k3s-agent-look.sh for a further machine.
+        variables: of the script.
     """
     new_id = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S.%fZ")
-    program = assemble_program(script_text(script), {}, "root", access.sudo_password)
+    program = assemble_program(script_text(script), variables or {}, "root", access.sudo_password)
     try:
         done = run_on_host(access.ssh, program, "look", LOOK_SECONDS)
         done.check_returncode()

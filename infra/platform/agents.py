@@ -1,4 +1,4 @@
-"""Further machines: each joins, as an agent, the k3s that this stack has installed."""
+"""Further machines: each joins, as an agent or a server, the k3s that this stack has installed."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,14 +11,14 @@ from infra.deliveries import DELIVERIES
 from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.names import ONE_NODE
-from infra.node.agent import FILES, scripts
+from infra.node.agent import LOOK, scripts
 from infra.node.doctor import Doctor, DoctorArgs, machine_plan
 from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
 from infra.node.node_environment import host_text, host_variable
 from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.host import HostTrust, HostTrustArgs
-from infra.platform.k3s import k3s_variables
+from infra.platform.k3s import api_address, k3s_variables, server_variables
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
 from infra.settings.nodes import shown_nodes
@@ -35,7 +35,7 @@ class AgentArgs:
         node: the machine.
         server: the host of the server.
         server_url: address of the server, as the machine reaches it.
-        variables: for k3s-agent.sh, beside those of this machine.
+        variables: for the script on the machine, beside those of this machine.
         grace_seconds: how long pods may take to end.
         generation: another text when the server's cluster has become another one.
         look: what was found on the machine; None: it is gone.
@@ -55,7 +55,8 @@ class Agent(pulumi.ComponentResource):
 
     It is a command of this machine, as it has to talk to two hosts: infra/node/agent.py says why.
     With another address, k3s is removed from the machine of before. When the server has another
-    cluster than before, the machine leaves the old one and joins the new one.
+    cluster than before, the machine leaves the old one and joins the new one, and with another role
+    it leaves in the one and joins in the other.
     """
 
     joined: pulumi.Output[str]
@@ -72,7 +73,7 @@ class Agent(pulumi.ComponentResource):
             delete=f"{words} delete",
             # It holds SSH keys and passwords of sudo, and not the token.
             stdin=pulumi.Output.secret(pulumi.Output.json_dumps(_job(args))),
-            triggers=[args.node.name, args.node.ssh.host, args.generation],
+            triggers=[args.node.name, args.node.ssh.host, args.generation, *_role(args.node)],
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -86,10 +87,16 @@ class Agent(pulumi.ComponentResource):
         self.register_outputs({"joined": self.joined})
 
 
+def _role(node: NodeSettings) -> list[str]:
+    """What changes with another role; an agent has nothing, as there was no other role once."""
+    return [node.role] if node.is_server else []
+
+
 def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
     """Standard input of infra.node.agent."""
     node = args.node
     marks = {"TAINTS": "\n".join(node.taints)}
+    role = {"ROLE": node.role} if node.is_server else {}
     agent = {
         **args.variables,
         **marks,
@@ -100,6 +107,7 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
     }
     member = {
         **marks,
+        **role,
         "NODE": node.name,
         "LABELS": "\n".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
         "GRACE_SECONDS": str(args.grace_seconds),
@@ -107,8 +115,9 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
     return {
         "server": {**args.server.way(), "gone": args.server.gone},
         "machine": {**node.host.way(), "gone": node.host.gone},
-        "scripts": scripts(),
-        "variables": {"agent": agent, "look": {}, "member": member},
+        "scripts": scripts(node.role),
+        "variables": {"agent": agent, "look": role, "member": member},
+        **({"role": node.role} if node.is_server else {}),
     }
 
 
@@ -130,7 +139,12 @@ def start_looks(settings: PlatformSettings) -> Looks:
         return {}
     executor = ThreadPoolExecutor(max_workers=len(nodes), thread_name_prefix="look-at-agents")
     futures = {
-        node.name: executor.submit(look_at_k3s, HostAccess(**node.host.way()), script=FILES["look"])
+        node.name: executor.submit(
+            look_at_k3s,
+            HostAccess(**node.host.way()),
+            script=LOOK,
+            variables={"ROLE": node.role},
+        )
         for node in nodes
     }
     executor.shutdown(wait=False)
@@ -169,43 +183,71 @@ def make_agents(
     generation: pulumi.Input[str],
     server: pulumi.Resource,
 ) -> list[pulumi.Resource]:
-    """Register all machines; they wait for the server and not for each other."""
-    address = settings.cluster.node_address
-    url = f"https://[{address}]:6443" if ":" in address else f"https://{address}:6443"
-    common = {
-        "OWNER": owner,
-        "STACK": shown_stack_name(settings.stack),
-    }
+    """Register all machines. All wait for the first one.
+
+    Servers join one after the other, as etcd takes no more than one new member at a time, and leave
+    in the reverse order. Agents wait for all servers, and not for each other.
+    """
     made: list[pulumi.Resource] = []
-    for node in settings.nodes:
-        name = f"node-{node.name}"
-        after: list[pulumi.Resource] = [server]
-        if not node.host.gone:  # it runs while the server is being installed
-            doctor = DoctorArgs(machine_plan(settings, node), settings.doctor)
-            after.append(Doctor(f"{name}-doctor", doctor))
-        after += _prepare(name, settings, node, after)
-        look = looks.get(node.name)
-        args = AgentArgs(
-            node=node,
-            server=settings.host,
-            server_url=url,
-            variables={
-                **common,
-                # Not those of the others, to which it does not speak: one that is added then
-                # restarts no other one.
-                **k3s_variables(
-                    settings.cluster,
-                    settings.proxy.past_proxy((node.ssh.host,)),
-                    settings.shared_registry,
-                ),
-                **bundle_variables(settings.bundle, node.host),
-            },
-            grace_seconds=settings.limits.termination_grace_seconds,
-            generation=generation,
-            look=look.result() if look else None,
-        )
-        made.append(Agent(name, args, pulumi.ResourceOptions(depends_on=after)))
-    return made
+    # One that is lost is forgotten first: etcd takes no new member beside it.
+    for node in sorted(servers(settings), key=lambda node: not node.host.gone):
+        made.append(_make(settings, node, looks, owner, generation, [server, *made[-1:]]))
+    agents = [node for node in settings.nodes if not node.is_server]
+    first = [server, *made]
+    return [*made, *(_make(settings, node, looks, owner, generation, first) for node in agents)]
+
+
+def servers(settings: PlatformSettings) -> list[NodeSettings]:
+    """The further machines that are servers, in the order of the list."""
+    return [node for node in settings.nodes if node.is_server]
+
+
+def _make(
+    settings: PlatformSettings,
+    node: NodeSettings,
+    looks: Looks,
+    owner: pulumi.Input[str],
+    generation: pulumi.Input[str],
+    before: list[pulumi.Resource],
+) -> pulumi.Resource:
+    """A machine with its doctor, which runs while the first machine is being installed."""
+    name = f"node-{node.name}"
+    after = [*before]
+    if not node.host.gone:
+        doctor = DoctorArgs(machine_plan(settings, node), settings.doctor)
+        after.append(Doctor(f"{name}-doctor", doctor))
+    after += _prepare(name, settings, node, after)
+    look = looks.get(node.name)
+    args = AgentArgs(
+        node=node,
+        server=settings.host,
+        server_url=f"https://{api_address(settings.cluster)}:6443",
+        variables={
+            "OWNER": owner,
+            "STACK": shown_stack_name(settings.stack),
+            **_variables(settings, node),
+            **bundle_variables(settings.bundle, node.host),
+        },
+        grace_seconds=settings.limits.termination_grace_seconds,
+        generation=generation,
+        look=look.result() if look else None,
+    )
+    return Agent(name, args, pulumi.ResourceOptions(depends_on=after))
+
+
+def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, pulumi.Input[str]]:
+    """What k3s on the machine gets of what is the same everywhere.
+
+    An agent does not speak to the other machines: one that is added then restarts no other one.
+    The API server of a server asks the kubelets of all.
+    """
+    cluster, proxy, registry = settings.cluster, settings.proxy, settings.shared_registry
+    if node.is_server:
+        return {
+            **k3s_variables(cluster, proxy.past_proxy(proxy.machines), registry),
+            **server_variables(cluster, node.ssh.host, registry),
+        }
+    return k3s_variables(cluster, proxy.past_proxy((node.ssh.host,)), registry)
 
 
 def _prepare(

@@ -36,6 +36,7 @@ class ClusterArgs:
         owner: identifies the platform; noted on the host, so that nobody else takes k3s over.
         look: of `start_look`; None where there is no k3s, or its host is lost.
         shared_registry: the registry whose images k3s' nodes give each other; empty: none.
+        several_servers: further machines are servers too.
     """
 
     stack: str
@@ -49,6 +50,7 @@ class ClusterArgs:
     owner: pulumi.Input[str] = ""
     look: LookAtK3s | None = None
     shared_registry: str = ""
+    several_servers: bool = False
 
 
 class Cluster(pulumi.ComponentResource):
@@ -145,4 +147,5 @@ def _k3s_args(args: ClusterArgs) -> K3sArgs:
         owner=args.owner,
         look=args.look,
         shared_registry=args.shared_registry,
+        several_servers=args.several_servers,
     )

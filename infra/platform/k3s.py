@@ -38,7 +38,10 @@ def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None
 
 @dataclass(frozen=True)
 class K3sArgs:
-    """See ClusterArgs; `stack` is the full name here, and `grace_seconds` how long pods may end."""
+    """See ClusterArgs; `stack` is the full name here, and `grace_seconds` how long pods may end.
+
+    `several_servers` keeps the cluster's data in etcd, so that further servers can join.
+    """
 
     stack: str
     namespace: str
@@ -51,6 +54,7 @@ class K3sArgs:
     owner: pulumi.Input[str]
     look: LookAtK3s | None
     shared_registry: str = ""
+    several_servers: bool = False
 
 
 class K3s:
@@ -159,19 +163,41 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
     return {
         # the API server asks the kubelets of all machines
         **k3s_variables(cluster, args.proxy.past_proxy(args.proxy.machines), args.shared_registry),
-        "EMBEDDED_REGISTRY": "true" if args.shared_registry else "",
         "K3S_EXISTING": cluster.k3s.existing,
-        "POD_CIDR": cluster.pod_cidr,
-        "SERVICE_CIDR": cluster.service_cidr,
+        **server_variables(cluster, ssh_host, args.shared_registry),
         "NODE_INTERFACE": cluster.node_interface,
         "INTERFACE_ADDRESS": cluster.interface_address,
-        "TLS_SAN": " ".join(dict.fromkeys(filter(None, (cluster.node_address, ssh_host)))),
+        **({"CLUSTER_INIT": "1"} if args.several_servers else {}),
         "NAMESPACE": args.namespace,
         "GRACE_SECONDS": str(args.grace_seconds),
         "OWNER": args.owner,
         "STACK": args.stack,
         **bundle_variables(args.bundle, args.host),
     }
+
+
+def server_variables(
+    cluster: ClusterSettings, ssh_host: str, shared_registry: str
+) -> Mapping[str, pulumi.Input[str]]:
+    """What every server gets, and no agent.
+
+    Its certificate names the address of the cluster and its own. The other servers' are not there,
+    so that one more does not restart those that run; k3s puts the addresses that its servers know
+    into the one certificate that all of them show.
+    """
+    names = filter(None, (cluster.node_address, ssh_host))
+    return {
+        "POD_CIDR": cluster.pod_cidr,
+        "SERVICE_CIDR": cluster.service_cidr,
+        "TLS_SAN": " ".join(dict.fromkeys(names)),
+        "EMBEDDED_REGISTRY": "true" if shared_registry else "",
+    }
+
+
+def api_address(cluster: ClusterSettings) -> str:
+    """Of the first machine, as further ones reach it, for an URL."""
+    address = cluster.node_address
+    return f"[{address}]" if ":" in address else address
 
 
 def k3s_variables(

@@ -11,7 +11,7 @@ from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.objects import Manifest
-from infra.platform.agents import check_nodes, make_agents, start_looks
+from infra.platform.agents import check_nodes, make_agents, servers, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import Controller, ControllerArgs, as_job
@@ -158,6 +158,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             owner=owner.identity,
             look=look,
             shared_registry=settings.shared_registry,
+            several_servers=bool(servers(settings)),
         ),
         pulumi.ResourceOptions(depends_on=host),
     )

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from infra.settings.cluster import ClusterSettings
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
+from infra.settings.nodes_servers import Role, check_servers, read_role
 from infra.settings.nodes_way import WAY_KEYS, read_way
 from infra.settings.pod_marks import is_key, is_value, label_fault
 from infra.settings.reader import Reader
@@ -19,6 +20,7 @@ _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # key of an item -> what its value must be, and in words
 _KEYS: Mapping[str, tuple[type, str]] = {
     "name": (str, "a text"),
+    "role": (str, "a text"),
     **WAY_KEYS,
     "interface": (str, "a text"),
     "labels": (dict, "an object of texts"),
@@ -34,6 +36,7 @@ class NodeSettings:
 
     Args:
         name: of the Node in the cluster, whatever the machine calls itself.
+        role: what k3s is there: an agent, or one of the servers, which hold the cluster's data.
         host: the way to it, always over SSH; `gone` says that it is lost.
         interface: the network interface whose address is the node's own; empty: that of the
             default route.
@@ -42,6 +45,7 @@ class NodeSettings:
     """
 
     name: str
+    role: Role
     host: HostSettings
     interface: str
     labels: Mapping[str, str]
@@ -52,6 +56,11 @@ class NodeSettings:
         """The way to it."""
         assert self.host.ssh is not None
         return self.host.ssh
+
+    @property
+    def is_server(self) -> bool:
+        """Whether it is a server beside the first machine."""
+        return self.role == "server"
 
 
 def read_nodes(
@@ -81,6 +90,9 @@ def read_nodes(
                 reason = f"{first} has it too, and each machine is one node"
                 reader.problem(f"{where}.{key}", shown, reason, "Take one of the two away")
         found.append(node)
+    if len(found) == len(items):  # with a wrong item nothing is known of their number
+        gone = [node.host.gone for node in found if node.is_server]
+        check_servers(reader, KEY, gone, cluster)
     return tuple(found)
 
 
@@ -146,6 +158,7 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
     if len(reader.problems) > before:
         return None
     _check_texts(reader, where, given)
+    role = read_role(reader, where, given)
     way = read_way(reader, where, given, host)
     labels = {str(k): str(v) for k, v in given.get("labels", {}).items()}
     taints = tuple(str(taint) for taint in given.get("taints", []))
@@ -154,6 +167,7 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
         return None
     return NodeSettings(
         name=given["name"],
+        role=role,
         host=way,
         interface=given.get("interface", ""),
         labels=labels,

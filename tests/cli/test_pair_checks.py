@@ -14,6 +14,7 @@ SERVER, TWO, THREE = "10.1.2.3", "gpu2", "gpu3"
 EXPECT = Expectations(
     gpus=9, pods=3, ranks=9, several=True, shared_data=True, embedded_registry=True
 )
+ETCD = {"tcp.2379": "refused", "tcp.2380": "open"}
 WELL = {"udp.8472": "refused", "tcp.6443": "open", "tcp.10250": "refused", "mtu": "fits"}
 WELL["tcp.5001"] = "refused"
 
@@ -68,6 +69,12 @@ FAULTS = {
         way=(SERVER, TWO),
         seen={"tcp.10250": "unreachable"},
     ),
+    "pair-etcd-ports": Seeded(
+        "port 2380 cannot be reached: packets are lost",
+        f"{TWO} -> {SERVER}",
+        way=(TWO, SERVER),
+        seen={"tcp.2380": "silent"},
+    ),
     "pair-flannel-port": Seeded(
         "UDP packets to port 8472 are lost",
         f"{TWO} -> {THREE}",
@@ -92,7 +99,7 @@ FAULTS = {
 
 
 def machines(changes: Changes, way: tuple[str, str], seen: dict[str, str]) -> list[Machine]:
-    """Three machines, of which gpu2 has these changes, and one sees another like this."""
+    """Two servers and an agent, of which gpu2 has these changes, and one sees another like this."""
     made: list[Machine] = []
     for name in (SERVER, TWO, THREE):
         own: Changes = {
@@ -104,12 +111,12 @@ def machines(changes: Changes, way: tuple[str, str], seen: dict[str, str]) -> li
             **(changes if name == TWO else {}),
         }
         sees = {
-            other: {**WELL, **(seen if (name, other) == way else {})}
+            other: {**WELL, **ETCD, **(seen if (name, other) == way else {})}
             for other in (SERVER, TWO, THREE)
             if other != name
         }
         views = {other: Facts({k: [v] for k, v in view.items()}) for other, view in sees.items()}
-        made.append(Machine(name, facts_with(own), name == SERVER, views))
+        made.append(Machine(name, facts_with(own), name in (SERVER, TWO), views))
     return made
 
 
@@ -164,13 +171,33 @@ def test_nodes_that_share_images_reach_every_nodes_port_6443() -> None:
 
 
 def test_ports_that_pods_do_not_need_are_not_asked_for() -> None:
-    """Agents need no way to each other's kubelets, and nobody else's cluster is judged."""
-    way, blocked = (TWO, THREE), {"tcp.10250": "silent", "tcp.6443": "silent"}
+    """Agents need no way to each other's kubelets and to etcd; others' clusters are not judged."""
     alone = replace(EXPECT, embedded_registry=False)
-    assert findings(run_pair_checks(machines({}, way, blocked), alone)) == []
+    blocked = {f"tcp.{port}": "silent" for port in (10250, 6443, 2379, 2380)}
+    two_agents = [
+        replace(machine, is_server=machine.name == SERVER)
+        for machine in machines({}, (TWO, THREE), blocked)
+    ]
+    assert findings(run_pair_checks(two_agents, alone)) == []
+    etcd_only = {f"tcp.{port}": "silent" for port in (2379, 2380)}
+    assert findings(run_pair_checks(machines({}, (THREE, TWO), etcd_only), alone)) == []
+    way = (TWO, THREE)
     seen = {"udp.8472": "silent"}
     foreign = replace(EXPECT, provision=False)
     assert findings(run_pair_checks(machines({}, way, seen), foreign)) == []
+
+
+def test_every_server_is_asked_what_the_first_one_is_asked() -> None:
+    """It has an API server, which agents come to and which asks all kubelets."""
+    assert questions(from_server=False, to_server=False) == ["udp.8472"]
+    assert questions(from_server=False, to_server=True) == ["udp.8472", "tcp.6443"]
+    assert questions(from_server=True, to_server=False) == ["udp.8472", "tcp.10250"]
+    of_servers = {"udp.8472", "tcp.6443", "tcp.10250", "tcp.2379", "tcp.2380"}
+    assert set(questions(from_server=True, to_server=True)) == of_servers
+    seen = machines({}, (THREE, TWO), {"tcp.6443": "silent"})
+    assert findings(run_pair_checks(seen, EXPECT)) == [
+        ("pair-api-port", f"{THREE} -> {TWO}", "error")
+    ]
 
 
 def test_pod_network_that_is_there_answers_no_probe() -> None:

@@ -72,6 +72,7 @@ class ApiServer:
         )
         for file in (programs() / "kubectl", *Path(cluster.__file__).parent.glob("*.py")):
             shutil.copy(file, self.folder)
+        shutil.copy(programs() / "etcd", self.folder / cluster.ETCD_PROGRAM)
         self._process = subprocess.Popen(
             [
                 *("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork"),

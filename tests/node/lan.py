@@ -21,6 +21,10 @@ SERVER_ADDRESS = "192.0.2.1"  # reserved for documentation, so no network uses i
 BRIDGE = "lan0"
 NAMES = ("gpu-two", "gpu-three")
 AGENT = {"NODE": "by-hand", "K3S_VERSION": VERSION, "SERVER_URL": f"https://{SERVER_ADDRESS}:6443"}
+SCRIPTS = {
+    "k3s-agent.sh": AGENT,
+    "k3s-further-server.sh": {**AGENT, "POD_CIDR": "10.42.0.0/16", "SERVICE_CIDR": "10.43.0.0/16"},
+}
 
 
 @dataclass
@@ -35,8 +39,8 @@ class LanMachine:
         return different(self.before, self.host.files())
 
     def log(self) -> str:
-        """What k3s has said there."""
-        return self.host.shell("journalctl --unit=k3s-agent --no-pager --output=cat")
+        """What k3s has said there, as an agent or as a server."""
+        return self.host.shell("journalctl --unit=k3s-agent --unit=k3s --no-pager --output=cat")
 
 
 class Lan:
@@ -97,8 +101,8 @@ class Lan:
         nodes = {"nodes": self.settings(*names), "nodeAddress": SERVER_ADDRESS}
         return self.lab.stack(**{**nodes, "storageOptions": {"shared": True}, **changes})
 
-    def doctor_plan(self) -> Plan:
-        """To examine all hosts before k3s is there."""
+    def doctor_plan(self, *servers: str) -> Plan:
+        """To examine all hosts before k3s is there; these are servers too."""
         key = self.lab.private_key
         hosts = {name: self.machines[name].host for name in NAMES}
         targets = {
@@ -114,13 +118,26 @@ class Lan:
             expect=Expectations(
                 gpus=0, several=True, node_address=SERVER_ADDRESS, embedded_registry=True
             ),
-            machines=tuple(Machine(name, target) for name, target in targets.items()),
+            machines=tuple(
+                Machine(name, target, is_server=name in servers) for name, target in targets.items()
+            ),
         )
 
     def members(self) -> dict[str, dict[str, Any]]:
         """`{name: Node}` of what the cluster has."""
         found = json.loads(self.lab.kubectl("get", "nodes", "--output=json"))
         return {item["metadata"]["name"]: item for item in found["items"]}
+
+    def etcd(self, at: str = "") -> dict[str, bool]:
+        """`{name of the node: whether it votes}` of the members that etcd itself has.
+
+        The first machine is asked, or the further one of this name.
+        """
+        host = self.machines[at].host if at else self.lab.host
+        asked = host.shell("python3 -B /lab/cluster/member.py")
+        return {
+            each["name"].rpartition("-")[0]: not each.get("isLearner") for each in json.loads(asked)
+        }
 
     def passwords(self) -> list[str]:
         """The machines whose passwords the server knows."""
@@ -132,16 +149,20 @@ class Lan:
     def reinstall(self, name: str) -> None:
         """As after an installation of the machine from scratch: nothing of k3s is there."""
         host = self.machines[name].host
-        left = "/etc/rancher /etc/default/k3s-* /var/lib/rancher /var/log/containers /var/log/pods"
-        host.shell(f"/usr/local/bin/k3s-agent-uninstall.sh; rm -rf {left}")
+        left = "/etc/rancher /etc/default/k3s* /var/lib/rancher /var/log/containers /var/log/pods"
+        host.shell(
+            "for name in k3s-agent k3s; do program=/usr/local/bin/$name-uninstall.sh; "
+            f"[ ! -x $program ] || $program; done; rm -rf {left}"
+        )
 
     def clean(self) -> None:
         """For the next test: no machine has anything of k3s."""
         for machine in self.machines.values():
             machine.host.shell("systemctl start ssh; pkill -KILL -x sleep || true")
-            program = assemble_program(script_text("k3s-agent.sh"), AGENT, "root")
-            machine.host.shell("sh -s -- delete", program)
-            machine.host.shell("rm -f /lab/calls")
+            for script, variables in SCRIPTS.items():
+                program = assemble_program(script_text(script), variables, "root")
+                machine.host.shell("sh -s -- delete", program)
+            machine.host.shell("rm -f /lab/calls /lab/fail-to-start")
 
     def close(self) -> None:
         """The links go first: with a host's network they would go when the kernel comes to it."""
@@ -159,6 +180,18 @@ def lose(host: Host) -> None:
         "systemctl stop ssh.socket ssh 2>/dev/null; "
         "pkill -KILL -f '^sshd: (root|admin|deploy)' || true"
     )
+
+
+def switch_off(host: Host) -> None:
+    """As a machine without power: its k3s is gone at once, and nobody gets in."""
+    host.shell("touch /lab/fail-to-start; systemctl kill --signal=KILL k3s")
+    lose(host)
+
+
+def switch_on(host: Host) -> None:
+    """It boots, and its k3s starts."""
+    host.shell("rm -f /lab/fail-to-start; systemctl start --no-block k3s 2>/dev/null || true")
+    find_again(host)
 
 
 def find_again(host: Host) -> None:

@@ -106,6 +106,18 @@ def test_fault_between_two_hosts_is_named_by_the_pair(lan: Lan, name: str) -> No
     assert between(lan) == set()
 
 
+def test_etcd_of_two_servers_that_do_not_reach_each_other_is_named(lan: Lan) -> None:
+    """An agent in the same place needs no way to it."""
+    rule = "--protocol tcp --dport 2380 --jump DROP"
+    fault = Fault(TWO, address(lan, THREE), rule, "pair-etcd-ports", f"{THREE} -> {TWO}")
+    with present(lan, fault):
+        found = [r for r in examine(lan.doctor_plan(TWO, THREE)).results if r.is_finding]
+        assert {(r.id, r.place) for r in found if is_of_several(r)} == {
+            (fault.check_id, fault.place)
+        }
+        assert between(lan) == set()
+
+
 def test_packets_that_are_too_large_for_the_way_are_named(lan: Lan) -> None:
     """Large ones alone are lost, so that pods would start and then hang.
 

@@ -3,6 +3,7 @@
 The scripts are short ones, run on this machine; tests/node has the real ones, on hosts over SSH.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,42 @@ def test_token_goes_from_the_server_to_the_machine_and_is_not_said(
     said = "".join(capfd.readouterr())
     assert "said" in said
     assert "hunter2" not in said
+
+
+def test_server_gets_the_agents_secret_too_and_neither_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An agent may come to it; to an agent no such thing is sent, whatever the server prints."""
+    member = SCRIPTS["member"].replace("done=yes", "agent_secret=hunter3\\ndone=yes")
+    agent = SCRIPTS["agent"].replace("$1 ", "$1 ${AGENT_SECRET:-} ")
+    for role, secret in (("server", "hunter3"), ("agent", "")):
+        notes = tmp_path / role
+        join(replace(job(notes, {"member": member, "agent": agent}), role=role))
+        assert lines(notes)[2] == f"agent create {secret} hunter2 a/b "
+    assert "hunter" not in "".join(capfd.readouterr())
+
+
+def test_server_leaves_etcd_before_its_k3s_goes_and_does_not_come_back(tmp_path: Path) -> None:
+    """k3s that etcd has let go joins anew when systemd starts it again; its pods end before."""
+    notes = tmp_path / "notes"
+    leave(replace(job(notes), role="server"))
+    assert [line.split()[:2] for line in lines(notes)] == [
+        ["member", "drain"],
+        ["agent", "retire"],
+        ["member", "leave"],
+        ["agent", "delete"],
+        ["member", "forget"],
+    ]
+
+
+@pytest.mark.parametrize("role", ["agent", "server"])
+def test_machine_that_may_not_leave_keeps_its_k3s(tmp_path: Path, role: str) -> None:
+    """The first step says so of a server without which etcd would have no majority."""
+    notes = tmp_path / "notes"
+    member = SCRIPTS["member"] + '\n[ "$1" != drain ] || { echo "cannot leave" >&2; exit 1; }'
+    with pytest.raises(StepError, match="cannot leave"):
+        leave(replace(job(notes, {"member": member}), role=role))
+    assert lines(notes) == ["member drain "]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_holder_of_a_port_is_found_with_one_process_for_each_process(tmp_path: P
             many.enter_context(Path(os.devnull).open())
         port = server.getsockname()[1]
         libraries = script_text("lib/k3s.sh") + script_text("lib/k3s-preflight.sh")
-        text = libraries.replace("API_PORT=6443", f"API_PORT={port}") + "\nport_owner\n"
+        text = f"{libraries}\nport_owner {port}\n"
         done = run_text(text, "", {}, "user", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert f"process {os.getpid()} " in done.stdout, done.stderr
     calls = (tmp_path / "calls").read_text().splitlines()

@@ -1,19 +1,26 @@
 #!/bin/sh
 # look: prints the state of k3s on this further node, one `key=value` a line; changes nothing.
-# log: prints the last lines of k3s' log. May be empty: DRY_RUN (1: the same, as nothing is changed).
+# log: prints the last lines of k3s' log. May be empty: ROLE (server: it is one, and no agent), DRY_RUN
+# (1: the same, as nothing is changed).
 # Usage: k3s-agent-look.sh look|log
 set -eu
 
-SERVICE=k3s-agent
+case ${ROLE:-agent} in
+  server) PLACE=k3s-server ;;
+  *) SERVICE=k3s-agent ;;
+esac
 . ./lib/k3s.sh
 
 # k3s makes it at its first start, and the server remembers it: without it, this is a new machine.
 readonly NODE_PASSWORD=/etc/rancher/node/password
 
+# A server without its etcd data is a new member, also where the rest is there.
+is_new_machine() { [ ! -s "$NODE_PASSWORD" ] || { [ "$PLACE" = k3s-server ] && [ ! -d "$ETCD_DATA" ]; }; }
+
 yes_no() { if "$@"; then echo yes; else echo no; fi; }
 
 is_healthy() {
-  [ "$(noted files)" = "$(installed_files)" ] && is_active && [ -s "$NODE_PASSWORD" ]
+  [ "$(noted files)" = "$(installed_files)" ] && is_active && ! is_new_machine
 }
 
 look() {
@@ -24,7 +31,7 @@ look() {
   else
     echo "state=absent"
   fi
-  echo "new_machine=$(yes_no test ! -s "$NODE_PASSWORD")"
+  echo "new_machine=$(yes_no is_new_machine)"
   echo "done=yes"
 }
 

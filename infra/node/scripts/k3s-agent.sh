@@ -26,6 +26,7 @@ SERVICE=k3s-agent
 . ./lib/k3s-files.sh
 . ./lib/k3s-setup.sh
 . ./lib/k3s-remove.sh
+. ./lib/k3s-further.sh
 . ./lib/k3s-agent.sh
 
 main() {

@@ -9,6 +9,7 @@
 # - K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES (text), TLS_SAN (several, with
 #   blanks between them);
 # - EMBEDDED_REGISTRY: true lets the nodes give each other the images of K3S_REGISTRIES' mirrors;
+# - CLUSTER_INIT: 1 keeps the cluster's data in etcd, so that further servers can join;
 # - NODE_INTERFACE: whose address is the node's own; else that of the default route;
 # - INTERFACE_ADDRESS: an address that this interface has to have;
 # - K3S_BUNDLE: a folder on this host, from which everything is taken; both sums are given then;
@@ -31,6 +32,7 @@ umask 022
 . ./lib/k3s-files.sh
 . ./lib/k3s-setup.sh
 . ./lib/k3s-remove.sh
+. ./lib/k3s-etcd.sh
 . ./lib/k3s-server.sh
 
 main() {

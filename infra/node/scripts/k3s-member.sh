@@ -1,18 +1,24 @@
 #!/bin/sh
-# What the server does for a further node, which runs k3s-agent.sh:
-# join: prints the agents' token, and the pods with GPUs that run on the node, one `key=value` a line. With
-#   NEW_MACHINE=yes it forgets a machine of this name first, whose password the new one has not.
-# await: waits until the node is Ready, since STARTED if that is given, and sets labels and taints.
-# drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute.
-# forget: deletes the Node, and the Secret with the password of its machine.
-# Needs: NODE, GRACE_SECONDS. May be empty: LABELS and TAINTS, one a line; NEW_MACHINE, STARTED,
-# DRY_RUN (1: only says what would change).
-# Usage: k3s-member.sh join|await|drain|forget
+# What the first machine does for a further node, which runs k3s-agent.sh or k3s-further-server.sh:
+# join: prints the token by which it joins, for a server the agents' secret too, and the pods with GPUs that
+#   run on the node, one `key=value` a line. With NEW_MACHINE=yes it forgets a machine of this name
+#   first, whose password the new one has not.
+# await: waits until the node is Ready, since STARTED if that is given, and a server a voting member of
+#   etcd; and sets labels and taints.
+# drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute. A server
+#   stays with all that it has where etcd would have no majority without it.
+# leave: takes the server out of etcd.
+# forget: deletes the Node, and the Secret with the password of its machine; etcd forgets a server with it.
+# Needs: NODE, GRACE_SECONDS. May be empty: ROLE (server, or an agent), LABELS and TAINTS, one a line;
+# NEW_MACHINE, STARTED, DRY_RUN (1: only says what would change).
+# Usage: k3s-member.sh join|await|drain|leave|forget
 set -eu
 
 : "${NODE:?}" "${GRACE_SECONDS:?}"
 
 . ./lib/k3s.sh
+. ./lib/k3s-etcd.sh
+. ./lib/k3s-etcd-change.sh
 
 readonly READY_SECONDS=300
 readonly ANSWER_SECONDS=30 # how long a k3s that starts, or is in trouble, is asked again
@@ -37,25 +43,30 @@ refuse_node_of_others() {
   found=$(get_node "jsonpath={.metadata.name}{.metadata.labels['disttrain\.dev/agent']}")
   case $found in
     "" | "$NODE"?*) ;;
-    *) fail "nodes: the cluster has a node $NODE already, which is none of this list (the server \
-is named after its host). Choose another name" ;;
+    *) fail "nodes: the cluster has a node $NODE already, which is none of this list (the first \
+machine is named after its host). Choose another name" ;;
   esac
 }
 
 join() {
+  token_file=$TOKEN
+  if is_server; then token_file=$SERVER_TOKEN; fi
   if dry; then
-    echo "would read: $TOKEN"
+    echo "would read: $token_file"
     return
   fi
+  if is_server; then require_answer; fi
   await_answer || fail "the k3s of the server does not answer"
-  [ -s "$TOKEN" ] || fail "$TOKEN is missing: k3s has not started here"
+  [ -s "$token_file" ] || fail "$token_file is missing: k3s has not started here"
   refuse_node_of_others
+  if is_server && { [ "${NEW_MACHINE:-}" = yes ] || ! is_member; }; then refuse_join_beside_lost; fi
   if [ "${NEW_MACHINE:-}" = yes ]; then delete_node >&2; fi
   # shellcheck disable=SC2016 # the $ are the template's
   pods=$(k3s_kubectl get pods --all-namespaces \
     --field-selector="status.phase=Running,spec.nodeName=$NODE" -o \
     'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}')
-  echo "token=$(cat "$TOKEN")"
+  echo "token=$(cat "$token_file")"
+  if is_server; then echo "agent_secret=$(cat "$AGENT_SECRET_FILE")"; fi
   echo "gpu_pods=$pods"
   echo "done=yes"
 }
@@ -63,6 +74,7 @@ join() {
 # As for the server (lib/k3s-server.sh); the time is the node's own, and so is that of its lease.
 is_ready() {
   k3s_kubectl get node "$NODE" --no-headers 2>/dev/null | awk '$2 !~ /^Ready/ { exit 1 }' || return 1
+  if is_server && ! is_voter "$NODE"; then return 1; fi
   renewed=$(k3s_kubectl -n kube-node-lease get lease "$NODE" \
     -o 'jsonpath={.spec.renewTime}' 2>/dev/null) && [ -n "$renewed" ] &&
     [ "$(printf '%s\n%s\n' "${STARTED:-}" "$renewed" | sort | head -n 1)" = "${STARTED:-}" ]
@@ -123,7 +135,10 @@ drain() {
     echo "would drain: node $NODE"
     return
   fi
-  if ! await_answer; then
+  if is_server; then
+    require_answer
+    refuse_lost_quorum
+  elif ! await_answer; then
     echo "the k3s of the server does not answer, so $NODE is not drained"
     return
   fi
@@ -136,10 +151,24 @@ drain() {
   rm -f "$DRAIN_LOG"
 }
 
+leave() {
+  if dry; then
+    echo "would take out of etcd: $NODE"
+    return
+  fi
+  require_answer
+  refuse_lost_quorum
+  if is_member; then leave_etcd; fi
+}
+
 forget() {
   if dry; then
     echo "would delete: node $NODE and its password"
     return
+  fi
+  if is_server; then
+    require_answer
+    refuse_lost_quorum
   fi
   if await_answer; then
     refuse_node_of_others
@@ -150,13 +179,14 @@ forget() {
 }
 
 delete_node() {
-  k3s_kubectl delete node "$NODE" --ignore-not-found
+  # of a server it goes when etcd has let its member go
+  k3s_kubectl delete node "$NODE" --ignore-not-found --timeout="${LEAVE_SECONDS}s"
   k3s_kubectl -n kube-system delete secret "$NODE.node-password.k3s" --ignore-not-found
 }
 
 main() {
   case $1 in
-    join | await | drain | forget) "$1" ;;
+    join | await | drain | leave | forget) "$1" ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

@@ -46,9 +46,28 @@ def configuration() -> dict[str, Any]:
             if line.startswith("- "):
                 found[key].append(json.loads(line[2:]))
                 continue
-            key, _, value = line.partition(":")
-            found[key] = json.loads(value) if value.strip() else []
+            key, _, value = line.partition(": ")
+            found[key.rstrip(":")] = parsed(value)
     return found
+
+
+def parsed(value: str) -> Any:
+    """JSON, or a list of plain words, which is compared as the text that it is."""
+    try:
+        return json.loads(value) if value.strip() else []
+    except ValueError:
+        return value
+
+
+def node_of(config: dict[str, Any], name: str, version: str) -> Node:
+    """What the kubelet of this machine registers; `name` where the configuration has none."""
+    return Node(
+        config.get("node-name", name),
+        version,
+        labels=dict(label.split("=") for label in config.get("node-label", [])),
+        taints=config.get("node-taint", []),
+        address=own_address(config.get("flannel-iface", "")),
+    )
 
 
 def password() -> str:
@@ -78,49 +97,60 @@ def get(server: str, tls: ssl.SSLContext, path: str, headers: dict[str, str]) ->
     return content
 
 
-def join(config: dict[str, Any]) -> ssl.SSLContext:
-    """TLS settings with the certificate that the server has given."""
-    token = Path(config["token-file"]).read_text().strip()
+def trust(server: str, token: str) -> ssl.SSLContext:
+    """TLS settings that trust the server of this token and no other one."""
     digest = token.removeprefix("K10").partition("::")[0]
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-    authority = get(config["server"], unverified, "/cacerts", {})
+    authority = get(server, unverified, "/cacerts", {})
     if hashlib.sha256(authority).hexdigest() != digest:
         raise RefusedError("token CA hash does not match the Cluster CA certificate hash")
-    tls = ssl.create_default_context(cadata=authority.decode())
-    login = base64.b64encode(f"node:{token}".encode()).decode()
+    return ssl.create_default_context(cadata=authority.decode())
+
+
+def login(user: str, token: str) -> dict[str, str]:
+    """The header by which a machine shows its token."""
+    text = base64.b64encode(f"{user}:{token}".encode()).decode()
+    return {"Authorization": f"Basic {text}"}
+
+
+def join(config: dict[str, Any]) -> ssl.SSLContext:
+    """TLS settings with the certificate that the server has given."""
+    token = Path(config["token-file"]).read_text().strip()
+    tls = trust(config["server"], token)
     headers = {
-        "Authorization": f"Basic {login}",
+        **login("node", token),
         "k3s-Node-Name": config["node-name"],
         "k3s-Node-Password": password(),
     }
     pair = json.loads(get(config["server"], tls, "/v1-k3s/serving-kubelet", headers))
-    embedded = json.loads(get(config["server"], tls, "/v1-k3s/config", headers))
     DATA.mkdir(parents=True, exist_ok=True)
     for name, text in pair.items():
         (DATA / name).touch(mode=0o600)
         (DATA / name).write_text(text)
     tls.load_cert_chain(DATA / "client.crt", DATA / "client.key")
-    address = own_address(config.get("flannel-iface", ""))
-    start(DATA_OF_TESTS, address, embedded=embedded)
     return tls
+
+
+def shares_images(config: dict[str, Any]) -> bool:
+    """Whether the servers have the embedded registry on, which an agent asks them for."""
+    token = Path(config["token-file"]).read_text().strip()
+    trusting = trust(config["server"], token)
+    return json.loads(get(config["server"], trusting, "/v1-k3s/config", login("node", token)))
 
 
 def main(version: str) -> None:
     config = configuration()
     there = urlsplit(config["server"])
     assert there.hostname
-    node = Node(
-        config["node-name"],
-        version,
-        labels=dict(label.split("=") for label in config.get("node-label", [])),
-        taints=config.get("node-taint", []),
-        address=own_address(config.get("flannel-iface", "")),
-    )
+    node = node_of(config, "", version)
     tls, is_registered = None, False
     while True:
         try:
-            tls = tls or join(config)
+            if tls is None:
+                joined = join(config)
+                start(DATA_OF_TESTS, node.address, embedded=shares_images(config))
+                tls = joined
             api = http.client.HTTPSConnection(there.hostname, there.port, timeout=30, context=tls)
             if not is_registered:
                 register(api, node)

@@ -20,6 +20,7 @@ from typing import Any
 
 NODE = "gpu-node"
 FIRST_KEYS = "first-keys.json"  # of etcd, when the API server had made its own objects
+ETCD_PROGRAM = "etcd-of-k3s"  # in that folder: for servers that have an etcd of their own
 APPLY = "application/apply-patch+yaml"
 ALL = (b"/registry/", b"/registry0")  # etcd's ranges end before the second key
 KEYS_IN_A_REQUEST = 100  # etcd takes 128
@@ -101,26 +102,34 @@ class Node:
 
 
 def own_address(interface: str) -> str:
-    """The address that k3s takes for the node's own, of a named interface or of the first hosts'.
+    """The address that k3s takes for the node's: of a named interface or of the default route's.
 
     Raises:
         OSError: k3s would not start with this interface.
     """
-    if not interface:
-        return Node.address
-    words = ["ip", "-4", "-o", "address", "show", "dev", interface, "up", "scope", "global"]
+    device = interface or default_device()
+    words = ["ip", "-4", "-o", "address", "show", "dev", device, "up", "scope", "global"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = [line.split()[3].partition("/")[0] for line in done.stdout.splitlines()]
-    if len(found) != 1:
+    if len(found) == 1:
+        return found[0]
+    if interface:
         raise OSError(f"interface {interface} does not have a correct global unicast ip: {found}")
-    return found[0]
+    return Node.address
 
 
-def be_the_node(folder: Path, version: str, interface: str = "") -> None:
+def default_device() -> str:
+    """The network interface of the default route; empty where there is none."""
+    words = ["ip", "-4", "route", "show", "default"]
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    return found[found.index("dev") + 1] if "dev" in found else ""
+
+
+def be_the_node(folder: Path, node: Node) -> None:
     """What the kubelet of a server does as it starts."""
     api = Socket(folder / "api.sock", administrator(folder))
-    register(api, Node(NODE, version, address=own_address(interface)))
-    renew(api, NODE)
+    register(api, node)
+    renew(api, node.name)
 
 
 def register(api: http.client.HTTPConnection, node: Node) -> None:

@@ -1,8 +1,10 @@
 """k3s' port 6443: TLS with k3s' own authority, and behind it the API server of the tests.
 
-`front.py CLUSTER-FOLDER TLS-FOLDER`. Who shows a client certificate of that authority acts as the
-cluster's administrator, as with the kubeconfig that k3s writes; who shows none is a machine that
-wants to join (supervisor.py). Standard library only.
+`front.py CLUSTER-FOLDER TLS-FOLDER NODE ADDRESS ETCD-PID`; without etcd the last one is 0. Who
+shows a client certificate of that authority acts as the cluster's administrator, as with the
+kubeconfig that k3s writes; who shows none is a machine that wants to join (supervisor.py). With
+etcd (member.py) a client that comes while it has no majority of its members gets no answer, and
+this process ends with its etcd. Standard library only.
 """
 
 import asyncio
@@ -11,12 +13,16 @@ import signal
 import socket
 import ssl
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from cluster import NODE, Socket, administrator, renew  # pyright: ignore # beside this file
+import member  # pyright: ignore # beside this file on the test host
+from cluster import Socket, administrator, renew  # pyright: ignore # this one
+from members import look_after  # pyright: ignore # and this one
 from supervisor import answer  # pyright: ignore # this one too
 
 BLOCK = 65536
+LOOK_SECONDS = 0.5  # k3s looks at its members every 15 s, and promotes them then
 
 
 def authority(folder: Path) -> ssl.SSLContext:
@@ -34,13 +40,16 @@ async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> No
         await target.drain()
 
 
-async def main(cluster: Path, tls: Path) -> None:
+async def main(cluster: Path, tls: Path, node: str, address: str, etcd_pid: int) -> None:
     inside = administrator(cluster)
     there = {"path": str(cluster / "api.sock"), "ssl": inside, "server_hostname": "localhost"}
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not writer.get_extra_info("peercert"):
             await supervise(reader, writer)
+            return
+        if etcd_pid and not await asyncio.to_thread(member.votes):
+            writer.close()
             return
         their_reader, their_writer = await asyncio.open_unix_connection(**there)
         ways = [
@@ -67,7 +76,23 @@ async def main(cluster: Path, tls: Path) -> None:
 
     server = await asyncio.start_server(pass_on, "0.0.0.0", 6443, ssl=authority(tls))
     notify()
+    looking = asyncio.create_task(be_a_server(cluster, node, address, etcd_pid))
     await server.serve_forever()
+    await looking
+
+
+async def be_a_server(cluster: Path, node: str, address: str, etcd_pid: int) -> None:
+    """One of several, for as long as its etcd lives."""
+    while etcd_pid:
+        with suppress(OSError):
+            await asyncio.to_thread(look_after, cluster, node, address)
+        ended, status = os.waitpid(etcd_pid, os.WNOHANG)
+        if ended:
+            if os.waitstatus_to_exitcode(status) == 0:  # so it ends when it was removed
+                member.TOMBSTONE.touch()
+            print(f'level=fatal msg="etcd has ended ({status})"', flush=True)
+            os._exit(1)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def notify() -> None:
@@ -77,15 +102,18 @@ def notify() -> None:
         systemd.send(b"READY=1")
 
 
-def end(cluster: Path) -> None:
+def end(cluster: Path, node: str, etcd_pid: int) -> None:
     """The kubelet in k3s renews its lease up to the end; no later renewal is possible than this."""
     try:
-        renew(Socket(cluster / "api.sock", administrator(cluster)), NODE)
+        renew(Socket(cluster / "api.sock", administrator(cluster)), node)
     finally:
+        if etcd_pid:  # its ports are free for the next start
+            os.kill(etcd_pid, signal.SIGKILL)
+            os.waitpid(etcd_pid, 0)
         os._exit(0)
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    signal.signal(signal.SIGTERM, lambda *_: end(folder))
-    asyncio.run(main(folder, Path(sys.argv[2])))
+    folder, name, etcd = Path(sys.argv[1]), sys.argv[3], int(sys.argv[5])
+    signal.signal(signal.SIGTERM, lambda *_: end(folder, name, etcd))
+    asyncio.run(main(folder, Path(sys.argv[2]), name, sys.argv[4], etcd))

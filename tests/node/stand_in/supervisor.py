@@ -2,17 +2,23 @@
 
 As in k3s: the authority for everyone; for the token a certificate, if the machine knows the
 password with which the first machine of its name came. The server keeps it, hashed, in the Secret
-`<name>.node-password.k3s` of kube-system. Standard library only.
+`<name>.node-password.k3s` of kube-system. To a machine that wants to be a server it gives, for the
+servers' own token alone, the authority with its key, the settings in which servers have to agree,
+and the members of etcd. Standard library only.
 """
 
 import base64
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from cluster import Socket, administrator, ask  # pyright: ignore # beside this file there
+import member  # pyright: ignore # beside this file there
+from cluster import Socket, administrator, ask  # pyright: ignore # this one too
 
 EMBEDDED = Path("/lab/embedded-registry")
+CONFIG = "/v1-k3s/config"
 TOKEN = Path("/var/lib/rancher/k3s/server/token")
 REJECTED = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password'"
 REJECTED += " may not match server node-passwd entry, try enabling a unique node name with the"
@@ -30,19 +36,39 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
     """
     if path == "/cacerts":
         return 200, (tls / "ca.crt").read_text()
-    if path not in ("/v1-k3s/serving-kubelet", "/v1-k3s/config"):
+    user = base64.b64decode(headers.get("authorization", "").removeprefix("Basic "))
+    is_agent = user.startswith(b"node:")  # which asks for some of the settings, too
+    if path in OF_SERVERS and not (path == CONFIG and is_agent):
+        own = base64.b64encode(f"server:{TOKEN.read_text().strip()}".encode()).decode()
+        if headers.get("authorization") != f"Basic {own}":
+            return 401, "not authorized: this is not the token of servers"
+        return 200, json.dumps(OF_SERVERS[path](tls))
+    if path not in ("/v1-k3s/serving-kubelet", CONFIG):
         return 404, "not found"
     tokens = {TOKEN.with_name(name).read_text().strip() for name in ("token", "agent-token")}
     logins = {base64.b64encode(f"node:{token}".encode()).decode() for token in tokens}
     if headers.get("authorization") not in {f"Basic {login}" for login in logins}:
         return 401, "not authorized: the token is not this server's"
-    if path == "/v1-k3s/config":
+    if path == CONFIG:
         return 200, EMBEDDED.read_text()  # k3s tells all of the cluster's settings here
     name, password = headers["k3s-node-name"], headers["k3s-node-password"]
     if not is_known(cluster, name, hashlib.sha256(password.encode()).hexdigest()):
         return 403, REJECTED
     # k3s makes one for the kubelet; here the administrator's, as no rights are looked at
     return 200, json.dumps({n: (tls / n).read_text() for n in ("client.crt", "client.key")})
+
+
+def authority(tls: Path) -> dict[str, str]:
+    """Every server signs with the one authority; the client's pair is that of the kubeconfig."""
+    names = ("ca.crt", "ca.key", "client.crt", "client.key", "client.csr")
+    return {name: (tls / name).read_text() for name in names}
+
+
+OF_SERVERS: dict[str, Callable[[Path], Any]] = {
+    "/v1-k3s/server-bootstrap": authority,
+    CONFIG: lambda _: member.critical_settings(),
+    "/db/info": lambda _: member.members(),
+}
 
 
 def is_known(cluster: Path, name: str, digest: str) -> bool:

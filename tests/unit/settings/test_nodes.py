@@ -136,6 +136,8 @@ def test_machines_may_join_this_one() -> None:
         ([{**NODE, "port": 70000}], "nodes[0].port: 70000 cannot be used: it is no port"),
         ([{**NODE, "port": "22"}], "nodes[0].port: '22' cannot be used: it is not a whole number"),
         ([{**NODE, "gone": "yes"}], "nodes[0].gone: 'yes' cannot be used: it is not true or"),
+        ([{**NODE, "role": "master"}], "nodes[0].role: 'master' cannot be used: it is no role."),
+        ([{**NODE, "role": True}], "nodes[0].role: True cannot be used: it is not a text"),
         ([{**NODE, "rack": "a"}], "nodes[0].rack: 'a' cannot be used: a machine has no such key"),
         ([{**NODE, "labels": {"a b": "c"}}], "Kubernetes takes no key 'a b'"),
         ([{**NODE, "labels": {"a": "c d"}}], "Kubernetes takes no such value of a label"),
@@ -187,3 +189,49 @@ def test_secret_of_a_machine_must_be_encrypted_and_is_not_shown() -> None:
         with_nodes({**NODE, "private_key": "hunter2", "name": "hunter3"}, 7), ["nodes"]
     )
     assert "hunter" not in said + encrypted
+
+
+def as_servers(*gone: bool) -> list[dict[str, Any]]:
+    """As many servers beside the first machine."""
+    return [
+        {**NODE, "name": f"s{n}", "address": f"10.1.3.{n}", "role": "server", "gone": is_gone}
+        for n, is_gone in enumerate(gone)
+    ]
+
+
+@pytest.mark.parametrize(
+    "gone", [(), (False,) * 2, (False,) * 4, (False, True), (False, False, True)]
+)
+def test_number_of_servers_that_bears_a_loss_is_taken(gone: tuple[bool, ...]) -> None:
+    """An agent beside them does not count, and a lost one stays until another takes its place."""
+    found = platform(with_nodes(*as_servers(*gone), NODE)).nodes
+    assert [node.is_server for node in found] == [*[True] * len(gone), False]
+
+
+@pytest.mark.parametrize(
+    ("gone", "there", "fewer"),
+    [((False,), 2, 1), ((False,) * 3, 4, 3), ((False,) * 3 + (True,) * 2, 4, 3)],
+)
+def test_even_number_of_servers_is_refused(gone: tuple[bool, ...], there: int, fewer: int) -> None:
+    said = refusal(with_nodes(*as_servers(*gone)))
+    assert f"it makes {there} servers, which bear the loss of no more machines than {fewer}" in said
+    assert f"make {fewer} or {fewer + 2} with the first machine; a lost server stays" in said
+
+
+def test_wrong_server_is_not_counted_as_none() -> None:
+    """What is wrong with the item is said, and not that servers are missing."""
+    one, two = as_servers(False, False)
+    said = refusal(with_nodes(one, {**two, "port": 0}))
+    assert "port: 0" in said
+    assert "it makes" not in said
+
+
+def test_old_k3s_that_would_lose_its_objects_is_refused() -> None:
+    said = refusal(with_nodes(*as_servers(False, False), k3sVersion="v1.22.1+k3s1"))
+    assert "k3sVersion: 'v1.22.1+k3s1' cannot be used: several servers need k3s v1.22.2" in said
+    # what else is wrong with so old a release is another matter
+    for fine in (
+        with_nodes(*as_servers(False, False), k3sVersion="v1.22.2+k3s1"),
+        with_nodes(NODE),
+    ):
+        assert "several servers" not in refusal({**fine, "k3sMirror": "nowhere"})

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # What is checked on the host before anything of k3s is touched. Needs lib/k3s.sh.
-readonly API_PORT=6443
+readonly API_PORT=6443 ETCD_PORTS='2379 2380'
 readonly MIN_FREE_MIB=512 # the binary, what it unpacks, and the new binary beside the old one
 
 architecture() {
@@ -22,15 +22,24 @@ preflight() {
   if [ ! -e "$OWNERSHIP_FILE" ] && [ -n "$(ls -A /var/lib/kubelet 2>/dev/null)" ]; then
     fail "/var/lib/kubelet is not empty: another Kubernetes is or was on this host; remove it first"
   fi
-  if owner=$(port_owner); then
+  if owner=$(port_owner "$API_PORT"); then
     fail "port $API_PORT of this host is taken by $owner; k3s' API server needs it"
   fi
+  has_etcd || return 0
+  for port in $ETCD_PORTS; do
+    if owner=$(port_owner "$port"); then
+      fail "port $port of this host is taken by $owner; k3s' etcd needs it"
+    fi
+  done
 }
 
-# Who listens on the API server's port; fails when nobody does, or k3s itself: as the server, or as an
-# agent with the embedded registry.
-port_owner() {
-  hex=$(printf '%04X' "$API_PORT")
+# Whether this host is to be one of several servers, which keep the cluster's data in k3s' etcd.
+has_etcd() { [ "$PLACE" = k3s-server ] || [ -n "${CLUSTER_INIT:-}" ]; }
+
+# Who listens on a port; fails when nobody does, or k3s itself: as a server, or as an agent with the
+# embedded registry.
+port_owner() { # port
+  hex=$(printf '%04X' "$1")
   inode=$(awk -v port=":$hex" '$4 == "0A" && $2 ~ port "$" { print $10; exit }' \
     /proc/net/tcp /proc/net/tcp6 2>/dev/null)
   [ -n "$inode" ] || return 1

@@ -28,7 +28,7 @@ run_uninstaller() {
 
 remove_rest() { # also what an install that was broken off has left
   systemctl disable --quiet --now "$SERVICE" 2>/dev/null || true
-  rm -rf "$UNIT" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
+  rm -rf "$UNIT" "$NO_RESTART" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
     "$BINARY.disttrain-new" "$ENVIRONMENT" "$CONFIG" "$REGISTRIES" "$TOKEN_FILE" \
     "$AGENT_SECRET_FILE" "$REGISTRATION" "$SCRATCH" /root/.kube/cache
   systemctl daemon-reload
@@ -66,8 +66,8 @@ removable() {
     echo "k3s here was not installed by this program, or is gone already"
     return 1
   fi
-  if [ "$(noted_service)" != "$SERVICE" ]; then
-    echo "this host has $(noted_service) of this program, not $SERVICE; it is left as it is"
+  if [ "$(noted_place)" != "$PLACE" ]; then
+    echo "this host has $(noted_place) of this program, not $PLACE; it is left as it is"
     return 1
   fi
   if other_owner || is_adopted; then

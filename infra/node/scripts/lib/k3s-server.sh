@@ -1,20 +1,16 @@
 # shellcheck shell=sh
-# k3s as the server: what its configuration is, when it is up, and what comes before it goes.
+# k3s on the first machine, as the server: what its configuration is, when it is up, and what comes before it goes.
 # Needs the other files of k3s-install.sh.
 readonly READY_SECONDS=300
 readonly K3S_EXEC=server
 readonly AGENT_TOKEN=/var/lib/rancher/k3s/server/agent-token # k3s makes it of the secret
 
+# With cluster-init a k3s that has kept its data in SQLite moves them to etcd, and further servers can
+# join. Once it has etcd it goes on with that, whatever is said here; then the line stays, so that k3s
+# is not restarted when the last further server leaves.
 configuration() {
-  echo "write-kubeconfig-mode: \"0600\""
-  echo "cluster-cidr: \"$POD_CIDR\""
-  echo "service-cidr: \"$SERVICE_CIDR\""
-  echo "disable: [traefik, servicelb]"
-  echo "agent-token-file: \"$AGENT_SECRET_FILE\""
-  # A setting of servers alone; agents learn of it as they start.
-  [ -z "${EMBEDDED_REGISTRY:-}" ] || echo "embedded-registry: true"
-  chosen_interface
-  [ -z "${TLS_SAN:-}" ] || echo "tls-san: [\"$(echo "$TLS_SAN" | sed 's/ /", "/g')\"]"
+  server_configuration
+  if [ -n "${CLUSTER_INIT:-}" ] || [ -d "$ETCD_DATA" ]; then echo "cluster-init: true"; fi
 }
 
 # k3s writes the kubeconfig itself, as it starts.
@@ -62,6 +58,7 @@ is_ready() {
   server_nodes=$(k3s_kubectl get nodes --no-headers -l "!$AGENT_LABEL" 2>/dev/null) || return 1
   server_node=$(echo "$server_nodes" | awk '$2 ~ /^Ready/ { print $1; exit }')
   [ -n "$server_node" ] || return 1
+  [ -z "${CLUSTER_INIT:-}" ] || is_voter "$server_node" || return 1
   [ -n "${started:-}" ] || return 0
   renewed=$(k3s_kubectl -n kube-node-lease get lease "$server_node" \
     -o 'jsonpath={.spec.renewTime}' 2>/dev/null)

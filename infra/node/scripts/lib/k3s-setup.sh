@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Installs, changes and repairs k3s, as a server or as an agent: lib/k3s-server.sh and
-# lib/k3s-agent.sh say what differs. Needs the other files of k3s-install.sh.
+# Installs, changes and repairs k3s, as a server or as an agent: lib/k3s-server.sh,
+# lib/k3s-further-server.sh and lib/k3s-agent.sh say what differs. Needs the other files of k3s-install.sh.
 
 # A k3s that runs or is about to start is stopped first: then no kubelet of before can renew the
 # node's lease after the time that is noted here.
@@ -64,7 +64,7 @@ converge() {
 note_owner() {
   [ -z "${OWNER:-}" ] || [ -n "$(noted owner)" ] || note owner "$OWNER"
   [ -z "${STACK:-}" ] || [ "$(noted stack)" = "$STACK" ] || note stack "$STACK"
-  [ "$(noted_service)" = "$SERVICE" ] || note service "$SERVICE"
+  [ "$(noted_place)" = "$PLACE" ] || note service "$PLACE"
 }
 
 # What k3s-look.sh compares with at the next preview.

@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2034 # not every script that includes this uses every constant
 # What all scripts about k3s have in common: where things are, and whose k3s this is.
-# The service of the server; a script of an agent has said `k3s-agent` before.
-: "${SERVICE:=k3s}"
+# The service of a server; a script of an agent has said `k3s-agent` before. PLACE says what the host
+# is in the cluster: the first machine (k3s), an agent (k3s-agent) or a further server (k3s-server).
+: "${SERVICE:=k3s}" "${PLACE:=$SERVICE}"
 readonly BINARY=/usr/local/bin/k3s
 readonly UNINSTALLER="/usr/local/bin/$SERVICE-uninstall.sh" # k3s' installer makes it
 readonly UNIT="/etc/systemd/system/$SERVICE.service"        # k3s' installer makes this too
@@ -11,9 +12,12 @@ readonly KUBECONFIG_FILE=/etc/rancher/k3s/k3s.yaml
 # k3s keeps this one for itself: it is there also where the other was removed, or is written elsewhere.
 readonly ADMIN_KUBECONFIG_FILE=/var/lib/rancher/k3s/server/cred/admin.kubeconfig
 readonly ENVIRONMENT="/etc/default/$SERVICE" # the unit reads it; k3s' installer never writes it
-readonly REGISTRATION=/etc/rancher/k3s/config.yaml.d/disttrain.yaml # of an agent
-readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token # of an agent: the agents' secret, 0600
-readonly AGENT_SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret # of the server: the same, 0600
+readonly REGISTRATION=/etc/rancher/k3s/config.yaml.d/disttrain.yaml # of a further machine
+# Of a further machine, 0600: the token by which it joins. An agent has that of the agents.
+readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token
+readonly AGENT_SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret # of a server: the agents', 0600
+readonly NO_RESTART="/run/systemd/system/$SERVICE.service.d" # of a server that leaves
+readonly ETCD_DATA=/var/lib/rancher/k3s/server/db/etcd # of one of several servers
 # Notes of what we installed, one `key value` a line. k3s' uninstaller leaves this file alone.
 readonly OWNERSHIP_FILE=/etc/rancher/disttrain
 # Lies among k3s' data, so that it goes with them: tells whether they are those that we noted.
@@ -21,7 +25,7 @@ readonly GENERATION_FILE=/var/lib/rancher/k3s/server/db/disttrain-generation
 readonly LOCK=/run/disttrain-k3s.lock
 readonly LOCK_SECONDS=600
 
-case $SERVICE in # what a server can do with a k3s of others, and an agent cannot
+case $PLACE in # what the first machine can do with a k3s of others, and a further one cannot
   k3s) USE_IT_AS_IT_IS="Or use its k3s as it is: pulumi config set k3sExisting adopt. " ;;
   *) USE_IT_AS_IT_IS="" ;;
 esac
@@ -67,9 +71,9 @@ note() { # key value
   mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"
 }
 
-noted_service() { # a server is not noted, as there were no agents once
-  service=$(noted service)
-  echo "${service:-k3s}"
+noted_place() { # the first machine is not noted, as there were no further ones once
+  place=$(noted service)
+  echo "${place:-k3s}"
 }
 
 # Of all owners and this one: k3s is another's if the noted owner is not ours.
@@ -92,9 +96,9 @@ refuse_k3s_of_others() {
     fail "the k3s of this host belongs to another stack ($(noted stack)). Destroy that stack \
 first. ${USE_IT_AS_IT_IS}If that stack is lost, remove the line 'owner' from $OWNERSHIP_FILE on this host"
   fi
-  if [ -e "$OWNERSHIP_FILE" ] && [ "$(noted_service)" != "$SERVICE" ]; then
-    fail "this host is in the cluster already: $(noted_service) of this program runs here, and no \
-host is the server and a further node. Take it out of sshHost or of nodes, run pulumi up, and then \
+  if [ -e "$OWNERSHIP_FILE" ] && [ "$(noted_place)" != "$PLACE" ]; then
+    fail "this host is in the cluster already: $(noted_place) of this program runs here, and no \
+host is the first machine and a further node. Take it out of sshHost or of nodes, run pulumi up, and then \
 give it its other place"
   fi
   if installed_by_others; then

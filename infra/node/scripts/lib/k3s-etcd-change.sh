@@ -1,0 +1,70 @@
+# shellcheck shell=sh
+# How etcd gets a member and loses one without losing the majority of its members. Needs lib/k3s.sh,
+# lib/k3s-etcd.sh, NODE and `await_answer` of k3s-member.sh.
+readonly SERVER_TOKEN=/var/lib/rancher/k3s/server/token # k3s' own, by which servers join
+readonly LEAVE_SECONDS=120 # how long etcd may take to let a member go
+readonly SETTLE_SECONDS=20 # k3s looks every 15 s at how its members are
+
+is_server() { [ "${ROLE:-}" = server ]; }
+
+# With etcd a k3s that does not answer may have lost the majority of its servers. Nothing that is done
+# to another server then helps, and it may be the one that is needed.
+require_answer() {
+  await_answer || fail "the k3s of the first machine does not answer, so nothing was done to the \
+server $NODE: with etcd that happens when half of the servers or more are away. Start k3s on those \
+that can be reached (systemctl start k3s), and run pulumi up again. If they are lost for good: \
+docs/node.md, Several servers"
+}
+
+# etcd takes no member while one does not answer, and k3s would try again for ever.
+refuse_join_beside_lost() {
+  if within_settling all_others_answer; then return; fi
+  fail "the server $NODE cannot join: etcd takes no new member while one does not \
+answer, and that is so of: $away. Bring it back, or, if it is lost for good, set \`gone: true\` at its \
+place in nodes and run pulumi up"
+}
+
+all_others_answer() {
+  away=$(members_away "$NODE") && [ -z "$away" ]
+}
+
+within_settling() { # condition
+  asked=$(date +%s)
+  until "$1"; do
+    [ $(($(date +%s) - asked)) -lt "$SETTLE_SECONDS" ] || return 1
+    sleep 1
+  done
+}
+
+# The others must be more than half of what remains; etcd would refuse it too, and k3s try for ever.
+refuse_lost_quorum() {
+  if within_settling others_are_enough; then return; fi
+  fail "the server $NODE cannot leave: of the $remaining others $there would be left that answer, and \
+etcd needs $((remaining / 2 + 1)). Nothing was changed. Bring back: $away. Or, if that one is lost for \
+good, leave $NODE in the list, set \`gone: true\` at the place of the lost one in nodes and run \
+pulumi up"
+}
+
+others_are_enough() {
+  members=$(etcd_members) && away=$(members_away "$NODE") || return 1
+  echo "$members" | grep -q "^$NODE " || return 0
+  remaining=$(echo "$members" | grep -vc "^$NODE ") || true
+  there=$((remaining - $(echo "$away" | wc -w)))
+  [ "$there" -ge $((remaining / 2 + 1)) ]
+}
+
+# How k3s lets a member leave: an annotation, which its leader answers with another one. The Node stays
+# until k3s is gone from the machine, as a kubelet that runs would make it anew.
+leave_etcd() {
+  k3s_kubectl annotate node "$NODE" --overwrite etcd.k3s.cattle.io/remove=true >/dev/null
+  asked=$(date +%s)
+  until [ -n "$(get_node "jsonpath={.metadata.annotations['etcd\.k3s\.cattle\.io/removed-node-name']}")" ]; do
+    [ $(($(date +%s) - asked)) -lt "$LEAVE_SECONDS" ] ||
+      fail "etcd did not let the server $NODE go in $LEAVE_SECONDS s. k3s is still on that machine; \
+see journalctl -u k3s on the first one, and run pulumi up again"
+    sleep 1
+  done
+  echo "the server $NODE has left etcd"
+}
+
+is_member() { etcd_members 2>/dev/null | grep -q "^$NODE "; }

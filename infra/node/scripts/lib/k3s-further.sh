@@ -1,0 +1,47 @@
+# shellcheck shell=sh
+# k3s on a further machine, which joins the first one by a token. lib/k3s-agent.sh and
+# lib/k3s-further-server.sh say what an agent and a server are. Needs the other files of k3s-agent.sh.
+# One that cannot join tries for ever, and with some versions systemd would wait for it as long.
+readonly START_OPTION=--no-block
+
+# What the kubelet registers its Node with, so that no pod comes before the taints. Later changes are
+# made at the server (k3s-member.sh), as are all further labels: a kubelet refuses some of them.
+registration() {
+  echo "node-label: [\"$AGENT_LABEL=true\"]"
+  printf '%s\n' "${TAINTS:-}" | awk 'NF { print (begun++ ? "" : "node-taint:\n") "- \"" $0 "\"" }'
+}
+
+put_registration() { put "$REGISTRATION" "$(registration)"; }
+
+# The server was asked: an agent has no right to see the pods of its node.
+guard_gpu_pods() {
+  if [ "${K3S_FORCE:-}" = true ] || ! is_active || [ -z "${GPU_PODS:-}" ]; then
+    return
+  fi
+  fail "pods with GPUs run on $NODE, and would lose them: $GPU_PODS. \
+Wait for their end, or disturb them: pulumi config set k3sForce true"
+}
+
+create() {
+  one_at_a_time
+  if ! dry && [ -d "$NO_RESTART" ]; then
+    rm -rf "$NO_RESTART"
+    systemctl daemon-reload
+  fi
+  bring_to_version
+  if dry; then return; fi
+  if wrong_text "$REGISTRATION" "$(registration)"; then
+    open_scratch
+    put_registration
+  fi
+  note_state
+  echo "started=${started:-}"
+}
+
+update() { create; }
+
+delete() {
+  one_at_a_time
+  removable || return 0
+  take_away
+}

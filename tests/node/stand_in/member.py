@@ -1,0 +1,166 @@
+"""A server of several in the stand-in of k3s: joins the others, and runs a real etcd as a member.
+
+k3s keeps the cluster's objects in this etcd. Here they stay in the one of tests/node/api_server.py,
+and this one has nothing in it but its members: who they are, who votes, whether more than half are
+there. Without that the server does not answer, as k3s would not (front.py). What k3s says of its
+members, and how they leave, is in members.py. Standard library only.
+"""
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import agent  # pyright: ignore # beside this file on the test host
+from cluster import ETCD_PROGRAM, ask  # pyright: ignore # this one too
+
+DATABASE = Path("/var/lib/rancher/k3s/server/db")
+ETCD, SQLITE = DATABASE / "etcd", DATABASE / "state.db"
+NAME, TOMBSTONE = ETCD / "name", ETCD / "tombstone"
+TOKEN = Path("/var/lib/rancher/k3s/server/token")
+CRITICAL = ("cluster-cidr", "service-cidr", "disable", "embedded-registry")
+CLIENT_PORT, PEER_PORT = 2379, 2380
+VOTE_SECONDS = 60
+
+
+def is_asked_for(config: dict[str, Any]) -> bool:
+    """Whether this server has etcd; one that had it goes on with it, as k3s does."""
+    return bool(ETCD.exists() or config.get("cluster-init") or config.get("server"))
+
+
+def critical_settings() -> dict[str, Any]:
+    """In which all servers have to agree."""
+    config = agent.configuration()
+    return {key: config.get(key) for key in CRITICAL}
+
+
+def etcd(host: str, path: str, body: dict[str, Any], seconds: float = 5) -> Any:
+    """The answer of a member; raises OSError where it does not answer or refuses."""
+    there = http.client.HTTPConnection(host, CLIENT_PORT, timeout=seconds)
+    return ask(there, "POST", f"/v3/{path}", body)
+
+
+def members() -> list[dict[str, Any]]:
+    """Of the cluster, as this machine's member knows them without asking the others."""
+    return etcd("127.0.0.1", "cluster/member/list", {"linearizable": False})["members"]
+
+
+def bootstrap(config: dict[str, Any], tls: Path) -> None:
+    """Take the authority from the server that is joined, and its word that this machine may.
+
+    Raises:
+        agent.RefusedError: wrong token, other settings, or another machine of this name.
+    """
+    if config.get("cluster-init"):
+        raise agent.RefusedError("cluster-init and server cannot both be set")
+    token = Path(config["token-file"]).read_text().strip()
+    trusting = agent.trust(config["server"], token)
+    headers = agent.login("server", token)
+
+    def get(path: str) -> Any:
+        return json.loads(agent.get(config["server"], trusting, path, headers))
+
+    if get("/v1-k3s/config") != critical_settings():
+        raise agent.RefusedError(
+            "failed to validate server configuration: critical configuration value mismatch"
+        )
+    pair = get("/v1-k3s/server-bootstrap")
+    tls.mkdir(parents=True, exist_ok=True)
+    for name, text in pair.items():
+        (tls / name).touch(mode=0o600)
+        (tls / name).write_text(text)
+    TOKEN.touch(mode=0o600)
+    TOKEN.write_text(f"{token}\n")
+    agent.join(config)
+
+
+def start(folder: Path, config: dict[str, Any], node: str, address: str) -> int:
+    """Start etcd, wait until it votes, and return its process id. It ends with this process.
+
+    Raises:
+        OSError: etcd does not take this member.
+        agent.RefusedError: the server that is joined does not.
+    """
+    if TOMBSTONE.exists():  # it was removed; k3s joins anew when it is started again
+        ETCD.rename(DATABASE / f"etcd-old-{time.time_ns()}")
+    options: list[str] = []
+    if not (ETCD / "member").exists():
+        ETCD.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not NAME.exists():
+            NAME.write_text(f"{node}-{uuid.uuid4().hex[:8]}")
+        cluster = added(config, node, address) if config.get("server") else []
+        own = f"{NAME.read_text()}={peer(address)}"
+        state = "existing" if config.get("server") else "new"
+        options = ["--initial-cluster", ",".join([*cluster, own])]
+        options += [
+            "--initial-cluster-state",
+            state,
+            "--initial-advertise-peer-urls",
+            peer(address),
+        ]
+        if SQLITE.exists():  # what was in it is in etcd from now on
+            SQLITE.rename(SQLITE.with_name("state.db.migrated"))
+    client = f"http://{address}:{CLIENT_PORT}"
+    command = [
+        *("setpriv", "--pdeathsig", "KILL", folder / ETCD_PROGRAM, "--name", NAME.read_text()),
+        *("--data-dir", ETCD, "--listen-peer-urls", peer(address)),
+        *("--listen-client-urls", f"{client},http://127.0.0.1:{CLIENT_PORT}"),
+        *("--advertise-client-urls", client, "--log-level", "error", *options),
+    ]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    deadline = time.monotonic() + VOTE_SECONDS
+    while not votes():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise OSError("etcd has ended, or was not made a voting member")
+        time.sleep(0.2)
+    return process.pid
+
+
+def peer(address: str) -> str:
+    """Where other members reach the one at this address."""
+    return f"http://{address}:{PEER_PORT}"
+
+
+def added(config: dict[str, Any], node: str, address: str) -> list[str]:
+    """Let the cluster have this member, which does not vote yet.
+
+    Returns:
+        `name=peer` of the others.
+    """
+    token = Path(config["token-file"]).read_text().strip()
+    trusting = agent.trust(config["server"], token)
+    headers = agent.login("server", token)
+    known = json.loads(agent.get(config["server"], trusting, "/db/info", headers))
+    others = [each for each in known if each["peerURLs"] != [peer(address)]]
+    if any(each.get("name", "").rpartition("-")[0] == node for each in known):
+        NAME.unlink()
+        raise agent.RefusedError(
+            "duplicate node name found, please use a unique name for this node"
+        )
+    if len(others) == len(known):
+        host = next(each for each in others if not each.get("isLearner"))["clientURLs"][0]
+        there = host.removeprefix("http://").partition(":")[0]
+        etcd(there, "cluster/member/add", {"peerURLs": [peer(address)], "isLearner": True}, 20)
+    return [f"{each['name']}={each['peerURLs'][0]}" for each in others]
+
+
+def votes() -> bool:
+    """Whether this member votes, and more than half of the members are there."""
+    try:
+        etcd("127.0.0.1", "kv/range", {"key": "YQ=="}, 2)  # refused by one that only learns
+    except OSError:
+        return False
+    return True
+
+
+def main() -> None:
+    """For tests: the members, as JSON."""
+    print(json.dumps(members()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

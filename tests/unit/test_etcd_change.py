@@ -1,0 +1,145 @@
+"""When a server may join or leave: what k3s-member.sh makes of what k3s says of its servers.
+
+k3s is a short script here; tests/node has a real etcd and the stand-in of k3s.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.node.shell_program import script_text
+from tests.unit.run_script import run_text
+
+K3S = """#!/bin/sh
+echo "$*" >>"$(dirname "$0")/asked"
+case "$*" in
+  *"get --raw /readyz"*) [ -e "$(dirname "$0")/answers" ] || exit 1 ;;
+  *"EtcdIsVoter"*) cat "$(dirname "$0")/members" ;;
+  *"removed-node-name"*) echo server-two-1234 ;;
+  *"metadata.labels"*) echo "$NODE"true ;;
+  *"get node"*) echo node/x ;;
+esac
+"""
+WELL = {"first": "True True", "two": "True True", "three": "True True"}
+
+
+def ask(
+    folder: Path, action: str, members: Mapping[str, str], *, answers: bool = True, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the script for the server `two`."""
+    programs = {"k3s": K3S, "systemctl": "#!/bin/sh\necho active\n", "sleep": "#!/bin/sh\n"}
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / "members").write_text("".join(f"{name} {is_}\n" for name, is_ in members.items()))
+    (folder / "secret").write_text("the-secret")
+    if answers:
+        (folder / "answers").touch()
+    text = script_text("k3s-member.sh")
+    for before, after in (
+        ("BINARY=/usr/local/bin/k3s", f"BINARY={folder}/k3s"),
+        ("SETTLE_SECONDS=20", "SETTLE_SECONDS=0"),
+        ("ANSWER_SECONDS=30", "ANSWER_SECONDS=0"),
+        ("/run/disttrain-", f"{folder}/"),
+        ("TOKEN=/var/lib/rancher/k3s/server/token", f"TOKEN={folder}/secret"),
+        ("SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret", f"SECRET_FILE={folder}/secret"),
+    ):
+        assert before in text, before
+        text = text.replace(before, after)
+    given = {"NODE": "two", "GRACE_SECONDS": "1", "ROLE": "server", **more}
+    return run_text(text, action, given, "user", {"PATH": f"{folder}:{os.environ['PATH']}"})
+
+
+def asked(folder: Path, *words: str) -> bool:
+    """Whether k3s' kubectl was called with these words."""
+    return any(
+        all(w in line for w in words) for line in (folder / "asked").read_text().splitlines()
+    )
+
+
+LEAVING = [
+    (WELL, ""),
+    ({"first": "True True", "two": "True True"}, ""),
+    ({**WELL, "two": "Unknown False"}, ""),  # the one that is down itself
+    ({"first": "True True", "three": "True True"}, ""),  # no member, or no longer
+    (
+        {**WELL, "three": "True False"},
+        "of the 2 others 1 would be left that answer, and etcd needs 2",
+    ),
+    ({**WELL, "three": "Unknown True"}, "Bring back: three."),
+    ({**WELL, "four": "True True", "five": "True True"}, ""),
+    ({**WELL, "four": "Unknown False", "five": "True True"}, ""),
+    ({**WELL, "four": "False False", "five": "True False"}, "of the 4 others 2 would be left"),
+]
+
+
+@pytest.mark.parametrize(("members", "refused"), LEAVING)
+@pytest.mark.parametrize("action", ["drain", "leave", "forget"])
+def test_server_leaves_where_the_others_are_a_majority(
+    tmp_path: Path, action: str, members: dict[str, str], refused: str
+) -> None:
+    done = ask(tmp_path, action, members)
+    changed = [asked(tmp_path, "kubectl", word) for word in (" drain ", " delete ", " annotate ")]
+    if refused:
+        assert refused in done.stderr
+        assert done.returncode == 1
+        assert not any(changed)
+    else:
+        assert done.returncode == 0, done.stderr
+        assert changed == [
+            action == "drain",
+            action == "forget",
+            action == "leave" and "two" in members,
+        ]
+
+
+@pytest.mark.parametrize("action", ["join", "drain", "leave", "forget"])
+def test_nothing_is_done_to_a_server_while_k3s_does_not_answer(tmp_path: Path, action: str) -> None:
+    done = ask(tmp_path, action, WELL, answers=False)
+    assert done.returncode == 1
+    assert "does not answer, so nothing was done to the server two" in done.stderr
+    assert not asked(tmp_path, "kubectl", "delete")
+    agent = ask(tmp_path, "forget", WELL, answers=False, ROLE="")
+    assert agent.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("members", "new", "refused"),
+    [
+        ({"first": "True True", "three": "True True"}, "yes", ""),
+        ({"first": "True True", "three": "Unknown False"}, "yes", "that is so of: three."),
+        ({"first": "True True", "three": "True False"}, "", "that is so of: three."),
+        ({**WELL, "three": "Unknown False"}, "yes", "that is so of: three."),
+        ({**WELL, "three": "Unknown False"}, "", ""),  # it is a member, and is only repaired
+        ({**WELL, "two": "Unknown False"}, "yes", ""),  # installed anew: its old member goes first
+    ],
+)
+def test_server_joins_where_all_others_answer(
+    tmp_path: Path, members: dict[str, str], new: str, refused: str
+) -> None:
+    done = ask(tmp_path, "join", members, NEW_MACHINE=new)
+    assert "the-secret" not in done.stderr
+    if refused:
+        assert "the server two cannot join" in done.stderr
+        assert refused in done.stderr
+        assert "the-secret" not in done.stdout
+        assert not asked(tmp_path, "kubectl", "delete")
+    else:
+        assert "token=the-secret\nagent_secret=the-secret\n" in done.stdout
+        assert asked(tmp_path, "kubectl", "delete", "node") == (new == "yes")
+
+
+def test_server_is_up_when_its_member_votes(tmp_path: Path) -> None:
+    """A node that is Ready, and whose etcd only learns, would not bear the loss of another one."""
+    text = script_text("k3s-member.sh")
+    body = text[: text.index('\nmain "$@"')] + '\nis_voter "$NODE"\n'
+    for state, status in (("True True", 0), ("True False", 1), ("Unknown True", 1), ("True", 1)):
+        (tmp_path / "members").write_text(f"two-more True True\ntwo {state}\n")
+        script = body.replace("BINARY=/usr/local/bin/k3s", f"BINARY={tmp_path}/k3s")
+        (tmp_path / "k3s").write_text(K3S)
+        (tmp_path / "k3s").chmod(0o755)
+        given = {"NODE": "two", "GRACE_SECONDS": "1", "ROLE": "server"}
+        assert run_text(script, "x", given, "user", {}).returncode == status
