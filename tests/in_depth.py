@@ -13,4 +13,5 @@ FILES = (
     "e2e/test_controllers_in_depth.py",
     "e2e/test_failed_runs.py",
     "e2e/test_monitoring_installed.py",
+    "vm/test_nfs.py",
 )
