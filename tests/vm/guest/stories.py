@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 from tests.vm.guest import server
-from tests.vm.guest.client import Client
+from tests.vm.guest.client import Client, Task
 from tests.vm.guest.training import count_events, look, see_one, train, write_one
 
 NAMES = ("left", "right")
 CLIENTS = dict[str, Client]()
+READERS = list[Task]()
 WAIT_SECONDS = 60.0  # for the lock of the run
 
 
@@ -38,15 +39,22 @@ def events() -> list[str]:
     return names
 
 
-def kills(moments: list[int]) -> dict[str, Any]:
-    """Writers on both clients in turn; each is killed, and both clients look at what is there."""
-    readers = [client.start(look) for client in CLIENTS.values()]
-    starts, told = list[Any](), list[list[int]]()
-    for number, moment in enumerate(moments):
-        writer = CLIENTS[NAMES[number % 2]].start(train, WAIT_SECONDS, moment)
-        starts.append(writer.told())
-        told.append(writer.end_of_any_kind())
-    return {"starts": starts, "told": told, "readers": [r.stop()[0] for r in readers]}
+def begin_to_look() -> None:
+    """Both clients look at what is there, until `end_to_look`."""
+    READERS.extend(client.start(look) for client in CLIENTS.values())
+
+
+def kill(writer: str, moment: int) -> dict[str, Any]:
+    """A writer on a client goes on from what is there, and is killed at that event."""
+    task = CLIENTS[writer].start(train, WAIT_SECONDS, moment)
+    return {"start": task.told(), "told": task.end_of_any_kind()}
+
+
+def end_to_look() -> list[Any]:
+    """What each of them has seen."""
+    seen = [reader.stop()[0] for reader in READERS]
+    READERS.clear()
+    return seen
 
 
 def restarts(times: int) -> dict[str, Any]:
