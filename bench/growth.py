@@ -142,7 +142,11 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure; returns 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
     parser.add_argument("--times", type=int, default=TIMES, help="how often each is measured")
-    times = parser.parse_args(words).times
+    parser.add_argument(
+        "--without-cluster", action="store_true", help="the rows of the kinds alone, not as root"
+    )
+    options = parser.parse_args(words)
+    times = options.times
     load, rows = os.getloadavg()[0], list[Row]()
 
     def add(*more: Row) -> None:
@@ -152,9 +156,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
     for topology in WORKLOADS:
         add(program_row(topology, times))
-    with tempfile.TemporaryDirectory() as scratch, many_nodes(Path(scratch)) as lab:
-        add(preview_row(lab, times))
-        add(*up_rows(lab, times))
+    if not options.without_cluster:
+        with tempfile.TemporaryDirectory() as scratch, many_nodes(Path(scratch)) as lab:
+            add(preview_row(lab, times))
+            add(*up_rows(lab, times))
     publish(HEADING, "growth", rows, load)
     return int(any(row.met is False for row in rows))
 

@@ -31,7 +31,7 @@ CLIENT_SECONDS = 240  # of any part of a story, on a machine with much else to d
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """With the server and the clients `left` and `right`."""
     ensure_packages(VIRTUAL_MACHINE_PACKAGES)
     made = Machine(debian(), tmp_path_factory.mktemp("vm"))
@@ -47,6 +47,13 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def machine(booted: Machine) -> Iterator[Machine]:
+    """The same for each test, of which nothing runs on when it has ended."""
+    yield booted
+    booted.call(f"{STORIES}:end", CLIENT_SECONDS)
 
 
 @pytest.mark.parametrize(("writer", "reader"), [("left", "right"), ("right", "left")])

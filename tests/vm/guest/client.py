@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ from tests.vm.guest.programs import run
 USER_ID = 1000  # of the project's pods, as is the group
 MOUNT_POINT = Path("/data")
 NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
+RUNNING = set[int]()
+"""The processes of all tasks that nobody has waited for."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -85,6 +88,14 @@ class Client:
             os.setuid(user_id)
 
 
+def end_all() -> None:
+    """Kill what a story that has failed has left."""
+    for pid in [*RUNNING]:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        RUNNING.discard(pid)
+
+
 class Task:
     """A process that tells values, until it ends or is told to stop."""
 
@@ -99,6 +110,7 @@ class Task:
         os.close(told[1])
         os.close(asked[0])
         self._lines, self._stop = os.fdopen(told[0]), asked[1]
+        RUNNING.add(self.pid)
 
     def told(self) -> Any:
         """The next value. Raises RuntimeError if it has ended."""
@@ -145,7 +157,9 @@ class Task:
 
     def wait(self) -> int:
         """The exit status; that of a signal is negative."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        status = os.waitpid(self.pid, 0)[1]
+        RUNNING.discard(self.pid)
+        return os.waitstatus_to_exitcode(status)
 
 
 def _work(

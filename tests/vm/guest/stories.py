@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tests.vm.guest import server
-from tests.vm.guest.client import Client, Task
+from tests.vm.guest.client import Client, Task, end_all
 from tests.vm.guest.training import count_events, look, see_one, train, write_one
 
 NAMES = ("left", "right")
@@ -21,6 +21,14 @@ def begin(options: str) -> dict[str, Any]:
     for number, name in enumerate(NAMES, 1):
         CLIENTS[name] = Client(name, number, server.EXPORTED, options)
     return {"mounted": [c.mounted() for c in CLIENTS.values()], "clients": server.clients()}
+
+
+def end() -> None:
+    """Nothing of a story that has failed is left for the next one."""
+    end_all()
+    READERS.clear()
+    for client in CLIENTS.values():
+        client.set_link("up")
 
 
 def file_seen(name: str, writer: str, reader: str) -> dict[str, Any]:
