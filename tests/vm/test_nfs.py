@@ -75,7 +75,7 @@ def test_killed_writer_leaves_no_half_checkpoint_on_another_machine(machine: Mac
     moments += [drawn.randint(len(events), 3 * len(events)) for _ in range(DRAWN_KILLS)]
     drawn.shuffle(moments)
     machine.call(f"{STORIES}:begin_to_look", CLIENT_SECONDS)
-    before, kept = None, 0
+    before, kept = 0, 0
     for number, moment in enumerate(moments):
         writer = ("left", "right")[number % 2]
         seen = machine.call(f"{STORIES}:kill", CLIENT_SECONDS, writer=writer, moment=moment)
@@ -85,7 +85,7 @@ def test_killed_writer_leaves_no_half_checkpoint_on_another_machine(machine: Mac
         if number:  # the one before it may have been killed when its last one was in place
             assert start["start"] in (before, before + 1)
             assert len(start["found"]) >= kept
-        before = seen["told"][-1] if seen["told"] else start["start"]
+        before = seen["told"][-1] if seen["told"] else start["start"] or 0
         kept = min(len(start["found"]), KEPT)
     readers = machine.call(f"{STORIES}:end_to_look", CLIENT_SECONDS)
     say(f"{len(moments)} kills, {before} checkpoints, removed while read: {gone(readers)}")
