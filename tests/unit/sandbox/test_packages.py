@@ -32,9 +32,7 @@ def test_packages_are_unpacked_without_their_archives(programs: Path, tmp_path: 
     assert [path.name for path in (folder / "usr").iterdir()] == ["two.deb"]
 
 
-def test_package_that_is_not_there_is_named_with_apts_words(
-    programs: Path, tmp_path: Path
-) -> None:
+def test_package_that_is_not_there_is_named_with_apts_words(programs: Path, tmp_path: Path) -> None:
     refuse = 'case "$*" in *download*) echo "E: Unable to locate package $5" >&2; exit 100;; esac'
     put_program(programs, "apt-get", refuse)
     folder = tmp_path / "files"
