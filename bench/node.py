@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.plan_growth import previews, renderings
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
 from bench.several_machines import doctors, joins, losses
@@ -171,17 +170,6 @@ def lost_node(scratch: Path) -> list[float]:
         return losses(lab, RUNS)
 
 
-def plan_program(scratch: Path) -> list[float]:
-    """The program for 1,000 ranks, without the engine."""
-    del scratch
-    return renderings(RUNS, seconds)
-
-
-def plan_preview(scratch: Path) -> list[float]:
-    """`pulumi preview` for 1,000 ranks, less that for 3."""
-    return previews(scratch, RUNS, seconds)
-
-
 # row -> what is measured, the bar in seconds, how
 ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
     "preview": ("`pulumi preview` of the dev stack, warm", 1.7, preview),
@@ -212,16 +200,6 @@ ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
         "from the loss of one of three nodes to a step not made before, `lostNodes: replace`",
         90,
         lost_node,
-    ),
-    "plan-program": (
-        "the whole program for 1,000 ranks in 125 pods, with an engine that answers at once",
-        1,
-        plan_program,
-    ),
-    "plan-preview": (
-        "what `pulumi preview` of 1,000 ranks on a cluster of 125 nodes takes longer than of 3",
-        5,
-        plan_preview,
     ),
     "pods": ("from `pulumi up` to three new pods Running", 15, pods),
 }

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sandbox.say import phase
@@ -34,6 +34,14 @@ TEST_PACKAGES: Mapping[str, str] = {
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
     "srun": "slurm-client",
+}
+
+# The virtual machine of tests/vm, which `make test-engines` alone starts.
+VIRTUAL_MACHINE_PACKAGES: Mapping[str, str] = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "mkfs.ext4": "e2fsprogs",
+    "ip": "iproute2",
+    "mount": "mount",
 }
 
 
@@ -69,9 +77,37 @@ def ensure_packages(*wanted: Mapping[str, str]) -> None:
         _apt_get(["install", "-y", "--no-install-recommends", *missing])
 
 
-def _apt_get(arguments: Iterable[str]) -> None:
+def unpack_packages(folder: Path, names: Iterable[str]) -> None:
+    """Put the files of packages below a folder; nothing of this machine is changed.
+
+    For a package that must not be installed here: a further kernel, or a file server that its
+    package would start. Neither their scripts run nor are their dependencies unpacked.
+
+    Args:
+        folder: an empty one.
+        names: the packages, as apt knows them.
+
+    Raises:
+        RuntimeError: apt-get or dpkg failed; the text ends with its last lines.
+    """
+    archives = folder / "archives"
+    archives.mkdir()
+    _apt_get(["update"])
+    # apt's own user may not write into a folder of root's, which apt would say as a warning.
+    _apt_get(["-o", "APT::Sandbox::User=root", "download", *names], archives)
+    for archive in sorted(archives.glob("*.deb")):
+        _run(["dpkg", "-x", str(archive), str(folder)])
+    shutil.rmtree(archives)
+
+
+def _apt_get(arguments: Iterable[str], folder: Path | None = None) -> None:
+    _run(["apt-get", "-q", *arguments], folder)
+
+
+def _run(command: Sequence[str], folder: Path | None = None) -> None:
     done = subprocess.run(
-        ["apt-get", "-q", *arguments],
+        command,
+        cwd=folder,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         capture_output=True,
         text=True,
@@ -79,4 +115,4 @@ def _apt_get(arguments: Iterable[str]) -> None:
     )
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
-        raise RuntimeError(f"apt-get {' '.join(arguments)} failed:\n{tail}")
+        raise RuntimeError(f"{' '.join(command)} failed:\n{tail}")

@@ -16,4 +16,5 @@ FILES = (
     "e2e/test_monitoring_installed.py",
     "node/test_mirror_in_depth.py",
     "node/test_server_steps.py",
+    "vm/test_nfs.py",
 )

@@ -22,11 +22,13 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from trainer.checkpoint.durable import fsync_directory, sha256_of, write_json
-from trainer.checkpoint.layout import Layout, from_text
 from trainer.launch.exit_codes import FatalError, RetryableError
+
+if TYPE_CHECKING:
+    from trainer.checkpoint.layout import Layout
 
 MANIFEST_FILE = "manifest.json"
 STATE_FILE = "state.json"
@@ -245,6 +247,8 @@ def load_state(root: Path, step: int) -> dict[str, Any]:
 
 def load_layout(root: Path, step: int) -> Layout:
     """Where the tensors of the checkpoint are. Raises OSError, ValueError."""
+    from trainer.checkpoint.layout import from_text  # here, since it takes torch's seconds
+
     return from_text((directory_of(root, step) / LAYOUT_FILE).read_text())
 
 

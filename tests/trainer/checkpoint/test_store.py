@@ -4,6 +4,8 @@ import errno
 import json
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +125,15 @@ def test_a_kill_while_one_is_replaced_leaves_the_first_or_the_second(
     monkeypatch.setattr(Path, "rename", rename_and_look)
     save(tmp_path, 1, val_loss=2.0)
     assert seen == [1, 1, 1, 1]
+
+
+def test_checkpoints_are_found_and_checked_without_torch() -> None:
+    """Its import takes seconds, and more than a minute in the virtual machine of tests/vm."""
+    program = "import sys, trainer.checkpoint.store; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False"]
 
 
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:

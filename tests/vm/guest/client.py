@@ -1,0 +1,211 @@
+"""Machines that mount from the server: namespaces of the guest, each with a link of its own.
+
+The guest's kernel keeps an NFS client for each network namespace, with a name, a lease and caches
+of its own; the name is the host name, so each has a UTS namespace too. What is common to all is the
+kernel itself: a client cannot crash alone, but its link can be cut and its processes be killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.vm.guest.programs import run
+
+USER_ID = 1000  # of the project's pods, as is the group
+MOUNT_POINT = Path("/data")
+NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
+RUNNING = set[int]()
+"""The processes of all tasks that nobody has waited for."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Client:
+    """A machine with the export at /data.
+
+    Args:
+        name: its host name.
+        number: 1 to 254, another one for each.
+        exported: the folder of the server.
+        options: of mount.nfs, with commas between them.
+    """
+
+    def __init__(self, name: str, number: int, exported: Path, options: str) -> None:
+        self.name, self._link = name, f"to-{name}"
+        server, own = f"10.98.{number}.1", f"10.98.{number}.2"
+        ready, go_on = os.pipe(), os.pipe()
+        self._holder = os.fork()
+        if self._holder == 0:
+            _be_a_machine(name, ready[1], go_on[0])
+        os.read(ready[0], 1)
+        peer = ("peer", "name", "eth0", "netns", str(self._holder))
+        run("ip", "link", "add", self._link, "type", "veth", *peer)
+        run("ip", "address", "add", f"{server}/24", "dev", self._link)
+        self.set_link("up")
+        os.write(go_on[1], b"x")
+        self._inside("ip", "address", "add", f"{own}/24", "dev", "eth0")
+        self._inside("ip", "link", "set", "eth0", "up")
+        MOUNT_POINT.mkdir(exist_ok=True)
+        self._inside("mount.nfs", f"{server}:{exported}", str(MOUNT_POINT), "-o", options)
+
+    def set_link(self, state: str) -> None:
+        """`up`, or `down`: then no packet reaches the machine or leaves it."""
+        run("ip", "link", "set", self._link, state)
+
+    def mounted(self) -> str:
+        """What its kernel says of the mount, with all options."""
+        mounts = Path(f"/proc/{self._holder}/mounts").read_text().splitlines()
+        (line,) = [line for line in mounts if line.split()[1] == str(MOUNT_POINT)]
+        return line
+
+    def start(self, work: Callable[..., None], *words: Any) -> Task:
+        """Run `work(tell, should_stop, *words)` there, as the user of the project's pods."""
+        return Task(lambda: self._enter(USER_ID), work, words)
+
+    def _inside(self, *command: str) -> None:
+        task = Task(lambda: self._enter(0), _run, command)
+        task.end()
+
+    def _enter(self, user_id: int) -> None:
+        for name, kind in NAMESPACES.items():
+            descriptor = os.open(f"/proc/{self._holder}/ns/{name}", os.O_RDONLY)
+            _check(_LIBC.setns(descriptor, kind))
+            os.close(descriptor)
+        os.chdir("/")
+        if user_id:
+            os.setgroups([])
+            os.setgid(user_id)
+            os.setuid(user_id)
+
+
+def end_all() -> None:
+    """Kill what a story that has failed has left."""
+    for pid in [*RUNNING]:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        RUNNING.discard(pid)
+
+
+class Task:
+    """A process that tells values, until it ends or is told to stop."""
+
+    def __init__(
+        self, enter: Callable[[], None], work: Callable[..., None], words: tuple[Any, ...]
+    ) -> None:
+        told, asked = os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(asked[1])
+            _work(enter, work, words, told[1], asked[0])
+        os.close(told[1])
+        os.close(asked[0])
+        self._lines, self._stop = os.fdopen(told[0]), asked[1]
+        RUNNING.add(self.pid)
+
+    def told(self) -> Any:
+        """The next value. Raises RuntimeError if it has ended."""
+        line = self._lines.readline()
+        if not line:
+            raise RuntimeError(f"it has ended with {self.wait()} and told nothing")
+        value = json.loads(line)
+        if isinstance(value, dict) and "traceback" in value:
+            raise RuntimeError(value["traceback"])
+        return value
+
+    def rest(self) -> list[Any]:
+        """All further values until its end."""
+        values = list[Any]()
+        while line := self._lines.readline():
+            values.append(json.loads(line))
+            if isinstance(values[-1], dict) and "traceback" in values[-1]:
+                raise RuntimeError(values[-1]["traceback"])
+        return values
+
+    def stop(self) -> list[Any]:
+        """Ask it to stop; returns the values until its end."""
+        os.write(self._stop, b"x")  # an end of the pipe may be open in other processes
+        return self.end_of_any_kind()
+
+    def end(self) -> list[Any]:
+        """Wait for its own end; returns the values until then. Raises RuntimeError if it failed."""
+        values = self.rest()
+        self._close()
+        if code := self.wait():
+            raise RuntimeError(f"it has ended with {code}")
+        return values
+
+    def end_of_any_kind(self) -> list[Any]:
+        """The same, where it may have been killed."""
+        values = self.rest()
+        self._close()
+        self.wait()
+        return values
+
+    def _close(self) -> None:
+        os.close(self._stop)
+        self._lines.close()
+
+    def wait(self) -> int:
+        """The exit status; that of a signal is negative."""
+        status = os.waitpid(self.pid, 0)[1]
+        RUNNING.discard(self.pid)
+        return os.waitstatus_to_exitcode(status)
+
+
+def _work(
+    enter: Callable[[], None],
+    work: Callable[..., None],
+    words: tuple[Any, ...],
+    told: int,
+    asked: int,
+) -> NoReturn:
+    code = 1
+    try:
+        with os.fdopen(told, "w", buffering=1) as lines:
+
+            def tell(value: Any) -> None:
+                lines.write(json.dumps(value) + "\n")
+
+            try:
+                enter()
+                work(tell, lambda: bool(select.select([asked], [], [], 0)[0]), *words)
+                code = 0
+            except BaseException:
+                tell({"traceback": traceback.format_exc()})
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _run(_tell: Any, _should_stop: Any, *command: str) -> None:
+    run(*command)
+
+
+def _be_a_machine(name: str, ready: int, go_on: int) -> NoReturn:
+    """Hold the namespaces."""
+    try:
+        _check(_LIBC.unshare(sum(NAMESPACES.values())))
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+        Path("/proc/sys/kernel/hostname").write_text(name)
+        os.write(ready, b"x")
+        os.read(go_on, 1)
+        while True:
+            time.sleep(3600)
+    finally:
+        os._exit(1)
+
+
+def _check(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,29 @@
+"""Programs of the unpacked packages, and of the machine around the guest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+PACKAGES = Path(os.environ.get("PACKAGES", "/"))
+LIBRARIES = PACKAGES / "usr/lib/x86_64-linux-gnu"
+
+
+def run(*command: str) -> str:
+    """Output of a command. Raises RuntimeError with its words when it fails."""
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(
+            f"{' '.join(command)} failed ({done.returncode}): {done.stdout}{done.stderr}"
+        )
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    own = [str(PACKAGES / name) for name in ("usr/sbin", "sbin", "usr/bin", "bin")]
+    return {
+        **os.environ,
+        "PATH": ":".join([*own, os.environ["PATH"]]),
+        "LD_LIBRARY_PATH": str(LIBRARIES),
+    }

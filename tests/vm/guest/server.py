@@ -1,0 +1,51 @@
+"""The kernel's NFS server, as Debian's package nfs-kernel-server starts it; version 4 alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.vm.guest.client import USER_ID
+from tests.vm.guest.programs import run
+
+EXPORTED = Path("/srv/training")
+LEASE_SECONDS = 30  # 90 by default; 10 are too few for clients on a busy machine
+THREADS = 8
+PIPES, STATE = "/run/rpc_pipefs", "/var/lib/nfs/nfsdcld"
+
+
+def start() -> None:
+    """With the disk as the exported folder, which the user of the pods may write to."""
+    EXPORTED.mkdir(parents=True)
+    run("mount", "-t", "ext4", "/dev/vda", str(EXPORTED))
+    run("chown", f"{USER_ID}:{USER_ID}", str(EXPORTED))
+    for kind, place in (("nfsd", "/proc/fs/nfsd"), ("rpc_pipefs", PIPES)):
+        Path(place).mkdir(parents=True, exist_ok=True)
+        run("mount", "-t", kind, kind, place)
+    Path("/etc/exports").write_text(f"{EXPORTED} 10.98.0.0/16(rw,sync,no_subtree_check)\n")
+    for file in ("etab", "rmtab"):
+        (Path("/var/lib/nfs") / file).touch()
+    Path(STATE).mkdir()
+    run(
+        "nfsdcld", "--pipefsdir", PIPES, "--storagedir", STATE
+    )  # remembers which clients have a right to their locks after a restart
+    go_on()
+
+
+def go_on() -> None:
+    """Serve, after `stop` too."""
+    run("exportfs", "-ra")
+    times = ("--lease-time", str(LEASE_SECONDS), "--grace-time", str(LEASE_SECONDS))
+    run("rpc.nfsd", "--port", "2049", "--no-nfs-version", "3", *times, str(THREADS))
+    run("rpc.mountd", "--no-nfs-version", "3")
+
+
+def stop() -> None:
+    """All opens, locks and connections are forgotten; clients wait, since their mounts are hard."""
+    run("rpc.nfsd", "0")
+    run("killall", "rpc.mountd")
+    run("exportfs", "-au")
+
+
+def clients() -> list[str]:
+    """What the server knows of each client that has a lease."""
+    return sorted(path.read_text() for path in Path("/proc/fs/nfsd/clients").glob("*/info"))

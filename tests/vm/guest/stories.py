@@ -1,0 +1,112 @@
+"""What the tests ask of the guest; each function returns what was seen, and the tests judge it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.vm.guest import server
+from tests.vm.guest.client import Client, Task, end_all
+from tests.vm.guest.training import count_events, look, see_one, train, write_one
+
+NAMES = ("left", "right")
+CLIENTS = dict[str, Client]()
+READERS = list[Task]()
+WAIT_SECONDS = 60.0  # for the lock of the run
+
+
+def begin(options: str) -> dict[str, Any]:
+    """Start the server and two clients, whose mounts have these options."""
+    server.start()
+    for number, name in enumerate(NAMES, 1):
+        CLIENTS[name] = Client(name, number, server.EXPORTED, options)
+    return {"mounted": [c.mounted() for c in CLIENTS.values()], "clients": server.clients()}
+
+
+def end() -> None:
+    """Nothing of a story that has failed is left for the next one."""
+    end_all()
+    READERS.clear()
+    for client in CLIENTS.values():
+        client.set_link("up")
+
+
+def file_seen(name: str, writer: str, reader: str) -> dict[str, Any]:
+    """One client looks for a file, another one makes it, and the first one looks again."""
+    seen = CLIENTS[reader].start(see_one, name)
+    before = seen.told()
+    ((seconds, written),) = CLIENTS[writer].start(write_one, name).end()
+    when, text = seen.told()
+    seen.end()
+    return {"before": before, "text": text, "write": seconds, "seen_after": when - written}
+
+
+def events() -> list[str]:
+    """What Python tells of while a checkpoint is saved, in order."""
+    (names,) = CLIENTS["left"].start(count_events).end()
+    return names
+
+
+def begin_to_look() -> None:
+    """Both clients look at what is there, until `end_to_look`."""
+    READERS.extend(client.start(look) for client in CLIENTS.values())
+
+
+def kill(writer: str, moment: int) -> dict[str, Any]:
+    """A writer on a client goes on from what is there, and is killed at that event."""
+    task = CLIENTS[writer].start(train, WAIT_SECONDS, moment)
+    return {"start": task.told(), "told": task.end_of_any_kind()}
+
+
+def end_to_look() -> list[Any]:
+    """What each of them has seen."""
+    seen = [reader.stop()[0] for reader in READERS]
+    READERS.clear()
+    return seen
+
+
+def restarts(times: int) -> dict[str, Any]:
+    """The server is restarted under a writer that goes on."""
+    reader = CLIENTS["right"].start(look)
+    writer = CLIENTS["left"].start(train, WAIT_SECONDS, 0)
+    begin = writer.told()["start"] or 0
+    saved, away = [writer.told()], list[float]()
+    for _ in range(times):
+        server.stop()
+        since = time.monotonic()
+        server.go_on()
+        saved += [writer.told(), writer.told(), writer.told()]
+        away.append(time.monotonic() - since)
+    (other,) = CLIENTS["right"].start(train, 0.0, 0).end()
+    saved += writer.stop()
+    return {
+        "begin": begin,
+        "saved": saved,
+        "seconds": away,
+        "other": other,
+        "reader": reader.stop()[0],
+    }
+
+
+def cut_off() -> dict[str, Any]:
+    """The machine of a writer loses its network; another one takes over, and the first returns."""
+    reader = CLIENTS["right"].start(look)
+    old = CLIENTS["left"].start(train, WAIT_SECONDS, 0)
+    old.told()
+    old.told()
+    CLIENTS["left"].set_link("down")
+    begin = time.monotonic()
+    new = CLIENTS["right"].start(train, 10 * server.LEASE_SECONDS, 0)
+    taken_over = [new.told(), new.told(), new.told()]
+    seconds = time.monotonic() - begin
+    CLIENTS["left"].set_link("up")
+    back = time.monotonic()
+    old_told = old.end()
+    return {
+        "seconds": seconds,
+        "back_seconds": time.monotonic() - back,
+        "old": old_told,
+        "new": [*taken_over, *new.stop()],
+        "reader": reader.stop()[0],
+        "clients": server.clients(),
+    }
