@@ -49,11 +49,11 @@ def transport(seen: Evidence) -> Result:
         return result("transport", "not applicable", "the run has one rank")
     if not seen.log and not seen.probes:
         return no_pod(seen, "transport")
-    if said := _said_by_node(seen.log):
-        return said
-    named = _COLLECTIVES.search(seen.log)
-    if named and named[1] == "gloo":
-        return _gloo(seen)
+    said_by_node, named = _said_by_node(seen.log), _COLLECTIVES.search(seen.log)
+    if named and named[1] == "gloo" and (said_by_node is None or said_by_node.status == "ok"):
+        return _gloo(seen)  # it looks into all pods
+    if said_by_node:
+        return said_by_node
     found = read_transport(seen.log.splitlines())
     if found.ranks and found.ranks != seen.world_size:
         said = f"NCCL has joined {found.ranks} ranks, and the run has {seen.world_size}"

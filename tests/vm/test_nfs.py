@@ -32,7 +32,7 @@ CLIENT_SECONDS = 240  # of any part of a story, on a machine with much else to d
 
 @pytest.fixture(scope="module")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """With the server and the clients `left` and `right`."""
+    """With the server and the clients `east` and `west`."""
     ensure_packages(VIRTUAL_MACHINE_PACKAGES)
     made = Machine(debian(), tmp_path_factory.mktemp("vm"))
     try:
@@ -42,7 +42,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
             assert " nfs4 " in line
             assert {"vers=4.1", "hard"} <= set(line.split()[3].split(","))
         # One lease each: were they one client for the server, it would know one name.
-        assert [name in "".join(seen["clients"]) for name in ("left", "right")] == [True, True]
+        assert [name in "".join(seen["clients"]) for name in ("east", "west")] == [True, True]
         assert len(seen["clients"]) == 2
         yield made
     finally:
@@ -56,7 +56,7 @@ def machine(booted: Machine) -> Iterator[Machine]:
     booted.call(f"{STORIES}:end", CLIENT_SECONDS)
 
 
-@pytest.mark.parametrize(("writer", "reader"), [("left", "right"), ("right", "left")])
+@pytest.mark.parametrize(("writer", "reader"), [("east", "west"), ("west", "east")])
 def test_file_of_one_client_reaches_the_other(machine: Machine, writer: str, reader: str) -> None:
     """Written, synced and renamed on one machine; the other had looked before it was there."""
     words = {"name": f"from-{writer}", "writer": writer, "reader": reader}
@@ -77,7 +77,7 @@ def test_killed_writer_leaves_no_half_checkpoint_on_another_machine(machine: Mac
     machine.call(f"{STORIES}:begin_to_look", CLIENT_SECONDS)
     before, kept = 0, 0
     for number, moment in enumerate(moments):
-        writer = ("left", "right")[number % 2]
+        writer = ("east", "west")[number % 2]
         seen = machine.call(f"{STORIES}:kill", CLIENT_SECONDS, writer=writer, moment=moment)
         start = seen["start"]
         assert start["said"] == [], "a checkpoint stood in its place and could not be used"
@@ -99,7 +99,7 @@ def test_restarted_server_costs_time_and_nothing_else(machine: Machine) -> None:
     say(f"until three more are saved: {', '.join(f'{s:.0f} s' for s in seen['seconds'])}")
     begin, saved = seen["begin"], seen["saved"]
     assert saved == [*range(begin + 1, begin + len(saved) + 1)]
-    assert "on left holds /data/runs/one/run.lock" in seen["other"]["refused"]
+    assert "on east holds /data/runs/one/run.lock" in seen["other"]["refused"]
     saw_only_whole_ones(seen["reader"])
 
 

@@ -87,8 +87,15 @@ class RunLock:
             self._descriptor = None
 
     def _read(self) -> dict[str, Any]:
+        """What the file holds, not what this machine remembers of it.
+
+        An NFS client that comes back after its lease has ended finds its own old text in its cache.
+        """
         try:
-            return dict(json.loads(self._path.read_text()))
+            with self._path.open("rb") as file:
+                if hasattr(os, "posix_fadvise"):  # not on macOS
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                return dict(json.loads(file.read()))
         except (FileNotFoundError, ValueError, TypeError):
             return {}
 

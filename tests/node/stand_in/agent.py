@@ -46,15 +46,15 @@ def configuration() -> dict[str, Any]:
             if line.startswith("- "):
                 found[key].append(json.loads(line[2:]))
                 continue
-            key, _, value = line.partition(": ")
-            found[key.rstrip(":")] = parsed(value)
+            key, _, value = line.partition(":")
+            found[key] = parsed(value.strip())
     return found
 
 
 def parsed(value: str) -> Any:
     """JSON, or a list of plain words, which is compared as the text that it is."""
     try:
-        return json.loads(value) if value.strip() else []
+        return json.loads(value) if value else []
     except ValueError:
         return value
 

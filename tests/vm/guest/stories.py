@@ -9,7 +9,7 @@ from tests.vm.guest import server
 from tests.vm.guest.client import Client, Task, end_all
 from tests.vm.guest.training import count_events, look, see_one, train, write_one
 
-NAMES = ("left", "right")
+NAMES = ("east", "west")  # as long as each other, and so are the texts of run.lock
 CLIENTS = dict[str, Client]()
 READERS = list[Task]()
 WAIT_SECONDS = 60.0  # for the lock of the run
@@ -43,7 +43,7 @@ def file_seen(name: str, writer: str, reader: str) -> dict[str, Any]:
 
 def events() -> list[str]:
     """What Python tells of while a checkpoint is saved, in order."""
-    (names,) = CLIENTS["left"].start(count_events).end()
+    (names,) = CLIENTS["east"].start(count_events).end()
     return names
 
 
@@ -67,8 +67,8 @@ def end_to_look() -> list[Any]:
 
 def restarts(times: int) -> dict[str, Any]:
     """The server is restarted under a writer that goes on."""
-    reader = CLIENTS["right"].start(look)
-    writer = CLIENTS["left"].start(train, WAIT_SECONDS, 0)
+    reader = CLIENTS["west"].start(look)
+    writer = CLIENTS["east"].start(train, WAIT_SECONDS, 0)
     begin = writer.told()["start"] or 0
     saved, away = [writer.told()], list[float]()
     for _ in range(times):
@@ -77,7 +77,7 @@ def restarts(times: int) -> dict[str, Any]:
         server.go_on()
         saved += [writer.told(), writer.told(), writer.told()]
         away.append(time.monotonic() - since)
-    (other,) = CLIENTS["right"].start(train, 0.0, 0).end()
+    (other,) = CLIENTS["west"].start(train, 0.0, 0).end()
     saved += writer.stop()
     return {
         "begin": begin,
@@ -90,16 +90,16 @@ def restarts(times: int) -> dict[str, Any]:
 
 def cut_off() -> dict[str, Any]:
     """The machine of a writer loses its network; another one takes over, and the first returns."""
-    reader = CLIENTS["right"].start(look)
-    old = CLIENTS["left"].start(train, WAIT_SECONDS, 0)
+    reader = CLIENTS["west"].start(look)
+    old = CLIENTS["east"].start(train, WAIT_SECONDS, 0)
     old.told()
     old.told()
-    CLIENTS["left"].set_link("down")
+    CLIENTS["east"].set_link("down")
     begin = time.monotonic()
-    new = CLIENTS["right"].start(train, 10 * server.LEASE_SECONDS, 0)
+    new = CLIENTS["west"].start(train, 10 * server.LEASE_SECONDS, 0)
     taken_over = [new.told(), new.told(), new.told()]
     seconds = time.monotonic() - begin
-    CLIENTS["left"].set_link("up")
+    CLIENTS["east"].set_link("up")
     back = time.monotonic()
     old_told = old.end()
     return {
