@@ -27,7 +27,7 @@ demo-local: ## the same training on this machine, no root, no cluster (PRESET= P
 
 test: lint ## every test, the end-to-end ones included
 	@$(SANDBOX) setup --for-tests
-	$(DEV) -m pytest tests -n 3 --maxfail 20 --dist loadgroup --no-loadscope-reorder --second-try --require tests/e2e --require tests/node --junitxml=build/junit.xml
+	$(DEV) -m pytest tests -n 2 --maxfail 20 --dist loadgroup --no-loadscope-reorder --second-try --require tests/e2e --require tests/node --junitxml=build/junit.xml
 
 lint: ## ruff, pyright, shellcheck
 	@$(SANDBOX) setup --only-dev
