@@ -97,11 +97,15 @@ def _handler(publisher: Publisher, context: ssl.SSLContext) -> type[BaseHTTPRequ
                 return
             self.send_response(200)
             self.end_headers()
-            secured = context.wrap_socket(self.connection, server_side=True)
-            self.connection = secured
-            self.rfile, self.wfile = secured.makefile("rb"), secured.makefile("wb")
-            self.handle_one_request()
-            self.wfile.flush()
+            plain = self.rfile, self.wfile
+            with (
+                context.wrap_socket(self.connection, server_side=True) as secured,
+                secured.makefile("rb") as reader,
+                secured.makefile("wb") as writer,
+            ):
+                self.rfile, self.wfile = reader, writer
+                self.handle_one_request()
+            self.rfile, self.wfile = plain
             self.close_connection = True
 
         def do_GET(self) -> None:
