@@ -119,8 +119,7 @@ def test_nccl_that_falls_back_to_sockets_reaches_the_webhook(
     )
     check_first(webhook, FALLBACK, "warning", summary)
     for node in range(2):
-        seen = read_progress(
-            "".join(f"2026-11-22T09:00:00Z {line}\n" for line in lab.node_log(node).open())
-        )
+        lines = lab.node_log(node).read_text().splitlines()
+        seen = read_progress("".join(f"2026-11-22T09:00:00Z {line}\n" for line in lines))
         assert "Likely causes: (1) the pod has no EFA device" in seen.transport
     assert "NCCL INFO" not in lab.node_log(0).read_text(), "the log stays as it was"
