@@ -46,13 +46,9 @@ e2e: ## the end-to-end tests alone
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests/e2e --require tests/e2e
 
-test-engines: ## what takes too long for `make test`: engines and queues in depth, steps of several machines, NFS
+test-engines: ## what takes too long for `make test`: all engines and queues, more faults and orders, NFS
 	@$(SANDBOX) setup --for-tests
-	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests/e2e/test_engines.py tests/e2e/test_queue.py \
-		tests/e2e/test_failed_runs.py tests/e2e/test_monitoring_installed.py \
-		tests/e2e/test_controllers.py tests/e2e/test_controllers_in_depth.py \
-		tests/e2e/test_controllers_by_manifests.py tests/node/test_mirror_in_depth.py \
-		tests/node/test_server_steps.py tests/vm/test_nfs.py
+	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests -m 'in_depth or engines'
 
 bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
 	@$(SANDBOX) setup --only-dev

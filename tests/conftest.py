@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.in_depth import ALL, FILES
+from tests.in_depth import ALL, FILES, MARK
 
 PROJECT = Path(__file__).parent.parent
 
@@ -90,6 +90,7 @@ def pytest_terminal_summary(
 @pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `-n`, one worker takes all tests of a group; the rest goes a file at a time."""
+    leave_what_is_in_depth(config, items)
     order = [*GROUPS, *LONG]
 
     def place(item: pytest.Item) -> int:
@@ -101,6 +102,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place)
     if config.getoption("--reversed"):
         items[:] = reversed_but_for_stories(items)
+
+
+def leave_what_is_in_depth(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out what `make test-engines` asks; where it is asked, all of it has its mark."""
+    files = [PROJECT / "tests" / name for name in FILES]
+    for item in items:
+        if item.path in files:
+            item.add_marker(MARK)
+    if not ALL:
+        config.hook.pytest_deselected(items=[item for item in items if is_in_depth(item)])
+        items[:] = [item for item in items if not is_in_depth(item)]
+
+
+def is_in_depth(item: pytest.Item) -> bool:
+    return item.get_closest_marker(MARK) is not None
 
 
 def reversed_but_for_stories(items: list[pytest.Item]) -> list[pytest.Item]:

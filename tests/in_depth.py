@@ -1,14 +1,17 @@
 """Which tests take so long that `make test` leaves them to `make test-engines`.
 
-`make test` asks every kind of workload its promises once. What takes minutes more is asked where
-this variable is set: some questions of every kind in place of one, and the files named here.
+`make test` asks each promise once, in the way in which it breaks most easily. What takes minutes
+more is asked where this variable is set: the other ways in which a promise may break (the mark
+`in_depth` at a test or at one of its parameters), more kinds of workloads in files with the mark
+`engines`, and the files named here.
 """
 
 import os
 
 VARIABLE = "DISTTRAIN_ALL_ENGINES"
 ALL = bool(os.environ.get(VARIABLE))
-# Their paths, seen from the folder of this file.
+# Their paths, seen from the folder of this file. A file all of whose tests are in depth has to be
+# one of them.
 FILES = (
     "e2e/test_controllers_by_manifests.py",
     "e2e/test_controllers_in_depth.py",
@@ -18,3 +21,4 @@ FILES = (
     "node/test_server_steps.py",
     "vm/test_nfs.py",
 )
+MARK = "in_depth"

@@ -34,9 +34,11 @@ from tests.in_depth import ALL
 from tests.unit.stacks import deploy
 from trainer.events.event import Name, event_file
 
+pytestmark = pytest.mark.engines
+
 STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
 PODS = 3
-NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano")
+NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", *(("volcano",) if ALL else ()))
 REFERENCE = "e2e-reference"
 OF_JOBSET = (JOBSET, TRAINJOB) if ALL else (JOBSET,)
 STATEFUL_SET = "train-multipod"

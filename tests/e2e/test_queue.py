@@ -23,6 +23,8 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
 from tests.in_depth import ALL
 
+pytestmark = pytest.mark.engines
+
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50  # after a stop
 PODS = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.in_depth import FILES, VARIABLE
+from tests.in_depth import FILES, MARK, VARIABLE
 
 PROJECT = Path(__file__).parent.parent.parent
 
@@ -71,11 +71,35 @@ def test_required_folder_counts_no_file_in_depth(
     assert f"no test passed in ['tests/{FILES[0]}']" in done.stdout
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_files_in_depth_are_asked_by_make(file: str) -> None:
-    """One that `make test` leaves out and `make test-engines` does not name would never run."""
-    assert f" tests/{file}" in (PROJECT / "Makefile").read_text().replace("\t", " ")
-    assert (PROJECT / "tests" / file).exists()
+MARKED = """
+import pytest
+@pytest.mark.parametrize("way", ["often", pytest.param("rare", marks=pytest.mark.in_depth)])
+def test_a(way): assert way == "often"
+"""
+
+
+@WORKERS
+def test_marked_parameter_is_left_to_make_test_engines(
+    tmp_path: Path, workers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the tests of files in depth are asked there by the mark, though they do not have it."""
+    (tmp_path / "tests" / "e2e").mkdir(parents=True)
+    (tmp_path / "tests" / FILES[0]).write_text("def test_b(): pass\n")
+    monkeypatch.delenv(VARIABLE, raising=False)
+    done = run_suite(tmp_path, MARKED, *workers)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    monkeypatch.setenv(VARIABLE, "1")
+    done = run_suite(tmp_path, MARKED, "-m", MARK, *workers)
+    assert done.returncode == 1
+    assert "1 failed, 1 passed" in done.stdout
+
+
+def test_what_is_in_depth_is_asked_by_make() -> None:
+    """What `make test` leaves out and `make test-engines` does not ask for would never run."""
+    makefile = (PROJECT / "Makefile").read_text()
+    assert f"{VARIABLE}=1 $(DEV) -m pytest tests -m '{MARK} or engines'" in makefile
+    assert all((PROJECT / "tests" / file).exists() for file in FILES)
 
 
 def test_tests_that_change_the_machine_stay_on_one_worker(tmp_path: Path) -> None:
