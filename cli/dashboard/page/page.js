@@ -2,7 +2,7 @@
 
 import { byId, h, show } from "./dom.js";
 import { clock, sentence, span } from "./format.js";
-import { detail, numbers, runTable, state } from "./run_list.js";
+import { GOOD, detail, numbers, runTable, state } from "./run_list.js";
 import * as parts from "./run_parts.js";
 
 const PAUSE_MILLISECONDS = 2000;
@@ -35,7 +35,7 @@ function choose(runs) {
   const found = runs.find((run) => run.id === wanted);
   if (!found && fromAddress() && !isSeen(known.overview.volume)) return undefined; // it may come yet
   return found ?? runs.find((run) => run.needs_attention)
-    ?? runs.find((run) => run.state === "training") ?? runs[0];
+    ?? runs.find((run) => GOOD.includes(run.state)) ?? runs[0];
 }
 
 function isSeen(view) {

@@ -5,12 +5,14 @@ import { NOT_KNOWN, loss, sentence, size, span, whole } from "./format.js";
 
 // A sign beside the word, so that states differ without colour too.
 const SIGNS = {
-  training: "●", finished: "✓", stopped: "■", suspended: "■", kept: "○",
+  training: "●", saving: "●", finished: "✓", stopped: "■", suspended: "■", kept: "○",
   failed: "▲", failing: "▲", stalled: "▲", gone: "▲", unknown: "?",
 };
 
+export const GOOD = ["training", "saving"];
+
 export function state(run) {
-  const kind = run.needs_attention ? "bad" : run.state === "training" ? "good" : "calm";
+  const kind = run.needs_attention ? "bad" : GOOD.includes(run.state) ? "good" : "calm";
   return h("span", { class: `state ${kind}` },
     h("span", { "aria-hidden": "true" }, SIGNS[run.state] ?? "◌"), ` ${run.state}`);
 }
