@@ -67,6 +67,18 @@ export function detail(run) {
   return parts.join(" ");
 }
 
+/** How the ranks reach each other, and whether that is a warning; `found`: of the run's events. */
+export function transport(run, found) {
+  let warning = run.transport_warning;
+  if (!warning && found?.as_asked === false && !run.is_over) {
+    warning = `${found.words}, and the network profile asks for ${found.asked}`;
+  }
+  if (warning) return [sentence(`transport not as asked: ${warning}`), true];
+  if (!found) return ["", false];
+  const asked = found.as_asked ? ", as asked" : "";
+  return [sentence(`transport between the ranks: ${found.words}${asked}`), false];
+}
+
 function progress(run) {
   if (run.step == null || !run.of) return null;
   return h("progress", { max: run.of, value: run.step, "aria-label": "Steps done" });
