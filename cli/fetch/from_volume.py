@@ -17,7 +17,7 @@ from infra.kube.keep_claim import CLAIM
 from infra.kube.objects import part
 
 TASK = "fetch"
-FORBIDDEN = 403
+NO_RIGHTS = (401, 403)
 IS_ENDING = "being terminated"  # of a namespace, in the API server's answer with status 403
 
 
@@ -78,7 +78,7 @@ def lost_for(*kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except kinds as error:
-        is_forbidden = isinstance(error, ApiError) and error.status == FORBIDDEN
+        is_forbidden = isinstance(error, ApiError) and error.status in NO_RIGHTS
         if is_forbidden and IS_ENDING not in str(error):
             raise
         raise LostError(error) from None

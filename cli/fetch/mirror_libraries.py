@@ -38,8 +38,8 @@ def need_libraries(url: str, folder: Path) -> None:
     if missing:
         pins = " ".join(_pins(names, REQUIREMENTS.read_text()))
         raise ValueError(
-            f"--from {url}: this Python has no {' and no '.join(missing)}, which read a mirror. "
-            f"Install them once, beside Pulumi's packages: {sys.executable} -m pip install "
+            f"--from {url}: this Python has no {' and no '.join(missing)}, by which a mirror is "
+            f"read. Install that once, beside Pulumi's packages: {sys.executable} -m pip install "
             f"--target {folder} {pins}"
         )
 

@@ -30,6 +30,7 @@ class MirrorSource:
 
     def __init__(self, place: Place) -> None:
         self._place, self._checkpoints = place, place.below(CHECKPOINTS)
+        self._damaged: dict[str, str] = {}  # by name, of files that the store itself calls so
         self.where = f"the mirror {place.parent().url}"
 
     def ask(self, *words: str) -> dict[str, Any]:
@@ -62,6 +63,9 @@ class MirrorSource:
             except StoreError as error:
                 reason = type(error.__cause__).__name__
                 raise UnreachableError(f"the mirror does not send {name} ({reason})") from None
+            except DamagedError as error:
+                self._damaged[name] = str(error)
+                raise GoneError(str(error)) from None
             if not block:
                 raise GoneError(GONE)
             sink(memoryview(block))
@@ -84,9 +88,10 @@ class MirrorSource:
     def _result(self, name: str) -> dict[str, Any] | None:
         """A file beside the checkpoints, of which no manifest says what it must contain."""
         try:
-            content = self._place.read(name)
-        except DamagedError:
-            return None
+            content = None if name in self._damaged else self._place.read(name)
+        except DamagedError as error:
+            self._damaged[name] = str(error)
+            content = None
         if content is None:
             return None
         if name.endswith(".jsonl"):
@@ -114,6 +119,8 @@ class MirrorSource:
                     return f"{MANIFEST} does not list {name}"
             sizes = self._checkpoints.sizes(folder)
             for name, entry in entries.items():
+                if reason := self._damaged.get(f"{CHECKPOINTS}/{folder}/{name}"):
+                    return reason
                 if name not in sizes:
                     return f"{name} is missing"
                 if sizes[name] != entry["bytes"]:
@@ -124,17 +131,21 @@ class MirrorSource:
 
     def _verify(self, folder: str) -> dict[str, Any]:
         """Whether what lies in the mirror is what the manifest says."""
-        manifest = self._checkpoints.read(f"{folder}/{MANIFEST}")
-        if manifest is None:
-            return {"found": False, "problem": ""}
-        problem = self._problem(folder, manifest)
-        if problem:
-            return {"found": True, "problem": problem}
-        for name, entry in _entries(manifest).items():
-            if self._digest(f"{folder}/{name}", entry["bytes"]) != entry["sha256"]:
-                problem = f"{name} does not have the sha256 of {MANIFEST}"
-                break
+        try:
+            manifest = self._checkpoints.read(f"{folder}/{MANIFEST}")
+            if manifest is None:
+                return {"found": False, "problem": ""}
+            problem = self._problem(folder, manifest) or self._changed(folder, _entries(manifest))
+        except DamagedError as error:
+            problem = str(error)
         return {"found": True, "problem": problem}
+
+    def _changed(self, folder: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
+        """The first file whose bytes are not those of the manifest, in words; empty: none is."""
+        for name, entry in entries.items():
+            if self._digest(f"{folder}/{name}", int(entry["bytes"])) != entry["sha256"]:
+                return f"{name} does not have the sha256 of {MANIFEST}"
+        return ""
 
     def _digest(self, name: str, size: int) -> str:
         found, offset = hashlib.sha256(), 0

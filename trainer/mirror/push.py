@@ -65,6 +65,7 @@ class Pusher:
             if left := self._results.abort_unfinished():
                 self._say(f"{left} unfinished upload(s) of an earlier start were removed")
             self._remote = remote_manifests(self._place)
+            self._results_are_due = bool(self._remote)  # the start before may have been cut there
         if self._results_are_due:
             self._copy_results()
         local = self._local_manifests()

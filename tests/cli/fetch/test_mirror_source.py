@@ -9,6 +9,7 @@ from infra.kube.errors import TaskError
 from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run, small_ranges
 from tests.cli.fetch.mirrored import fetch, mirror, mirrored_contents
 from tests.gate import Gate
+from trainer.mirror.place import DamagedError, Place
 
 MANY_BYTES = 3_000_000
 
@@ -72,6 +73,44 @@ def test_damaged_copy_is_passed_over_until_none_is_left(
         ValueError, match=r"latest cannot be had: the mirror file://\S+ has no verif"
     ):
         fetch(url, tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["model-00000.bin", "state.json", "manifest.json"])
+def test_object_that_was_changed_in_the_store_is_passed_over(
+    run: Path, bucket: str, objects: Path, tmp_path: Path, name: str
+) -> None:
+    """A store that keeps checksums of its own refuses to give such an object."""
+    mirror(run, f"s3://{bucket}")
+    add_checkpoint(run, 200)
+    mirror(run, f"s3://{bucket}")
+    with (objects / "words/checkpoints/step-00000200" / name).open("r+b") as file:
+        first = file.read(1)
+        file.seek(0)
+        file.write(bytes([first[0] ^ 1]))
+    brought = fetch(f"s3://{bucket}", tmp_path / "here")
+    assert brought.checkpoint is not None
+    assert brought.checkpoint.step == 100
+
+
+@pytest.mark.parametrize("refused", ["read", "read_part"])
+def test_file_that_the_store_calls_damaged_is_never_taken(
+    run: Path, url: str, tmp_path: Path, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror(run, url)
+    add_checkpoint(run, 200)
+    mirror(run, url)
+    whole = getattr(Place, refused)
+
+    def refuse(place: Place, name: str, *rest: int) -> bytes | None:
+        if "step-00000200" in name or name == "metrics.jsonl":
+            raise DamagedError(f"{name} was changed in the store")
+        return whole(place, name, *rest)
+
+    monkeypatch.setattr(Place, refused, refuse)
+    brought = fetch(url, tmp_path / "here")
+    assert brought.checkpoint is not None
+    assert brought.checkpoint.step == 100
+    assert not (tmp_path / "here/metrics.jsonl").exists()
 
 
 def test_copy_that_is_cut_short_is_no_checkpoint(run: Path, url: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,9 +118,44 @@ def test_rights_that_are_missing_are_no_lost_volume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run may be there, and newer than its mirror."""
-    lose(monkeypatch, "volume_pod", ApiError(403, "cannot create resource pods"))
-    with pytest.raises(ApiError, match="cannot create resource pods"):
-        command.bring(Order(to=str(tmp_path / "here")), "auto")
+    for status in (401, 403):
+        lose(monkeypatch, "volume_pod", ApiError(status, "cannot create resource pods"))
+        with pytest.raises(ApiError, match="cannot create resource pods"):
+            command.bring(Order(to=str(tmp_path / "here")), "auto")
+
+
+class Server:
+    """Answers for the claim alone."""
+
+    def __init__(self, answer: dict[str, Any] | int | None) -> None:
+        self.answer = answer
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        assert path == "/api/v1/namespaces/ns/persistentvolumeclaims/claim"
+        if isinstance(self.answer, int):
+            raise ApiError(self.answer, "the server's words")
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "claim claim of namespace ns is not there"),
+        ({"status": {"phase": "Lost"}}, "claim claim of namespace ns has lost its volume"),
+        ({"status": {"phase": "Bound"}}, ""),
+        ({"status": {"phase": "Pending"}}, ""),  # it may wait for its first pod
+        (403, ""),  # whoever may not look at it may use it all the same
+    ],
+)
+def test_claim_that_no_pod_can_use_is_named_before_one_waits(
+    answer: dict[str, Any] | int | None, reason: str
+) -> None:
+    server: Any = Server(answer)
+    if not reason:
+        from_volume.see_claim(server, PLACE)
+        return
+    with pytest.raises(TaskError, match=reason):
+        from_volume.see_claim(server, PLACE)
 
 
 @pytest.mark.usefixtures("stack")

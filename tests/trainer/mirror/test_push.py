@@ -217,7 +217,11 @@ def test_metrics_that_could_not_be_copied_are_copied_later(
         patch.setattr(Place, "copy_in", _refuse)
         with pytest.raises(StoreError):
             pusher.push_next()
-    assert not pusher.push_next()
+    again = volume.pusher()  # of a process that was started again
+    assert not again.push_next()
+    assert (tmp_path / "mirror" / "words" / "metrics.jsonl").read_text() == "1\n"
+    (volume.run_dir / "metrics.jsonl").write_text("1\n2\n")
+    assert not again.push_next()  # they follow the checkpoints, and no new one is there
     assert (tmp_path / "mirror" / "words" / "metrics.jsonl").read_text() == "1\n"
 
 
