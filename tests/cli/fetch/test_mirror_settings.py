@@ -57,6 +57,15 @@ def test_credentials_of_the_user_are_not_mixed_with_those_of_the_stack(stack: st
     assert found == Mirror(URL, "other", {"AWS_ENDPOINT_URL": "https://s3"})
 
 
+def test_endpoint_that_is_encrypted_brings_no_credentials_along(stack: str, tmp_path: Path) -> None:
+    plain = "{AWS_ENDPOINT_URL: https://s3, NCCL_DEBUG: INFO}"
+    hidden = SETTINGS.replace(plain, "{AWS_ENDPOINT_URL: {secure: cccc}}")
+    assert hidden != SETTINGS
+    (tmp_path / stack).write_text(hidden)
+    found = mirror_of_stack(stack, {"AWS_ACCESS_KEY_ID": "mine"}, lambda name: SHOWN)
+    assert found == Mirror(URL, "other", {"AWS_ENDPOINT_URL": "https://s3"})
+
+
 def test_stack_without_a_mirror_has_none(stack: str, tmp_path: Path) -> None:
     (tmp_path / stack).write_text("config: {}\n")
     assert mirror_of_stack(stack, {}, refuse) is None
