@@ -26,8 +26,8 @@ from pathlib import Path
 from bench.runs import CHECKOUT
 from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from cli.fetch.bring import Bringer
-from cli.fetch.command import program
 from cli.fetch.folder import Folder
+from cli.fetch.from_volume import program
 from cli.fetch.pod_source import AUTO, PodSource
 from cli.stack_outputs import VolumePlace
 from cli.volume_pod import VolumePod, volume_pod

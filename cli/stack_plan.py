@@ -26,7 +26,7 @@ def plan_of_stack(stack: str) -> Plan:
     except ValueError as error:
         raise ValueError(f"--stack: {error}") from None
     if encrypted:
-        raw |= _shown(stack)
+        raw |= shown_settings(stack)
     try:
         settings = parse_settings(raw, encrypted, stack, KINDS)
         plan = make_plan(settings.own_platform, settings.run)
@@ -36,7 +36,12 @@ def plan_of_stack(stack: str) -> Plan:
         raise ValueError(str(problem)) from None
 
 
-def _shown(stack: str) -> dict[str, str]:
+def shown_settings(stack: str) -> dict[str, str]:
+    """The stack's own settings with its secrets in plain text, as `pulumi config` shows them.
+
+    Raises:
+        ValueError: there is no pulumi, or it cannot show them, as without the passphrase.
+    """
     command = ["pulumi", "config", "--show-secrets", "--json", "--stack", stack]
     try:
         done = subprocess.run(

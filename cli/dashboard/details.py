@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from cli.dashboard.transport import transport_of
 from cli.logs.explain import explain
 from cli.logs.labels import label
 from cli.logs.line import Line
@@ -74,16 +75,17 @@ def ranks_of(pod: Json) -> int:
     return 1
 
 
-def goodput_of(events: bytes) -> dict[str, Any]:
-    """Where the time went; `events` is the event file of node 0."""
-    account = account_of(*parse_events(events))
-    content = as_mapping(account, None)
-    del content["starts"]  # ./disttrain goodput shows them
+def goodput_of(content: bytes) -> dict[str, Any]:
+    """Where the time went, and how the ranks reach each other; `content`: node 0's event file."""
+    events, damaged_lines = parse_events(content)
+    account = account_of(events, damaged_lines)
+    shown = as_mapping(account, None)
+    del shown["starts"]  # ./disttrain goodput shows them
     kinds = [
         {"kind": kind.value, "what": what, "seconds": round(account.seconds[kind], 3)}
         for kind, what in WHAT.items()
     ]
-    return {**content, "kinds": kinds}
+    return {**shown, "kinds": kinds, "transport": transport_of(events)}
 
 
 def log_of(lines: Sequence[Line], notes: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from cli.runs.table import Run
 from cli.status.judge import NEEDS_ATTENTION, RunStatus
+from cli.status.screen import OVER, transport_of
 from infra.kube.record import Record
 
 ON_VOLUME = "kept"  # the state of a run that no stack has now
@@ -80,6 +81,8 @@ def _of_record(
         "since_seconds": max(0.0, (now - status.since).total_seconds()) if status.since else None,
         "stack": status.stack.rpartition("/")[2],
         "gpus": status.gpus,
+        "transport_warning": transport_of(status),
+        "is_over": status.state in OVER,
         "eta": progress.eta if moves else "",
         "mfu": progress.mfu if moves else "",
     }
@@ -113,6 +116,7 @@ def _of_folder(run: Run) -> Row:
         "state": state,
         "detail": detail,
         "needs_attention": False,
+        "is_over": True,
         "tokens_per_second": None,
     }
     return Row(f"volume.{run.name}", run.name, "", "", "", shown)

@@ -16,8 +16,9 @@ from cli.fetch.wanted import (
     LATEST,
     MANIFEST,
     Checkpoint,
-    RunOnVolume,
+    FoundRun,
     Wanted,
+    at,
     checkpoint_files,
     checkpoint_folder,
     choose,
@@ -29,7 +30,12 @@ MOST_LOOKS = 6  # a run that removes checkpoints faster than they come would go 
 
 
 class Source(Protocol):
-    """Where a run is: a pod on the volume, or what stands in for one in a test."""
+    """Where a run is: a pod on the volume, or the run's mirror.
+
+    `where` names it in messages.
+    """
+
+    where: str
 
     def ask(self, *words: str) -> dict[str, Any]:
         """The answer of `pod_program.py` to a command."""
@@ -90,21 +96,23 @@ class Bringer:
         """Return when everything is here and right.
 
         Raises:
-            ValueError: there is no such run or checkpoint, it is damaged, or the folder has files
-                of somebody else.
-            TaskError: the pod cannot read, or the connection is cut again and again.
+            NoRunError: there is no such run.
+            ValueError: there is no such checkpoint, it is damaged, or the folder has files of
+                somebody else.
+            TaskError: the source cannot read, or the connection is cut again and again.
             OSError: this machine cannot write.
         """
         begin = time.monotonic()
         for _ in range(MOST_LOOKS):
             run = self._look()
-            checkpoint, notes = choose(run.checkpoints, self._choice, self._refused)
+            where = self._source.where
+            checkpoint, notes = choose(run.checkpoints, self._choice, self._refused, where)
             self._say_once(notes)
             wanted = [*run.files, *(checkpoint_files(checkpoint) if checkpoint else [])]
             try:
                 self._transfer(wanted, checkpoint)
             except GoneError as gone:
-                self._say(f"{gone}; the run on the volume is looked at again")
+                self._say(f"{gone}; {self._source.where} is looked at again")
             except DamagedError as damaged:
                 self._judge(damaged)
             else:
@@ -118,9 +126,9 @@ class Bringer:
             "stays: --checkpoint best"
         )
 
-    def _look(self) -> RunOnVolume:
+    def _look(self) -> FoundRun:
         answer = self._source.ask("look", self._run_path)
-        return parse_look(answer, PurePosixPath(self._run_path).name)
+        return parse_look(answer, PurePosixPath(self._run_path).name, self._source.where)
 
     def _transfer(self, wanted: Sequence[Wanted], checkpoint: Checkpoint | None) -> None:
         missing = self._folder.plan(wanted)
@@ -161,7 +169,7 @@ class Bringer:
         self._refused[int(where.parent.name.removeprefix("step-"))] = reason
         if self._choice != LATEST:
             return  # `choose` refuses it
-        self._say(f"{where.parent.name} is damaged on the volume: {reason}")
+        self._say(f"{where.parent.name} is damaged {at(self._source.where)}: {reason}")
 
     def _say_once(self, lines: Sequence[str]) -> None:
         for line in lines:

@@ -1,22 +1,18 @@
-"""`disttrain fetch`: brings the results of a run from the volume to this machine."""
+"""`disttrain fetch`: brings the results of a run to this machine, from the volume or a mirror."""
 
 import argparse
 import re
-import sys
-from pathlib import Path
 
 from cli.endings import end_in_order
-from cli.fetch import pod_program
-from cli.fetch.bring import Bringer, Brought
-from cli.fetch.folder import Folder
-from cli.fetch.pod_source import AUTO, EXEC, PodSource
-from cli.fetch.progress import duration
+from cli.fetch.from_mirror import from_mirror, mirror_at, stack_mirror
+from cli.fetch.from_volume import LostError, from_volume
+from cli.fetch.mirror_settings import Mirror
+from cli.fetch.order import Order, say
+from cli.fetch.pod_source import AUTO, EXEC
 from cli.fetch.wanted import parse_choice
-from cli.stack_outputs import volume_place
-from cli.volume_pod import volume_pod
 
-TASK = "fetch"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # as trainer/config/option.py has it
+VOLUME, MIRROR = "volume", "mirror"
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@]+")  # as trainer/config/checkpoint.py has it
 MOST_STREAMS = 16
 
 
@@ -32,6 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="best, latest, none, or the number of a step (default: latest)",
     )
     add("--to", default="", metavar="FOLDER", help="where it goes (default: ./runs/RUN)")
+    add(
+        "--from",
+        dest="origin",
+        default=AUTO,
+        metavar="WHERE",
+        help="volume, mirror (that of the stack's run.checkpoint.mirror), or a mirror's address "
+        "such as s3://bucket/prefix; by default the volume, and where it is lost the stack's "
+        "mirror",
+    )
     add(
         "--by",
         choices=(AUTO, EXEC),
@@ -50,60 +55,68 @@ def run(arguments: argparse.Namespace) -> int:
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
-    choice = parse_choice(arguments.checkpoint)
+    choice, origin = parse_choice(arguments.checkpoint), parse_origin(arguments.origin)
     if not 1 <= arguments.streams <= MOST_STREAMS:
         raise ValueError(
             f"--streams: {arguments.streams} cannot be used: it must be 1 to {MOST_STREAMS}"
         )
-    place = volume_place(arguments.stack)
-    name = checked_name(arguments.run or place.run_name)
-    folder = Folder(Path(arguments.to or f"runs/{name}"), name)
+    order = Order(
+        arguments.run, arguments.stack, choice, arguments.to, arguments.streams, arguments.by
+    )
     try:
-        with folder.alone(), volume_pod(place, TASK, program()) as pod:
-            source = PodSource(pod, arguments.by, say)
-            path = f"{place.runs_path}/{name}"
-            brought = Bringer(source, path, folder, choice, arguments.streams, say).bring()
+        said = bring(order, origin)
     except OSError as error:
-        raise ValueError(f"--to {folder.root}: it cannot be written: {error}") from None
-    print(summary(brought, name, folder.root))
+        where = arguments.to or "runs/RUN"
+        raise ValueError(f"--to {where}: it cannot be written: {error}") from None
+    print(said)
     return 0
 
 
-def checked_name(name: str) -> str:
-    """The name of a run. Raises ValueError: it is none."""
-    if not name:
-        raise ValueError("the stack has no run of its own: name one. `./disttrain runs` lists them")
-    if not NAME.fullmatch(name):
+def parse_origin(text: str) -> str:
+    """Raises ValueError: it is no place that a run can be fetched from."""
+    if text in (AUTO, VOLUME, MIRROR) or ADDRESS.fullmatch(text):
+        return text
+    reason = "it is no place. Use volume, mirror, or an address such as s3://bucket/prefix"
+    if "@" in text:  # it is not repeated, as there may be a password in it
         raise ValueError(
-            f"RUN: {name!r} cannot be used: a run's name has letters, digits, '.', '_' and '-' "
-            "alone. `./disttrain runs` lists the runs on the volume"
+            "--from: an address with '@' cannot be used, because credentials do not belong into "
+            "it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
         )
-    return name
+    raise ValueError(f"--from: {text!r} cannot be used: {reason}")
 
 
-def program() -> str:
-    """The text of the pod's program."""
-    return Path(pod_program.__file__).read_text()
+def bring(order: Order, origin: str) -> str:
+    """Bring the run from where it is to come; returns what is to be said at the end.
+
+    Raises as `from_volume` and `from_mirror` do, but for LostError.
+    """
+    if origin in (AUTO, VOLUME):
+        try:
+            return from_volume(order)
+        except LostError as lost:
+            mirror = _mirror_instead(order, lost) if origin == AUTO else None
+            if mirror is None:
+                raise lost.reason from None
+    elif origin == MIRROR:
+        mirror = stack_mirror(order.stack)
+        if mirror is None:
+            raise ValueError(
+                "--from mirror: the stack has none, because its settings lack "
+                "run.checkpoint.mirror. If the run had one, give its address: "
+                "--from s3://bucket/prefix"
+            )
+    else:
+        mirror = mirror_at(origin, order.stack)
+    return from_mirror(order, mirror)
 
 
-def say(text: str) -> None:
-    """A line that is no result; in one piece, because several threads say something."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
-def summary(brought: Brought, name: str, folder: Path) -> str:
-    """What is said at the end. Pure."""
-    checkpoint = brought.checkpoint
-    what = "without a checkpoint"
-    if checkpoint:
-        loss = (
-            "" if checkpoint.val_loss is None else f" (validation loss {checkpoint.val_loss:.4f})"
-        )
-        what = f"with checkpoint step {checkpoint.step}{loss}"
-    rate = f", {brought.sent / brought.seconds / 1e6:,.1f} MB/s" if brought.sent else ""
-    return (
-        f"run {name} {what} is in {folder}/\n"
-        f"{brought.files} files, {brought.size:,} bytes, sha256 of all is right; "
-        f"{brought.sent:,} bytes sent in {duration(brought.seconds)}{rate}"
-    )
+def _mirror_instead(order: Order, lost: LostError) -> Mirror | None:
+    """The stack's mirror, where it has one that is known."""
+    try:
+        mirror = stack_mirror(order.stack)
+    except ValueError as error:
+        say(f"whether the run has a mirror is not known: {error}")
+        return None
+    if mirror:
+        say(f"the volume cannot be read: {lost}\nthe run is fetched from its mirror {mirror.url}")
+    return mirror

@@ -16,6 +16,7 @@ import urllib3
 from cli.fetch import pod_program, pod_server
 from cli.fetch.batches import Piece
 from cli.fetch.transfer import GoneError, Send
+from cli.fetch.wanted import VOLUME
 from cli.volume_pod import SEND_SECONDS, VolumePod
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -64,6 +65,8 @@ class PodSource:
         say: told where the proxy cannot be used.
         get: sends requests to the API server.
     """
+
+    where = VOLUME
 
     def __init__(
         self, pod: VolumePod, how: str, say: Callable[[str], None], get: Get = get_by_client

@@ -16,14 +16,14 @@ TICK_SECONDS = 0.2
 END_SECONDS = 2.0
 
 Send = Callable[[Sequence[Piece], Sink], None]
-"""Has the pod send pieces, one after the other; what it writes goes into the sink.
+"""Has the source send pieces, one after the other; what it writes goes into the sink.
 
 Raises UnreachableError: the connection was cut; GoneError: a file is not there any more.
 """
 
 
 class GoneError(Exception):
-    """A file was removed from the volume, or became shorter, while it was read."""
+    """A file was removed from the source, or became shorter, while it was read."""
 
 
 class DamagedError(Exception):
@@ -70,7 +70,7 @@ class Transfer:
 
         Raises:
             DamagedError: a file has other contents than it must; what arrived of it was removed.
-            GoneError: a file was removed from the volume.
+            GoneError: a file was removed from the source.
             TaskError: the connection is cut again and again.
             OSError: a file cannot be written here.
         """

@@ -1,4 +1,4 @@
-"""Which files of a run are to come: what the pod's `look` found, and the choice. Pure."""
+"""Which files of a run are to come: what the source's `look` found, and the choice. Pure."""
 
 import hashlib
 import json
@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 LATEST, BEST, NONE = "latest", "best", "none"
+VOLUME = "the volume"
 MANIFEST = "manifest.json"
+
+
+class NoRunError(ValueError):
+    """There is no such run where it was looked for."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint on the volume.
+    """One checkpoint on the volume, or in the mirror.
 
     Args:
         step: how many updates are done.
@@ -37,8 +42,8 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class RunOnVolume:
-    """What a run has on the volume: its files, and its checkpoints, the newest first."""
+class FoundRun:
+    """What a run has there: its files, and its checkpoints, the newest first."""
 
     files: tuple[Wanted, ...]
     checkpoints: tuple[Checkpoint, ...]
@@ -54,26 +59,39 @@ def parse_choice(text: str) -> str:
     )
 
 
-def parse_look(given: Mapping[str, Any], run: str) -> RunOnVolume:
-    """Read the pod's answer. Raises ValueError: there is no such run; it names those there are."""
+def parse_look(given: Mapping[str, Any], run: str, where: str = VOLUME) -> FoundRun:
+    """Read the source's answer.
+
+    Args:
+        given: the answer.
+        run: its name.
+        where: which source that is.
+
+    Raises:
+        NoRunError: there is no such run; it names those there are.
+    """
     if not given["found"]:
         names = ", ".join(cast(list[str], given["runs"])) or "none at all"
-        raise ValueError(f"run {run!r} is not on the volume. The runs there: {names}")
-    return RunOnVolume(
+        raise NoRunError(f"run {run!r} is not {at(where)}. The runs there: {names}")
+    return FoundRun(
         tuple(Wanted(**each) for each in given["files"]),
         tuple(_checked(Checkpoint(**each)) for each in given["checkpoints"]),
     )
 
 
 def choose(
-    checkpoints: Sequence[Checkpoint], choice: str, refused: Mapping[int, str]
+    checkpoints: Sequence[Checkpoint],
+    choice: str,
+    refused: Mapping[int, str],
+    where: str = VOLUME,
 ) -> tuple[Checkpoint | None, list[str]]:
     """The checkpoint that is to come, None for `none`; and what has to be said of others.
 
     Args:
-        checkpoints: those on the volume.
+        checkpoints: those that are there.
         choice: as `parse_choice` gives it.
         refused: steps that turned out to be damaged, with the reason.
+        where: which source that is.
 
     Raises:
         ValueError: there is no such checkpoint, or it is damaged; with the reason.
@@ -82,9 +100,9 @@ def choose(
         return None, []
     problems = {c.step: refused.get(c.step) or c.problem for c in checkpoints}
     if choice == BEST:
-        return _best(checkpoints, refused), []
+        return _best(checkpoints, refused, where), []
     if choice != LATEST:
-        return _of_step(int(choice), checkpoints, problems), []
+        return _of_step(int(choice), checkpoints, problems, where), []
     said: list[str] = []
     for checkpoint in sorted(checkpoints, key=lambda c: c.step, reverse=True):
         if not problems[checkpoint.step]:
@@ -94,9 +112,14 @@ def choose(
         )
     reasons = f" ({'; '.join(said)})" if said else ""
     raise ValueError(
-        f"--checkpoint: latest cannot be had: the volume has no verified checkpoint of this run"
+        f"--checkpoint: latest cannot be had: {where} has no verified checkpoint of this run"
         f"{reasons}. Use --checkpoint none for its metrics alone"
     )
+
+
+def at(where: str) -> str:
+    """`on the volume`, `in the mirror ...`."""
+    return f"{'on' if where == VOLUME else 'in'} {where}"
 
 
 def checkpoint_folder(step: int) -> str:
@@ -118,13 +141,13 @@ def checkpoint_files(checkpoint: Checkpoint) -> list[Wanted]:
 
 
 def _of_step(
-    step: int, checkpoints: Sequence[Checkpoint], problems: Mapping[int, str]
+    step: int, checkpoints: Sequence[Checkpoint], problems: Mapping[int, str], where: str
 ) -> Checkpoint:
     found = next((c for c in checkpoints if c.step == step), None)
     if found is None:
         there = ", ".join(str(c.step) for c in checkpoints) or "none"
         raise ValueError(
-            f"--checkpoint: step {step} cannot be had: the volume has no checkpoint of it. The "
+            f"--checkpoint: step {step} cannot be had: {where} has no checkpoint of it. The "
             f"steps there: {there}"
         )
     if problems[step]:
@@ -135,14 +158,14 @@ def _of_step(
     return found
 
 
-def _best(checkpoints: Sequence[Checkpoint], refused: Mapping[int, str]) -> Checkpoint:
+def _best(checkpoints: Sequence[Checkpoint], refused: Mapping[int, str], where: str) -> Checkpoint:
     """The one with the lowest validation loss, as the trainer finds it (store.best_step)."""
     whole = (c for c in checkpoints if not c.problem)
     measured = [(c.val_loss, c.step, c) for c in whole if c.val_loss is not None]
     if not measured:
         raise ValueError(
-            "--checkpoint: best cannot be had: no whole checkpoint on the volume has a validation "
-            "loss. Use latest, or a step"
+            f"--checkpoint: best cannot be had: no whole checkpoint {at(where)} has a "
+            "validation loss. Use latest, or a step"
         )
     found = min(measured, key=lambda each: each[:2])[2]
     if reason := refused.get(found.step):

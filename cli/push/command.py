@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cli.endings import end_in_order
-from cli.fetch.command import checked_name
+from cli.fetch.order import checked_name
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
 from cli.stack_outputs import VolumePlace, volume_place

@@ -33,8 +33,8 @@ class RunStatus:
         namespace: where it is.
         workload: kind and name.
         gpus: how many it asks for.
-        state: one word: queued, waiting, starting, training, quiet, recovering, stalled, stopped,
-            suspended, finished, failing, failed, gone, or unknown.
+        state: one word: queued, waiting, starting, training, saving, quiet, recovering, stalled,
+            stopped, suspended, finished, failing, failed, gone, or unknown.
         detail: the reason for that state; empty where there is nothing to say.
         since: when the state began, where that is known.
         progress: what node 0 has printed.
@@ -111,6 +111,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
             return "starting", "its `pulumi up` is under way", record.since
         return "gone", f"{record.workload} is not there: somebody has deleted it", None
     stopped = is_suspended(item, record.suspend) and not seen.queued
+    if stopped and (saving := _saves_before_it_ends(seen, now)):
+        return "saving", saving, leading(seen).saving_at
     if stopped and record.suspended_by == record.stack:
         saved = f"it has saved step {record.saved_step}; " if record.saved_step else ""
         return "stopped", f"{saved}./disttrain resume brings it back", None
@@ -139,8 +141,7 @@ def _running(
         return "failing", last_words(progresses) or problem, None
     pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
     if not pods or (pending and not _goes_on_without(pending, progress)):
-        words = [describe_pods(pending), *([seen.gang] if seen.gang else [])]
-        return "waiting", "; ".join(words), _earliest(pending)
+        return "waiting", _joined(describe_pods(pending), seen.gang), _earliest(pending)
     trouble = next((p.trouble for p in progresses if _is_in_trouble(p, progress)), "")
     if trouble:
         return "recovering", trouble, None
@@ -153,16 +154,46 @@ def _running(
         return "starting", waits_for or "no step yet", _earliest(pods)
     if progress.hang:
         return "stalled", progress.hang, progress.stepped_at
+    saving, since = _saving(progress), progress.saving_at
     silent = (now - progress.stepped_at).total_seconds() if progress.stepped_at else 0.0
-    if silent > STALLED_SECONDS:
-        return "stalled", "no step is reported any more", progress.stepped_at
+    if silent > STALLED_SECONDS:  # also while a save holds training up: it may never end
+        return "stalled", _joined("no step is reported any more", saving), progress.stepped_at
+    if progress.saving_holds:
+        return "saving", saving, since
     usual = progress.seconds_between_reports
     if usual is not None and silent > max(QUIET_STEPS * usual, QUIET_SECONDS):
-        return "quiet", f"no step is reported; one came every {usual:.1f} s", progress.stepped_at
+        words = f"no step is reported; one came every {usual:.1f} s"
+        return "quiet", _joined(words, saving), progress.stepped_at
     if pending:
         count = f"with {len(pods) - len(pending)} of {len(pods)} pods"
-        return "training", f"{count}: {describe_pods(pending)}", _earliest(pending)
-    return "training", waits_for, None
+        words = f"{count}: {describe_pods(pending)}"
+        return "training", _joined(words, saving), _earliest(pending)
+    return "training", waits_for or saving, since if saving and not waits_for else None
+
+
+def _saves_before_it_ends(seen: Seen, now: datetime) -> str:
+    """What is said of a run that was told to end and still writes; empty where it does not."""
+    progress, lives = leading(seen), any(_is_running(pod) for pod in seen.pods)
+    if not lives or progress.saving_at is None:
+        return ""
+    is_long = (now - progress.saving_at).total_seconds() > STALLED_SECONDS
+    return "" if is_long else f"{_saving(progress)}; then it ends"
+
+
+def _is_running(pod: Json) -> bool:
+    return part(pod, "status").get("phase") == "Running"
+
+
+def _saving(progress: Progress) -> str:
+    """What is said of a save under way; empty where there is none."""
+    if progress.saving_step is None:
+        return ""
+    holds = ", and training waits for it" if progress.saving_holds else ""
+    return f"checkpoint step {progress.saving_step} is being written{holds}"
+
+
+def _joined(*words: str) -> str:
+    return "; ".join(text for text in words if text)
 
 
 def _goes_on_without(pending: list[Json], progress: Progress) -> bool:

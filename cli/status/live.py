@@ -25,6 +25,7 @@ from infra.kube.errors import ApiError, UnreachableError
 
 STYLES = {
     "training": "green",
+    "saving": "green",
     "finished": "green",
     "failed": "bold red",
     "failing": "red",

@@ -5,12 +5,14 @@ program of the user's own the launcher does (trainer/program/work.py); tests hol
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
+from trainer.checkpoint.words import SaveLine, read_line
 from trainer.transport.asked import OTHER
 
 _STEP = re.compile(
@@ -19,7 +21,6 @@ _STEP = re.compile(
 )
 _PROGRAM_STEP = re.compile(r"program: step (?P<step>\d+)(?:/(?P<of>\d+))?(?: loss (?P<loss>\S+))?")
 _PROGRAM_UNSEEN = re.compile(r"program: it runs; (?P<why>.*)")
-_SAVED = re.compile(r"checkpoint step-(?P<step>\d+) saved")
 _NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
 _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
@@ -29,6 +30,7 @@ _GOODPUT = re.compile(r"goodput (?P<account>\d.*?)(?:; (?P<rank_hours>[\d.]+) ra
 _TRANSPORT = re.compile(rf"{OTHER}(?P<said>.*)|transport[ :]")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
+_NO_SAVE: Mapping[str, Any] = {"saving_step": None, "saving_at": None, "saving_holds": False}
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Progress:
         stepped_at: when that line was written.
         loss, tokens_per_second, mfu, eta: as the trainer writes them.
         saved_step, saved_at: the last checkpoint that was put in place, and when.
+        saving_step, saving_at: the checkpoint that is being written, and since when.
+        saving_holds: whether training waits for that.
         waits_for: what the pods wait for before their ranks start.
         trouble: why the ranks are started again; empty once a step was reported after it.
         finished: how the run has ended.
@@ -64,6 +68,9 @@ class Progress:
     eta: str = ""
     saved_step: int | None = None
     saved_at: datetime | None = None
+    saving_step: int | None = None
+    saving_at: datetime | None = None
+    saving_holds: bool = False
     waits_for: str = ""
     trouble: str = ""
     finished: str = ""
@@ -104,10 +111,21 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
             eta=step["eta"],
             slow_rank=step["slow"] or "",
         )
-    if saved := _SAVED.match(text):
-        return replace(before, saved_step=int(saved["step"]), saved_at=at)
+    if save := read_line(text):
+        return _after_save(before, at, save)
     node = _NODE.match(text)
     return _after_node(before, at, node["text"]) if node else before
+
+
+def _after_save(before: Progress, at: datetime | None, save: SaveLine) -> Progress:
+    if save.what == "begun":
+        return replace(before, saving_step=save.step, saving_at=at, saving_holds=False)
+    if save.what == "waited for":
+        is_known = before.saving_step == save.step  # or its begin is too long ago to be seen
+        since = before.saving_at if is_known else at
+        return replace(before, saving_step=save.step, saving_at=since, saving_holds=True)
+    over = replace(before, **_NO_SAVE)
+    return replace(over, saved_step=save.step, saved_at=at) if save.what == "saved" else over
 
 
 def _stepped(before: Progress, at: datetime | None, step: re.Match[str]) -> Progress:
@@ -119,6 +137,7 @@ def _stepped(before: Progress, at: datetime | None, step: re.Match[str]) -> Prog
         of=int(step["of"]) if step["of"] else None,
         stepped_at=at,
         loss=step["loss"] or "",
+        saving_holds=False,
         hang="",
         waits_for="",
         trouble="",
@@ -133,11 +152,12 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if unseen := _PROGRAM_UNSEEN.match(text):
         return replace(before, unseen=unseen["why"], trouble="", waits_for="")
     if finished := _FINISHED.match(text):
-        return replace(before, finished=finished["how"], trouble="", waits_for="")
+        return replace(before, finished=finished["how"], trouble="", waits_for="", **_NO_SAVE)
     if failed := _FATAL.match(text):
-        return replace(before, failed=failed["why"], trouble="", waits_for="")
+        return replace(before, failed=failed["why"], trouble="", waits_for="", **_NO_SAVE)
     if lost := _LOST.match(text):
-        return replace(before, trouble=lost["why"], trouble_at=at, waits_for="", hang="")
+        no_more = {"waits_for": "", "hang": "", **_NO_SAVE}
+        return replace(before, trouble=lost["why"], trouble_at=at, **no_more)
     if hangs := _HANGS.match(text):
         return replace(before, hang=hangs["who"])
     if account := _GOODPUT.match(text):
@@ -148,7 +168,8 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:
-        return replace(before, waits_for="", finished="", failed="", unseen="", transport="")
+        no_more = dict.fromkeys(("waits_for", "finished", "failed", "unseen", "transport"), "")
+        return replace(before, **no_more, **_NO_SAVE)
     return before
 
 

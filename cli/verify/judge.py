@@ -62,7 +62,7 @@ def _steps(seen: Evidence) -> Result:
     said = f"{run.state}: {run.detail}" if run.detail else run.state
     if progress.step is not None:
         said += f", step {progress.step} of {progress.of}"
-    if run.state in ("training", "finished"):
+    if run.state in ("training", "saving", "finished"):
         return result("steps", "ok", said)
     return result("steps", "error", said, "./disttrain logs")
 

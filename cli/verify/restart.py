@@ -27,7 +27,7 @@ def restart(api: Api, place: RunPlace) -> Result:
     """
     record = find_record(api, place.namespace, place.owner)
     before, pods = see_run(api, record)
-    if before.state != "training":
+    if before.state not in ("training", "saving"):
         return result("restart", "not checked", f"the run is {before.state}, not training")
     first = next(pod for pod in pods if part(pod, "status").get("phase") == "Running")
     uid = first["metadata"]["uid"]
@@ -39,7 +39,7 @@ def restart(api: Api, place: RunPlace) -> Result:
         now, pods = see_run(api, record)
         if any(pod["metadata"]["uid"] == uid for pod in pods):
             return f"pod {name_of(first)} ends"
-        done = now.state in ("training", "finished")
+        done = now.state in ("training", "saving", "finished")
         return "" if done else f"{now.state}: {now.detail}"
 
     try:

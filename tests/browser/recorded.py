@@ -21,6 +21,7 @@ from cli.status.progress import Progress
 from cli.status.screen import platform_line
 from tests.cli.records import RECORD
 from tests.trainer.events.stories import Story
+from trainer.events.event import Name
 from trainer.watch.slow import Cause, Finding
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -129,6 +130,15 @@ def goodput() -> dict[str, Any]:
     told.trains(50, 90)
     told.rank_dies(400, 900)
     told.round(8000, 1200, 100, 2500)
+    told.note(
+        Name.TRANSPORT,
+        rank="0,1",
+        transport="ib",
+        device="mlx5_0,mlx5_1",
+        gpu_direct="yes",
+        asked="ib,roce",
+        as_asked=True,
+    )
     for _ in range(6):
         told.trains(50, 90)
     return goodput_of(told.content)

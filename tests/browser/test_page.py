@@ -1,6 +1,7 @@
 """The page of `./disttrain dashboard` in a real browser; its server is fed by recorded looks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,8 @@ def test_all_parts_of_a_run_show_their_numbers(window: Browser, server: Server) 
     assert "dev\n● training" in window.text("#run .title")
     assert "2,860\nof 4,000" in window.text("#numbers")
     assert "1.8307" in window.text("#numbers")
+    way = "InfiniBand (mlx5_0, mlx5_1), with GPUDirect, as asked."
+    assert window.text("#transport") == f"Transport between the ranks: {way}"
     assert "63.9 % of 126.8 s went into steps that count." in window.text("#goodput")
     rows = window.text("#ranks tbody").splitlines()
     assert len(rows) == 6  # what is said of the slow rank has a line of its own
@@ -137,11 +140,36 @@ def test_page_goes_on_by_itself_and_says_how_old_it_is(
     assert "seen 2 min ago" in window.text("#volume-age")
 
 
+def test_transport_that_was_not_asked_for_is_a_warning(
+    window: Browser, server: Server, recorded: Recorded
+) -> None:
+    """By the words of status; where its line is too far back, by what the run's events say."""
+    opened(window, server)
+    content = recorded.parts["goodput"]["content"]
+    sockets = {"words": "TCP sockets (eth0)", "asked": "InfiniBand", "as_asked": False}
+    recorded.parts["goodput"] = {**SEEN, "content": {**content, "transport": sockets}}
+    said = (
+        "Transport not as asked: TCP sockets (eth0), and the network profile asks for InfiniBand."
+    )
+    window.wait("the events", lambda: window.text("#transport") == said)
+    training = status("training")
+    told = replace(training.progress, transport="rank 1 by NCCL over TCP sockets")
+    recorded.status = replace(training, progress=told)
+    said = "Transport not as asked: rank 1 by NCCL over TCP sockets."
+    window.wait("the line", lambda: window.text("#transport") == said)
+    assert window.run("return document.querySelector('#transport').className") == "note problem"
+    assert [text for ratio, text in window.run(CONTRASTS) if ratio < 4.5] == []
+    recorded.status = replace(recorded.status, state="finished")
+    calm = "Transport between the ranks: TCP sockets (eth0)."
+    window.wait("the end", lambda: window.text("#transport") == calm)
+
+
 def test_names_and_lines_with_markup_are_shown_as_text(
     window: Browser, server: Server, recorded: Recorded
 ) -> None:
     recorded.name, recorded.folders = HOSTILE, [folder(HOSTILE, 100, False)]
-    recorded.status = status("failing", HOSTILE)
+    failing = status("failing", HOSTILE)
+    recorded.status = replace(failing, progress=replace(failing.progress, transport=HOSTILE))
     recorded.unseen = HOSTILE
     rows = [{**row, "pod": HOSTILE, "problem": HOSTILE} for row in rank_rows(pods(), NOW)]
     lines = log_of([Line(1.0, 0, 0, HOSTILE)], [HOSTILE])
@@ -152,8 +180,8 @@ def test_names_and_lines_with_markup_are_shown_as_text(
     opened(window, server)
     window.click("#write")
     window.wait("the sample", lambda: HOSTILE in window.text("#sample"))
-    places = ("#runs", "#unseen", "#run-title", "#run-detail", "#ranks", "#lines", "#logs")
-    for place in (*places, "#goodput-age"):
+    places = ("#runs", "#unseen", "#run-title", "#run-detail", "#transport", "#ranks", "#lines")
+    for place in (*places, "#logs", "#goodput-age"):
         assert HOSTILE in window.text(place), place
     assert window.run("return document.querySelectorAll('img, script').length") == 1  # our own
     assert "<img" in window.run("return document.title")

@@ -142,7 +142,8 @@ def trains(seen: Look) -> bool:
 def faults_of(seen: Look, steps: set[tuple[int, float]], kills: list[Kill]) -> list[str]:
     """What is wrong with a look, in words."""
     run, faults = seen.run, list[str]()
-    if run.state not in ("training", "quiet", "recovering", "starting", "waiting", "unknown"):
+    allowed_states = {"training", "saving", "quiet", "recovering", "starting", "waiting", "unknown"}
+    if run.state not in allowed_states:
         faults.append(f"it said {run.state}: {run.detail}")
     if run.state == "unknown" and not run.detail:
         faults.append("it said unknown without a reason")

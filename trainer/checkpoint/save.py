@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from trainer.checkpoint import layout, store
+from trainer.checkpoint import layout, store, words
 from trainer.checkpoint.arena import Arena
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.checkpoint.part_files import write_file
@@ -137,6 +137,7 @@ class Save:
         self._begun += 1
         building = store.building_directory(self._root, step, f"{self._tag}-{self._begun}")
         job = _Job(step, tensors, state, note, is_last, building, time.perf_counter())
+        self._say(words.begun(store.directory_of(self._root, step).name))
         arena, start, sources = self._arena, 0, list[tuple[int, torch.Tensor]]()
         for file in self._files:
             sources += [(start + begin, _here(tensors[name])) for name, begin in file.begins]
@@ -190,6 +191,7 @@ class Save:
         """
         if self._job is not None:
             BEAT.phase(Phase.SAVE)
+        said = -1  # the step of which it was said that training waits
         while (job := self._job) is not None:
             begin = time.perf_counter()
             is_busy = not self._background.wait(_POLL_SECONDS)
@@ -197,6 +199,9 @@ class Save:
                 self.own_seconds += time.perf_counter() - begin
             if not self._world.any(is_busy):
                 self.go_on()
+            elif said != job.step:
+                said = job.step
+                self._say(words.waited_for(store.directory_of(self._root, said).name))
 
     def drain(self) -> None:
         """Return when this rank writes no more; a rank that is alone completes its checkpoint."""
@@ -230,7 +235,7 @@ class Save:
             store.commit(job.building, job.step, files, self._lock.check)
         seconds = time.perf_counter() - job.began
         name = store.directory_of(self._root, job.step).name
-        self._say(f"checkpoint {name} saved in {seconds:.2f} s{job.note}")
+        self._say(f"{words.saved(name, seconds)}{job.note}")
         keep = self._keep
         held = step_being_copied(self._root.parent) if keep.mirror else None
         store.prune(self._root, keep.keep_last, keep.keep_best, self._say, held)
@@ -248,7 +253,7 @@ class Save:
         reason = (lasting or failures)[0]["error"]
         if self._world.is_main:
             shutil.rmtree(job.building, ignore_errors=True)
-        text = f"the checkpoint of step {job.step} could not be written: {reason}; {self._others()}"
+        text = f"{words.failed(job.step)}: {reason}; {self._others()}"
         if lasting or self._failures_in_a_row >= MOST_FAILURES_IN_A_ROW:
             raise FatalError(text)
         self._say(

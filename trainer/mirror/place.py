@@ -9,6 +9,7 @@ AWS_ENDPOINT_URL, AWS_REGION.
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import time
@@ -20,6 +21,7 @@ from typing import Any, cast
 from trainer.launch.exit_codes import FatalError
 
 BLOCK_BYTES = 16 * 2**20  # of one read, and of one part of an upload
+CALL_SECONDS = 120.0  # the longest that a listing, a small file or one block may take
 _S3_OPTIONS = {
     # A store that does not answer is noticed within a minute, and tried again by our own loop.
     "config_kwargs": {
@@ -67,23 +69,66 @@ class Place:
         self._filesystem, self._root = filesystem, str(root).rstrip("/")
         self._is_s3 = bool(options)
 
+    def parent(self) -> Place:
+        """The folder that this one lies in, by the same connections."""
+        return self._moved(self.url.rpartition("/")[0], self._root.rpartition("/")[0])
+
+    def below(self, folder: str) -> Place:
+        """A folder in this one, by the same connections."""
+        return self._moved(f"{self.url}/{folder}", f"{self._root}/{folder}")
+
     def names(self, folder: str = "") -> list[str]:
         """Names of what lies in a folder, sorted; empty where the folder is not there."""
         with self._store(folder):
             self._filesystem.invalidate_cache()
             try:
-                found = self._filesystem.ls(self._path(folder), detail=False)
+                found = self._filesystem.ls(self._path(folder), detail=False, **self._limit)
             except FileNotFoundError:
                 return []
         return sorted({str(path).rstrip("/").rsplit("/", 1)[-1] for path in found})
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """The files of a folder with their sizes in bytes; empty where the folder is not there."""
+        with self._store(folder):
+            self._filesystem.invalidate_cache()
+            try:
+                found = self._filesystem.ls(self._path(folder), detail=True, **self._limit)
+            except FileNotFoundError:
+                return {}
+        files = [each for each in found if each["type"] == "file"]
+        return {str(each["name"]).rsplit("/", 1)[-1]: int(each["size"]) for each in files}
+
+    def check(self) -> None:
+        """Raise StoreError where there is no such bucket, which a listing does not tell."""
+        if self._is_s3:
+            with self._store(""):
+                bucket = self._root.partition("/")[0]
+                self._filesystem.call_s3("head_bucket", Bucket=bucket, **self._limit)
 
     def read(self, name: str) -> bytes | None:
         """The content of a small file; None where it is not there. Raises DamagedError."""
         with self._store(name):
             try:
-                return cast(bytes, self._filesystem.cat_file(self._path(name)))
+                return cast(bytes, self._filesystem.cat_file(self._path(name), **self._limit))
             except FileNotFoundError:
                 return None
+
+    def read_part(self, name: str, offset: int, count: int) -> bytes | None:
+        """Bytes of a file from `offset` on, fewer at its end; None where it is not there.
+
+        `count` is BLOCK_BYTES at the most. Raises StoreError: the store failed.
+        """
+        assert 0 < count <= BLOCK_BYTES
+        started = time.monotonic()
+        with self._store(name):
+            try:
+                found = self._filesystem.cat_file(
+                    self._path(name), start=offset, end=offset + count, **self._limit
+                )
+            except FileNotFoundError:
+                return None
+        self._wait(len(found), started)
+        return cast(bytes, found)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file in one piece."""
@@ -178,6 +223,16 @@ class Place:
                     UploadId=upload["UploadId"],
                 )
         return len(left)
+
+    def _moved(self, url: str, root: str) -> Place:
+        place = copy.copy(self)
+        place.url, place._root = url, root
+        return place
+
+    @property
+    def _limit(self) -> dict[str, float]:
+        """Of one call; file systems of this machine know none."""
+        return {"timeout": CALL_SECONDS} if self._filesystem.async_impl else {}
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root

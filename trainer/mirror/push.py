@@ -1,16 +1,14 @@
 """Copies checkpoints into the mirror: the files first, the manifest last.
 
-    <mirror>/<run_name>/checkpoints/step-00000100/    the same files as on the volume
-
-A checkpoint without a manifest is not there, for every reader. So a copy that was cut at any point
-leaves nothing that could be taken for a checkpoint.
+A checkpoint without a manifest is not there, for every reader (contents.py). So a copy that was cut
+at any point leaves nothing that could be taken for a checkpoint. The run's settings and metrics
+follow each checkpoint, so that they are not lost with the volume.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +16,10 @@ from pathlib import Path
 
 from trainer.checkpoint import store
 from trainer.config import CheckpointConfig, RunConfig
+from trainer.mirror.contents import CHECKPOINTS, RESULTS, remote_manifests, run_url
 from trainer.mirror.place import DamagedError, Place
 from trainer.mirror.plan import next_to_copy, too_many
 from trainer.mirror.status import MirrorStatus, read_status, write_status
-
-_DIRECTORY = re.compile(r"step-(\d{8})")
 
 
 @dataclass(frozen=True)
@@ -35,25 +32,8 @@ class ChangedError(Exception):
 def mirror_place(config: RunConfig) -> Place:
     """The folder of the run's checkpoints in its mirror. Raises FatalError as `Place` does."""
     assert config.checkpoint.mirror is not None
-    url = f"{config.checkpoint.mirror.rstrip('/')}/{config.run_name}/checkpoints"
+    url = f"{run_url(config.checkpoint.mirror, config.run_name)}/{CHECKPOINTS}"
     return Place(url, config.checkpoint.mirror_bytes_per_second)
-
-
-def remote_manifests(place: Place) -> dict[int, bytes]:
-    """The manifests of the checkpoints that are whole in the mirror, by step.
-
-    One that was changed in the store is empty here.
-    """
-    manifests: dict[int, bytes] = {}
-    for name in place.names():
-        if match := _DIRECTORY.fullmatch(name):
-            try:
-                manifest = place.read(f"{name}/{store.MANIFEST_FILE}")
-            except DamagedError:
-                manifest = b""
-            if manifest is not None:
-                manifests[int(match[1])] = manifest
-    return manifests
 
 
 class Pusher:
@@ -67,6 +47,8 @@ class Pusher:
         self._root = run_dir / "checkpoints"
         self._remote: dict[int, bytes] | None = None
         self._refused: dict[int, bytes] = {}
+        self._results = place.parent()
+        self._results_are_due = False
         self.status = read_status(run_dir)
         if self.status.url != place.url:
             self.status = MirrorStatus(url=place.url)
@@ -74,13 +56,18 @@ class Pusher:
     def push_next(self) -> bool:
         """Copy one checkpoint, if one is to be copied; returns whether one was.
 
+        The call after it copies the run's settings and metrics first.
+
         Raises:
             StoreError: the store failed; calling again goes on where it stopped.
         """
         if self._remote is None:
-            if left := self._place.abort_unfinished():
+            if left := self._results.abort_unfinished():
                 self._say(f"{left} unfinished upload(s) of an earlier start were removed")
             self._remote = remote_manifests(self._place)
+            self._results_are_due = bool(self._remote)  # the start before may have been cut there
+        if self._results_are_due:
+            self._copy_results()
         local = self._local_manifests()
         best = store.best_step(self._root) if self._config.keep_best else None
         step = next_to_copy(local, self._remote, best)
@@ -95,6 +82,7 @@ class Pusher:
             self.status.copying_step = None
             return True
         self._remote[step] = local[step]
+        self._results_are_due = True
         self._remove_too_many(max(local))
         self._note(newest_step=max(self._remote))
         return True
@@ -144,6 +132,15 @@ class Pusher:
             self._place.remove(f"{directory.name}/{name}")
             raise ChangedError(f"{path} does not have the sha256 of {store.MANIFEST_FILE}")
         return size
+
+    def _copy_results(self) -> None:
+        """What the run has measured by now: the metrics of a checkpoint are written before it."""
+        for name in RESULTS:
+            try:
+                self._results.copy_in(self._run_dir / name, name)
+            except FileNotFoundError:
+                continue
+        self._results_are_due = False
 
     def _remove_too_many(self, newest_local: int) -> None:
         assert self._remote is not None

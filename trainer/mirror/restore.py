@@ -11,14 +11,16 @@ from pathlib import Path
 from trainer.checkpoint import store
 from trainer.checkpoint.durable import fsync_directory
 from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.mirror.contents import METRICS, remote_manifests
 from trainer.mirror.place import DamagedError, Place, StoreError
-from trainer.mirror.push import remote_manifests
 
 
 def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
     """Fetch the newest checkpoint of `place` whose files all match its manifest.
 
-    Only for the process that saves into `root`. Damaged ones are skipped, with the reason.
+    The metrics come first, where the run's folder has none: the run goes on in them, and its mirror
+    would lose the old ones with its next copy. Only for the process that saves into `root`. Damaged
+    checkpoints are skipped, with the reason.
 
     Args:
         root: directory of all checkpoints of the run.
@@ -35,6 +37,8 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
     try:
         manifests = remote_manifests(place)
         skipped: list[str] = []
+        if manifests:
+            _fetch_metrics(root.parent, place.parent(), say)
         for step in sorted(manifests, reverse=True):
             say(f"fetching step {step} from the mirror {place.url}")
             problem = _fetch(root, place, step, manifests[step])
@@ -54,6 +58,20 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
             "Choose another run_name to start at step 0"
         )
     return None
+
+
+def _fetch_metrics(run_dir: Path, place: Place, say: Callable[[str], None]) -> None:
+    final, building = run_dir / METRICS, run_dir / f".{METRICS}.mirror-{os.getpid()}"
+    if final.exists() or METRICS not in place.names():
+        return
+    try:
+        place.copy_out(METRICS, building)
+        building.rename(final)
+        fsync_directory(run_dir)
+    except DamagedError as error:
+        say(f"{METRICS} of the mirror is skipped: {error}")
+    finally:
+        building.unlink(missing_ok=True)
 
 
 def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:

@@ -204,6 +204,12 @@ def stays_inside(found: Transport) -> bool:
     return found.machines == 1 and not found.is_used
 
 
+def network_name(name: str) -> str:
+    """For people what the label `transport` says (watch.labels_of), or the network profile."""
+    special = {"none": "inside one machine", "unknown": "a transport that NCCL does not tell"}
+    return special.get(name) or _NAMES.get(name, name)
+
+
 def _network_words(found: Transport) -> tuple[str, str]:
     """What stands before the devices, and after them."""
     library = {"nccl": "NCCL"}.get(found.library, found.library)

@@ -2,7 +2,7 @@
 
 import { byId, h, show } from "./dom.js";
 import { clock, sentence, span } from "./format.js";
-import { detail, numbers, runTable, state } from "./run_list.js";
+import { GOOD, detail, numbers, runTable, state, transport } from "./run_list.js";
 import * as parts from "./run_parts.js";
 
 const PAUSE_MILLISECONDS = 2000;
@@ -35,7 +35,7 @@ function choose(runs) {
   const found = runs.find((run) => run.id === wanted);
   if (!found && fromAddress() && !isSeen(known.overview.volume)) return undefined; // it may come yet
   return found ?? runs.find((run) => run.needs_attention)
-    ?? runs.find((run) => run.state === "training") ?? runs[0];
+    ?? runs.find((run) => GOOD.includes(run.state)) ?? runs[0];
 }
 
 function isSeen(view) {
@@ -142,6 +142,7 @@ function renderRun(run) {
   document.title = `${run.name}: ${run.state} · disttrain`;
   show("run-state", [run.state, run.needs_attention], () => state(run));
   byId("run-detail").textContent = detail(run);
+  renderTransport(run);
   show("numbers", [run], () => numbers(run));
   renderCompare(run);
   const { of } = known;
@@ -153,6 +154,14 @@ function renderRun(run) {
   renderPart("sample", [of.sample?.content], parts.sample);
   byId("write").disabled = wishes.sampleOf === run.id;
   renderLogs();
+}
+
+function renderTransport(run) {
+  const [text, isProblem] = transport(run, known.of.goodput?.content?.transport);
+  const element = byId("transport");
+  element.textContent = text;
+  element.hidden = !text;
+  element.classList.toggle("problem", isProblem);
 }
 
 function renderPart(part, data, make) {

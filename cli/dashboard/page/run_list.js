@@ -5,12 +5,14 @@ import { NOT_KNOWN, loss, sentence, size, span, whole } from "./format.js";
 
 // A sign beside the word, so that states differ without colour too.
 const SIGNS = {
-  training: "●", finished: "✓", stopped: "■", suspended: "■", kept: "○",
+  training: "●", saving: "●", finished: "✓", stopped: "■", suspended: "■", kept: "○",
   failed: "▲", failing: "▲", stalled: "▲", gone: "▲", unknown: "?",
 };
 
+export const GOOD = ["training", "saving"];
+
 export function state(run) {
-  const kind = run.needs_attention ? "bad" : run.state === "training" ? "good" : "calm";
+  const kind = run.needs_attention ? "bad" : GOOD.includes(run.state) ? "good" : "calm";
   return h("span", { class: `state ${kind}` },
     h("span", { "aria-hidden": "true" }, SIGNS[run.state] ?? "◌"), ` ${run.state}`);
 }
@@ -63,6 +65,18 @@ export function detail(run) {
   }
   if (run.stack) parts.push(`Stack ${run.stack}, ${run.workload}.`);
   return parts.join(" ");
+}
+
+/** How the ranks reach each other, and whether that is a warning; `found`: of the run's events. */
+export function transport(run, found) {
+  let warning = run.transport_warning;
+  if (!warning && found?.as_asked === false && !run.is_over) {
+    warning = `${found.words}, and the network profile asks for ${found.asked}`;
+  }
+  if (warning) return [sentence(`transport not as asked: ${warning}`), true];
+  if (!found) return ["", false];
+  const asked = found.as_asked ? ", as asked" : "";
+  return [sentence(`transport between the ranks: ${found.words}${asked}`), false];
 }
 
 function progress(run) {

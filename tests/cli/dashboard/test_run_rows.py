@@ -59,5 +59,15 @@ def test_ages_are_by_the_clock_of_the_cluster() -> None:
     assert row.shown["needs_attention"] is True
 
 
+def test_warning_of_the_transport_is_that_of_status() -> None:
+    seen = status("training")
+    told = replace(seen.progress, transport="rank 0 by NCCL over TCP sockets")
+    for state, warning in (("saving", told.transport), ("finished", "")):
+        found = replace(seen, state=state, progress=told)
+        (row,) = rows_of([(found, RECORD)], NAMES, [], NOW)
+        assert row.shown["transport_warning"] == warning
+        assert row.shown["is_over"] == (not warning)
+
+
 def test_numbers_are_read_as_the_trainer_prints_them() -> None:
     assert [number(text) for text in ("1.8307", "4593", "-", "")] == [1.8307, 4593.0, None, None]

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from cli.fetch import batches, command, partial
+from cli.fetch import batches, from_volume, partial
 from cli.fetch.bring import Bringer, Brought
 from cli.fetch.folder import Folder
 from cli.fetch.pod_source import EXEC, PodSource, Response
@@ -182,7 +182,7 @@ def fetch(
     """What the command does, without its cluster."""
     monkeypatch.setattr("cli.volume_pod.stream", pod.stream)
     api = Api(Access("not used"))
-    pod_here = VolumePod(api, "pods/here", "fetch", command.program())
+    pod_here = VolumePod(api, "pods/here", "fetch", from_volume.program())
     source = PodSource(pod_here, how, say, pod.get)
     try:
         return Bringer(source, str(run), Folder(to, run.name), choice, 4, say).bring()

@@ -71,6 +71,12 @@ def stepped_every(seconds: float, last: float) -> Progress:
     return Progress(20, 40, times[0], stepped_before=tuple(reversed(times[1:])))
 
 
+def saving(stepped: Progress, seconds: float, holds: bool = True) -> Progress:
+    """A save that has been under way so long."""
+    since = NOW - timedelta(seconds=seconds)
+    return replace(stepped, saving_step=20, saving_at=since, saving_holds=holds)
+
+
 CASES: dict[str, tuple[Seen, str, str]] = {
     "its workload is not made yet": (
         Seen(replace(RECORD, since=NOW), None, (), {}),
@@ -237,6 +243,61 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "training",
         "",
     ),
+    "training waits for a checkpoint": (
+        Seen(RECORD, job(), [pod()], {"a": saving(stepped_every(seconds=2, last=60), 59)}),
+        "saving",
+        "checkpoint step 20 is being written, and training waits for it",
+    ),
+    "a checkpoint is written while it trains": (
+        Seen(RECORD, job(), [pod()], {"a": saving(STEPPED, 9, holds=False)}),
+        "training",
+        "checkpoint step 20 is being written",
+    ),
+    "no step has come for a while, and not because of the save": (
+        Seen(RECORD, job(), [pod()], {"a": saving(stepped_every(2, last=11), 10, holds=False)}),
+        "quiet",
+        "one came every 2.0 s; checkpoint step 20 is being written",
+    ),
+    "a save never ends": (
+        Seen(
+            RECORD,
+            job(),
+            [pod()],
+            {"a": saving(stepped_every(2, last=STALLED_SECONDS + 1), STALLED_SECONDS)},
+        ),
+        "stalled",
+        "reported any more; checkpoint step 20 is being written, and training waits for it",
+    ),
+    "a rank holds up the others in a save": (
+        Seen(
+            RECORD,
+            job(),
+            [pod()],
+            {"a": saving(replace(STEPPED, hang="rank 1 is stopped"), 60)},
+        ),
+        "stalled",
+        "rank 1 is stopped",
+    ),
+    "a rank was lost in a save": (
+        Seen(RECORD, job(), [pod()], {"a": saving(replace(STEPPED, trouble="killed?"), 60)}),
+        "recovering",
+        "killed?",
+    ),
+    "it was told to stop, and saves": (
+        Seen(STOPPED, job(suspend=True), [pod()], {"a": saving(STEPPED, 9)}),
+        "saving",
+        "checkpoint step 20 is being written, and training waits for it; then it ends",
+    ),
+    "it was told to stop, and its save never ends": (
+        Seen(STOPPED, job(suspend=True), [pod()], {"a": saving(STEPPED, STALLED_SECONDS + 1)}),
+        "stopped",
+        "./disttrain resume brings it back",
+    ),
+    "it was stopped in a save, and its pods are gone": (
+        Seen(STOPPED, job(suspend=True), [pod("Failed")], {"a": saving(STEPPED, 9)}),
+        "stopped",
+        "./disttrain resume brings it back",
+    ),
     "one rank holds up the others": (
         Seen(RECORD, job(), [pod()], {"a": Progress(20, 40, NOW, hang="rank 1 is stopped")}),
         "stalled",
@@ -261,6 +322,13 @@ def test_each_state_has_its_word_and_reason(case: str) -> None:
     found = judge_run(seen, NOW)
     assert found.state == state
     assert detail in found.detail
+
+
+def test_save_is_counted_from_its_begin() -> None:
+    for holds in (True, False):
+        progress = saving(STEPPED, 9, holds)
+        found = judge_run(Seen(RECORD, job(), [pod()], {"a": progress}), NOW)
+        assert found.since == progress.saving_at
 
 
 def test_progress_is_of_the_pod_that_is_the_furthest() -> None:

@@ -49,6 +49,26 @@ def test_newest_step_and_newest_checkpoint_count() -> None:
     assert found.saved_at == datetime(2026, 11, 22, 6, 40, 12, tzinfo=UTC)
 
 
+SAVES = """\
+2026-11-22T06:40:14Z checkpoint step-00000020 is being written
+2026-11-22T06:40:16Z training waits for checkpoint step-00000020
+"""
+
+
+def test_save_lasts_until_its_end_and_waiting_until_the_next_step() -> None:
+    begin = datetime(2026, 11, 22, 6, 40, 14, tzinfo=UTC)
+    held = read_progress(START + STEPS + SAVES)
+    assert (held.saving_step, held.saving_at, held.saving_holds) == (20, begin, True)
+    step = STEPS.splitlines()[-1]
+    on = read_progress(f"{START}{STEPS}{SAVES}{step}\n")
+    assert (on.saving_step, on.saving_at, on.saving_holds) == (20, begin, False)
+    for end in (STEPS, LOST, START, "2026-11-22T06:40:20Z [node 0] fatal: no room to write"):
+        over = read_progress(START + STEPS + SAVES + end)
+        assert (over.saving_step, over.saving_at, over.saving_holds) == (None, None, False)
+    cut = read_progress(SAVES.splitlines()[-1])  # its begin is too long ago to be read
+    assert (cut.saving_step, cut.saving_at) == (20, begin.replace(second=16))
+
+
 def test_trouble_lasts_until_the_next_step() -> None:
     lost = read_progress(START + STEPS + LOST)
     assert lost.trouble == "node 1 lost the connection; starting again at once"

@@ -127,6 +127,26 @@ def test_programs_get_the_same_as_json() -> None:
     assert found["runs"][1]["since"] == "2026-11-22T06:53:00+00:00"
 
 
+def test_run_that_saves_says_which_step_and_since_when() -> None:
+    since = NOW - timedelta(seconds=12)
+    progress = replace(TRAINS.progress, saving_step=797, saving_at=since, saving_holds=True)
+    words = "checkpoint step 797 is being written, and training waits for it"
+    saves = replace(TRAINS, state="saving", detail=words, since=since, progress=progress)
+    row, reason = as_text(PLATFORM, [saves], "", NOW).splitlines()[2:]
+    assert row.split() == [
+        "dev",
+        "saving",
+        "797/4000",
+        "2.0470",
+        *"---",
+        *["step", "750,", "0", "s", "ago"],
+    ]
+    assert reason == f"  {words} (for 12 s)"
+    (found,) = json.loads(as_json(PLATFORM, [saves], "", NOW))["runs"]
+    assert (found["state"], found["since"]) == ("saving", "2026-11-22T06:59:48+00:00")
+    assert found["progress"]["saving_step"] == 797
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(-3, "0 s"), (119, "119 s"), (420, "7 min"), (8000, "2 h"), (9e5, "10 d")]
 )

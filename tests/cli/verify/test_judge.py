@@ -15,6 +15,7 @@ from trainer.transport.lines import Transport, read_transport
 
 TRAINING = RunStatus("dev", "ns", "Job t", 2, "training", progress=Progress(step=40, of=100))
 FINISHED = replace(TRAINING, state="finished")
+SAVING = replace(TRAINING, state="saving", detail="checkpoint step 40 is being written")
 STALLED = replace(TRAINING, state="stalled", detail="no step is reported any more")
 GPU = {"name": "H100", "capability": "9.0", "busy_percent": 93, "memory_mib": 9000}
 TORCH = {"devices": 2, "architectures": ["sm_80", "sm_90"], "version": "2.7.1", "nccl": "2.26.2"}
@@ -261,6 +262,7 @@ CASES = {
         "no pod runs",
     ),
     "steps": (GOOD, "steps", "ok", "training, step 40 of 100"),
+    "saving": (replace(GOOD, status=SAVING), "steps", "ok", "saving: checkpoint step 40"),
     "stalled": (replace(GOOD, status=STALLED), "steps", "error", "no step is reported any more"),
     "the loss falls": (GOOD, "loss-falls", "ok", "mean 3.9550 of the first 8 records, 3.6350"),
     "the loss rises": (

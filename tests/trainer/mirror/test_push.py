@@ -13,8 +13,8 @@ from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
 from tests.trainer.mirror.volume import Volume
 from trainer.config import CheckpointConfig
 from trainer.launch.exit_codes import FatalError
+from trainer.mirror.contents import remote_manifests
 from trainer.mirror.place import Place, StoreError
-from trainer.mirror.push import remote_manifests
 from trainer.mirror.status import read_status, step_being_copied
 
 MANY_BYTES = 20 * 2**20  # two parts of an upload
@@ -186,6 +186,47 @@ def test_folder_of_another_file_system_serves_too(tmp_path: Path) -> None:
     files = write_checkpoint(volume.root, 10)
     volume.push()
     assert files_of(tmp_path / "mirror" / "words" / "checkpoints", 10) == files
+
+
+def test_settings_and_metrics_follow_each_checkpoint(volume: Volume, remote: Path) -> None:
+    write_checkpoint(volume.root, 10)
+    (volume.run_dir / "run.yaml").write_text("run_name: words\n")
+    for line in ("1\n", "2\n"):
+        with (volume.run_dir / "metrics.jsonl").open("a") as file:
+            file.write(line)
+        write_checkpoint(volume.root, 10 * int(line))
+        volume.push()
+    run = remote.parent
+    assert sorted(path.name for path in run.iterdir()) == [
+        "checkpoints",
+        "metrics.jsonl",
+        "run.yaml",
+    ]
+    assert (run / "metrics.jsonl").read_text() == "1\n2\n"
+
+
+def test_metrics_that_could_not_be_copied_are_copied_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = Volume(tmp_path / "words", f"file://{tmp_path}/mirror")
+    write_checkpoint(volume.root, 10)
+    (volume.run_dir / "metrics.jsonl").write_text("1\n")
+    pusher = volume.pusher()
+    assert pusher.push_next()
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "copy_in", _refuse)
+        with pytest.raises(StoreError):
+            pusher.push_next()
+    again = volume.pusher()  # of a process that was started again
+    assert not again.push_next()
+    assert (tmp_path / "mirror" / "words" / "metrics.jsonl").read_text() == "1\n"
+    (volume.run_dir / "metrics.jsonl").write_text("1\n2\n")
+    assert not again.push_next()  # they follow the checkpoints, and no new one is there
+    assert (tmp_path / "mirror" / "words" / "metrics.jsonl").read_text() == "1\n"
+
+
+def _refuse(*_: object) -> str:
+    raise StoreError("away")
 
 
 def test_defaults_have_no_mirror() -> None:

@@ -48,6 +48,26 @@ def test_mirror_without_a_good_copy_starts_no_run(
         fetch(mirrored, tmp_path / "second")
 
 
+def test_metrics_come_first_and_replace_none(mirrored: Volume, tmp_path: Path) -> None:
+    """A run that goes on without them would write its few new ones over those of the mirror."""
+    mirrored.place.parent().write("metrics.jsonl", b"1\n")
+    said: list[tuple[str, bool]] = []
+
+    def say(text: str) -> None:
+        said.append((text, (tmp_path / "other" / "metrics.jsonl").exists()))
+
+    root = tmp_path / "other" / "checkpoints"
+    root.mkdir(parents=True)
+    assert restore(root, mirrored.place, say) == 20
+    assert [there for _, there in said] == [True]
+    assert (root.parent / "metrics.jsonl").read_bytes() == b"1\n"
+    assert sorted(path.name for path in root.parent.iterdir()) == ["checkpoints", "metrics.jsonl"]
+    (root.parent / "metrics.jsonl").write_bytes(b"1\n2\n")
+    (root.parent / "again").mkdir()
+    restore(root.parent / "again", mirrored.place, say)
+    assert (root.parent / "metrics.jsonl").read_bytes() == b"1\n2\n"
+
+
 def test_mirror_that_is_away_starts_no_run(mirrored: Volume, tmp_path: Path, gate: Gate) -> None:
     """The run might have checkpoints there, so it must not begin at step 0."""
     gate.close()

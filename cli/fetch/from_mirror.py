@@ -1,0 +1,75 @@
+"""`fetch` from a run's mirror, which needs neither the cluster nor the volume."""
+
+import os
+from collections.abc import Mapping
+
+from cli.fetch.mirror_libraries import libraries_folder, need_libraries
+from cli.fetch.mirror_settings import Mirror, has_credentials, is_s3, mirror_of_stack
+from cli.fetch.order import Order, checked_name, say, summary
+from cli.stack_outputs import selected_stack
+from trainer.launch.exit_codes import FatalError
+from trainer.mirror.contents import run_url
+
+NOT_MIRRORED = "logs, events and TensorBoard's files are not mirrored"
+
+
+def from_mirror(order: Order, mirror: Mirror) -> str:
+    """Bring the run; returns what is to be said at the end.
+
+    Raises:
+        ValueError: the libraries or credentials are missing, the store refuses or does not answer,
+            or there is no such run or checkpoint, or none that verifies.
+        TaskError: the connection is cut again and again.
+        OSError: this machine cannot write.
+    """
+    need_libraries(mirror.url, libraries_folder())
+    # Imported here: they may just have been found.
+    from cli.fetch.mirror_source import MirrorSource
+    from trainer.mirror.place import Place
+
+    name = checked_name(order.run or mirror.run_name)
+    folder = order.folder(name)
+    mirror.use()
+    try:
+        source = MirrorSource(Place(run_url(mirror.url, name)))
+    except FatalError as error:
+        raise ValueError(f"--from {mirror.url}: {error}") from None
+    with folder.alone():
+        brought = order.bring(source, name, folder, say)
+    return (
+        f"{summary(brought, name, folder.root)}\n"
+        f"all of it is from {source.where}; what came after its newest copy is not there, and "
+        f"{NOT_MIRRORED}"
+    )
+
+
+def mirror_at(url: str, stack: str) -> Mirror:
+    """The mirror at an address that the user has typed.
+
+    Credentials are those of the environment; without any there, those of the stack, if it can be
+    read.
+    """
+    if not is_s3(url) or has_credentials(os.environ):
+        return Mirror(url)
+    try:
+        found = stack_mirror(stack, url)
+    except ValueError as error:
+        say(f"no stack's credentials are taken for {url}: {error}")
+        return Mirror(url)
+    return found or Mirror(url)
+
+
+def stack_mirror(stack: str, url: str = "") -> Mirror | None:
+    """The mirror of a stack's settings, None where it has none; `url`: in place of its address.
+
+    Raises:
+        ValueError: there is no such stack, or its settings cannot be read.
+    """
+    return mirror_of_stack(stack or selected_stack(), os.environ, _shown, url)
+
+
+def _shown(stack: str) -> Mapping[str, str]:
+    # Imported here: it takes the time of Pulumi's SDK.
+    from cli.stack_plan import shown_settings
+
+    return shown_settings(stack)

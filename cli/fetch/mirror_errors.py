@@ -1,0 +1,45 @@
+"""What an error of a mirror's store means, and what to do about it. Pure."""
+
+from trainer.mirror.place import StoreError
+
+NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError")
+REFUSED = (
+    "PermissionError",  # of s3fs, for all that S3 answers with 403
+    "TokenRetrievalError",
+)
+SECRETS = "podSecrets.AWS_ACCESS_KEY_ID and podSecrets.AWS_SECRET_ACCESS_KEY"
+
+
+def reason_of(error: StoreError, url: str) -> str:
+    """A sentence for the user.
+
+    Args:
+        error: with the library's own error as its cause.
+        url: of the mirror.
+    """
+    cause = error.__cause__
+    kind, words = type(cause).__name__, str(cause) or "no further words"
+    if kind in NO_CREDENTIALS:
+        return (
+            f"--from {url}: there are no credentials for it ({words}). Set AWS_ACCESS_KEY_ID and "
+            f"AWS_SECRET_ACCESS_KEY in the environment of this command, or {SECRETS} in the stack "
+            "(pulumi config set --secret --path NAME), and for a store that is not AWS "
+            "AWS_ENDPOINT_URL"
+        )
+    if kind in REFUSED:
+        return (
+            f"--from {url}: the store refuses the credentials ({words}). Compare "
+            "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL with those of the store "
+            f"(without them in the environment the stack's own are taken: {SECRETS}), and let them "
+            "list and read the bucket"
+        )
+    if kind == "FileNotFoundError":
+        return (
+            f"--from {url}: the store has no such bucket ({words}). Compare the address with "
+            "run.checkpoint.mirror of the run, and AWS_ENDPOINT_URL with the address of its store"
+        )
+    return (
+        f"--from {url}: the store does not answer as it should ({kind}: {words}). Look whether "
+        "AWS_ENDPOINT_URL and AWS_REGION are those of the store and whether this machine reaches "
+        "it, then run the same command again: it goes on with what has arrived"
+    )

@@ -1,0 +1,36 @@
+"""A run's folder as the trainer leaves it, and its mirror as the trainer's own process fills it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cli.fetch.bring import Brought
+from cli.fetch.mirror_source import MirrorSource
+from cli.fetch.order import Order
+from tests.cli.fetch.local_pod import contents
+from tests.trainer.mirror.volume import Volume
+from trainer.mirror.place import Place
+
+
+def mirror(run: Path, url: str) -> None:
+    """Copy the run's checkpoints, settings and metrics to `url`/words."""
+    assert run.name == "words"
+    Volume(run, url, keep_last=8).push()
+
+
+def fetch(
+    url: str,
+    to: Path,
+    choice: str = "latest",
+    say: Callable[[str], None] = lambda line: None,
+    run: str = "words",
+) -> Brought:
+    """What `fetch --from URL` does, without its settings."""
+    order = Order(run, choice=choice, to=str(to))
+    source = MirrorSource(Place(f"{url}/{run}"))
+    return order.bring(source, run, order.folder(run), say)
+
+
+def mirrored_contents(run: Path) -> Mapping[str, bytes]:
+    """Those files of a run that a mirror has."""
+    has = ("run.yaml", "metrics.jsonl", "checkpoints/")
+    return {name: each for name, each in contents(run).items() if name.startswith(has)}
