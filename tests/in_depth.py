@@ -8,6 +8,9 @@ more is asked where this variable is set: the other ways in which a promise may 
 
 import os
 
+import pytest
+from _pytest.mark.structures import ParameterSet
+
 VARIABLE = "DISTTRAIN_ALL_ENGINES"
 ALL = bool(os.environ.get(VARIABLE))
 # Their paths, seen from the folder of this file. A file all of whose tests are in depth has to be
@@ -22,3 +25,9 @@ FILES = (
     "vm/test_nfs.py",
 )
 MARK = "in_depth"
+MARK_IT = pytest.mark.in_depth
+
+
+def in_depth(*values: object) -> ParameterSet:
+    """One set of values of a test's parameters that `make test` leaves out."""
+    return pytest.param(*values, marks=MARK_IT)

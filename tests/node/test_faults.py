@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from sandbox.stack import Stack
+from tests.in_depth import in_depth
 from tests.node.lab import UP, VERSION, Lab, background_up, failure, wait_for
 from tests.node.rootfs import PASSWORD
 
@@ -161,7 +162,7 @@ def cut(lab: Lab) -> None:
     lab.host.shell("pkill -KILL -f '^sshd: (root|admin|deploy)'")
 
 
-@pytest.mark.parametrize("way", ["cut", "kill -9"])
+@pytest.mark.parametrize("way", [in_depth("cut"), "kill -9"])
 def test_up_that_was_cut_or_killed_is_finished_by_the_next(lab: Lab, way: str) -> None:
     """The script of the first may live on at the host, and end while the second is there."""
     stack = lab.stack()
@@ -209,10 +210,10 @@ def test_k3s_whose_install_or_start_breaks_off_is_completed(lab: Lab) -> None:
     ("damage", "check_id"),
     [
         ("rm /etc/systemd/system/k3s.service", "k3s-complete"),
-        ("truncate -s 1000 /usr/local/bin/k3s", "k3s-running"),
-        ("rm /etc/rancher/k3s/config.yaml", "k3s-running"),
-        ("echo ExecStart=/bin/false >>/etc/systemd/system/k3s.service", "k3s-running"),
-        (
+        in_depth("truncate -s 1000 /usr/local/bin/k3s", "k3s-running"),
+        in_depth("rm /etc/rancher/k3s/config.yaml", "k3s-running"),
+        in_depth("echo ExecStart=/bin/false >>/etc/systemd/system/k3s.service", "k3s-running"),
+        in_depth(
             "sed -i '/^installed/d' /etc/rancher/disttrain; rm /usr/local/bin/k3s-uninstall.sh",
             "k3s-running",
         ),

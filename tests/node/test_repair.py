@@ -3,6 +3,7 @@
 import pytest
 
 from sandbox.stack import Stack
+from tests.in_depth import in_depth
 from tests.node.lab import UP, counts, kubeconfig
 from tests.node.standing import Platform
 
@@ -13,7 +14,7 @@ def authority(stack: Stack) -> str:
 
 @pytest.mark.parametrize(
     "damage",
-    ["systemctl stop k3s", "systemctl stop k3s; rm /etc/systemd/system/k3s.service"],
+    [in_depth("systemctl stop k3s"), "systemctl stop k3s; rm /etc/systemd/system/k3s.service"],
 )
 def test_up_repairs_k3s_and_touches_nothing_in_it(platform: Platform, damage: str) -> None:
     """Fault 5 of the review: the doctor said that `pulumi up` starts it, and it did not."""
@@ -32,7 +33,7 @@ def test_up_repairs_k3s_and_touches_nothing_in_it(platform: Platform, damage: st
     "wipe",
     [
         "systemctl stop k3s; rm -rf /var/lib/rancher/k3s; systemctl start k3s",
-        "/usr/local/bin/k3s-uninstall.sh",
+        in_depth("/usr/local/bin/k3s-uninstall.sh"),
     ],
 )
 def test_up_after_a_wipe_makes_everything_anew(platform: Platform, wipe: str) -> None:
@@ -49,7 +50,7 @@ def test_up_after_a_wipe_makes_everything_anew(platform: Platform, wipe: str) ->
 
 
 @pytest.mark.stand_in("its certificates, of which one can be made to end")
-@pytest.mark.parametrize("names", ["client.crt", "*"])
+@pytest.mark.parametrize("names", [in_depth("client.crt"), "*"])
 def test_up_renews_the_kubeconfig(platform: Platform, names: str) -> None:
     """Fault 6 of the review: the state kept the kubeconfig of the first `up` for ever."""
     lab, stack = platform.lab, platform.stack

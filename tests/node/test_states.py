@@ -9,6 +9,7 @@ import pytest
 
 from infra.node.k3s_look import K3sLook, look_at_k3s
 from infra.node.shell_program import assemble_program, script_text
+from tests.in_depth import in_depth
 from tests.node.lab import OLD, UP, VERSION, Lab, rewritten
 
 IDS = {"REPAIR_ID": "repair-1", "GENERATION_ID": "generation-1"}
@@ -35,14 +36,14 @@ def test_k3s_that_is_as_it_was_installed_keeps_its_ids(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "systemctl stop k3s",
-        "systemctl stop k3s; rm /etc/systemd/system/k3s.service",
         "systemctl stop k3s; truncate -s 1000 /usr/local/bin/k3s",
-        "rm /usr/local/bin/k3s",
-        "rm /usr/local/bin/k3s-uninstall.sh",
         "echo 'write-kubeconfig-mode: \"0644\"' >>/etc/rancher/k3s/config.yaml",
-        "rm /etc/rancher/k3s/k3s.yaml",
-        f"rm {SECRET}",
+        in_depth("systemctl stop k3s"),
+        in_depth("systemctl stop k3s; rm /etc/systemd/system/k3s.service"),
+        in_depth("rm /usr/local/bin/k3s"),
+        in_depth("rm /usr/local/bin/k3s-uninstall.sh"),
+        in_depth("rm /etc/rancher/k3s/k3s.yaml"),
+        in_depth(f"rm {SECRET}"),
     ],
 )
 def test_stopped_or_damaged_k3s_is_seen_and_repaired(lab: Lab, damage: str) -> None:
@@ -63,8 +64,8 @@ def test_stopped_or_damaged_k3s_is_seen_and_repaired(lab: Lab, damage: str) -> N
     "wipe",
     [
         f"systemctl stop k3s; rm -rf {DATA}; systemctl start k3s",
-        "systemctl stop k3s; rm -rf /var/lib/rancher/k3s; systemctl start k3s",
-        "/usr/local/bin/k3s-uninstall.sh",
+        in_depth("systemctl stop k3s; rm -rf /var/lib/rancher/k3s; systemctl start k3s"),
+        in_depth("/usr/local/bin/k3s-uninstall.sh"),
     ],
 )
 def test_wiped_k3s_is_seen_and_not_only_repaired(lab: Lab, wipe: str) -> None:
@@ -84,7 +85,7 @@ def test_wiped_k3s_is_seen_and_not_only_repaired(lab: Lab, wipe: str) -> None:
 
 
 @pytest.mark.stand_in("its certificates, of which one can be made to end")
-@pytest.mark.parametrize("names", ["client.crt", "*"])
+@pytest.mark.parametrize("names", [in_depth("client.crt"), "*"])
 def test_renewed_certificate_is_seen_and_no_new_cluster(lab: Lab, names: str) -> None:
     """Fault 6 of the review: another client certificate or authority never reached the state."""
     lab.install_by_hand(**IDS)
