@@ -52,7 +52,8 @@ test-engines: ## what takes too long for `make test`: engines and queues in dept
 		tests/e2e/test_failed_runs.py tests/e2e/test_monitoring_installed.py \
 		tests/e2e/test_controllers.py tests/e2e/test_controllers_in_depth.py \
 		tests/e2e/test_controllers_by_manifests.py tests/node/test_mirror_in_depth.py \
-		tests/node/test_server_steps.py tests/vm/test_nfs.py
+		tests/node/test_server_steps.py tests/trainer/monitoring/test_alerts_in_depth.py \
+		tests/vm/test_nfs.py
 
 bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
 	@$(SANDBOX) setup --only-dev
