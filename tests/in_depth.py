@@ -22,6 +22,7 @@ FILES = (
     "e2e/test_monitoring_installed.py",
     "node/test_mirror_in_depth.py",
     "node/test_server_steps.py",
+    "trainer/monitoring/test_alerts_in_depth.py",
     "vm/test_nfs.py",
 )
 MARK = "in_depth"

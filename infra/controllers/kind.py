@@ -85,6 +85,9 @@ class ControllerKind:
             is only tried, and never made.
         awaited: kinds of its objects in its namespace that have to be Available, as their status
             says, before it counts as there.
+        made_by_itself: kind and name of what it makes of its own kinds, for nobody in particular.
+        leaves: kind and name of what its pods make in its namespace without naming an owner, so
+            that it is not taken for somebody else's.
         chosen_by: key and value of the setting by which it is installed; empty: its name among
             `controllers`.
         otherwise: what to do where the cluster has one of somebody else's; empty: not to install
@@ -102,6 +105,7 @@ class ControllerKind:
     probe: Mapping[str, Any]
     awaited: tuple[str, ...] = ()
     made_by_itself: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
     needs: str = ""
     chosen_by: tuple[str, str] | tuple[()] = ()
     otherwise: str = ""

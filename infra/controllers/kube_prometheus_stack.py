@@ -99,6 +99,7 @@ KIND = ControllerKind(
         "spec": {"groups": []},
     },
     awaited=("Prometheus", "Alertmanager"),
+    leaves=(f"PersistentVolumeClaim {CLAIM}",),  # a StatefulSet of the operator's makes it
     chosen_by=("monitoring", "install"),
     otherwise="Set monitoring to existing: the runs are shown by the one that is there",
 )

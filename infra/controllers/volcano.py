@@ -54,4 +54,5 @@ KIND = ControllerKind(
         },
     },
     made_by_itself=("Queue default", "Queue root"),
+    leaves=("Secret volcano-admission-secret",),  # a Job of its makes it by kubectl
 )

@@ -15,6 +15,7 @@ from infra.kube.controllers import (
 from infra.kube.job import Job
 from infra.kube.objects import is_ending, name_of, names_of
 from infra.kube.open_controller import end_objects
+from infra.kube.strangers import refuse_strangers
 from infra.kube.waiting import wait_for
 
 END_SECONDS = 120
@@ -29,12 +30,13 @@ def delete(job: Job, api: Api) -> None:
     """Delete webhooks and definitions, where the controller's namespace says that it was ours.
 
     Raises:
-        TaskError: others have made objects of its kinds since it was asked, or something does not
-            go; names it.
+        TaskError: others have made objects of its kinds, or any in its namespace, since it was
+            asked, or something does not go; names it.
     """
     controller = parse_controller(job.mapping("controller"))
     if not is_ours(api, controller, job.owner):
         return
+    refuse_strangers(api, controller, job.owner)  # its namespace goes next
     free_of_webhooks(api, controller)
     end_objects(api, controller, job.owner, dead=True)
 

@@ -31,6 +31,8 @@ class Controller:
         setting: key and value of the setting by which it is installed.
         way_out: what to do where the cluster has one of somebody else's.
         made_by_itself: kind and name (`Queue default`) of what it makes of its own kinds.
+        leaves: kind and name (`Secret certificate`) of what its pods make in its namespace, and
+            what is no part of another object.
         parts: API version, kind and name of each object of it that lies in no namespace, where it
             comes by manifests.
         needs: name and definition of the controller without which it does not start.
@@ -43,6 +45,7 @@ class Controller:
     setting: str
     way_out: str
     made_by_itself: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
     parts: tuple[tuple[str, str, str], ...] = ()
     needs: tuple[str, str] | None = None
 
@@ -67,6 +70,7 @@ def parse_controller(given: Mapping[str, Any]) -> Controller:
         setting=str(given.get("setting", f"controllers: {name!r}")),
         way_out=str(given.get("way_out", "")),
         made_by_itself=tuple(str(each) for each in given.get("made_by_itself", ())),
+        leaves=tuple(str(each) for each in given.get("leaves", ())),
         parts=tuple((str(a), str(b), str(c)) for a, b, c in given.get("parts", ())),
         needs=(needs[0], needs[1]) if needs else None,
     )
@@ -114,10 +118,10 @@ def used_by_others(api: Api, controller: Controller, owner: str) -> list[str]:
     """
     found = set[str]()
     for _, item in objects_there(api, controller):
-        top = _first_owner(api, item)
+        top = first_owner(api, item)
         if top is None or label(top, names.OWNER_LABEL) == owner:
             continue
-        if _is_of_chart(top, controller) or is_made_by_itself(top, controller):
+        if is_of_chart(top, controller) or is_made_by_itself(top, controller):
             continue
         found.add(_named(top))
     return sorted(found)
@@ -138,14 +142,14 @@ def foreign_parts(api: Api, controller: Controller, owner: str) -> list[str]:
     return found
 
 
-def _is_of_chart(item: Json, controller: Controller) -> bool:
+def is_of_chart(item: Json, controller: Controller) -> bool:
     """Whether Helm has made an object as a part of the controller's own release."""
     notes = part(part(item, "metadata"), "annotations")
     release = [notes.get(f"meta.helm.sh/release-{word}") for word in ("name", "namespace")]
     return release == [controller.name, controller.namespace]
 
 
-def _first_owner(api: Api, item: Json) -> Json | None:
+def first_owner(api: Api, item: Json) -> Json | None:
     """What has made an object in the end, or the object; None: its owner is gone, so it goes too.
 
     An owner with a label of an owner of ours is the end of the search.

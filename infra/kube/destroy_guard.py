@@ -18,6 +18,7 @@ from infra.kube.open_queue import in_the_way
 from infra.kube.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR
 from infra.kube.say import say
+from infra.kube.strangers import refuse_strangers
 
 PATIENCE_SECONDS = 15.0
 
@@ -28,7 +29,7 @@ def create(job: Job, api: Api) -> None:
 
 def delete(job: Job, api: Api) -> None:
     """Look for records of other owners, for others' work in the platform's queue, and for who else
-    uses its controllers.
+    uses its controllers or has something in their namespaces.
 
     Raises:
         TaskError: there are some, or the cluster does not answer and is not our own k3s.
@@ -74,7 +75,8 @@ def _look_at_queue(job: Job, api: Api) -> None:
 
 
 def _look_at_controllers(job: Job, api: Api) -> None:
-    """Others' objects of the controllers' kinds would go with their definitions.
+    """Others' objects of the controllers' kinds would go with their definitions, and those in their
+    namespaces with these.
 
     Where nothing is in the way, a controller that has ended is cut off here already: as long as its
     webhooks are there, nothing of its kinds could be changed or deleted, and a run waits for what
@@ -84,6 +86,7 @@ def _look_at_controllers(job: Job, api: Api) -> None:
     ours = [controller for controller in ours if is_ours(api, controller, job.owner)]
     for controller in ours:
         refuse_use(api, controller, job.owner)
+        refuse_strangers(api, controller, job.owner)
     for controller in ours:
         if does_not_answer(api, controller):
             free_of_webhooks(api, controller)

@@ -10,6 +10,7 @@ STACK_LABEL = "disttrain.dev/stack"
 STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
 SAVED_STEP_ANNOTATION = "disttrain.dev/saved-step"
+MAY_GO_ANNOTATION = "disttrain.dev/may-be-deleted"
 
 PROJECT = "disttrain"
 RUN_RECORD = "run"

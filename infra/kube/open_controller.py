@@ -19,6 +19,7 @@ from infra.kube.job import Job
 from infra.kube.objects import Json, is_ending, is_true, name_of, part
 from infra.kube.pods import describe_pods
 from infra.kube.say import say
+from infra.kube.strangers import refuse_strangers
 from infra.kube.waiting import wait_for
 
 END_SECONDS = 120
@@ -53,12 +54,14 @@ def delete(job: Job, api: Api) -> None:
     """Take away what this stack has of its kinds, while it is there to let them go.
 
     Raises:
-        TaskError: others use it, so it is left as it is; or an object does not go.
+        TaskError: others use it, or have something in its namespace, so it is left as it is; or
+            an object does not go.
     """
     controller = parse_controller(job.mapping("controller"))
     if not is_ours(api, controller, job.owner):
         return
     refuse_use(api, controller, job.owner)
+    refuse_strangers(api, controller, job.owner)
     dead = does_not_answer(api, controller)
     if dead:
         free_of_webhooks(api, controller)

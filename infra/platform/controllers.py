@@ -25,7 +25,7 @@ CLASS_SECONDS = 60
 """For the storage class of a k3s that this stack has just installed."""
 NO_WAIT = {"pulumi.com/skipAwait": "true"}
 # What only some controllers have: the others' jobs stay as they were.
-_RARE = ("made_by_itself", "parts", "needs")
+_RARE = ("made_by_itself", "leaves", "parts", "needs")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def known(kind: ControllerKind) -> KnownController:
         kind.setting,
         kind.way_out,
         made_by_itself=kind.made_by_itself,
+        leaves=kind.leaves,
         needs=(needed.name, needed.definitions[0]) if needed else None,
     )
 
@@ -110,9 +111,9 @@ class Controller(pulumi.ComponentResource):
 
     The order is: refuse a controller that somebody else has installed; make the namespace; install
     the chart, or make the objects; wait until the controller answers. `destroy` goes the other way:
-    see that nobody else uses it, and let what this stack has of its kinds end while it is there;
-    take the controller away; take away the definitions and webhooks that are left; delete the
-    namespace.
+    see that nobody else uses it or has anything in its namespace, and let what this stack has of
+    its kinds end while it is there; take the controller away; take away the definitions and
+    webhooks that are left; delete the namespace.
     """
 
     release_name: pulumi.Output[str]

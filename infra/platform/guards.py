@@ -29,7 +29,7 @@ class GuardArgs:
 
 class DestroyGuard(pulumi.ComponentResource):
     """Refuses to destroy a platform on which runs of other stacks stand, or in whose queue others'
-    work stands, or whose controllers others use, and names them.
+    work stands, or whose controllers others use or share a namespace with, and names them.
 
     It depends on everything else of the stack, so `pulumi destroy` comes to it first. When it
     refuses, nothing has been deleted.

@@ -10,6 +10,7 @@ from sandbox.cluster_commands import programs
 from sandbox.image_archive import image_archive
 from sandbox.toolchain import go_program
 from tests.gate import Gate
+from tests.kube.installed import Installed, install
 from tests.kube.kueue import make_kueue_kinds
 from tests.kube.lab import PROBE_IMAGE, PROJECT, Lab, Run
 from tests.kube.python_image import import_image, python_image
@@ -59,3 +60,10 @@ def gate(lab: Lab) -> Iterator[Gate]:
 def claim(lab: Lab) -> Run:
     """A run whose namespace has a claim on a folder of the node."""
     return run_with_claim(lab)
+
+
+@pytest.fixture
+def installed(lab: Lab) -> Iterator[Installed]:
+    """JobSet's definition, and its namespace with the label of a stack."""
+    with install(lab) as made:
+        yield made

@@ -6,13 +6,9 @@ nowhere and whose finalizers nobody takes off.
 """
 
 import uuid
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
 
 import pytest
-import yaml
 
 from infra.controllers import CONTROLLERS
 from infra.kube import (
@@ -22,118 +18,15 @@ from infra.kube import (
     destroy_guard,
     open_controller,
 )
-from infra.kube.api import Api
-from infra.kube.controllers import DEFINITIONS, WEBHOOKS
 from infra.kube.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.objects import Json, part
 from infra.platform.controllers import as_job, known
-from sandbox.toolchain import JOBSET_CHART, tool_folder
-from tests.kube.lab import PROBE_IMAGE, Lab, wait_for
+from tests.kube.installed import DEFINITION, KIND, PATH, WEBHOOK, Installed, make_deployment
+from tests.kube.lab import wait_for
 
-KIND = CONTROLLERS["jobset"]
 FINALIZER = "jobset.x-k8s.io/held"
-(DEFINITION,) = KIND.definitions
-PATH = f"{DEFINITIONS}/{DEFINITION}"
-JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
-WEBHOOK = f"{WEBHOOKS[1]}/jobset-of-tests"
-
-
-@dataclass
-class Installed:
-    """What a platform's JobSet has left in the cluster, and whose it is."""
-
-    lab: Lab
-    owner: str
-    namespace: str  # of the platform
-
-    def __post_init__(self) -> None:
-        self.api = Api(self.lab.access())
-
-    def job(self, owner: str = "", **fields: Any) -> Job:
-        given = {"controller": as_job(KIND), "controllers": [as_job(KIND)], **fields}
-        return Job(self.lab.access(), self.namespace, owner or self.owner, "dev", given)
-
-    def make(self, name: str, owner: str = "", **about: Any) -> str:
-        """A JobSet; returns its path."""
-        labels = {OWNER_LABEL: owner} if owner else {}
-        path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self.namespace}/jobsets"
-        body = {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": "JobSet",
-            "metadata": {"name": name, "labels": labels, **about},
-            "spec": {"replicatedJobs": []},
-        }
-        self.api.create(path, body)
-        return f"{path}/{name}"
-
-    def cut_off(self) -> None:
-        """A webhook to a Service behind which nothing answers."""
-        to = {"service": {"namespace": KIND.namespace, "name": "nobody", "path": "/"}}
-        rule = {
-            "apiGroups": ["jobset.x-k8s.io"],
-            "apiVersions": ["*"],
-            "operations": ["CREATE", "UPDATE", "DELETE"],
-            "resources": ["jobsets"],
-        }
-        hook = {
-            "name": "held.jobset.x-k8s.io",
-            "clientConfig": to,
-            "rules": [rule],
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-            "timeoutSeconds": 1,
-        }
-        collection, _, name = WEBHOOK.rpartition("/")
-        kind = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-        }
-        self.api.create(collection, {**kind, "metadata": {"name": name}, "webhooks": [hook]})
-
-
-def _jobsets(lab: Lab) -> list[Json] | None:
-    """None where the API server does not know the kind yet, or no longer."""
-    try:
-        return lab.api.list(JOBSETS)
-    except ApiError:
-        return None
-
-
-def _is_gone(lab: Lab, path: str) -> bool:
-    """Frees every JobSet, which would otherwise hold its namespace and its definition."""
-    for item in _jobsets(lab) or []:
-        about = item["metadata"]
-        held = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{about['namespace']}/jobsets"
-        with suppress(ApiError):  # its kind may go in the meantime, which is as good
-            lab.api.patch(f"{held}/{about['name']}", {"metadata": {"finalizers": None}})
-    return lab.api.get(path) is None
-
-
-@pytest.fixture
-def installed(lab: Lab) -> Iterator[Installed]:
-    """JobSet's definition, and its namespace with the label of a stack."""
-    made = Installed(lab, str(uuid.uuid4()), lab.namespace())
-    definition = yaml.safe_load(
-        (tool_folder(JOBSET_CHART) / "jobset" / "crds" / "jobset.x-k8s.io_jobsets.yaml").read_text()
-    )
-    labels = {OWNER_LABEL: made.owner, STACK_LABEL: "dev"}
-    place = {"name": KIND.namespace, "labels": labels}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": place}
-    try:
-        lab.api.create("/api/v1/namespaces", body)
-        lab.api.create(DEFINITIONS, definition)
-        wait_for("JobSet's kind", lambda: _jobsets(lab) is not None)
-        yield made
-    finally:
-        # The API server forgets a kind some time after its definition has gone.
-        paths = (WEBHOOK, PATH, f"/api/v1/namespaces/{KIND.namespace}")
-        for path in paths:
-            lab.api.delete(path, {})
-        for path in paths:
-            wait_for(f"the end of {path}", lambda path=path: _is_gone(lab, path))
 
 
 def test_controller_is_claimed_by_the_stack_that_made_its_namespace(installed: Installed) -> None:
@@ -271,8 +164,7 @@ def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> Non
     job = replace(
         installed.job(), fields={"controller": given, "limit_seconds": 1, "probe": config_map()}
     )
-    make_deployment(api, installed.namespace)
-    path = f"/apis/apps/v1/namespaces/{installed.namespace}/deployments/tests"
+    path = make_deployment(api, installed.namespace)
     wait_for("its pod", lambda: part(api.get(path) or {}, "status").get("availableReplicas"))
     path = installed.make("main", installed.owner)
     with pytest.raises(TaskError, match="JobSet main is not available"):
@@ -281,27 +173,6 @@ def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> Non
     condition = {"type": "Available", "status": "True", **now}
     api.patch(f"{path}/status", {"status": {"conditions": [condition]}})
     open_controller.create(job, api)
-
-
-def make_deployment(api: Api, namespace: str) -> None:
-    """One with a pod that runs and does nothing."""
-    labels = {"app": "tests"}
-    container = {
-        "name": "main",
-        "image": PROBE_IMAGE,
-        "imagePullPolicy": "Never",
-        "args": ["serve", ":8080"],
-    }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
-    template = {"metadata": {"labels": labels}, "spec": spec}
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    body = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "tests"},
-        "spec": {"selector": {"matchLabels": labels}, "template": template},
-    }
-    api.create(path, body)
 
 
 def config_map() -> Json:

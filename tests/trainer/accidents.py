@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import threading
 import time
@@ -106,6 +108,46 @@ def _slow_checkpoint(accident: Accident) -> None:
     part_files.fsync_file = slow
 
 
+def _failing_checkpoint(accident: Accident) -> None:
+    """As of a disk with a bad block, which the kernel tells when the file is flushed."""
+    from trainer.checkpoint import part_files
+
+    fsync = part_files.fsync_file
+
+    def failing(path: Path) -> None:
+        if accident.happens():
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        fsync(path)
+
+    part_files.fsync_file = failing
+
+
+def _garbled_data(accident: Accident) -> None:
+    """What is to be predicted comes in the reverse order."""
+    from trainer import train
+
+    gather = train.gather
+
+    def garbled(*values: Any, **more: Any) -> Any:
+        inputs, targets = gather(*values, **more)
+        return inputs, targets.flip(1) if accident.happens() else targets
+
+    train.gather = garbled
+
+
+def _not_a_number(accident: Accident) -> None:
+    """As of a GPU that computes wrong: the loss, and so every gradient."""
+    from trainer.parallel.wrap import Parallel
+
+    loss = Parallel.loss
+
+    def broken(*values: Any, **more: Any) -> Any:
+        found = loss(*values, **more)
+        return found * math.nan if accident.happens() else found
+
+    Parallel.loss = broken
+
+
 def _in_backward(work: Callable[[], None]) -> None:
     from trainer.parallel.wrap import Parallel
 
@@ -127,6 +169,9 @@ KINDS: dict[str, _Preparing] = {
     "slow forward": _slow_forward,
     "slow backward": _slow_backward,
     "slow checkpoint": _slow_checkpoint,
+    "failing checkpoint": _failing_checkpoint,
+    "garbled data": _garbled_data,
+    "not a number": _not_a_number,
     "lock never given": _lock_never_given,
     "skipped collective": _skipped_collective,
 }

@@ -131,11 +131,15 @@ class Lab:
         log: Path,
         environment: Mapping[str, str],
         largest_file_bytes: int | None = None,
+        wrapper: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
-        """Start a trainer command in a session of its own; ended with the test at the latest."""
+        """Start a trainer command in a session of its own; ended with the test at the latest.
+
+        `wrapper`: a command that executes the one that follows it.
+        """
         clean = without_torchruns_variables(os.environ)
         defaults = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback()}
-        launcher = [sys.executable]
+        launcher = [*wrapper, sys.executable]
         if largest_file_bytes is not None:
             limit = f'ulimit -f {largest_file_bytes // 1024}; exec "$0" "$@"'
             launcher = ["bash", "-c", limit, sys.executable]
@@ -266,11 +270,22 @@ class Lab:
         return process
 
     def execute_entrypoint(
-        self, config: RunConfig, node: int, nnodes: int, local_ranks: int, port: int
+        self,
+        config: RunConfig,
+        node: int,
+        nnodes: int,
+        local_ranks: int,
+        port: int,
+        environment: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
         """The same as a pod does it, each Python from its beginning."""
-        environment = self._pod_environment(node, nnodes, local_ranks, port)
-        return self.start("entrypoint", config, self.node_log(node), environment)
+        environment = {
+            **self._pod_environment(node, nnodes, local_ranks, port),
+            **(environment or {}),
+        }
+        log = self.node_log(node)
+        return self.start("entrypoint", config, log, environment, wrapper=wrapper)
 
     def _pod_environment(
         self, node: int, nnodes: int, local_ranks: int, port: int

@@ -48,7 +48,12 @@ class Alertmanager:
         folder.mkdir()
         self.port = free_port()
         configuration = {
-            "route": {"receiver": "test", "group_wait": "0s", "group_interval": "1s"},
+            "route": {
+                "receiver": "test",
+                "group_by": ["alertname", "run"],
+                "group_wait": "0s",
+                "group_interval": "1s",
+            },
             "receivers": [
                 {
                     "name": "test",

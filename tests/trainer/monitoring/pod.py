@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from infra.networks import NETWORKS
 from infra.networks.profile import NetworkProfile
+from tests.trainer.accidents import Accident
 from tests.trainer.forked import Forked
 from tests.trainer.lab import Lab, free_port
 from tests.trainer.monitoring.prometheus import Prometheus
@@ -23,9 +26,23 @@ def start_pod(
     port: int,
     slow_disk_seconds: float = 0.0,
     network: NetworkProfile = NETWORKS["pod-tcp"],
+    ranks: int = 1,
+    serves: int | None = None,
+    more: Mapping[str, str] | None = None,
+    accidents: Sequence[Accident] = (),
 ) -> Forked:
-    """The program of a pod, and a target with the labels that a pod's discovery gives."""
-    serves = free_port()
-    prometheus.add_target(serves, {**NAMESPACE, "pod": f"train-multipod-{node}"})
-    environment = {PORT_VARIABLE: str(serves), VARIABLE: ",".join(network.transports)}
-    return lab.start_entrypoint(config, node, nnodes, 1, port, slow_disk_seconds, environment)
+    """The program of a pod, and a target with the labels that a pod's discovery gives.
+
+    `serves`: the port of its metrics; None: any. `more`: further variables of its environment.
+    """
+    environment = served(prometheus, node, serves or free_port())
+    environment |= {VARIABLE: ",".join(network.transports), **(more or {})}
+    return lab.start_entrypoint(
+        config, node, nnodes, ranks, port, slow_disk_seconds, environment, accidents
+    )
+
+
+def served(prometheus: Prometheus, node: int, port: int) -> dict[str, str]:
+    """Has Prometheus read a pod at a port; returns the variable by which the pod serves there."""
+    prometheus.add_target(port, {**NAMESPACE, "pod": f"train-multipod-{node}"})
+    return {PORT_VARIABLE: str(port)}

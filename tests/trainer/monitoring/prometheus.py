@@ -17,14 +17,20 @@ from tests.trainer.lab import free_port
 
 
 class Prometheus:
-    """The server with our rules; its targets may come and go."""
+    """The server with rules; its targets may come and go."""
 
-    def __init__(self, folder: Path, alertmanager_port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        alertmanager_port: int | None = None,
+        rules: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`rules`: the content of its rule file; None: that of ours."""
         folder.mkdir()
         self._folder, self._port = folder, free_port()
         self._targets: list[dict[str, Any]] = []
         self._write_targets()
-        (folder / "rules.json").write_text(json.dumps(rule_file()))
+        (folder / "rules.json").write_text(json.dumps(rules or rule_file()))
         configuration: dict[str, Any] = {
             "global": {
                 "scrape_interval": "1s",
@@ -59,7 +65,14 @@ class Prometheus:
 
     def add_target(self, port: int, labels: Mapping[str, str]) -> None:
         """Read that port of the loopback; `labels` are those that discovery would have given."""
-        self._targets.append({"targets": [f"127.0.0.1:{port}"], "labels": dict(labels)})
+        target = {"targets": [f"127.0.0.1:{port}"], "labels": dict(labels)}
+        if target not in self._targets:
+            self._targets.append(target)
+            self._write_targets()
+
+    def forget_targets(self) -> None:
+        """As when all pods were deleted."""
+        self._targets.clear()
         self._write_targets()
 
     def ask(self, expression: str) -> list[dict[str, Any]]:

@@ -1,0 +1,187 @@
+"""What others have put into the namespace of a controller, which is deleted with all that is in it.
+
+Every kind that the API server lists is looked at. What the controller's release or manifests, this
+stack and Kubernetes itself have made is expected there, and so is what that has made in turn.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from infra.kube import names
+from infra.kube.api import Api
+from infra.kube.controllers import API_SERVICES, Controller, first_owner, is_of_chart
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.namespaced_kinds import NamespacedKind, namespaced_kinds
+from infra.kube.objects import Json, annotation, is_ending, label, name_of, part, parts
+
+MOST_NAMED = 20
+MAY_GO = "true"  # the value of the annotation
+# What Kubernetes makes of others' objects without naming them as owners, or keeps for itself.
+OF_KUBERNETES = frozenset(
+    {
+        ("", "Endpoints"),
+        ("", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("events.k8s.io", "Event"),
+        ("metrics.k8s.io", "PodMetrics"),
+    }
+)
+# In every namespace, by Kubernetes; the last two by Istio and OpenShift.
+IN_EVERY_NAMESPACE = frozenset(
+    {
+        "ServiceAccount default",
+        "ConfigMap kube-root-ca.crt",
+        "ConfigMap istio-ca-root-cert",
+        "ConfigMap openshift-service-ca.crt",
+    }
+)
+
+
+@dataclass
+class Seen:
+    """What a look at a namespace has found.
+
+    Args:
+        strangers: `Secret logins`, for each object of somebody else.
+        unseen: what could not be looked at, with the reason.
+    """
+
+    strangers: list[str] = field(default_factory=list[str])
+    unseen: list[str] = field(default_factory=list[str])
+
+
+def refuse_strangers(api: Api, controller: Controller, owner: str) -> None:
+    """Look for others' objects in the controller's namespace.
+
+    Args:
+        api: the cluster.
+        controller: it; who uses its kinds is looked at by `refuse_use`.
+        owner: ours.
+
+    Raises:
+        TaskError: there are some, or it cannot be seen whether there are; says what to do.
+    """
+    if problem := refusal(controller, look(api, controller, owner)):
+        raise TaskError(problem)
+
+
+def look(api: Api, controller: Controller, owner: str) -> Seen:
+    """The objects of others in the namespace, each by what has made it in the end."""
+    seen = Seen()
+    tops = [
+        _top(api, item)
+        for item in _objects(api, controller, seen.unseen)
+        if not is_expected(item, controller, owner)
+    ]
+    seen.strangers = strangers(filter(None, tops), controller, owner)
+    return seen
+
+
+def strangers(tops: Iterable[Json], controller: Controller, owner: str) -> list[str]:
+    """`Secret logins` for each object that is not expected in the namespace. Pure.
+
+    Args:
+        tops: objects, with their kinds, that have no owner among the objects of the cluster.
+        controller: whose namespace it is.
+        owner: ours.
+    """
+    return sorted({_named(item) for item in tops if not is_expected(item, controller, owner)})
+
+
+def is_expected(item: Json, controller: Controller, owner: str) -> bool:
+    """Whether an object goes with the controller, and nobody misses it. Pure."""
+    named = _named(item)
+    return (
+        label(item, names.OWNER_LABEL) == owner
+        or is_of_chart(item, controller)
+        or named in controller.leaves
+        or named in IN_EVERY_NAMESPACE
+        or (item["apiVersion"].rpartition("/")[0], item["kind"]) in OF_KUBERNETES
+        or is_ending(item)  # somebody has deleted it already
+        or (label(item, "owner"), label(item, "name")) == ("helm", controller.name)
+        or annotation(item, names.MAY_GO_ANNOTATION) == MAY_GO
+    )
+
+
+def refusal(controller: Controller, seen: Seen) -> str:
+    """Why the namespace cannot be deleted; empty: it can. Pure."""
+    place = controller.namespace
+    if seen.strangers:
+        return (
+            f"{controller.setting} cannot be taken away: namespace {place} is deleted with it, and "
+            f"others have objects there ({_listed(seen.strangers)}), which would be deleted too. "
+            "It is left as it is. Move what is still needed to another namespace and delete it in "
+            f"this one (`kubectl -n {place} get KIND NAME -o yaml` shows it), or mark what may go: "
+            f"kubectl -n {place} annotate KIND NAME {names.MAY_GO_ANNOTATION}={MAY_GO}; and run "
+            "the command again"
+        )
+    if seen.unseen:
+        return (
+            f"{controller.setting} cannot be taken away: namespace {place} is deleted with it, and "
+            f"it cannot be seen whether others have objects of these kinds there: "
+            f"{_listed(seen.unseen)}. It is left as it is. Where a right is missing, let somebody "
+            "run the command who may list these kinds. Where an API does not answer, mend it or "
+            "delete its APIService: without it, Kubernetes cannot end a namespace either"
+        )
+    return ""
+
+
+def _objects(api: Api, controller: Controller, unseen: list[str]) -> Iterator[Json]:
+    """Each object in the namespace once, with its kind, without those of the controller's kinds."""
+    known = set[str]()
+    for kind in namespaced_kinds(api, _own_api_versions(api, controller), unseen.append):
+        if kind.definition in controller.definitions:
+            continue
+        for item in _listed_objects(api, kind, controller.namespace, unseen):
+            uid = str(part(item, "metadata").get("uid") or "")
+            if not uid or uid not in known:  # an Event is in two API groups
+                yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+            known.add(uid)
+
+
+def _listed_objects(
+    api: Api, kind: NamespacedKind, namespace: str, unseen: list[str]
+) -> list[Json]:
+    try:
+        return api.list(kind.path(namespace))
+    except (ApiError, UnreachableError) as error:
+        # The kind has gone in the meantime, or has no objects that are kept.
+        if not isinstance(error, ApiError) or error.status not in (404, 405):
+            unseen.append(f"{kind.kind} ({error})")
+        return []
+
+
+def _own_api_versions(api: Api, controller: Controller) -> set[str]:
+    """Those that the controller itself answers for: they end with it, and it may be dead."""
+    try:
+        specs = [part(item, "spec") for item in api.list(API_SERVICES)]
+    except ApiError:  # then a dead one is among what could not be seen
+        return set()
+    return {
+        f"{spec['group']}/{spec['version']}"
+        for spec in specs
+        if part(spec, "service").get("namespace") == controller.namespace
+    }
+
+
+def _top(api: Api, item: Json) -> Json | None:
+    """As `first_owner`, but an object stays where one of several owners has gone.
+
+    An object whose owner may not be read counts as nobody's part.
+    """
+    try:
+        found = first_owner(api, item)
+    except ApiError:
+        return item
+    several = len(parts(part(item, "metadata"), "ownerReferences")) > 1
+    return item if found is None and several else found
+
+
+def _named(item: Json) -> str:
+    return f"{item['kind']} {name_of(item)}"
+
+
+def _listed(found: list[str]) -> str:
+    more = len(found) - MOST_NAMED
+    return ", ".join(found[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,144 @@
+"""What a platform's JobSet leaves in a cluster, for tests of its end: its definition, with which no
+controller runs."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from infra.controllers import CONTROLLERS
+from infra.kube.api import Api
+from infra.kube.controllers import DEFINITIONS, WEBHOOKS
+from infra.kube.errors import ApiError
+from infra.kube.job import Job
+from infra.kube.names import OWNER_LABEL, STACK_LABEL
+from infra.kube.objects import Json
+from infra.platform.controllers import as_job
+from sandbox.toolchain import JOBSET_CHART, tool_folder
+from tests.kube.lab import PROBE_IMAGE, Lab, wait_for
+
+KIND = CONTROLLERS["jobset"]
+(DEFINITION,) = KIND.definitions
+PATH = f"{DEFINITIONS}/{DEFINITION}"
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+WEBHOOK = f"{WEBHOOKS[1]}/jobset-of-tests"
+
+
+@dataclass
+class Installed:
+    """What a platform's JobSet has left in the cluster, and whose it is."""
+
+    lab: Lab
+    owner: str
+    namespace: str  # of the platform
+
+    def __post_init__(self) -> None:
+        self.api = Api(self.lab.access())
+
+    def job(self, owner: str = "", **fields: Any) -> Job:
+        given = {"controller": as_job(KIND), "controllers": [as_job(KIND)], **fields}
+        return Job(self.lab.access(), self.namespace, owner or self.owner, "dev", given)
+
+    def make(self, name: str, owner: str = "", **about: Any) -> str:
+        """A JobSet; returns its path."""
+        labels = {OWNER_LABEL: owner} if owner else {}
+        path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self.namespace}/jobsets"
+        body = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": name, "labels": labels, **about},
+            "spec": {"replicatedJobs": []},
+        }
+        self.api.create(path, body)
+        return f"{path}/{name}"
+
+    def cut_off(self) -> None:
+        """A webhook to a Service behind which nothing answers."""
+        to = {"service": {"namespace": KIND.namespace, "name": "nobody", "path": "/"}}
+        rule = {
+            "apiGroups": ["jobset.x-k8s.io"],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["jobsets"],
+        }
+        hook = {
+            "name": "held.jobset.x-k8s.io",
+            "clientConfig": to,
+            "rules": [rule],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 1,
+        }
+        collection, _, name = WEBHOOK.rpartition("/")
+        kind = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+        }
+        self.api.create(collection, {**kind, "metadata": {"name": name}, "webhooks": [hook]})
+
+
+def _jobsets(lab: Lab) -> list[Json] | None:
+    """None where the API server does not know the kind yet, or no longer."""
+    try:
+        return lab.api.list(JOBSETS)
+    except ApiError:
+        return None
+
+
+def _is_gone(lab: Lab, path: str) -> bool:
+    """Frees every JobSet, which would otherwise hold its namespace and its definition."""
+    for item in _jobsets(lab) or []:
+        about = item["metadata"]
+        held = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{about['namespace']}/jobsets"
+        with suppress(ApiError):  # its kind may go in the meantime, which is as good
+            lab.api.patch(f"{held}/{about['name']}", {"metadata": {"finalizers": None}})
+    return lab.api.get(path) is None
+
+
+@contextmanager
+def install(lab: Lab) -> Iterator[Installed]:
+    """JobSet's definition, and its namespace with the label of a stack."""
+    made = Installed(lab, str(uuid.uuid4()), lab.namespace())
+    definition = yaml.safe_load(
+        (tool_folder(JOBSET_CHART) / "jobset" / "crds" / "jobset.x-k8s.io_jobsets.yaml").read_text()
+    )
+    labels = {OWNER_LABEL: made.owner, STACK_LABEL: "dev"}
+    place = {"name": KIND.namespace, "labels": labels}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": place}
+    try:
+        lab.api.create("/api/v1/namespaces", body)
+        lab.api.create(DEFINITIONS, definition)
+        wait_for("JobSet's kind", lambda: _jobsets(lab) is not None)
+        yield made
+    finally:
+        # The API server forgets a kind some time after its definition has gone.
+        paths = (WEBHOOK, PATH, f"/api/v1/namespaces/{KIND.namespace}")
+        for path in paths:
+            lab.api.delete(path, {})
+        for path in paths:
+            wait_for(f"the end of {path}", lambda path=path: _is_gone(lab, path))
+
+
+def make_deployment(api: Api, namespace: str, name: str = "tests", **about: Any) -> str:
+    """One with a pod that runs and does nothing; returns its path. `about`: of its metadata."""
+    labels = {"app": name}
+    container = {
+        "name": "main",
+        "image": PROBE_IMAGE,
+        "imagePullPolicy": "Never",
+        "args": ["serve", ":8080"],
+    }
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, **about},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    api.create(path, body)
+    return f"{path}/{name}"

@@ -1,0 +1,160 @@
+"""What others have in the namespace of a controller that goes, on a real API server.
+
+The namespace is deleted with all that is in it, so the controller stays where they have anything.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from infra.kube import controller_remains, destroy_guard, open_controller
+from infra.kube.api import Api
+from infra.kube.controllers import API_SERVICES, DEFINITIONS
+from infra.kube.errors import TaskError
+from infra.kube.names import MAY_GO_ANNOTATION, OWNER_LABEL
+from infra.kube.objects import Json, part
+from infra.kube.strangers import look
+from infra.platform.controllers import known
+from tests.kube.installed import KIND, PATH, Installed, make_deployment
+from tests.kube.lab import Lab, wait_for
+from tests.kube.test_rights import user_of
+
+PLACE = f"/api/v1/namespaces/{KIND.namespace}"
+RELEASE = {
+    "meta.helm.sh/release-name": KIND.name,
+    "meta.helm.sh/release-namespace": KIND.namespace,
+}
+
+
+def make(api: Api, kind: str, name: str, **about: object) -> str:
+    """A core object with nothing in it, in JobSet's namespace; returns its path."""
+    path = api.path("v1", kind, KIND.namespace)
+    body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **about}}
+    api.create(path, body)
+    return f"{path}/{name}"
+
+
+def make_release(installed: Installed) -> None:
+    """A controller that runs, with what Kubernetes makes of it and all that it has itself."""
+    api = installed.api
+    make(api, "Secret", "certificate", annotations=RELEASE)
+    make(api, "Secret", "sh.helm.release.v1.jobset.v1", labels={"owner": "helm", "name": KIND.name})
+    make(api, "ConfigMap", "of-this-stack", labels={OWNER_LABEL: installed.owner})
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{KIND.namespace}/leases"
+    lease: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    api.create(leases, {**lease, "metadata": {"name": "leader"}})
+    service = {"selector": {"app": "jobset"}, "ports": [{"port": 443}]}
+    about = {"name": "webhook", "annotations": RELEASE}
+    body: Json = {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": service}
+    api.create(f"{PLACE}/services", body)
+    deployment = make_deployment(api, KIND.namespace, "jobset", annotations=RELEASE)
+    wait_for("its pod", lambda: part(api.get(deployment) or {}, "status").get("availableReplicas"))
+    slices = f"/apis/discovery.k8s.io/v1/namespaces/{KIND.namespace}/endpointslices"
+    for path in (slices, f"{PLACE}/endpoints", f"{PLACE}/events"):
+        wait_for(f"Kubernetes' {path}", lambda path=path: api.list(path))
+    for path in (f"{PLACE}/configmaps/kube-root-ca.crt", f"{PLACE}/serviceaccounts/default"):
+        wait_for(f"Kubernetes' {path}", lambda path=path: api.get(path))
+
+
+def make_kind_of_others(api: Api) -> tuple[str, Json]:
+    """A kind that nobody here knows; returns the path of its definition, and an object of it."""
+    group = f"g{uuid.uuid4().hex[:8]}.example.org"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": "Toy", "plural": "toys", "singular": "toy"},
+        "versions": [version],
+    }
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"toys.{group}"},
+        "spec": spec,
+    }
+    api.create(DEFINITIONS, body)
+    toy = {"apiVersion": f"{group}/v1", "kind": "Toy", "metadata": {"name": "bear"}}
+    return f"{DEFINITIONS}/toys.{group}", toy
+
+
+def test_objects_of_others_in_its_namespace_keep_a_controller(installed: Installed) -> None:
+    """Of every kind, and each by what was made by hand. What is its own keeps nothing."""
+    api = installed.api
+    make_release(installed)
+    destroy_guard.delete(installed.job(), api)
+    kept = [make(api, "Secret", "logins"), make(api, "ServiceAccount", "robot")]
+    deployment = make_deployment(api, KIND.namespace, "theirs")
+    wait_for("its pod", lambda: part(api.get(deployment) or {}, "status").get("availableReplicas"))
+    definition, toy = make_kind_of_others(api)
+    try:
+        group = toy["apiVersion"]
+        wait_for("the kind", lambda: (api.get(f"/apis/{group}") or {}).get("resources"))
+        toys = f"/apis/{group}/namespaces/{KIND.namespace}/toys"
+        api.create(toys, toy)
+        named = r"\(Deployment theirs, Secret logins, ServiceAccount robot, Toy bear\)"
+        for task in (destroy_guard, open_controller, controller_remains):
+            with pytest.raises(TaskError, match=f"have objects there {named}, which would be"):
+                task.delete(installed.job(), api)
+        paths = [*kept, deployment, f"{toys}/bear", PATH]
+        assert all(map(api.get, paths)), "nothing was deleted"
+    finally:
+        api.delete(definition, {})
+        wait_for("its end", lambda: api.get(definition) is None)
+
+
+def test_what_people_mark_goes_with_the_controller(installed: Installed) -> None:
+    """The way out for what another program makes in every namespace again and again."""
+    api = installed.api
+    path = make(api, "ConfigMap", "of-a-policy")
+    with pytest.raises(TaskError, match=f"annotate KIND NAME {MAY_GO_ANNOTATION}=true"):
+        open_controller.delete(installed.job(), api)
+    api.patch(path, {"metadata": {"annotations": {MAY_GO_ANNOTATION: "true"}}})
+    for task in (destroy_guard, open_controller, controller_remains):
+        task.delete(installed.job(), api)
+    assert api.get(PATH) is None
+
+
+def test_kinds_that_may_not_be_listed_are_named(
+    lab: Lab, installed: Installed, tmp_path: Path
+) -> None:
+    """The role `view` may not list Secrets; what may be seen is looked at all the same."""
+    somebody = user_of(lab, KIND.namespace, tmp_path, "view")
+    make(installed.api, "ConfigMap", "theirs")
+    seen = look(somebody, known(KIND), installed.owner)
+    assert "ConfigMap theirs" in seen.strangers
+    (secrets,) = [each for each in seen.unseen if each.startswith("Secret (")]
+    assert "forbidden" in secrets
+    assert not [each for each in seen.unseen if each.startswith("ConfigMap")]
+
+
+def test_api_that_does_not_answer_is_named_unless_it_is_the_controllers(
+    installed: Installed,
+) -> None:
+    """Kubernetes itself could not end a namespace while an API gives no list of its kinds."""
+    api = installed.api
+    group = f"g{uuid.uuid4().hex[:8]}.example.org"
+    name = f"v1.{group}"
+    for namespace, unseen in (("default", 1), (KIND.namespace, 0)):
+        service = {"namespace": namespace, "name": "nobody", "port": 443}
+        spec = {
+            "group": group,
+            "version": "v1",
+            "service": service,
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        }
+        body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
+        api.create(API_SERVICES, {**body, "metadata": {"name": name}, "spec": spec})
+        try:
+            wait_for("its group", lambda: group in str(api.request("GET", "/apis")))
+            quick = Api(api.access, patience_seconds=0)
+            found = look(quick, known(KIND), installed.owner)
+            assert len([each for each in found.unseen if group in each]) == unseen
+        finally:
+            api.delete(f"{API_SERVICES}/{name}", {})
+            wait_for("its end", lambda: group not in str(api.request("GET", "/apis")))

@@ -1,0 +1,49 @@
+"""Our alert rules, sixty times as fast: each minute in them is a second, and nothing else differs.
+
+A test that causes a fault cannot wait for the minutes of a rule. So `for`, the windows in brackets
+and the limits that are compared with `time()` are divided by sixty, by the same arithmetic in all
+rules. Prometheus then has to read and to evaluate each second, where users' do each minute or so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+TIMES = 60
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_WINDOW = re.compile(r"\[(\d+)([smh])\]")
+_DURATION = re.compile(r"(\d+)([smh])")
+# `time() - ... > 900`: the first comparison after it is with seconds.
+_SINCE = re.compile(r"(time\(\) - [^<>]*> )(\d+)")
+
+
+def hurried(rule_file: dict[str, Any]) -> dict[str, Any]:
+    """The content of a rule file whose minutes are seconds. Pure."""
+    groups = [
+        {**group, "rules": [_hurried_rule(rule) for rule in group["rules"]]}
+        for group in rule_file["groups"]
+    ]
+    return {**rule_file, "groups": groups}
+
+
+def _hurried_rule(rule: dict[str, Any]) -> dict[str, Any]:
+    waits = {"for": _shortened(rule["for"])} if "for" in rule else {}
+    return {**rule, **waits, "expr": hurried_expression(rule["expr"])}
+
+
+def hurried_expression(expression: str) -> str:
+    """An expression of PromQL whose minutes are seconds. Pure."""
+    windows = _WINDOW.sub(lambda found: f"[{_shortened(found[1] + found[2])}]", expression)
+    return _SINCE.sub(lambda found: f"{found[1]}{_divided(int(found[2]))}", windows)
+
+
+def _shortened(duration: str) -> str:
+    found = _DURATION.fullmatch(duration)
+    assert found is not None, duration
+    return f"{_divided(int(found[1]) * _UNITS[found[2]])}s"
+
+
+def _divided(seconds: int) -> int:
+    assert seconds % TIMES == 0, f"{seconds} s are no whole minutes"
+    return seconds // TIMES
