@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -113,10 +114,14 @@ class VolumeProof:
             lost = lost or member.poll_lost()
             return lost is not None or self._stop.requested
 
-        begin = time.monotonic()
+        begin, over = time.monotonic(), threading.Event()
+
+        def goes_on() -> bool:
+            return not over.wait(_PAUSE_SECONDS) and time.monotonic() < begin + self._limit
+
         try:
             wait = self._limit + _GRACE_SECONDS
-            missing = within(wait, partial(self._look, begin + self._limit), is_over)
+            missing = within(wait, partial(self._look, goes_on), is_over)
         except Interrupted:
             return lost or ExitReport(ExitCode.PREEMPTED, "stopped by a signal before the start")
         except TimeoutError:
@@ -124,6 +129,8 @@ class VolumeProof:
         except OSError as error:
             reason = f"the volume cannot be read: {self._folder}: {error}"
             return ExitReport(ExitCode.RETRYABLE, reason)
+        finally:
+            over.set()  # a look that nobody waits for any more ends, too
         if self._node in missing:
             return _report(words.own_file_gone(self._folder, self._mount))
         if missing:
@@ -170,7 +177,7 @@ class VolumeProof:
             with contextlib.suppress(OSError):  # the run is finished all the same
                 files.remove_all(self._folder)
 
-    def _look(self, deadline: float) -> dict[int, int]:
+    def _look(self, goes_on: Callable[[], bool]) -> dict[int, int]:
         """Whose files are missing. This node's own comes first, and is not waited for."""
         own = {self._node: self._token}
         files.remove_others(self._folder, self._node, self._token)
@@ -178,11 +185,6 @@ class VolumeProof:
             return gone
         # One that could not write has no token, and its reason ends this look.
         others = {node: token for node, token in self._tokens.items() if node != self._node}
-
-        def goes_on() -> bool:
-            time.sleep(_PAUSE_SECONDS)
-            return time.monotonic() < deadline
-
         return files.look_for(self._folder, others, goes_on)
 
     def _fails(self, how: tuple[ExitCode, str]) -> None:

@@ -10,8 +10,7 @@ import json
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from trainer.launch.membership import RoundMember, join
 from trainer.launch.messages import Hello
 from trainer.launch.status_files import ExitReport
 from trainer.launch.stop_request import StopRequest
-from trainer.volume import files, proof
+from trainer.volume import files
 from trainer.volume.proof import FILE, VolumeProof
 
 LIMIT_SECONDS = 60  # for what has to happen
@@ -224,18 +223,21 @@ def test_late_rename_is_waited_for(
         for here, there in (folders, folders[::-1]):
             for path in here.glob(".volume-proof-*"):
                 if not (there / path.name).exists():
-                    copied.append(shutil.copy(path, there))
+                    copied.append(Path(shutil.copy(path, there)))
 
-    class LateClock:
-        monotonic, time = time.monotonic, time.time
+    look_for = files.look_for
 
-        @staticmethod
-        def sleep(seconds: float) -> None:
-            del seconds
+    def late(
+        folder: Path, tokens: Mapping[int, str], goes_on: Callable[[], bool]
+    ) -> dict[int, int]:
+        def goes_on_late() -> bool:
             with lock:
                 bring_over()
+            return goes_on()
 
-    monkeypatch.setattr(proof, "time", LateClock)
+        return look_for(folder, tokens, goes_on_late)
+
+    monkeypatch.setattr(files, "look_for", late)
     nodes = gather(*folders)
     assert nodes.round() == [None, None]
     assert len(copied) == 2

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -34,11 +33,11 @@ class Pods:
         """An entrypoint after `mount`, which only this process sees."""
         runs = config.run_dir.parent
         runs.mkdir(exist_ok=True)
-        program = [sys.executable, "-m", "trainer", "entrypoint", "--config"]
+        settings = str(self.lab.config_file(config))
+        program = [sys.executable, "-m", "trainer", "entrypoint", "--config", settings]
         with self.lab.node_log(node).open("a") as log:
             process = subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *program]
-                + [str(self.lab.config_file(config))],
+                ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *program],
                 cwd=CHECKOUT,
                 env={
                     **without_torchruns_variables(os.environ),
