@@ -56,6 +56,8 @@ class Workload(pulumi.ComponentResource):
     """Name of the Job, StatefulSet or other object."""
     uid: pulumi.Output[str]
     """Identifies that object."""
+    volume_proof: pulumi.Output[str]
+    """What its nodes have measured on the volume before the first step, or why that is not known."""
 
     def __init__(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None

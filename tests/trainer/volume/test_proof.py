@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from trainer.launch.messages import Hello
 from trainer.launch.status_files import ExitReport
 from trainer.launch.stop_request import StopRequest
 from trainer.volume import files
-from trainer.volume.proof import FILE, VolumeProof
+from trainer.volume.proof import FILE, MOST_LOOKED_FOR, VolumeProof, looked_for
 
 LIMIT_SECONDS = 60  # for what has to happen
 SOON_SECONDS = 1  # for what never happens
@@ -182,6 +183,21 @@ def test_folder_of_its_own_ends_the_run(tmp_path: Path, gather: Callable[..., No
     assert nodes.left() == []
 
 
+def test_large_run_looks_for_neighbours_and_the_first() -> None:
+    """Each file is looked for by many nodes, and the looks do not grow with the square."""
+    assert looked_for(1, [0, 1, 2]) == [2, 0]
+    assert looked_for(5, [2, 5]) == [2]
+    nodes = list(range(200))
+    chosen = {node: looked_for(node, nodes) for node in nodes}
+    assert all(
+        node not in those and len(set(those)) == len(those) <= MOST_LOOKED_FOR + 1
+        for node, those in chosen.items()
+    )
+    assert all(0 in those for node, those in chosen.items() if node)
+    seen_by = {node: sum(node in those for those in chosen.values()) for node in nodes}
+    assert min(seen_by.values()) == MOST_LOOKED_FOR
+
+
 def test_reason_of_one_node_reaches_all(
     tmp_path: Path, gather: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +282,10 @@ def test_stop_ends_the_wait_for_others(tmp_path: Path, gather: Callable[..., Nod
         node.stop.requested = True
     reports = nodes.round(leaves=False)
     assert [report and report.code for report in reports] == [ExitCode.PREEMPTED] * 2
+    deadline = time.monotonic() + LIMIT_SECONDS / 2  # its look ends, too, long before its limit
+    while any(thread.name == "volume" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_volume_without_answer_is_tried_again(
