@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 from trainer.transport.asked import OTHER
-from trainer.volume.words import SHARED
+from trainer.volume.figures import SHARED
 
 _STEP = re.compile(
     r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "

@@ -2,7 +2,7 @@
 
 from cli.check import Result
 from cli.verify.evidence import Evidence, result
-from trainer.volume.words import SHARED, Figures, figures_line
+from trainer.volume.figures import SHARED, Figures, figures_line
 
 ID = "shared-volume"
 

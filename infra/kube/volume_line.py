@@ -10,7 +10,7 @@ from infra.kube.objects import Json, container_of, name_of
 VOLUME = "volume: "
 FIRST_BYTES = 1 << 18
 MOST_PODS = 8
-_LINE = re.compile(rf"\[node \d+\] ({VOLUME}.*)")  # trainer/volume/words.py; a test holds it
+_LINE = re.compile(rf"\[node \d+\] ({VOLUME}.*)")  # trainer/volume/figures.py; a test holds it
 
 
 def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:

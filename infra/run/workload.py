@@ -57,7 +57,7 @@ class Workload(pulumi.ComponentResource):
     uid: pulumi.Output[str]
     """Identifies that object."""
     volume_proof: pulumi.Output[str]
-    """What its nodes have measured on the volume before the first step, or why that is not known."""
+    """What its nodes have measured on the volume before the first step, or why it is not known."""
 
     def __init__(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None

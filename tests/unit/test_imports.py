@@ -37,7 +37,12 @@ def test_packages_import_in_one_direction(folder: str) -> None:
 
 
 # They compute from the files and the lines of a run, and need no torch.
-PURE = ("trainer.events", "trainer.transport.asked", "trainer.transport.lines")
+PURE = (
+    "trainer.events",
+    "trainer.transport.asked",
+    "trainer.transport.lines",
+    "trainer.volume.figures",
+)
 
 
 def test_commands_use_only_the_part_of_the_trainer_that_computes() -> None:

@@ -72,7 +72,7 @@ class Start:
 class Proven:
     """The node has written to the volume and seen what the other nodes have written.
 
-    The times are those of trainer.volume.words.Figures, in microseconds.
+    The times are those of trainer.volume.figures.Figures, in microseconds.
     """
 
     write_microseconds: int

@@ -28,9 +28,9 @@ from trainer.launch.messages import Proven
 from trainer.launch.status_files import ExitReport
 from trainer.launch.stop_request import StopRequest
 from trainer.volume import files, words
+from trainer.volume.figures import Figures, figures_line
 from trainer.volume.limit import Interrupted, within
 from trainer.volume.mount import mount_here
-from trainer.volume.words import Figures
 
 FILE = "volume-check.json"
 MOST_LOOKED_FOR = 64
@@ -154,7 +154,7 @@ class VolumeProof:
     def all_proven(self, told: Mapping[int, Proven]) -> None:
         """On node 0: all nodes of the round have seen each other's files."""
         nodes = {node: _figures(message) for node, message in sorted(told.items())}
-        self._say(words.figures_line(nodes))
+        self._say(figures_line(nodes))
         rows = [
             {"node": node, **{name: _rounded(value) for name, value in asdict(each).items()}}
             for node, each in nodes.items()

@@ -1,18 +1,15 @@
-"""What is said of the volume: the figures where it is shared, and what to do where not. Pure."""
+"""What is said where the nodes do not share a volume that can be written, and what to do. Pure."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.launch.exit_codes import ExitCode
 from trainer.volume.files import OTHER_CONTENT, WriteError
 
-SHARED = "volume: "
-"""The line of node 0 with the figures begins so; `./disttrain status` and `up` look for it."""
 _SETTING = "run.train.volume_timeout_seconds"
 _NEVER_BETTER = (
     errno.EROFS,
@@ -25,43 +22,6 @@ _NEVER_BETTER = (
 )
 _NOT_SHARED = (errno.ENOENT, OTHER_CONTENT)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What one node has measured.
-
-    Args:
-        write_seconds: for a new small file and its fsync.
-        rename_seconds: for its rename and the fsync of the folder.
-        visible_seconds: until it saw the files of all other nodes, after all had written them.
-        file_system: on which its folder is; empty where that is not known.
-    """
-
-    write_seconds: float
-    rename_seconds: float
-    visible_seconds: float
-    file_system: str = ""
-
-
-def figures_line(nodes: Mapping[int, Figures]) -> str:
-    """One line for the log, with the slowest node of each figure."""
-
-    def slowest(what: str, seconds: Mapping[int, float]) -> str:
-        node = max(seconds, key=lambda each: seconds[each])
-        return f"{what} at most {seconds[node] * 1e3:.3g} ms (node {node})"
-
-    parts = (
-        slowest("write and fsync", {node: each.write_seconds for node, each in nodes.items()}),
-        slowest("rename", {node: each.rename_seconds for node, each in nodes.items()}),
-        slowest(
-            "seen by the others after",
-            {node: each.visible_seconds for node, each in nodes.items()},
-        ),
-    )
-    systems = sorted({each.file_system for each in nodes.values() if each.file_system})
-    where = f"; {', '.join(systems)}" if systems else ""
-    return f"{SHARED}{len(nodes)} nodes see each other's new files: {', '.join(parts)}{where}"
 
 
 def write_failed(folder: Path, mount: str, error: WriteError) -> tuple[ExitCode, str]:

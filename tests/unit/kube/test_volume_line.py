@@ -7,7 +7,7 @@ from infra.kube.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.volume_line import VOLUME, last_volume_line, volume_line
 from infra.run.workload import volume_proof
-from trainer.volume.words import SHARED, Figures, figures_line
+from trainer.volume.figures import SHARED, Figures, figures_line
 
 SAID = figures_line({0: Figures(0.1, 0.2, 0.3), 1: Figures(0.2, 0.1, 0.3)})
 
