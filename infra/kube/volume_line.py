@@ -21,7 +21,10 @@ def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:
         namespace: of the pods.
         pods: of one training; those whose names come first are asked.
     """
-    why = "no pod that was asked has said it in its first lines"
+    why = (
+        "no pod that was asked has said it in its first lines (run.train.volume_timeout_seconds 0 "
+        "leaves it out)"
+    )
     for pod in sorted(pods, key=name_of)[:MOST_PODS]:
         path = f"{PODS.format(namespace)}/{name_of(pod)}/log"
         query = {"container": container_of(pod), "limitBytes": str(FIRST_BYTES)}

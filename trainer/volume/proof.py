@@ -22,6 +22,7 @@ from pathlib import Path
 from trainer.checkpoint.durable import write_json
 from trainer.events.event import Name
 from trainer.events.log import EventLog
+from trainer.events.writers import shortened
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.membership import RoundMember
 from trainer.launch.messages import Proven
@@ -63,11 +64,10 @@ class VolumeProof:
         """
         self._folder, self._node, self._limit = run_dir, node, limit_seconds
         self._say, self._events, self._stop = say, events, stop
-        self._token, self._failed = "", None
+        self._token, self._mount = "", ""
         self._written: files.Written | None = None
-        self._mount = ""
+        self._failed: ExitReport | None = None
         self._tokens: Mapping[int, str] = {}
-        self._failed: ExitReport | None
 
     def write(self) -> str:
         """Write this node's file for the next round; returns its token.
@@ -107,7 +107,8 @@ class VolumeProof:
             return None
         if self._failed is not None:
             return self._failed
-        self._tokens = tokens
+        # They are parts of paths, and come from other machines.
+        self._tokens = {node: token if token.isalnum() else "" for node, token in tokens.items()}
         lost: ExitReport | None = None
 
         def is_over() -> bool:
@@ -229,5 +230,5 @@ def _figures(message: Proven) -> Figures:
         message.write_microseconds / micro,
         message.rename_microseconds / micro,
         message.visible_microseconds / micro,
-        message.file_system,
+        shortened(message.file_system),
     )

@@ -87,9 +87,23 @@ class Nodes:
     def _hello(self, rank: int) -> Hello:
         return Hello(rank, len(self.folders), "same", str(rank), "one", 1, f"pod-{rank}")
 
-    def write_and_join(self, rank: int) -> RoundMember:
+    def join_all(self, token: Callable[[int], str]) -> list[RoundMember]:
+        """All nodes join, each with what `token` gives for it."""
+
+        def join_one(rank: int) -> RoundMember:
+            return self._join(rank, token(rank))
+
+        members = list(self._pool.map(join_one, range(len(self.folders))))
+        self._members += members  # they stay connected
+        return members
+
+    def prove(self, member: RoundMember, rank: int) -> ExitReport | None:
+        tokens = dict(zip(member.round.nodes, member.round.proofs, strict=True))
+        return self.nodes[rank].proof.prove(member, tokens)
+
+    def _join(self, rank: int, token: str) -> RoundMember:
         node = self.nodes[rank]
-        hello = replace(self._hello(rank), proof=node.proof.write())
+        hello = replace(self._hello(rank), proof=token)
         member = join(
             "localhost", self.port, hello, b"key", LIMIT_SECONDS, node.said.append, lambda: False
         )
@@ -103,14 +117,11 @@ class Nodes:
 
         A node that has a reason to leave the round does so at once, as the entrypoint does.
         """
-        members = list(self._pool.map(self.write_and_join, range(len(self.folders))))
-        self._members += members  # they stay connected
+        members = self.join_all(lambda rank: self.nodes[rank].proof.write())
         between()
 
         def prove(rank: int) -> ExitReport | None:
-            here = members[rank].round
-            tokens = dict(zip(here.nodes, here.proofs, strict=True))
-            report = self.nodes[rank].proof.prove(members[rank], tokens)
+            report = self.prove(members[rank], rank)
             if report is not None and leaves:
                 members[rank].leave(report)
                 self.nodes[rank].proof.withdraw()
@@ -273,6 +284,19 @@ def test_vanished_own_file_is_tried_again(tmp_path: Path, gather: Callable[..., 
     assert (other.code, own.code) == (ExitCode.RETRYABLE, ExitCode.RETRYABLE)
     assert "is gone again" in own.reason
     assert nodes.left() == []
+
+
+def test_token_of_a_stranger_is_no_path(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
+    """A token comes from another machine: it can neither have a file read nor removed elsewhere."""
+    folder, elsewhere = tmp_path / "run", tmp_path / "kept"
+    nodes = gather(folder, folder, limit_seconds=SOON_SECONDS)
+    (folder / ".volume-proof-00001-x").mkdir(parents=True)
+    elsewhere.write_text("node 1 has written this, attempt x/../../kept\n")
+    members = nodes.join_all(lambda rank: "x/../../kept" if rank else nodes.nodes[0].proof.write())
+    report = nodes.prove(members[0], 0)
+    assert report is not None
+    assert report.code == ExitCode.FATAL
+    assert elsewhere.exists()
 
 
 def test_stop_ends_the_wait_for_others(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
