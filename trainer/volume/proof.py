@@ -155,7 +155,6 @@ class VolumeProof:
     def all_proven(self, told: Mapping[int, Proven]) -> None:
         """On node 0: all nodes of the round have seen each other's files."""
         nodes = {node: _figures(message) for node, message in sorted(told.items())}
-        self._say(figures_line(nodes))
         rows = [
             {"node": node, **{name: _rounded(value) for name, value in asdict(each).items()}}
             for node, each in nodes.items()
@@ -163,7 +162,9 @@ class VolumeProof:
         try:
             for node, token in self._tokens.items():
                 files.remove_proof(self._folder, node, token)
-            write_json(self._folder / FILE, {"at": round(time.time(), 3), "nodes": rows})
+            if len(nodes) > 1:  # alone, as train.nodes_min allows, it has nothing to compare
+                self._say(figures_line(nodes))
+                write_json(self._folder / FILE, {"at": round(time.time(), 3), "nodes": rows})
         except OSError as error:
             self._say(f"warning: the figures of the volume cannot be kept: {error}")
 

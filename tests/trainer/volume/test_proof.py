@@ -340,6 +340,16 @@ def test_leftovers_of_killed_attempts_go(tmp_path: Path, gather: Callable[..., N
     assert nodes.left() == []
 
 
+def test_node_alone_has_nothing_to_compare(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
+    """With train.nodes_min one node may train alone: it can write, and no figures are told."""
+    nodes = gather(tmp_path)
+    assert nodes.round() == [None]
+    assert nodes.proven.wait(LIMIT_SECONDS)
+    assert nodes.left() == []
+    assert nodes.nodes[0].said == []
+    assert not (tmp_path / FILE).exists()
+
+
 def test_limit_of_zero_checks_nothing(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
     """train.volume_timeout_seconds: 0 trains as if there were no such check."""
     nodes = gather(tmp_path / "a", tmp_path / "b", limit_seconds=0)
