@@ -57,6 +57,9 @@ class RunOutputs:
     """single-pod, multi-pod or another kind of workload."""
     workload: pulumi.Output[str]
     """Name of the training's Job, StatefulSet or other object."""
+    volume_proof: pulumi.Output[str]
+    """How long the nodes' writes to the volume took before the first step, and until all saw them;
+    or a sentence that says why that is not known."""
     run_name: str
     """Folder of the run below `runs`."""
     program: str
@@ -111,6 +114,7 @@ def run_outputs(settings: RunSettings, facts: PlatformFacts, made: MadeRun) -> R
     return RunOutputs(
         topology=made.run.kind.name,
         workload=made.workload.workload_name,
+        volume_proof=made.workload.volume_proof,
         run_name=run.run_name,
         program=shlex.join(run.program.command),
         max_steps=0 if run.has_program else run.train.max_steps,

@@ -101,7 +101,8 @@ def leading(seen: Seen) -> Progress:
     first = max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
     # Each pod tells the transport of its own ranks.
     transport = next((p.transport for p in seen.progress.values() if p.transport), "")
-    return replace(first, transport=transport)
+    volume = next((p.volume for p in seen.progress.values() if p.volume), "")
+    return replace(first, transport=transport, volume=volume)
 
 
 def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:

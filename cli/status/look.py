@@ -14,7 +14,7 @@ from cli.status.judge import (
 from cli.status.lost_node import on_lost_node
 from cli.status.node_findings import node_findings
 from cli.status.progress import Progress, read_progress
-from cli.status.reports import Reports
+from cli.status.reports import TRY_SECONDS, Reports
 from cli.status.storage import see_claims
 from infra.kube import names
 from infra.kube.api import Api
@@ -30,6 +30,7 @@ from infra.kube.volcano import words_of_gang
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
+FIRST_BYTES = 1 << 16  # of a log, for what is said at its begin alone
 LINES = 200  # of each pod; the trainer writes one for each logged step
 MOST_LOGS = 8  # pods of one run whose lines are read: node 0 and some that may say why it waits
 
@@ -130,6 +131,8 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
             unseen = f"the lines of pod {name_of(pod)} cannot be read: {reason}"
             if isinstance(reason, UnreachableError):
                 without_answer.add(node)
+    if len(pods) > 1:
+        progress = _with_volume(api, record.namespace, pods, progress)
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
     gang = words_of_gang(api, record.namespace, item) if item else ""
@@ -149,6 +152,23 @@ def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
         words = f"in queue {queue}; what it waits for cannot be read: {reason}"
         return InQueue(queue, None, words)
     return place or InQueue(queue, None, f"in queue {queue}: it has its place, and its pods come")
+
+
+def _with_volume(
+    api: Api, namespace: str, pods: list[Json], progress: dict[str, Progress]
+) -> dict[str, Progress]:
+    """What node 0 has said of the volume at its start, where later lines have pushed it out."""
+    first = next((pod for pod in pods if progress.get(name_of(pod), Progress()).step), None)
+    if first is None or any(each.volume for each in progress.values()):
+        return progress
+    name = name_of(first)
+    query = {"container": container_of(first), "limitBytes": str(FIRST_BYTES), "timestamps": "true"}
+    try:
+        begin = api.text(f"{PODS.format(namespace)}/{name}/log", query, TRY_SECONDS)
+    except (ApiError, UnreachableError):
+        return progress  # all else was read, and a later look sees it
+    said = read_progress(begin).volume
+    return {**progress, name: replace(progress[name], volume=said)}
 
 
 def _has_begun(pod: Json) -> bool:

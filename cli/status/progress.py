@@ -14,6 +14,7 @@ from typing import Any
 
 from trainer.checkpoint.words import SaveLine, read_line
 from trainer.transport.asked import OTHER
+from trainer.volume.figures import SHARED
 
 _STEP = re.compile(
     r"step (?P<step>\d+)/(?P<of>\d+) loss (?P<loss>\S+) .*?tokens/s (?P<speed>\S+) "
@@ -28,6 +29,7 @@ _LOST = re.compile(r"training stopped: (?P<why>.*)")
 _HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
 _GOODPUT = re.compile(r"goodput (?P<account>\d.*?)(?:; (?P<rank_hours>[\d.]+) rank-hours)?$")
 _TRANSPORT = re.compile(rf"{OTHER}(?P<said>.*)|transport[ :]")
+_VOLUME = re.compile(rf"{SHARED}(?P<said>.*)")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
 _NO_SAVE: Mapping[str, Any] = {"saving_step": None, "saving_at": None, "saving_holds": False}
@@ -56,6 +58,8 @@ class Progress:
         rank_hours: hours of the run times its ranks, each of which has a GPU, as of `goodput_at`.
         transport: which one the ranks have, where it is not the one that was asked for, and what it
             may come from.
+        volume: how long the nodes' writes to the volume took before this start, and until all of
+            them saw these; of a run of one node nothing is said.
         unseen: why a program of the user's own runs and nobody knows its steps.
     """
 
@@ -81,6 +85,7 @@ class Progress:
     hang: str = ""
     goodput: str = ""
     transport: str = ""
+    volume: str = ""
     unseen: str = ""
     rank_hours: float | None = None
     goodput_at: datetime | None = None
@@ -165,6 +170,8 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
         return replace(before, goodput=account["account"], rank_hours=hours, goodput_at=at)
     if transport := _TRANSPORT.match(text):
         return replace(before, transport=transport["said"] or "")
+    if volume := _VOLUME.match(text):
+        return replace(before, volume=volume["said"])
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round ") and " is lost" not in text:

@@ -23,6 +23,7 @@ class Evidence:
         losses: step and training loss of each record.
         checkpoint: the newest one, as run_probe.py describes it; None where there is none.
         smoke_test: what was measured before the first step; None where nothing was.
+        volume_check: what the nodes have measured on the volume; None where nothing was.
         volume_problem: why losses and checkpoint were not seen; empty where they were.
     """
 
@@ -35,6 +36,7 @@ class Evidence:
     losses: Sequence[tuple[int, float]] = ()
     checkpoint: Mapping[str, Any] | None = None
     smoke_test: Mapping[str, Any] | None = None
+    volume_check: Mapping[str, Any] | None = None
     volume_problem: str = ""
 
 

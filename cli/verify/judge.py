@@ -6,6 +6,7 @@ from cli.check import Result
 from cli.verify.evidence import Evidence, result
 from cli.verify.gpu_results import gpu_results
 from cli.verify.network_results import all_reduce, shared_memory, transport
+from cli.verify.volume_results import shared_volume
 from infra.kube.objects import name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
 
@@ -21,6 +22,7 @@ def judge(seen: Evidence) -> list[Result]:
         shared_memory(seen),
         transport(seen),
         all_reduce(seen),
+        shared_volume(seen),
         _steps(seen),
         _loss_falls(seen),
         _checkpoint(seen),

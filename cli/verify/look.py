@@ -58,6 +58,7 @@ def gather(api: Api, place: RunPlace) -> Evidence:
         losses=[(int(step), float(loss)) for step, loss in volume.get("losses", [])],
         checkpoint=volume.get("checkpoint"),
         smoke_test=volume.get("smoke_test"),
+        volume_check=volume.get("volume_check"),
         volume_problem=problem,
     )
 

@@ -1,4 +1,4 @@
-"""Runs in a pod on the volume: losses, smoke test and newest checkpoint of a run.
+"""Runs in a pod on the volume: losses, newest checkpoint and what was measured at the start.
 
 It is sent as text to `python3 -c`, so it imports nothing of this project. It prints one JSON line.
 """
@@ -29,6 +29,12 @@ def losses(run: Path) -> list[tuple[int, float]]:
 def smoke_test(run: Path) -> dict[str, Any] | None:
     """What was measured before the first step (trainer/parallel/smoke_test.py); None: nothing."""
     path = run / "smoke-test.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def volume_check(run: Path) -> dict[str, Any] | None:
+    """What its nodes have measured on the volume (trainer/volume/proof.py); None: nothing."""
+    path = run / "volume-check.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
@@ -84,6 +90,7 @@ def main() -> None:
         "losses": losses(run),
         "checkpoint": newest_checkpoint(run),
         "smoke_test": smoke_test(run),
+        "volume_check": volume_check(run),
     }
     print(json.dumps(seen))
 

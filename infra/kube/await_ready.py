@@ -23,6 +23,7 @@ from infra.kube.pods import PodReport, describe_pods, report_pod
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
 from infra.kube.volcano import words_of_gang
+from infra.kube.volume_line import volume_line
 from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
 from infra.kube.workload import Workload, true_condition
 
@@ -131,6 +132,8 @@ def create(job: Job, api: Api) -> None:
         is_settled = settling.is_over(verdict.enough)
         if verdict.finished or is_settled:
             say(verdict.finished or verdict.enough)
+            if wanted > 1:
+                say(volume_line(api, job.namespace, pods))
             return ""
         if patience.is_over(verdict.stuck):
             raise TaskError(verdict.stuck)

@@ -47,12 +47,15 @@ class K3sLook:
         generation_id: another one than noted on the host means that k3s' data are gone.
         problem: why the host could not be asked; empty when it was.
         owner: identifies the platform that has installed k3s; empty: none has, or it is not noted.
+        place: what the host is in the cluster of this program: k3s (the first machine), k3s-server
+            or k3s-agent (a further one); empty: it is in none, or was asked as a further one.
     """
 
     repair_id: str
     generation_id: str
     problem: str = ""
     owner: str = ""
+    place: str = ""
 
 
 def look_at_k3s(
@@ -89,6 +92,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             repair_id=facts["repair"] if healthy else new_id,
             generation_id=new_id if wiped else facts.get("generation", ""),
             owner=facts.get("owner", ""),
+            place=facts.get("place", ""),
         )
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge

@@ -17,6 +17,7 @@ from infra.platform.proxy import k3s_proxy_environment
 from infra.platform.registries import registries
 from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
 
+FURTHER = {"k3s-server": "server", "k3s-agent": "agent"}
 LookAtK3s: TypeAlias = Future[K3sLook]
 # With these ignored a command stays as it is in the state: nothing is run and nothing replaced.
 ALL_INPUTS = ("stdin", "triggers")
@@ -137,10 +138,16 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
 
     Where the host could not be asked, a preview shows the commands as they are in the state and
     says so; an `up` runs them, which gets through or fails with the reason. It never replaces k3s.
+
+    Raises:
+        pulumi.RunError: the host is a further machine, such as a server that is to take the place
+            of a lost first one.
     """
     if args.look is None:
         return K3sState(K3sLook("", ""), ALL_INPUTS)
     look = args.look.result()
+    if look.place in FURTHER:
+        raise pulumi.RunError(further_machine(args.host, FURTHER[look.place]))
     if args.cluster.k3s.existing == "adopt":
         # what becomes of an adopted k3s is not ours: it is never replaced
         look = K3sLook(look.repair_id, "", look.problem)
@@ -154,6 +161,27 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
         )
         return K3sState(look, ALL_INPUTS)
     return K3sState(look, ("triggers",))
+
+
+def further_machine(host: HostSettings, role: str) -> str:
+    """Why the host cannot be the first machine, and the way out, for people.
+
+    Args:
+        host: which the settings name as the first machine.
+        role: as which it has joined a cluster.
+    """
+    key, value = ("sshHost", host.ssh.host) if host.ssh else ("host", "localhost")
+    return (
+        f"{key}: {value!r} cannot be used: this machine is a further one ({role}) of a cluster "
+        "that this program has made, and no setting makes a further machine the first one. Nothing "
+        f"was changed. Set {key} back to the first machine. If that one is lost for good, a new "
+        "platform has to take the place of this cluster: let the run save and end, then pulumi "
+        "config set hostGone true, pulumi up, and pulumi destroy, which takes k3s from all "
+        f"machines that answer. After that set {key} to this machine, and sshHostKey and "
+        "nodeAddress to its own, take it out of nodes, set hostGone to false, and run pulumi up: "
+        "the run goes on from its last checkpoint, if its data were not on the lost machine "
+        "(docs/node.md#several-servers)"
+    )
 
 
 def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pulumi
+from pulumi_command import local
 
 from infra.dependencies import dependencies
+from infra.kube.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
@@ -54,6 +56,8 @@ class Workload(pulumi.ComponentResource):
     """Name of the Job, StatefulSet or other object."""
     uid: pulumi.Output[str]
     """Identifies that object."""
+    volume_proof: pulumi.Output[str]
+    """What its nodes have measured on the volume before the first step, or why it is not known."""
 
     def __init__(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None
@@ -85,10 +89,18 @@ class Workload(pulumi.ComponentResource):
             )
             made.append(resource)
             after.append(resource)
-        self._await(name, args, made[-1])
+        waited = self._await(name, args, made[-1])
+        pods = run.world.pods
+        self.volume_proof = waited.stdout.apply(lambda text: volume_proof(text, pods))
         self.uid = uid_of(made[-1])
         self.workload_name = pulumi.Output.from_input(run.workload_name)
-        self.register_outputs({"workloadName": self.workload_name, "uid": self.uid})
+        self.register_outputs(
+            {
+                "workloadName": self.workload_name,
+                "uid": self.uid,
+                "volumeProof": self.volume_proof,
+            }
+        )
 
     def _look(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
@@ -144,10 +156,10 @@ class Workload(pulumi.ComponentResource):
             limit_seconds=run.grace_seconds + args.wait_seconds + 120,
         )
 
-    def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> None:
+    def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> local.Command:
         run, kind = args.run, args.run.kind
         queue_seconds = args.wait_seconds if run.queue else 0
-        kube_command(
+        return kube_command(
             f"{name}-await",
             "await",
             args.connection,
@@ -168,6 +180,24 @@ class Workload(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[workload]),
             limit_seconds=args.training_timeout_seconds + queue_seconds,
         )
+
+
+def volume_proof(said: str, pods: int) -> str:
+    """What the output `volumeProof` says.
+
+    Args:
+        said: all that the wait for the training has printed.
+        pods: of the run.
+    """
+    if pods == 1:
+        return "one pod writes to the volume, so nothing was compared between nodes"
+    lines = [line for line in said.splitlines() if line.startswith(VOLUME)]
+    if lines:
+        return lines[-1].removeprefix(VOLUME)
+    return (
+        "not known yet: pulumi up did not wait for the first step; once the run trains, "
+        "./disttrain verify shows it"
+    )
 
 
 def _reference(run: Run) -> dict[str, str]:

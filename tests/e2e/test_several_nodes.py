@@ -69,6 +69,7 @@ def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
     stack.up()
     nodes.wait_done(ON_TWO)
     assert len(set(places(nodes).values())) == 2
+    assert "2 nodes see each other's new files: " in stack.output("volumeProof")
     one, two = nodes.losses(ON_ONE), nodes.losses(ON_TWO)
     assert sorted(one) == sorted(two) == list(range(1, STEPS + 1))
     assert two[STEPS] == pytest.approx(one[STEPS], abs=LOSS_TOLERANCE)

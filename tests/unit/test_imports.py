@@ -45,6 +45,7 @@ PURE = (
     "trainer.launch.exit_codes",
     "trainer.mirror.contents",
     "trainer.mirror.place",
+    "trainer.volume.figures",
 )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, cast
 
+import pulumi
 import pytest
 
 from infra.node.k3s_look import HostAccess, K3sLook, judge, look_at_k3s, parse_facts
@@ -112,6 +113,27 @@ def test_preview_without_access_to_the_host_shows_no_change(
 
 def test_up_without_an_answer_runs_the_install_and_never_replaces_k3s() -> None:
     assert ignored(UNREACHED, is_preview=False) == ("triggers",)
+
+
+@pytest.mark.parametrize(("place", "role"), [("k3s-server", "server"), ("k3s-agent", "agent")])
+@pytest.mark.parametrize("is_preview", [True, False])
+def test_further_machine_cannot_become_the_first(place: str, role: str, is_preview: bool) -> None:
+    """Whoever lost the first machine and names another one instead is told the whole way out."""
+    look = judge({**OURS, "place": place}, NEW)
+    with pytest.raises(pulumi.RunError) as raised:
+        k3s_state(args(look), is_preview)
+    said = str(raised.value)
+    assert said.startswith("host: 'localhost' cannot be used: this machine is a further one")
+    assert f"({role})" in said
+    way = ("hostGone true", "pulumi up", "pulumi destroy", "take it out of nodes", "hostGone to")
+    places = [said.index(words) for words in way]
+    assert places == sorted(places)
+
+
+def test_first_machine_stays_the_first() -> None:
+    """A host that has noted its place as the first machine is judged as before."""
+    look = judge({**OURS, "place": "k3s"}, NEW)
+    assert k3s_state(args(look), is_preview=False).ignored == ()
 
 
 def test_lost_host_is_not_asked_and_nothing_is_run_there() -> None:

@@ -11,6 +11,7 @@ from trainer.config.problem import problem_text
 # Of the section `train` those options that are about starting ranks, and not about our training.
 LAUNCH_OPTIONS = (
     "rendezvous_timeout_seconds",
+    "volume_timeout_seconds",
     "max_restarts",
     "max_pod_failures",
     "nodes_min",

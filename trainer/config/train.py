@@ -56,6 +56,12 @@ class TrainConfig:
         "GPT-2 weights to start from: a safetensors file, an index of several, or its directory",
         pattern=r".+",
     )
+    volume_timeout_seconds: int = option(
+        90,
+        "before each start of a run of several nodes, the longest wait for the volume to take a "
+        "file, and for what other nodes have written there; 0: this is not checked",
+        at_least=0,
+    )
     max_restarts: int = option(
         10, "restarts in place without a newer checkpoint between them", at_least=0
     )

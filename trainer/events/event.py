@@ -25,6 +25,10 @@ class Name(StrEnum):
     known: `container_seconds`, `image_seconds` and `pod` (pod_begin.py)."""
     GATHERING = "gathering"
     """It waits for the other nodes of the run."""
+    VOLUME_PROVEN = "volume_proven"
+    """This node has written to the volume, and seen what all others have written (trainer/volume/).
+    `nodes`: how many there are; `write_seconds`, `rename_seconds`, `visible_seconds`,
+    `file_system`."""
     ROUND_BEGUN = "round_begun"
     """All nodes are there. `round`: its number; `ranks`: how many take part."""
     RANKS_STARTED = "ranks_started"

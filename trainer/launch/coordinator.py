@@ -13,7 +13,8 @@ connect again. With `train.nodes_min` a round may have fewer nodes: gathering.py
                      Stop                 end the ranks, the round is lost
                      Refused              this node does not belong here (yet)
                      Ping -> Pong         whether a node that another one replaces is still there
-    node -> node 0   Stepped              its ranks train
+    node -> node 0   Proven               it has seen on the volume what all others have written
+                     Stepped              its ranks train
                      Stalled              they do not move any more, and where they are
                      Failing              one of its ranks has failed
                      Ended                how its ranks have ended
@@ -24,7 +25,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.gathering import Gathering, RoundRules, places
@@ -33,6 +34,7 @@ from trainer.launch.messages import (
     Failing,
     Hello,
     Message,
+    Proven,
     Regroup,
     Stalled,
     Start,
@@ -61,6 +63,7 @@ class Coordinator:
         ping_seconds: float = PING_SECONDS,
         stalled: Callable[[Sequence[RankState], float, Sequence[int]], None] | None = None,
         done: Callable[[], None] | None = None,
+        proven: Callable[[Mapping[int, Proven]], None] | None = None,
     ):
         """Listen at `port` on all addresses.
 
@@ -74,6 +77,7 @@ class Coordinator:
             stalled: called when the ranks of the round stand still, with what is known of them, the
                 seconds, and the nodes that have not said where theirs are.
             done: called when all nodes of a round have finished; after it no round is started.
+            proven: called when all nodes of a round have seen each other's files on the volume.
 
         Raises:
             OSError: the port is taken.
@@ -87,6 +91,8 @@ class Coordinator:
         self._tell_stalled = stalled
         self._stalled: dict[int, Stalled] = {}  # what each node has said of its ranks
         self._stalled_since = 0.0
+        self._tell_proven = proven
+        self._proven: dict[int, Proven] = {}  # what each node has measured
         self._tell_done, self._is_finished = done, False
         self._done = set[int]()  # the nodes that have finished their part of the round
         self._rounds, self._regroups, self._closing = 0, False, False
@@ -129,6 +135,10 @@ class Coordinator:
             self._stepped.add(node)
             if self._running and self._running <= self._stepped:
                 self._gathering.all_stepped(time.monotonic())
+        elif isinstance(message, Proven):
+            self._proven[node] = message
+            if self._proven.keys() == self._members and self._tell_proven is not None:
+                self._tell_proven(self._proven)
         elif isinstance(message, Failing):
             # The ranks of the other nodes fail after it, and may all have ended before it has.
             self._first_failing = node if self._first_failing is None else self._first_failing
@@ -179,6 +189,7 @@ class Coordinator:
         self._gathering.started(members)
         self._running, self._stepped, self._first_failing = set(members), set[int](), None
         self._stalled, self._done, self._members = {}, set[int](), set(members)
+        self._proven = {}
         if missing := [node for node in range(self._expected.nnodes) if node not in members]:
             self._say(f"starting without node(s) {_listed(missing)}")
         address = self._address_for_other_machines()
@@ -194,6 +205,7 @@ class Coordinator:
                 place.world_size,
                 place.ranks_on_machine,
                 address,
+                [hello.proof for hello in hellos],
             )
             self._reception.send(node, start)
 

@@ -13,6 +13,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from trainer.config import RunConfig, dump_config
@@ -40,6 +41,7 @@ from trainer.monitoring.vitals import State, Vitals
 from trainer.parallel.cores import threads_per_rank
 from trainer.program.work import Program
 from trainer.transport.watch import TransportWatch
+from trainer.volume.proof import VolumeProof
 from trainer.watch.beat import Phase
 from trainer.watch.hang import RankState, culprits, describe_hang
 
@@ -79,6 +81,14 @@ class _Entrypoint:
         self._output = NodeOutput.of(node.rank, config.run_dir)
         self._say = self._output.say
         self._events = entrypoint_events(config.run_dir, node.rank, self._say)
+        self._volume = VolumeProof(
+            config.run_dir,
+            node.rank,
+            config.train.volume_timeout_seconds,
+            self._say,
+            self._events,
+            stop,
+        )
         self._pod_failures = PodFailures(
             config.run_dir,
             os.environ.get(REVISION_VARIABLE, ""),
@@ -194,6 +204,7 @@ class _Entrypoint:
                 self._rules,
                 stalled=self._tell_stalled,
                 done=self._work.round_is_done,
+                proven=self._volume.all_proven,
             )
 
         self._events.write(Name.GATHERING)
@@ -203,20 +214,33 @@ class _Entrypoint:
             over = self._work.finished() is not None or self._pod_failures.spent() is not None
             return failed or self._stop.requested or over
 
-        member = join(
-            node.master_address,
-            node.master_port,
-            self._hello,
-            self._key,
-            config.train.rendezvous_timeout_seconds,
-            self._say,
-            give_up,
-        )
-        if member is None:
-            return None
+        report: ExitReport | None = None
+        hello = replace(self._hello, proof=self._volume.write())
+        try:
+            member = join(
+                node.master_address,
+                node.master_port,
+                hello,
+                self._key,
+                config.train.rendezvous_timeout_seconds,
+                self._say,
+                give_up,
+            )
+            if member is not None:
+                report = self._in_round(member)
+        finally:
+            # Others may still look for the file of a node that has finished; node 0 removes it.
+            if report is None or report.code != ExitCode.DONE:
+                self._volume.withdraw()
+        return report
+
+    def _in_round(self, member: RoundMember) -> ExitReport:
+        """Show that the volume is shared, then run the ranks once, together with other nodes."""
+        here = member.round
         report = ExitReport(ExitCode.RETRYABLE, "the entrypoint failed")
         try:
-            report = self._run_ranks(member.round, member)
+            proofs = dict(zip(here.nodes, here.proofs, strict=True))
+            report = self._volume.prove(member, proofs) or self._run_ranks(here, member)
         finally:
             member.leave(report)
         return report
@@ -340,6 +364,8 @@ class _Entrypoint:
         """End, or keep waiting where a StatefulSet would start the pod of a finished run again."""
         self._work.close()
         self._status.mark_ready()
+        if self._node.rank == 0:
+            self._volume.run_is_finished()
         self._vitals.end(has_failed=False)
         self._goodput.say_last()
         self._say(f"run {self._config.run_name} is finished: {finished}")

@@ -17,6 +17,7 @@ from trainer.launch.messages import (
     Message,
     Ping,
     Pong,
+    Proven,
     Refused,
     Regroup,
     SignedLines,
@@ -47,6 +48,7 @@ class Round:
         world_size: ranks of all nodes of the round.
         ranks_on_machine: ranks of all nodes that share this node's machine.
         own_address: of this node, as the others reach it; empty where all are on this machine.
+        proofs: names of what each node has written to the volume, in the order of `nodes`.
     """
 
     number: int
@@ -57,6 +59,7 @@ class Round:
     world_size: int
     ranks_on_machine: int
     own_address: str
+    proofs: tuple[str, ...] = ()
 
     @staticmethod
     def alone(number: int, port: int, local_ranks: int) -> Round:
@@ -92,6 +95,10 @@ class RoundMember:
                 code = ExitCode.FATAL if message.fatal else ExitCode.RETRYABLE
                 return ExitReport(code, message.reason)
         return None
+
+    def report_proven(self, figures: Proven) -> None:
+        """Tell node 0 that this node has seen what all others have written to the volume."""
+        self._line.send(figures)
 
     def report_stepped(self) -> None:
         """Tell node 0 that all ranks of this node have made their first update."""
@@ -191,6 +198,7 @@ def _round_of(start: Start, line: SignedLines) -> Round:
         start.world_size,
         start.ranks_on_machine,
         own,
+        tuple(start.proofs),
     )
 
 

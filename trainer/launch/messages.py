@@ -16,7 +16,7 @@ import json
 import secrets
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast, get_args
 
 RUN_KEY_VARIABLE = "DISTTRAIN_RUN_KEY"
@@ -34,7 +34,8 @@ class Hello:
     """The first message of a node; `digest` identifies the run configuration and the code.
 
     `instance` is a new one for each start of an entrypoint, `machine` the same for all nodes on
-    one machine, and `name` is for people.
+    one machine, and `name` is for people. `proof` names the file that the node has written to the
+    volume (trainer/volume/proof.py); empty: it could not, or nothing is checked.
     """
 
     node_rank: int
@@ -44,6 +45,7 @@ class Hello:
     machine: str
     local_ranks: int
     name: str
+    proof: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,21 @@ class Start:
     """Of all nodes that share this node's machine."""
     address: str
     """Of node 0, as other machines reach it; empty where all nodes are on one."""
+    proofs: list[str] = field(default_factory=list[str])
+    """What each node of the round has named in its Hello, in the same order."""
+
+
+@dataclass(frozen=True)
+class Proven:
+    """The node has written to the volume and seen what the other nodes have written.
+
+    The times are those of trainer.volume.figures.Figures, in microseconds.
+    """
+
+    write_microseconds: int
+    rename_microseconds: int
+    visible_microseconds: int
+    file_system: str
 
 
 @dataclass(frozen=True)
@@ -139,6 +156,7 @@ Message = (
     Hello
     | Wait
     | Start
+    | Proven
     | Stepped
     | Stalled
     | Failing
@@ -150,7 +168,14 @@ Message = (
     | Pong
 )
 _KINDS = {kind.__name__.lower(): kind for kind in get_args(Message)}
-_TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool, "list[int]": list}
+_TYPES: dict[str, type] = {
+    "int": int,
+    "str": str,
+    "bool": bool,
+    "list[int]": list,
+    "list[str]": list,
+}
+_ITEMS: dict[str, type] = {"list[int]": int, "list[str]": str}
 
 
 def to_mapping(message: Message) -> dict[str, Any]:
@@ -166,13 +191,16 @@ def from_mapping(value: object) -> Message:
     kind = _KINDS.get(str(given.pop("kind", None)))
     if kind is None:
         raise ValueError("unknown kind of message")
-    types = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
+    types = {each.name: _TYPES[str(each.type)] for each in fields(kind)}
+    items = {each.name: _ITEMS.get(str(each.type)) for each in fields(kind)}
     if given.keys() != types.keys():
         raise ValueError(f"{kind.__name__} has {sorted(given)}, not {sorted(types)}")
     for name, wanted in types.items():
         if type(given[name]) is not wanted:
             raise ValueError(f"{kind.__name__}.{name} is {given[name]!r}")
-        if wanted is list and any(type(item) is not int for item in cast(list[Any], given[name])):
+        if wanted is list and any(
+            type(item) is not items[name] for item in cast(list[Any], given[name])
+        ):
             raise ValueError(f"{kind.__name__}.{name} is {given[name]!r}")
     return kind(**given)
 

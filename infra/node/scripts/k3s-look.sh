@@ -21,6 +21,7 @@ look() {
     echo "repair=$(noted repair)"
     echo "generation=$(noted generation)"
     echo "owner=$(noted owner)"
+    echo "place=$(noted_place)"
   elif [ -e "$OWNERSHIP_FILE" ] || [ -e "$BINARY" ] || [ -e "$UNIT" ]; then
     echo "state=others"
   else

@@ -58,6 +58,7 @@ class Server:
             JOB: job,
             PODS: {"items": self.pods},
         }
+        self.lines, self.begin = "starting\n", ""  # of each log on n1: the last ones, the first
         self.waited: list[tuple[str, float | None]] = []
 
     def leases(self) -> list[dict[str, Any]]:
@@ -75,17 +76,20 @@ class Server:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        del query, body, content_type
+        del body, content_type
         assert method == "GET"
         if path == LEASES:
             text = json.dumps({"items": self.leases()})
         elif path.endswith("/log"):
             name = path.split("/")[-2]
             self.waited.append((name, seconds))
-            if name != "a":
+            (on,) = (p["spec"]["nodeName"] for p in self.pods if p["metadata"]["name"] == name)
+            if on != "n1":
                 self.seconds += seconds or 30
                 raise OSError("no answer")
-            text = "starting\n"
+            lines = self.begin if "limitBytes" in query else self.lines
+            stamped = [f"2026-11-22T06:59:00Z {line}" for line in lines.splitlines()]
+            text = "\n".join(stamped)
         else:
             text = json.dumps(self.answers.get(path))
         return Answer(
@@ -133,3 +137,29 @@ def test_without_leases_each_machine_is_waited_for(monkeypatch: pytest.MonkeyPat
     found = seen(server, monkeypatch)
     assert server.waited == [("a", None), ("b", None)]
     assert found.platform.silent == {}
+
+
+def test_first_lines_tell_of_the_volume_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where later lines have pushed it out of those that are read, the begin is asked for it."""
+    server = Server(5)
+    server.pods[1:] = [pod("b", "n1")]
+    server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
+    server.begin = "[node 0] volume: 2 nodes see each other's new files: fast\n"
+    (found,) = seen(server, monkeypatch).runs
+    assert found.progress.volume == "2 nodes see each other's new files: fast"
+    assert found.progress.step == 7
+
+
+def test_volume_in_the_last_lines_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has just started costs no further question, nor does one of one pod."""
+    server = Server(5)
+    server.pods[1:] = [pod("b", "n1")]
+    server.lines = "[node 0] volume: 2 nodes: fast\nstep 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
+    (found,) = seen(server, monkeypatch).runs
+    assert found.progress.volume == "2 nodes: fast"
+    assert [name for name, _ in server.waited] == ["a", "b"]
+    server = Server(5)
+    server.pods[1:] = []
+    server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
+    (found,) = seen(server, monkeypatch).runs
+    assert (found.progress.volume, len(server.waited)) == ("", 1)

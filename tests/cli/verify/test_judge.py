@@ -58,6 +58,20 @@ def pod(name: str = "t-0", ready: str = "True", image: str = "sha256:a", gpus: i
     }
 
 
+VOLUME_CHECK = {
+    "at": 1.0,
+    "nodes": [
+        {
+            "node": node,
+            "write_seconds": 0.003 + node / 1000,
+            "rename_seconds": 0.002 - node / 1000,
+            "visible_seconds": 0.03 - node / 100,
+            "file_system": "nfs4 from server:/x",
+        }
+        for node in (0, 1)
+    ],
+}
+
 GOOD = Evidence(
     status=TRAINING,
     world_size=2,
@@ -67,6 +81,7 @@ GOOD = Evidence(
     losses=LOSSES,
     checkpoint=CHECKPOINT,
     smoke_test=SMOKE_TEST,
+    volume_check=VOLUME_CHECK,
 )
 
 
@@ -242,6 +257,26 @@ CASES = {
         "not checked",
         "no room for a pod",
     ),
+    "shared volume": (
+        on_cpu(),
+        "shared-volume",
+        "ok",
+        "2 nodes see each other's new files: write and fsync at most 4 ms (node 1), rename at most "
+        "2 ms (node 0), seen by the others after at most 30 ms (node 0); nfs4 from server:/x",
+    ),
+    "shared volume of one pod": (GOOD, "shared-volume", "not applicable", "one pod"),
+    "shared volume not measured": (
+        replace(on_cpu(), volume_check=None),
+        "shared-volume",
+        "not applicable",
+        "run.train.volume_timeout_seconds 0",
+    ),
+    "shared volume not seen": (
+        replace(on_cpu(), volume_problem="no room for a pod"),
+        "shared-volume",
+        "not checked",
+        "no room for a pod",
+    ),
     "gloo": (on_cpu(), "transport", "ok", "gloo by TCP over eth0"),
     "gloo's interface is not there": (
         on_cpu(interfaces=["lo", "net1"]),
@@ -306,7 +341,9 @@ def test_evidence_has_its_result_and_its_words(case: str) -> None:
 
 
 def test_all_is_well_with_a_good_run() -> None:
-    assert {result.status for result in judge(GOOD)} == {"ok"}
+    found = {result.id: result.status for result in judge(GOOD)}
+    assert found.pop("shared-volume") == "not applicable"  # it has one pod
+    assert set(found.values()) == {"ok"}
 
 
 @pytest.mark.parametrize(

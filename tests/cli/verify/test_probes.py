@@ -77,11 +77,13 @@ def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> Non
     lines = ['{"step": 1, "loss": 4.0}', '{"step": 2, "loss": 3.5}', '{"step": 2, "loss": 3.4}']
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 3, "lo']))
     (tmp_path / "smoke-test.json").write_text('{"world_size": 3}')
+    (tmp_path / "volume-check.json").write_text('{"nodes": []}')
     checkpoint(tmp_path, 10)
     checkpoint(tmp_path, 20)
     seen = answer(run_probe, str(tmp_path))
     assert seen["losses"] == [[1, 4.0], [2, 3.4]]
     assert seen["smoke_test"] == {"world_size": 3}
+    assert seen["volume_check"] == {"nodes": []}
     found = seen["checkpoint"]
     assert (found["step"], found["files"], found["bytes"], found["problem"]) == (20, 1, 1000, "")
 
@@ -91,6 +93,7 @@ def test_run_probe_finds_nothing_where_nothing_is(tmp_path: Path) -> None:
         "losses": [],
         "checkpoint": None,
         "smoke_test": None,
+        "volume_check": None,
     }
 
 

@@ -99,7 +99,7 @@ first. ${USE_IT_AS_IT_IS}If that stack is lost, remove the line 'owner' from $OW
   if [ -e "$OWNERSHIP_FILE" ] && [ "$(noted_place)" != "$PLACE" ]; then
     fail "this host is in the cluster already: $(noted_place) of this program runs here, and no \
 host is the first machine and a further node. Take it out of sshHost or of nodes, run pulumi up, and then \
-give it its other place"
+give it its other place. If it is to replace a first machine that is lost: docs/node.md, Several servers"
   fi
   if installed_by_others; then
     fail "a k3s that this program did not install is on this host. Remove it \

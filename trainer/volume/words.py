@@ -1,0 +1,91 @@
+"""What is said where the nodes do not share a volume that can be written, and what to do. Pure."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainer.launch.exit_codes import ExitCode
+from trainer.volume.files import OTHER_CONTENT, WriteError
+
+_SETTING = "run.train.volume_timeout_seconds"
+_NEVER_BETTER = (
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.ENOTDIR,
+)
+_NOT_SHARED = (errno.ENOENT, OTHER_CONTENT)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_failed(folder: Path, mount: str, error: WriteError) -> tuple[ExitCode, str]:
+    """How the run ends where a node cannot write, and the reason."""
+    if error.number == errno.EROFS:
+        remedy = "It is mounted read-only: let the pods of every node mount it for writing"
+    elif error.number in (errno.EACCES, errno.EPERM):
+        remedy = f"Make it writable for uid {os.getuid()}, on the file server and on every node"
+    elif error.number in _FULL:
+        remedy = "Make room on the volume"
+    else:
+        remedy = "Look at the file server, and at the kernel's log of this node"
+    code = ExitCode.FATAL if error.number in _NEVER_BETTER else ExitCode.RETRYABLE
+    return code, f"the volume cannot be used here: in {_place(folder, mount)} {error}. {remedy}"
+
+
+def no_answer(folder: Path, mount: str, act: str, seconds: float) -> tuple[ExitCode, str]:
+    """The same where the volume gives no answer at all."""
+    return ExitCode.RETRYABLE, (
+        f"the volume does not answer: {act} in {_place(folder, mount)} was not over after "
+        f"{seconds:g} s ({_SETTING}). Look whether this node reaches the file server"
+    )
+
+
+def own_file_gone(folder: Path, mount: str) -> tuple[ExitCode, str]:
+    """The same where a node's own file is not there any more when the round begins."""
+    return ExitCode.RETRYABLE, (
+        f"the file that this node has just written to {_place(folder, mount)} is gone again: "
+        "another pod with the same rank may have removed it, or the volume loses files"
+    )
+
+
+def not_seen(
+    folder: Path, mount: str, missing: Mapping[int, int], seconds: float
+) -> tuple[ExitCode, str]:
+    """The same where a node does not see what others have written.
+
+    Args:
+        folder: of the run.
+        mount: the file system on which it is on this node.
+        missing: errno of the last look for each of their files, see `look_for`.
+        seconds: how long was looked for them.
+    """
+    nodes, place = ", ".join(map(str, sorted(missing))), _place(folder, mount)
+    how = ", ".join(sorted({_problem(number) for number in missing.values()}))
+    if any(number not in (*_NOT_SHARED, errno.EACCES, errno.EPERM) for number in missing.values()):
+        return ExitCode.RETRYABLE, (
+            f"what node(s) {nodes} have written cannot be read here, in {place}: {how}. Look "
+            "whether this node reaches the file server"
+        )
+    return ExitCode.FATAL, (
+        f"the nodes do not share one volume: what node(s) {nodes} have written cannot be seen "
+        f"here, in {place}, after {seconds:g} s: {how}. All nodes need the same folder: with "
+        "storage host-path the same network file system has to be mounted at dataRoot on every "
+        "machine, and a claim has to be of a class that shares one volume (ReadWriteMany). A "
+        f"volume that only shows files late needs a larger {_SETTING}"
+    )
+
+
+def _place(folder: Path, mount: str) -> str:
+    return f"{folder} ({mount})" if mount else str(folder)
+
+
+def _problem(number: int) -> str:
+    if number == OTHER_CONTENT:
+        return "the file holds something else"
+    return "no such file" if number == errno.ENOENT else os.strerror(number)
