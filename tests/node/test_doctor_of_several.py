@@ -10,6 +10,7 @@ import pytest
 
 from cli.check import Result
 from cli.doctor import examine
+from tests.in_depth import in_depth
 from tests.node.host import Host
 from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose
 
@@ -98,7 +99,7 @@ def test_hosts_that_reach_each_other_have_no_finding(lan: Lan) -> None:
     assert len(ways) == 6  # every two, both ways
 
 
-@pytest.mark.parametrize("name", ["api", "kubelet", "flannel", "sharing"])
+@pytest.mark.parametrize("name", ["api", in_depth("kubelet"), "flannel", in_depth("sharing")])
 def test_fault_between_two_hosts_is_named_by_the_pair(lan: Lan, name: str) -> None:
     fault = faults(lan)[name]
     with present(lan, fault):

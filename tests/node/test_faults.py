@@ -181,6 +181,7 @@ def test_up_that_was_cut_or_killed_is_finished_by_the_next(lab: Lab, way: str) -
     assert lab.differences() == []
 
 
+@pytest.mark.in_depth
 @pytest.mark.stand_in("its switches")
 def test_k3s_whose_install_or_start_breaks_off_is_completed(lab: Lab) -> None:
     """The connection is cut in the middle of the installer; then k3s does not start."""

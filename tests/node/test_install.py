@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from tests.in_depth import in_depth
 from tests.node.lab import UP, VERSION, Lab, counts, kubeconfig, rewritten
 from tests.node.rootfs import PASSWORD
 
 
 @pytest.mark.parametrize(
-    ("user", "password"), [("root", None), ("deploy", None), ("admin", PASSWORD)]
+    ("user", "password"), [in_depth("root", None), in_depth("deploy", None), ("admin", PASSWORD)]
 )
 def test_bare_host_gets_k3s_and_is_bare_again_after_destroy(
     lab: Lab, user: str, password: str | None

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.node.lab import (
     DATA_ROOT,
     NAMESPACE,
@@ -96,6 +98,7 @@ def test_toolkit_and_containerd_of_the_hosts_own_stay(lab: Lab) -> None:
 # --- upgrade, pods with GPUs ---
 
 
+@pytest.mark.in_depth
 def test_another_version_is_an_upgrade_in_place_but_not_under_pods_with_gpus(lab: Lab) -> None:
     stack = lab.stack(k3sVersion=OLD)
     stack.up()

@@ -127,6 +127,7 @@ def test_up_after_a_machine_was_lost_on_the_way_is_finished_by_the_next(lan: Lan
     stack.destroy()
 
 
+@pytest.mark.in_depth
 def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan) -> None:
     """k3s refuses a machine whose password is not that of its name, until the server forgets it."""
     two = NAMES[0]
@@ -145,6 +146,7 @@ def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan) -> No
     stack.destroy()
 
 
+@pytest.mark.in_depth
 def test_cluster_that_was_wiped_is_joined_anew_by_every_machine(lan: Lan) -> None:
     """It has another authority and another token."""
     two = NAMES[0]
@@ -159,6 +161,7 @@ def test_cluster_that_was_wiped_is_joined_anew_by_every_machine(lan: Lan) -> Non
     assert lab.differences() == []
 
 
+@pytest.mark.in_depth
 def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None:
     """Until the list says that it is gone, `up` says so of it."""
     two = NAMES[0]
@@ -181,6 +184,7 @@ def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None
         find_again(host)
 
 
+@pytest.mark.in_depth
 def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) -> None:
     """One that is not there is refused by its name, by the doctor and before k3s is changed."""
     two = NAMES[0]
@@ -207,6 +211,7 @@ def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) ->
     stack.destroy()
 
 
+@pytest.mark.in_depth
 def test_machine_behind_the_first_one_is_reached_through_it_alone(lan: Lan, tmp_path: Path) -> None:
     """By its address on the bridge of the hosts, to which this machine has no link.
 

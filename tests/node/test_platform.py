@@ -168,6 +168,7 @@ def test_own_k3s_cannot_be_adopted(platform: Platform) -> None:
     assert counts(stack.up()).keys() == {"unchanged"}
 
 
+@pytest.mark.in_depth
 def test_monitoring_needs_the_operator_and_goes_with_its_setting(platform: Platform) -> None:
     """The operator's kinds are definitions that take anything; its own are not to be had here."""
     lab, stack = platform.lab, platform.stack
@@ -210,6 +211,7 @@ def test_each_output_takes_one_line_of_the_screen(platform: Platform) -> None:
         assert not line.strip() or re.match(r"    \w+ *: \S", line), screen
 
 
+@pytest.mark.in_depth
 def test_destroy_of_an_unreachable_host_ends_with_an_error(platform: Platform) -> None:
     """The next `up` makes whole again what that `destroy` has taken."""
     lab, stack = platform.lab, platform.stack

@@ -138,7 +138,7 @@ def test_k3s_of_another_stack_of_the_same_name_is_left_alone(lab: Lab) -> None:
     assert lab.differences() == []
 
 
-@pytest.mark.parametrize("first", ["true", "systemctl stop k3s"])
+@pytest.mark.parametrize("first", [in_depth("true"), "systemctl stop k3s"])
 def test_k3s_with_a_run_of_another_stack_is_not_removed(lab: Lab, first: str) -> None:
     """Fault 2 of the review: it was, under the running training, and its data were purged."""
     lab.install_by_hand(**MINE)
