@@ -68,7 +68,7 @@ def multi(lab: Lab, before_switch: dict[str, str]) -> Iterator[Stack]:
     """
     assert before_switch
     settings = {
-        **run_settings(MULTI_RUN, MAX_STEPS, **SPARES),
+        **run_settings(MULTI_RUN, MAX_STEPS),
         **MIRROR,
         "platform": "e2e-single",
         "verify": "before",
@@ -537,7 +537,7 @@ def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
     metrics = lab.run_dir(SINGLE_RUN) / "metrics.jsonl"
     before = metrics.read_text()
     further = MAX_STEPS + 20
-    single.set_all(run_settings(SINGLE_RUN, further, **SPARES))
+    single.set_all(run_settings(SINGLE_RUN, further))
     single.up()
     claim = lab.get("persistentvolumeclaim", "disttrain-pvc")
     assert claim["status"]["phase"] == "Bound"
