@@ -2,7 +2,7 @@
 
 `make test` asks each promise once, in the way in which it breaks most easily. What takes minutes
 more is asked where this variable is set: the other ways in which a promise may break (the mark
-`in_depth` at a test or at one of its parameters), more kinds of workloads in files with the mark
+`in_depth` at a test or at one of its parameters), one more kind of workload in files with the mark
 `engines`, and the files named here.
 """
 
@@ -20,6 +20,8 @@ FILES = (
     "e2e/test_controllers_in_depth.py",
     "e2e/test_failed_runs.py",
     "e2e/test_monitoring_installed.py",
+    "e2e/test_over_ssh.py",
+    "e2e/test_queue.py",
     "node/test_mirror_in_depth.py",
     "node/test_server_steps.py",
     "trainer/monitoring/test_alerts_in_depth.py",

@@ -81,6 +81,16 @@ class StorageKind:
     needs_namespace: bool = False
 
 
+# The provider's own wait would warn that there is no storage class where that is intended, and wait
+# for ever where a class binds at the first pod. Such a claim that stays unbound shows in the pod
+# that waits for it.
+NO_AWAIT = {"pulumi.com/skipAwait": "true"}
+# A claim that names its volume is bound without any pod, as a rule at once, and pods come after
+# that: Kubernetes 1.34's scheduler may look at a pod again so soon after it has heard of a binding
+# that it still sees none, and then leaves the pod alone for 5 minutes.
+AWAIT_BOUND = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
+
+
 def claim_manifest(
     namespace: str,
     access_mode: str,
@@ -104,10 +114,7 @@ def claim_manifest(
         "metadata": {
             "name": CLAIM,
             "namespace": namespace,
-            # The provider's wait would warn that there is no storage class where that is intended,
-            # and wait for ever where a class binds at the first pod. A claim that stays unbound
-            # shows in the pod that waits for it.
-            "annotations": {"pulumi.com/skipAwait": "true"},
+            "annotations": AWAIT_BOUND if volume else NO_AWAIT,
         },
         "spec": {
             "accessModes": [access_mode],

@@ -96,7 +96,5 @@ VOLCANO = Engine(
     failed_reason="Terminated",
     gang=True,
 )
-# What takes long and differs least is asked of one kind by `make test`, and of all by
-# `make test-engines`; Volcano, which takes longest to build, by that alone.
+# `make test` leaves Volcano, which takes longest to build, to `make test-engines`.
 ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, *((VOLCANO,) if ALL else ()))
-IN_DEPTH = ENGINES if ALL else (JOBSET,)

@@ -28,7 +28,7 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import ENGINES, IN_DEPTH, JOBSET, TRAINJOB, Engine
+from tests.e2e.engines import ENGINES, JOBSET, TRAINJOB, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.in_depth import ALL
 from tests.unit.stacks import deploy
@@ -40,7 +40,6 @@ STEPS = 600  # of a run that is killed on its way, and has to come to its end al
 PODS = 3
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", *(("volcano",) if ALL else ()))
 REFERENCE = "e2e-reference"
-OF_JOBSET = (JOBSET, TRAINJOB) if ALL else (JOBSET,)
 STATEFUL_SET = "train-multipod"
 
 
@@ -157,7 +156,8 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     stack.preview("--expect-no-changes")
 
 
-@pytest.mark.parametrize("engine", OF_JOBSET, ids=lambda engine: engine.kind.name)
+@pytest.mark.in_depth
+@pytest.mark.parametrize("engine", [JOBSET, TRAINJOB], ids=lambda engine: engine.kind.name)
 def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack, engine: Engine) -> None:
     """JobSet makes another Job, which waits for nothing. The Job of before would wait 10 s for its
     new pod, and each time twice as long (kubernetes#130881). No step is lost or done twice."""
@@ -187,7 +187,8 @@ def new_job(lab: Lab, before: dict[str, str]) -> bool:
     return not set(lab.uids("job").values()) <= set(before.values())
 
 
-@pytest.mark.parametrize("engine", IN_DEPTH, ids=lambda engine: engine.kind.name)
+@pytest.mark.in_depth
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.kind.name)
 def test_stopped_run_goes_on_where_it_was_and_hands_over(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:
@@ -224,7 +225,8 @@ def test_stopped_run_goes_on_where_it_was_and_hands_over(
     wait_for("steps of multi-pod", lambda: max(lab.losses(run_name)) > saved, 120)
 
 
-@pytest.mark.parametrize("engine", IN_DEPTH, ids=lambda engine: engine.kind.name)
+@pytest.mark.in_depth
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.kind.name)
 def test_fatal_error_fails_the_workload_without_a_retry(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:

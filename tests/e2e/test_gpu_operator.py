@@ -165,6 +165,7 @@ def failing(lab: Lab) -> Iterator[Stack]:
     assert traces(lab) == {}
 
 
+@pytest.mark.in_depth
 def test_operator_that_stays_not_ready_ends_up_with_its_words(
     lab: Lab, chart: Path, failing: Stack
 ) -> None:

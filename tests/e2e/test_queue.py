@@ -21,16 +21,12 @@ from tests.e2e.asking import (
 )
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
-from tests.in_depth import ALL
-
-pytestmark = pytest.mark.engines
 
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50  # after a stop
 PODS = 3
-# Of the kinds with a controller `make test` asks one, and `make test-engines` all.
-QUEUED = ("indexed-job", *(("jobset", "trainjob", "pytorchjob", "mpijob") if ALL else ()))
-NEEDED = ("jobset", *(("trainer", "training-operator", "mpi-operator") if ALL else ()))
+QUEUED = ("indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
+NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator")
 NAME = "e2e-queue"
 FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
 CLUSTER_QUEUE = "disttrain-gpus"
@@ -235,10 +231,10 @@ def racks(kueue: Lab, stack: Stack) -> Iterator[dict[str, str]]:
 
 ONE_RACK = {"placement": "one-place", "placementLabel": RACK, "pods": "2"}
 SCATTERED = {"placement": "packed", "placementLabel": HOST, "pods": "3"}
-PLACED = [("indexed-job", ONE_RACK, ["pair", "pair"])]
-if ALL:
-    PLACED += [(kind, ONE_RACK, ["pair", "pair"]) for kind in QUEUED[1:]]
-    PLACED += [("indexed-job", SCATTERED, ["alone", "pair", "pair"])]
+PLACED = [
+    *((kind, ONE_RACK, ["pair", "pair"]) for kind in QUEUED),
+    ("indexed-job", SCATTERED, ["alone", "pair", "pair"]),
+]
 
 
 @pytest.mark.parametrize(("topology", "wish", "places"), PLACED)

@@ -29,7 +29,7 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_fo
 pytestmark = pytest.mark.in_order
 
 MAX_STEPS = 120
-LONG = 1000  # steps of a run that is killed on its way, and has to come to its end all the same
+LONG = 500  # steps of a run that is killed on its way, and has to come to its end all the same
 SINGLE_RUN, MULTI_RUN = "e2e-single", "e2e-multi"
 PROXY = {
     "httpProxy": "http://proxy.corp.example:3128",

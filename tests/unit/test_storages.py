@@ -52,6 +52,22 @@ def test_nfs_volume_waits_for_the_claim_of_the_stack() -> None:
     assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
 
 
+@pytest.mark.parametrize(
+    ("settings", "awaited"),
+    [
+        ({}, {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}),
+        (NFS, {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}),
+        (CLASS, {"pulumi.com/skipAwait": "true"}),
+    ],
+)
+def test_pods_come_after_a_claim_that_needs_none_is_bound(
+    tmp_path: Path, settings: dict[str, Any], awaited: dict[str, str]
+) -> None:
+    """A pod that came beside its claim was left for 5 minutes; a class may wait for the pod."""
+    claim = deploy("sandbox", tmp_path, settings).one("data-claim").inputs
+    assert awaited.items() <= claim["metadata"]["annotations"].items()
+
+
 def test_other_place_of_the_data_is_another_volume() -> None:
     first = made("nfs", NfsOptions("a", "/x"))
     others = [
