@@ -20,6 +20,7 @@ FILES = (
     "e2e/test_controllers_in_depth.py",
     "e2e/test_failed_runs.py",
     "e2e/test_monitoring_installed.py",
+    "e2e/test_new_cluster.py",
     "e2e/test_over_ssh.py",
     "e2e/test_queue.py",
     "node/test_mirror_in_depth.py",
