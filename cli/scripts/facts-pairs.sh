@@ -46,13 +46,14 @@ ask_udp() { # name address port
   fi
 }
 
-# pair.NAME.mtu=fits, too large, or silent (nobody answers pings)
+# pair.NAME.mtu=fits, too large, or silent (nobody answers pings). Two packets are sent each time: one
+# that a busy machine answers late is no proof of a way that is too narrow.
 ask_mtu() { # name address bytes
   has ping || { unseen "pair.$1.mtu" "the host has no ping" && return; }
   case $2 in *:*) header=48 ;; *) header=28 ;; esac
-  if ! limited ping -c 1 -W 2 "$2" >/dev/null; then
+  if ! limited ping -c 2 -i 0.2 -W 2 "$2" >/dev/null; then
     fact "pair.$1.mtu" silent
-  elif limited ping -c 1 -W 2 -M "do" -s $(($3 - header)) "$2" >/dev/null; then
+  elif limited ping -c 2 -i 0.2 -W 2 -M "do" -s $(($3 - header)) "$2" >/dev/null; then
     fact "pair.$1.mtu" fits
   else
     fact "pair.$1.mtu" "too large"
