@@ -101,7 +101,7 @@ def _show(place: ClusterPlace, arguments: argparse.Namespace) -> int:
         if is_possible(console):
             watch(lambda: (look(api, place.namespace), api.now()), console, WATCH_SECONDS, price)
     while True:
-        seen = look(api, place.namespace)
+        seen = look(api, place.namespace, with_volume=arguments.json)
         write = as_json if arguments.json else as_text
         print(write(seen.platform, seen.runs, seen.unseen, api.now(), price), flush=True)
         if not arguments.watch:

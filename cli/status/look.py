@@ -1,5 +1,6 @@
 """Looks at the cluster for `disttrain status`: reads, and changes nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -52,12 +53,14 @@ class Look:
     found: tuple[tuple[Record, list[Json]], ...] = field(default=(), repr=False)
 
 
-def look(api: Api, namespace: str) -> Look:
+def look(api: Api, namespace: str, *, with_volume: bool = False) -> Look:
     """Look once. What these credentials may not read is named, and the rest is shown.
 
     Args:
         api: the cluster.
         namespace: where runs are looked for if those of all namespaces may not be read.
+        with_volume: also look for `Progress.volume` in the first lines of a run that has trained
+            for long, which costs a request for each run.
 
     Raises:
         ApiError: the cluster refuses even that.
@@ -76,7 +79,7 @@ def look(api: Api, namespace: str) -> Look:
         except ValueError as error:
             unseen = "; ".join(text for text in (unseen, str(error)) if text)
             continue
-        status, pods = see_run(api, record, reports)
+        status, pods = see_run(api, record, reports, with_volume=with_volume)
         seen.append((status, record, pods))
     places: dict[str, list[Json]] = {} if seen else {namespace: []}
     for status, _, pods in seen:
@@ -88,7 +91,7 @@ def look(api: Api, namespace: str) -> Look:
 
 
 def see_run(
-    api: Api, record: Record, reports: Reports | None = None
+    api: Api, record: Record, reports: Reports | None = None, *, with_volume: bool = False
 ) -> tuple[RunStatus, list[Json]]:
     """One run, and the pods of its training. Raises as `look` does.
 
@@ -96,8 +99,11 @@ def see_run(
         api: the cluster.
         record: of the run.
         reports: of the nodes; None: each is waited for.
+        with_volume: as for `look`.
     """
     seen = _see(api, record, reports)
+    if with_volume:
+        seen = replace(seen, progress=_with_volume(api, seen))
     return judge_run(seen, api.now()), list(seen.pods)
 
 
@@ -131,8 +137,6 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
             unseen = f"the lines of pod {name_of(pod)} cannot be read: {reason}"
             if isinstance(reason, UnreachableError):
                 without_answer.add(node)
-    if len(pods) > 1:
-        progress = _with_volume(api, record.namespace, pods, progress)
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
     gang = words_of_gang(api, record.namespace, item) if item else ""
@@ -154,17 +158,16 @@ def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
     return place or InQueue(queue, None, f"in queue {queue}: it has its place, and its pods come")
 
 
-def _with_volume(
-    api: Api, namespace: str, pods: list[Json], progress: dict[str, Progress]
-) -> dict[str, Progress]:
+def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:
     """What node 0 has said of the volume at its start, where later lines have pushed it out."""
-    first = next((pod for pod in pods if progress.get(name_of(pod), Progress()).step), None)
-    if first is None or any(each.volume for each in progress.values()):
+    progress = seen.progress
+    first = next((pod for pod in seen.pods if progress.get(name_of(pod), Progress()).step), None)
+    if len(seen.pods) == 1 or first is None or any(each.volume for each in progress.values()):
         return progress
     name = name_of(first)
     query = {"container": container_of(first), "limitBytes": str(FIRST_BYTES), "timestamps": "true"}
     try:
-        begin = api.text(f"{PODS.format(namespace)}/{name}/log", query, TRY_SECONDS)
+        begin = api.text(f"{PODS.format(seen.record.namespace)}/{name}/log", query, TRY_SECONDS)
     except (ApiError, UnreachableError):
         return progress  # all else was read, and a later look sees it
     said = read_progress(begin).volume

@@ -97,11 +97,11 @@ class Server:
         )
 
 
-def seen(server: Server, monkeypatch: pytest.MonkeyPatch) -> Look:
+def seen(server: Server, monkeypatch: pytest.MonkeyPatch, *, with_volume: bool = False) -> Look:
     monkeypatch.setattr("cli.status.reports.monotonic", lambda: server.seconds)
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    return look(api, "disttrain")
+    return look(api, "disttrain", with_volume=with_volume)
 
 
 def test_lost_machine_is_waited_for_until_it_should_have_reported(
@@ -146,6 +146,8 @@ def test_first_lines_tell_of_the_volume_later(monkeypatch: pytest.MonkeyPatch) -
     server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
     server.begin = "[node 0] volume: 2 nodes see each other's new files: fast\n"
     (found,) = seen(server, monkeypatch).runs
+    assert (found.progress.volume, len(server.waited)) == ("", 2)  # only JSON shows it
+    (found,) = seen(server, monkeypatch, with_volume=True).runs
     assert found.progress.volume == "2 nodes see each other's new files: fast"
     assert found.progress.step == 7
 
@@ -155,11 +157,11 @@ def test_volume_in_the_last_lines_is_not_asked_for(monkeypatch: pytest.MonkeyPat
     server = Server(5)
     server.pods[1:] = [pod("b", "n1")]
     server.lines = "[node 0] volume: 2 nodes: fast\nstep 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
-    (found,) = seen(server, monkeypatch).runs
+    (found,) = seen(server, monkeypatch, with_volume=True).runs
     assert found.progress.volume == "2 nodes: fast"
     assert [name for name, _ in server.waited] == ["a", "b"]
     server = Server(5)
     server.pods[1:] = []
     server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
-    (found,) = seen(server, monkeypatch).runs
+    (found,) = seen(server, monkeypatch, with_volume=True).runs
     assert (found.progress.volume, len(server.waited)) == ("", 1)
