@@ -10,6 +10,8 @@ import re
 import sys
 from pathlib import Path
 
+from cli.fetch.mirror_settings import is_s3
+
 PROJECT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = PROJECT / "trainer" / "requirements.txt"
 
@@ -30,7 +32,7 @@ def need_libraries(url: str, folder: Path) -> None:
     Raises:
         ValueError: they are not there; with the command that installs them.
     """
-    names = ["fsspec", "s3fs"] if url.startswith(("s3://", "s3a://")) else ["fsspec"]
+    names = ["fsspec", "s3fs"] if is_s3(url) else ["fsspec"]
     if folder.is_dir() and str(folder) not in sys.path:
         sys.path.append(str(folder))  # last: what Pulumi's virtualenv has is taken from there
         importlib.invalidate_caches()

@@ -22,6 +22,7 @@ QUIET_STEPS = 5  # so many times the usual time without a step, and it is not ca
 QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server may differ
 FAILED = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
+GOES_ON = ("training", "saving")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from statistics import fmean
 
 from cli.check import Result
+from cli.status.judge import GOES_ON
 from cli.verify.evidence import Evidence, result
 from cli.verify.gpu_results import gpu_results
 from cli.verify.network_results import all_reduce, shared_memory, transport
@@ -64,7 +65,7 @@ def _steps(seen: Evidence) -> Result:
     said = f"{run.state}: {run.detail}" if run.detail else run.state
     if progress.step is not None:
         said += f", step {progress.step} of {progress.of}"
-    if run.state in ("training", "saving", "finished"):
+    if run.state in (*GOES_ON, "finished"):
         return result("steps", "ok", said)
     return result("steps", "error", said, "./disttrain logs")
 

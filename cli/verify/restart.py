@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 
 from cli.check import Result
 from cli.stack_outputs import RunPlace
+from cli.status.judge import GOES_ON
 from cli.status.look import see_run
 from cli.verify.evidence import result
 from infra.kube.api import Api
@@ -27,7 +28,7 @@ def restart(api: Api, place: RunPlace) -> Result:
     """
     record = find_record(api, place.namespace, place.owner)
     before, pods = see_run(api, record)
-    if before.state not in ("training", "saving"):
+    if before.state not in GOES_ON:
         return result("restart", "not checked", f"the run is {before.state}, not training")
     first = next(pod for pod in pods if part(pod, "status").get("phase") == "Running")
     uid = first["metadata"]["uid"]
@@ -39,7 +40,7 @@ def restart(api: Api, place: RunPlace) -> Result:
         now, pods = see_run(api, record)
         if any(pod["metadata"]["uid"] == uid for pod in pods):
             return f"pod {name_of(first)} ends"
-        done = now.state in ("training", "saving", "finished")
+        done = now.state in (*GOES_ON, "finished")
         return "" if done else f"{now.state}: {now.detail}"
 
     try:
