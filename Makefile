@@ -48,7 +48,7 @@ e2e: ## the end-to-end tests alone
 
 test-engines: ## what takes too long for `make test`: all engines and queues, more faults and orders, NFS
 	@$(SANDBOX) setup --for-tests
-	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests -m 'in_depth or engines'
+	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests -m in_depth
 
 bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
 	@$(SANDBOX) setup --only-dev

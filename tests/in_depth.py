@@ -2,8 +2,7 @@
 
 `make test` asks each promise once, in the way in which it breaks most easily. What takes minutes
 more is asked where this variable is set: the other ways in which a promise may break (the mark
-`in_depth` at a test or at one of its parameters), one more kind of workload in files with the mark
-`engines`, and the files named here.
+`in_depth` at a test or at one of its parameters), and the files named here.
 """
 
 import os
@@ -31,9 +30,8 @@ FILES = (
     "vm/test_nfs.py",
 )
 MARK = "in_depth"
-MARK_IT = pytest.mark.in_depth
 
 
 def in_depth(*values: object) -> ParameterSet:
     """One set of values of a test's parameters that `make test` leaves out."""
-    return pytest.param(*values, marks=MARK_IT)
+    return pytest.param(*values, marks=pytest.mark.in_depth)

@@ -28,13 +28,11 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import ENGINES, JOBSET, TRAINJOB, Engine
+from tests.e2e.engines import EACH_COMMIT, ENGINES, JOBSET, TRAINJOB, VOLCANO, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
-from tests.in_depth import ALL
+from tests.in_depth import ALL, in_depth
 from tests.unit.stacks import deploy
 from trainer.events.event import Name, event_file
-
-pytestmark = pytest.mark.engines
 
 STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
 PODS = 3
@@ -74,7 +72,7 @@ def reference(served: Lab, stack: Stack) -> dict[str, str]:
     return weights(served, REFERENCE, STEPS)
 
 
-@pytest.fixture(params=ENGINES, ids=lambda engine: engine.kind.name)
+@pytest.fixture(params=[*EACH_COMMIT, in_depth(VOLCANO)], ids=lambda engine: engine.kind.name)
 def engine(request: pytest.FixtureRequest) -> Engine:
     return request.param
 
