@@ -11,7 +11,8 @@ import json
 
 from sandbox.cluster import Cluster
 from sandbox.processes import Component
-from sandbox.toolchain import FAKE_NODES, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import FAKE_NODES
 
 NAME = "kwok"
 MARK = "kwok.x-k8s.io/node"

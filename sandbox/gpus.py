@@ -8,7 +8,8 @@ import json
 
 from sandbox.cluster import Cluster
 from sandbox.processes import Component
-from sandbox.toolchain import GPU_STAND_IN, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import GPU_STAND_IN
 
 NAME = "gpu-device-plugin"
 RESOURCE = "nvidia.com/gpu"

@@ -6,7 +6,8 @@ import tarfile
 from pathlib import Path
 
 from sandbox.cache import cached_folder, content_key
-from sandbox.toolchain import COMMAND_PROVIDER, KUBERNETES_PROVIDER, TOOLS, bin_dir, tool_folder
+from sandbox.toolchain import bin_dir, tool_folder
+from sandbox.tools.cluster import COMMAND_PROVIDER, KUBERNETES_PROVIDER, TOOLS
 
 PLUGINS = {"kubernetes": KUBERNETES_PROVIDER, "command": COMMAND_PROVIDER}
 # Names a program that takes the pinned Kubernetes provider's place, so that the tests can be run

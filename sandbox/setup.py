@@ -3,12 +3,28 @@
 import argparse
 import importlib.util
 
-from sandbox import packages, toolchain
+from sandbox import packages
 from sandbox.base_image import ensure_base_image
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.volcano import VOLCANO
 from sandbox.pulumi_home import plugin_home
+from sandbox.toolchain import bin_dir, tool_folder
+from sandbox.tools import controllers, services
 from sandbox.venvs import ensure_venv
+
+FOR_TESTS = (
+    services.S3_SERVER,
+    services.IMAGE_REGISTRY,
+    services.PROMETHEUS_SERVER,
+    services.ALERTMANAGER_SERVER,
+    services.GPU_STAND_IN,
+    controllers.JOBSET_CHART,
+    controllers.KUEUE_CHART,
+    controllers.MPI_OPERATOR_MANIFESTS,
+    controllers.VOLCANO_MANIFESTS,
+    controllers.TRAINING_OPERATOR_MANIFESTS,
+    controllers.TRAINER_MANIFESTS,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,24 +49,15 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
     groups = [packages.CLUSTER_PACKAGES, *([packages.TEST_PACKAGES] if for_tests else [])]
     packages.ensure_packages(*groups)
     ensure_venv(".venv")
-    toolchain.bin_dir()
+    bin_dir()
     plugin_home()
     ensure_base_image()
     if for_tests:
-        toolchain.tool_folder(toolchain.S3_SERVER)
-        toolchain.tool_folder(toolchain.IMAGE_REGISTRY)
-        toolchain.tool_folder(toolchain.PROMETHEUS_SERVER)
-        toolchain.tool_folder(toolchain.ALERTMANAGER_SERVER)
-        toolchain.tool_folder(toolchain.GPU_STAND_IN)
-        toolchain.tool_folder(toolchain.JOBSET_CHART)
-        toolchain.tool_folder(toolchain.KUEUE_CHART)
-        toolchain.tool_folder(toolchain.MPI_OPERATOR_MANIFESTS)
-        toolchain.tool_folder(toolchain.VOLCANO_MANIFESTS)
-        toolchain.tool_folder(toolchain.TRAINING_OPERATOR_MANIFESTS)
-        toolchain.tool_folder(toolchain.TRAINER_MANIFESTS)
+        for tool in FOR_TESTS:
+            tool_folder(tool)
         for controller in CONTROLLERS.values():
             if controller is not VOLCANO:  # `make test-engines` builds it when it needs it
-                toolchain.tool_folder(controller.tool)
+                tool_folder(controller.tool)
 
 
 def ensure_venv_module() -> None:

@@ -23,7 +23,8 @@ from sandbox.node import Node
 from sandbox.pki import CA, Certificate, sign
 from sandbox.processes import Component
 from sandbox.say import phase
-from sandbox.toolchain import Tool, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.tool import Tool
 
 DEFINITIONS = ("CustomResourceDefinition",)
 WEBHOOK_FOLDER = "k8s-webhook-server/serving-certs"  # below TMPDIR, as controller-runtime has it

@@ -2,7 +2,7 @@
 
 from sandbox.controllers.configuration import manager_configuration
 from sandbox.controllers.controller import Controller
-from sandbox.toolchain import JOBSET_CONTROLLER
+from sandbox.tools.controllers import JOBSET_CONTROLLER
 
 WEBHOOK_PORT = 9443
 HEALTH_PORT = 9440

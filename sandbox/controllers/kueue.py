@@ -5,7 +5,7 @@ from typing import Any
 
 from sandbox.controllers.configuration import manager_configuration
 from sandbox.controllers.controller import Controller, Place
-from sandbox.toolchain import KUEUE_CONTROLLER
+from sandbox.tools.controllers import KUEUE_CONTROLLER
 
 WEBHOOK_PORT = 9446
 HEALTH_PORT = 9447

@@ -5,7 +5,7 @@ it has built in, or else takes from its command line.
 """
 
 from sandbox.controllers.controller import Controller
-from sandbox.toolchain import MPIJOB_CONTROLLER
+from sandbox.tools.controllers import MPIJOB_CONTROLLER
 
 NAMESPACE = "kube-system"  # where its lease is
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.controllers.controller import Controller, Place
-from sandbox.toolchain import TRAINER_CONTROLLER
+from sandbox.tools.controllers import TRAINER_CONTROLLER
 
 WEBHOOK_PORT = 9444
 HEALTH_PORT = 9441

@@ -6,7 +6,7 @@ https://www.kubeflow.org/docs/components/trainer/legacy-v1/
 """
 
 from sandbox.controllers.controller import Controller
-from sandbox.toolchain import PYTORCHJOB_CONTROLLER
+from sandbox.tools.controllers import PYTORCHJOB_CONTROLLER
 
 WEBHOOK_PORT = 9445
 HEALTH_PORT = 9442

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.controllers.controller import Controller, Place, Program
-from sandbox.toolchain import VOLCANO_CONTROLLERS
+from sandbox.tools.controllers import VOLCANO_CONTROLLERS
 
 HEALTH_PORT = 9448
 SCHEDULER_HEALTH_PORT = 9449

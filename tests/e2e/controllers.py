@@ -23,7 +23,8 @@ from infra.controllers import CONTROLLERS, jobset, kueue
 from infra.controllers.manifests import images_of, objects_of
 from sandbox.image_archive import image_archive
 from sandbox.stack import Stack
-from sandbox.toolchain import (
+from sandbox.toolchain import tool_folder
+from sandbox.tools.controllers import (
     JOBSET_CHART,
     JOBSET_CONTROLLER,
     KUEUE_CHART,
@@ -33,9 +34,8 @@ from sandbox.toolchain import (
     TRAINER_CONTROLLER,
     VOLCANO_CONTROLLERS,
     VOLCANO_WEBHOOKS,
-    Tool,
-    tool_folder,
 )
+from sandbox.tools.tool import Tool
 from tests.e2e.lab import Lab
 from tests.e2e.volcano_image import webhook_image
 from tests.kube.published import published_texts

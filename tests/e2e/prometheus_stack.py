@@ -12,13 +12,9 @@ from pathlib import Path
 import yaml
 
 from sandbox.image_archive import image_archive
-from sandbox.toolchain import (
-    ALERTMANAGER_SERVER,
-    PROMETHEUS_IN_CLUSTER,
-    PROMETHEUS_OPERATOR,
-    Tool,
-    tool_folder,
-)
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import ALERTMANAGER_SERVER, PROMETHEUS_IN_CLUSTER, PROMETHEUS_OPERATOR
+from sandbox.tools.tool import Tool
 from tests.e2e.lab import Lab
 
 CHART = Path(__file__).parent.parent / "monitoring" / "chart"

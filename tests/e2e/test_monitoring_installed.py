@@ -20,7 +20,7 @@ from infra.kube.objects import is_true
 from infra.labels import COMPONENT_LABEL
 from infra.monitoring.rules import RULES
 from sandbox.stack import PulumiFailedError, Stack
-from sandbox.toolchain import ALERTMANAGER_SERVER
+from sandbox.tools.services import ALERTMANAGER_SERVER
 from tests.e2e.asking import changes
 from tests.e2e.controllers import CHARTS, traces
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for

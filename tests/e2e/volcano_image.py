@@ -11,7 +11,8 @@ import tarfile
 from pathlib import Path
 
 from sandbox.image_archive import layer_archive
-from sandbox.toolchain import VOLCANO_MANIFESTS, bin_dir, tool_folder
+from sandbox.toolchain import bin_dir, tool_folder
+from sandbox.tools.controllers import VOLCANO_MANIFESTS
 
 SCRIPT = "gen-admission-secret.sh"
 CALLED = ("bash", "openssl", "cat", "base64", "tr")

@@ -7,8 +7,8 @@ import pytest
 from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.cluster_commands import programs
+from sandbox.go_build import go_program
 from sandbox.image_archive import image_archive
-from sandbox.toolchain import go_program
 from tests.gate import Gate
 from tests.kube.installed import Installed, install
 from tests.kube.kueue import make_kueue_kinds

@@ -17,7 +17,8 @@ from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.objects import Json
 from infra.platform.controllers import as_job
-from sandbox.toolchain import JOBSET_CHART, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.controllers import JOBSET_CHART
 from tests.kube.lab import PROBE_IMAGE, Lab, wait_for
 
 KIND = CONTROLLERS["jobset"]

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import PinnedFile, PinnedManifests
-from sandbox.toolchain import (
+from sandbox.toolchain import tool_folder
+from sandbox.tools.controllers import (
     MPI_OPERATOR_MANIFESTS,
     TRAINER_MANIFESTS,
     TRAINING_OPERATOR_MANIFESTS,
     VOLCANO_MANIFESTS,
-    Tool,
-    tool_folder,
 )
+from sandbox.tools.tool import Tool
 
 TOOLS: dict[str, Tool] = {
     "mpi-operator": MPI_OPERATOR_MANIFESTS,

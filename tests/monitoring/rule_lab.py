@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.monitoring.rules import rule_file
-from sandbox.toolchain import PROMETHEUS_SERVER, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import PROMETHEUS_SERVER
 from trainer.watch.slow import Cause
 
 LABELS = {"namespace": "disttrain", "run": "dev", "job": "disttrain/pods"}

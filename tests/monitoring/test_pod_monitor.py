@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.monitoring.objects import pod_monitor, scrape_annotations
-from sandbox.toolchain import PROMETHEUS_SERVER, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import PROMETHEUS_SERVER
 from trainer.monitoring import endpoint
 
 CONTAINERS = ["trainer", "pytorch"]

@@ -14,7 +14,8 @@ import yaml
 
 from sandbox.cache import content_key
 from sandbox.image_archive import image_archive
-from sandbox.toolchain import GPU_STAND_IN, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import GPU_STAND_IN
 from tests.e2e.lab import Lab
 
 HERE = Path(__file__).parent

@@ -26,7 +26,8 @@ from infra.image.registry.login import Login
 from infra.image.registry.push import Pushed, push
 from infra.image.registry.repository import Repository
 from sandbox.pki import Certificate, make_pki
-from sandbox.toolchain import IMAGE_REGISTRY, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import IMAGE_REGISTRY
 from tests.ports import free_port
 from tests.unit.image.layouts import tiny_image, write_layout
 

@@ -11,9 +11,10 @@ import pytest
 from infra.image import parts
 from infra.image.containerd import Containerd
 from sandbox.cluster_commands import programs
+from sandbox.go_build import go_program
 from sandbox.image_archive import image_archive
 from sandbox.pulumi_home import pulumi_environment
-from sandbox.toolchain import COMMAND_PROVIDER, go_program
+from sandbox.tools.cluster import COMMAND_PROVIDER
 from sandbox.venvs import ensure_venv
 from tests.cli.servers import free_port
 from tests.sandbox.cluster_lab import Machine, machine

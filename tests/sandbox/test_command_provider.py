@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from sandbox.toolchain import COMMAND_PROVIDER
+from sandbox.tools.cluster import COMMAND_PROVIDER
 from tests.sandbox.command_lab import BESIDE, Engine, Stack, alive, finish, read_until, wait_for
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.pulumi_home import PLUGIN_VARIABLE, plugin_home
-from sandbox.toolchain import KUBERNETES_PROVIDER
+from sandbox.tools.cluster import KUBERNETES_PROVIDER
 
 
 def test_another_kubernetes_provider_takes_the_place_of_the_pinned_one(

@@ -7,7 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from sandbox.toolchain import S3_SERVER, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import S3_SERVER
 from tests.ports import free_port
 
 KEY, SECRET = "tests", "a-password-of-the-tests"

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from sandbox.toolchain import ALERTMANAGER_SERVER, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import ALERTMANAGER_SERVER
 from tests.trainer.lab import free_port
 
 

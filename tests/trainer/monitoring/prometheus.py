@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.monitoring.rules import rule_file
-from sandbox.toolchain import PROMETHEUS_SERVER, tool_folder
+from sandbox.toolchain import tool_folder
+from sandbox.tools.services import PROMETHEUS_SERVER
 from tests.trainer.lab import free_port
 
 

@@ -6,39 +6,40 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import toolchain
 from sandbox.dataset import plays_text
 from sandbox.packages import missing_packages
-from sandbox.toolchain import GO_FOLDER, TOOLS
+from sandbox.tools import cluster, controllers, services, tool
+from sandbox.tools.cluster import TOOLS
+from sandbox.tools.tool import GO_FOLDER
 
 PROJECT = Path(__file__).parent.parent.parent.parent
 
 
 def test_every_tool_can_be_built_from_a_pinned_module() -> None:
-    for tool in TOOLS:
-        folder = GO_FOLDER / tool.build.module
-        assert (folder / "go.mod").exists(), tool.name
+    for each in TOOLS:
+        folder = GO_FOLDER / each.build.module
+        assert (folder / "go.mod").exists(), each.name
         requirements = re.findall(r"^\s*(?:require )?\S+ v\S+", (folder / "go.mod").read_text())
-        assert not requirements or (folder / "go.sum").exists(), tool.name
+        assert not requirements or (folder / "go.sum").exists(), each.name
 
 
 @pytest.mark.parametrize(
     ("module", "pin"),
     [
-        ("pulumi", f"pulumi/pkg/v3 v{toolchain.PULUMI}"),
-        ("language-python", f"pulumi/sdk/v3 v{toolchain.LANGUAGE_HOST}"),
-        ("kubernetes", f"k8s.io/kubernetes v{toolchain.KUBERNETES}"),
-        ("kubernetes-provider", f"sdk/v4 v{toolchain.KUBERNETES_PROVIDER}"),
-        ("etcd", f"etcd/server/v3 v{toolchain.ETCD}"),
-        ("coredns", f"coredns/coredns v{toolchain.COREDNS}"),
+        ("pulumi", f"pulumi/pkg/v3 v{cluster.PULUMI}"),
+        ("language-python", f"pulumi/sdk/v3 v{cluster.LANGUAGE_HOST}"),
+        ("kubernetes", f"k8s.io/kubernetes v{cluster.KUBERNETES}"),
+        ("kubernetes-provider", f"sdk/v4 v{cluster.KUBERNETES_PROVIDER}"),
+        ("etcd", f"etcd/server/v3 v{cluster.ETCD}"),
+        ("coredns", f"coredns/coredns v{cluster.COREDNS}"),
         # Go's rules want a number below 2 there: 3.13.0 is 0.313.0.
-        ("prometheus", f"prometheus/prometheus v0.{toolchain.PROMETHEUS.replace('.', '', 1)}"),
-        ("alertmanager", f"prometheus/alertmanager v{toolchain.ALERTMANAGER}"),
-        ("jobset", f"sigs.k8s.io/jobset v{toolchain.JOBSET}"),
-        ("trainer", f"kubeflow/trainer/v2 v{toolchain.TRAINER}"),
-        ("training-operator", f"kubeflow/trainer v{toolchain.TRAINING_OPERATOR}"),
-        ("mpi-operator", f"kubeflow/mpi-operator v{toolchain.MPI_OPERATOR}"),
-        ("volcano", f"volcano.sh/volcano v{toolchain.VOLCANO}"),
+        ("prometheus", f"prometheus/prometheus v0.{services.PROMETHEUS.replace('.', '', 1)}"),
+        ("alertmanager", f"prometheus/alertmanager v{services.ALERTMANAGER}"),
+        ("jobset", f"sigs.k8s.io/jobset v{controllers.JOBSET}"),
+        ("trainer", f"kubeflow/trainer/v2 v{controllers.TRAINER}"),
+        ("training-operator", f"kubeflow/trainer v{controllers.TRAINING_OPERATOR}"),
+        ("mpi-operator", f"kubeflow/mpi-operator v{controllers.MPI_OPERATOR}"),
+        ("volcano", f"volcano.sh/volcano v{controllers.VOLCANO}"),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:
@@ -47,15 +48,16 @@ def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> N
 
 def test_python_packages_have_the_versions_of_the_plugins() -> None:
     pins = (PROJECT / "requirements.txt").read_text()
-    assert f"pulumi=={toolchain.PULUMI}\n" in pins
-    assert f"pulumi-kubernetes=={toolchain.KUBERNETES_PROVIDER}\n" in pins
-    assert f"pulumi-command=={toolchain.COMMAND_PROVIDER}\n" in pins
+    assert f"pulumi=={cluster.PULUMI}\n" in pins
+    assert f"pulumi-kubernetes=={cluster.KUBERNETES_PROVIDER}\n" in pins
+    assert f"pulumi-command=={cluster.COMMAND_PROVIDER}\n" in pins
 
 
 def test_key_of_a_tool_changes_with_how_it_is_built() -> None:
-    tool = toolchain.PROMETHEUS_SERVER
-    builds = [replace(tool.build, tags=()), replace(tool.build, additions=(("m", "file", "text"),))]
-    keys = {tool.key, *(replace(tool, build=build).key for build in builds)}
+    server = services.PROMETHEUS_SERVER
+    additions = (("module", "file", "text"),)
+    builds = [replace(server.build, tags=()), replace(server.build, additions=additions)]
+    keys = {server.key, *(replace(server, build=build).key for build in builds)}
     assert len(keys) == 3
 
 
@@ -66,7 +68,7 @@ def test_key_of_a_tool_changes_with_its_source(
     before = pause.key
     (tmp_path / "pause").mkdir()
     (tmp_path / "pause" / "main.go").write_text("package main")
-    monkeypatch.setattr(toolchain, "GO_FOLDER", tmp_path)
+    monkeypatch.setattr(tool, "GO_FOLDER", tmp_path)
     assert pause.key != before
 
 

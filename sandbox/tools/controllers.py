@@ -1,0 +1,170 @@
+"""The controllers of workloads and queues, and the charts or manifests that install them."""
+
+from sandbox.tools.tool import GoBuild, Tool
+
+JOBSET = "0.12.0"
+TRAINER = "2.3.0"
+TRAINING_OPERATOR = "1.9.4"
+MPI_OPERATOR = "0.8.2"
+VOLCANO = "1.14.1"
+KUEUE = "0.19.2"
+
+# JobSet's controller, and the folder with its definitions, which are not in its program.
+JOBSET_CONTROLLER = Tool(
+    "jobset",
+    JOBSET,
+    ("jobset", "config"),
+    (),
+    GoBuild(
+        "jobset",
+        ("sigs.k8s.io/jobset",),
+        (("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{JOBSET}"),),
+        module_files=(("sigs.k8s.io/jobset", "config"),),
+    ),
+)
+
+# Kubeflow Trainer's controller, of TrainJobs, and its definitions.
+TRAINER_CONTROLLER = Tool(
+    "trainer",
+    TRAINER,
+    ("trainer-controller-manager", "manifests"),
+    (),
+    GoBuild(
+        "trainer",
+        ("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",),
+        module_files=(("github.com/kubeflow/trainer/v2", "manifests"),),
+    ),
+)
+
+# Kubeflow's controller of before, of PyTorchJobs, and its definitions.
+PYTORCHJOB_CONTROLLER = Tool(
+    "training-operator",
+    TRAINING_OPERATOR,
+    ("training-operator.v1", "manifests"),
+    (),
+    GoBuild(
+        "training-operator",
+        ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
+        module_files=(("github.com/kubeflow/training-operator", "manifests"),),
+    ),
+)
+
+# Kubeflow's MPI Operator, of MPIJobs, and its definitions.
+MPIJOB_CONTROLLER = Tool(
+    "mpi-operator",
+    MPI_OPERATOR,
+    ("mpi-operator", "manifests"),
+    (),
+    GoBuild(
+        "mpi-operator",
+        ("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
+        module_files=(("github.com/kubeflow/mpi-operator", "manifests"),),
+    ),
+)
+
+# What says of nodes and pods that do not exist that they run, and the rules by which it does so.
+
+# Volcano's controllers, its scheduler and their manifests. Its go.mod asks for the same versions as
+# that of Kubernetes, so that packages that both have in common are compiled once.
+VOLCANO_CONTROLLERS = Tool(
+    "volcano",
+    VOLCANO,
+    ("controller-manager", "scheduler", "volcano-development.yaml"),
+    (),
+    GoBuild(
+        "volcano",
+        tuple(f"volcano.sh/volcano/cmd/{name}" for name in ("controller-manager", "scheduler")),
+        (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
+        module_files=(("volcano.sh/volcano", "installer/volcano-development.yaml"),),
+    ),
+)
+
+# Kueue's controller, and the folder with its definitions.
+KUEUE_CONTROLLER = Tool(
+    "kueue",
+    KUEUE,
+    ("kueue", "config"),
+    (),
+    GoBuild(
+        "kueue",
+        ("sigs.k8s.io/kueue/cmd/kueue",),
+        (("sigs.k8s.io/kueue/pkg/version.GitVersion", f"v{KUEUE}"),),
+        module_files=(("sigs.k8s.io/kueue", "config"),),
+    ),
+)
+
+# The Helm charts of the two, which a platform can install: they lie in the modules too.
+JOBSET_CHART = Tool(
+    "jobset-chart",
+    JOBSET,
+    ("jobset",),
+    (),
+    GoBuild("jobset", (), module_files=(("sigs.k8s.io/jobset", "charts/jobset"),)),
+)
+KUEUE_CHART = Tool(
+    "kueue-chart",
+    KUEUE,
+    ("kueue",),
+    (),
+    GoBuild("kueue", (), module_files=(("sigs.k8s.io/kueue", "charts/kueue"),)),
+)
+
+# The manifests of the four controllers that have no chart which could be pinned.
+MPI_OPERATOR_MANIFESTS = Tool(
+    "mpi-operator-manifests",
+    MPI_OPERATOR,
+    ("mpi-operator.yaml",),
+    (),
+    GoBuild(
+        "mpi-operator",
+        (),
+        module_files=(("github.com/kubeflow/mpi-operator", "deploy/v2beta1/mpi-operator.yaml"),),
+    ),
+)
+# The program of Volcano's webhooks, which a cluster of the sandbox does without.
+VOLCANO_WEBHOOKS = Tool(
+    "volcano-webhooks",
+    VOLCANO,
+    ("webhook-manager",),
+    (),
+    GoBuild(
+        "volcano",
+        ("volcano.sh/volcano/cmd/webhook-manager",),
+        (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
+    ),
+)
+VOLCANO_MANIFESTS = Tool(
+    "volcano-manifests",
+    VOLCANO,
+    ("volcano-development.yaml", "gen-admission-secret.sh"),
+    (),
+    GoBuild(
+        "volcano",
+        (),
+        module_files=(
+            ("volcano.sh/volcano", "installer/volcano-development.yaml"),
+            (
+                "volcano.sh/volcano",
+                "installer/dockerfile/webhook-manager/gen-admission-secret.sh",
+            ),
+        ),
+    ),
+)
+TRAINING_OPERATOR_MANIFESTS = Tool(
+    "training-operator-manifests",
+    TRAINING_OPERATOR,
+    ("manifests",),
+    (),
+    GoBuild(
+        "training-operator",
+        (),
+        module_files=(("github.com/kubeflow/training-operator", "manifests"),),
+    ),
+)
+TRAINER_MANIFESTS = Tool(
+    "trainer-manifests",
+    TRAINER,
+    ("manifests",),
+    (),
+    GoBuild("trainer", (), module_files=(("github.com/kubeflow/trainer/v2", "manifests"),)),
+)

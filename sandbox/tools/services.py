@@ -1,0 +1,110 @@
+"""What the tests need beside a cluster; a demo does without."""
+
+from sandbox.tools.tool import GoBuild, Tool
+
+VERSITYGW = "1.8.0"
+REGISTRY = "3.1.2"
+PROMETHEUS = "3.13.0"
+PROMETHEUS_OPERATOR_VERSION = "0.93.1"
+ALERTMANAGER = "0.34.2"
+KWOK = "0.8.0"
+
+S3_SERVER = Tool(
+    "versitygw",
+    VERSITYGW,
+    ("versitygw",),
+    (),
+    GoBuild("versitygw", ("github.com/versity/versitygw/cmd/versitygw",)),
+)
+
+IMAGE_REGISTRY = Tool(
+    "registry",
+    REGISTRY,
+    ("registry",),
+    (),
+    GoBuild("registry", ("github.com/distribution/distribution/v3/cmd/registry",)),
+)
+
+# Without the user interface, which is not in the module, and without the ways to find targets in
+# clouds and clusters: the tests name theirs.
+PROMETHEUS_SERVER = Tool(
+    "prometheus",
+    PROMETHEUS,
+    ("prometheus", "promtool"),
+    (),
+    GoBuild(
+        "prometheus",
+        tuple(
+            f"github.com/prometheus/prometheus/cmd/{program}"
+            for program in ("prometheus", "promtool")
+        ),
+        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        tags=("remove_all_sd",),
+    ),
+)
+
+ALERTMANAGER_SERVER = Tool(
+    "alertmanager",
+    ALERTMANAGER,
+    ("alertmanager",),
+    (),
+    GoBuild(
+        "alertmanager",
+        ("github.com/prometheus/alertmanager/cmd/alertmanager",),
+        (("github.com/prometheus/common/version.Version", ALERTMANAGER),),
+        additions=(
+            (
+                "github.com/prometheus/alertmanager",
+                "ui/app/dist/index.html",
+                "built without its user interface\n",
+            ),
+        ),
+    ),
+)
+
+# The same server as a pod that finds its targets in its cluster.
+PROMETHEUS_IN_CLUSTER = Tool(
+    "prometheus-in-cluster",
+    PROMETHEUS,
+    ("prometheus",),
+    (),
+    GoBuild(
+        "prometheus",
+        ("github.com/prometheus/prometheus/cmd/prometheus",),
+        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        tags=("remove_all_sd", "enable_kubernetes_sd"),
+    ),
+)
+
+# What makes Prometheus and Alertmanager of objects of theirs, the program beside each that reads
+# its configuration anew, and the folder with definitions and roles.
+PROMETHEUS_OPERATOR = Tool(
+    "prometheus-operator",
+    PROMETHEUS_OPERATOR_VERSION,
+    ("operator", "prometheus-config-reloader", "example"),
+    (),
+    GoBuild(
+        "prometheus-operator",
+        tuple(
+            f"github.com/prometheus-operator/prometheus-operator/cmd/{program}"
+            for program in ("operator", "prometheus-config-reloader")
+        ),
+        module_files=(("github.com/prometheus-operator/prometheus-operator", "example"),),
+    ),
+)
+
+# What plays nodes and their pods, of which no program runs.
+FAKE_NODES = Tool(
+    "kwok",
+    KWOK,
+    ("kwok", "stage"),
+    (),
+    GoBuild(
+        "kwok",
+        ("sigs.k8s.io/kwok/cmd/kwok",),
+        module_files=(("sigs.k8s.io/kwok", "kustomize/stage"),),
+    ),
+)
+
+# Stands in for NVIDIA's GPU Operator and its device plugin (tests/operator/README.md).
+GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), (), GoBuild("gpu-stand-in"))
