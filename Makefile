@@ -25,7 +25,7 @@ demo-local: ## the same training on this machine, no root, no cluster (PRESET= P
 	@$(SANDBOX) demo-local $(if $(PRESET),--preset $(PRESET)) $(if $(PROCESSES),--processes $(PROCESSES)) \
 		$(if $(DEVICE),--device $(DEVICE)) $(if $(STEPS),--steps $(STEPS))
 
-test: lint ## every test, the end-to-end ones included
+test: lint ## each promise once, in a quarter of an hour; `bash .ci/run` asks what every commit has to pass
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests -n 2 --maxfail 20 --dist loadgroup --no-loadscope-reorder --second-try --require tests/e2e --require tests/node --junitxml=build/junit.xml
 
@@ -46,9 +46,9 @@ e2e: ## the end-to-end tests alone
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests/e2e --require tests/e2e
 
-test-engines: ## what takes too long for `make test`: all engines and queues, more faults and orders, NFS
+test-engines: ## what takes too long for every commit: all engines and queues, more faults and orders, NFS
 	@$(SANDBOX) setup --for-tests
-	DISTTRAIN_ALL_ENGINES=1 $(DEV) -m pytest tests -m in_depth
+	DISTTRAIN_TESTS=all $(DEV) -m pytest tests -m in_depth
 
 bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
 	@$(SANDBOX) setup --only-dev

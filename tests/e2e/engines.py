@@ -7,7 +7,7 @@ from typing import Any
 from infra.kube.workload import Workload, true_condition
 from infra.workloads import jobset, mpijob, pytorchjob, trainjob, volcano
 from infra.workloads.kind import WorkloadKind
-from tests.in_depth import ALL
+from tests.in_depth import ALL, DEPTH
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,6 @@ VOLCANO = Engine(
     failed_reason="Terminated",
     gang=True,
 )
-# `make test` leaves Volcano, which takes longest to build, to `make test-engines`.
+# Volcano, which takes longest to build, is left to `make test-engines`.
 EACH_COMMIT = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB)
-ENGINES = (*EACH_COMMIT, VOLCANO) if ALL else EACH_COMMIT
+ENGINES = (*EACH_COMMIT, VOLCANO) if DEPTH == ALL else EACH_COMMIT

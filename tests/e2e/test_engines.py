@@ -30,13 +30,14 @@ from tests.e2e.asking import (
 )
 from tests.e2e.engines import EACH_COMMIT, ENGINES, JOBSET, TRAINJOB, VOLCANO, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
-from tests.in_depth import ALL, in_depth
+from tests.in_depth import ALL, DEPTH, in_depth
 from tests.unit.stacks import deploy
 from trainer.events.event import Name, event_file
 
 STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
 PODS = 3
-NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", *(("volcano",) if ALL else ()))
+EACH_TIME = ("jobset", "trainer", "training-operator", "mpi-operator")
+NEEDED = (*EACH_TIME, "volcano") if DEPTH == ALL else EACH_TIME
 REFERENCE = "e2e-reference"
 STATEFUL_SET = "train-multipod"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.in_depth import FILES, MARK, VARIABLE
+from tests.in_depth import ALL, COMMIT, FILES, IN_DEPTH, QUICK, SLOW, VARIABLE
 
 PROJECT = Path(__file__).parent.parent.parent
 
@@ -27,7 +27,8 @@ def run_suite(folder: Path, test: str, *options: str) -> subprocess.CompletedPro
 
 
 # A worker is another process than the one that sums up; one is as good as two, and sooner there.
-WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "1", "--dist", "loadgroup")])
+WORKER = ("-n", "1", "--dist", "loadgroup")
+WORKERS = pytest.mark.parametrize("workers", [(), WORKER])
 
 
 @WORKERS
@@ -54,52 +55,99 @@ def test_required_folder_that_did_not_run_fails_the_suite(
     assert "test_one.py" in done.stdout
 
 
-@WORKERS
-def test_required_folder_counts_no_file_in_depth(
-    tmp_path: Path, workers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`make test` leaves such files to `make test-engines`, where they have to pass."""
-    (tmp_path / "tests" / "e2e").mkdir(parents=True)
-    (tmp_path / "tests" / FILES[0]).write_text("def test_b(): assert False\n")
-    required = ("def test_a(): pass\n", "--require", "tests/e2e", *workers)
-    monkeypatch.delenv(VARIABLE, raising=False)
-    done = run_suite(tmp_path, *required)
-    assert done.returncode == 0, done.stdout + done.stderr
-    monkeypatch.setenv(VARIABLE, "1")
-    done = run_suite(tmp_path, *required)
-    assert done.returncode == 1
-    assert f"no test passed in ['tests/{FILES[0]}']" in done.stdout
+# Which of a test's three parameters, or of three files, a run of each depth asks.
+DEPTHS = pytest.mark.parametrize(
+    ("depth", "asked"),
+    [
+        (None, ["often"]),
+        (QUICK, ["often"]),
+        (COMMIT, ["often", "seldom"]),
+        (ALL, ["often", "seldom", "rare"]),
+    ],
+)
+
+
+def set_depth(monkeypatch: pytest.MonkeyPatch, depth: str | None) -> None:
+    if depth is None:
+        monkeypatch.delenv(VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(VARIABLE, depth)
 
 
 MARKED = """
 import pytest
-@pytest.mark.parametrize("way", ["often", pytest.param("rare", marks=pytest.mark.in_depth)])
-def test_a(way): assert way == "often"
+from tests.in_depth import in_depth, slow
+@pytest.mark.parametrize("way", ["often", slow("seldom"), in_depth("rare")])
+def test_a(way): open(way, "w").close()
 """
 
 
-@WORKERS
-def test_marked_parameter_is_left_to_make_test_engines(
-    tmp_path: Path, workers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+@DEPTHS
+def test_marked_parameters_are_left_to_longer_runs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    depth: str | None,
+    asked: list[str],
 ) -> None:
-    """Also the tests of files in depth are asked there by the mark, though they do not have it."""
-    (tmp_path / "tests" / "e2e").mkdir(parents=True)
-    (tmp_path / "tests" / FILES[0]).write_text("def test_b(): pass\n")
-    monkeypatch.delenv(VARIABLE, raising=False)
-    done = run_suite(tmp_path, MARKED, *workers)
+    set_depth(monkeypatch, depth)
+    done = run_suite(tmp_path, MARKED, *WORKER)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
-    monkeypatch.setenv(VARIABLE, "1")
-    done = run_suite(tmp_path, MARKED, "-m", MARK, *workers)
-    assert done.returncode == 1
-    assert "1 failed, 1 passed" in done.stdout
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {*asked}
 
 
-def test_what_is_in_depth_is_asked_by_make() -> None:
-    """What `make test` leaves out and `make test-engines` does not ask for would never run."""
+@DEPTHS
+def test_files_are_required_in_their_depth(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    depth: str | None,
+    asked: list[str],
+) -> None:
+    """A run does not ask for files of longer runs, and fails without those of its own."""
+    files = {"seldom": FILES[SLOW][0], "rare": FILES[IN_DEPTH][0]}
+    for file in files.values():
+        (tmp_path / "tests" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / file).write_text("def test_b(): assert False\n")
+    folders = sorted(
+        {f"tests/{Path(file).parent}" for file in [*files.values(), "e2e/test_one.py"]}
+    )
+    required = [option for folder in folders for option in ("--require", folder)]
+    (tmp_path / "tests" / "e2e").mkdir(parents=True, exist_ok=True)
+    set_depth(monkeypatch, depth)
+    done = run_suite(tmp_path, "def test_a(): pass\n", *required, *WORKER)
+    seen = [name for name, file in files.items() if f"tests/{file}" in done.stdout]
+    assert seen == asked[1:]
+    assert (done.returncode == 0) == (not seen), done.stdout + done.stderr
+
+
+def test_file_in_depth_is_asked_by_its_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make test-engines` asks by the mark, which such tests do not have in their file."""
+    file = tmp_path / "tests" / FILES[IN_DEPTH][0]
+    file.parent.mkdir(parents=True)
+    file.write_text("def test_b(): pass\n")
+    monkeypatch.setenv(VARIABLE, ALL)
+    done = run_suite(tmp_path, MARKED, "-m", IN_DEPTH)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed, 2 deselected" in done.stdout
+
+
+def test_unknown_depth_is_refused_with_the_depths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "deep")
+    done = run_suite(tmp_path, "def test_a(): pass\n")
+    assert done.returncode != 0
+    assert f"{VARIABLE} is 'deep'" in done.stdout + done.stderr
+    assert "quick, commit, all" in done.stdout + done.stderr
+
+
+def test_each_depth_is_run_by_a_command() -> None:
+    """What one command leaves out and no other asks for would never run."""
     makefile = (PROJECT / "Makefile").read_text()
-    assert f"{VARIABLE}=1 $(DEV) -m pytest tests -m {MARK}\n" in makefile
-    assert all((PROJECT / "tests" / file).exists() for file in FILES)
+    assert f"{VARIABLE}={ALL} $(DEV) -m pytest tests -m {IN_DEPTH}\n" in makefile
+    assert f"export {VARIABLE}={COMMIT}\n" in (PROJECT / ".ci" / "run").read_text()
+    assert all((PROJECT / "tests" / file).exists() for files in FILES.values() for file in files)
 
 
 def test_tests_that_change_the_machine_stay_on_one_worker(tmp_path: Path) -> None:
