@@ -142,6 +142,7 @@ def lose_a_node(lab: Lab) -> tuple[str, str]:
     return pod, node
 
 
+@pytest.mark.in_depth
 def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: Stack) -> None:
     """M7: nobody has to say that the machine is off, and no other pod of it is touched."""
     stack.set("lostNodes", "replace")

@@ -135,6 +135,7 @@ def test_sample_command_of_the_outputs_writes_text(lab: Lab, single: Stack) -> N
     assert len(text.strip()) > 40, text
 
 
+@pytest.mark.slow
 def test_sample_command_leaves_no_pod_when_its_output_is_cut(lab: Lab, single: Stack) -> None:
     """After `| head` the pod stayed, and the next sample and `destroy` failed because of it."""
     people_run(lab, single, f"{single.output('sampleCommand')} | head -c 1")
@@ -347,6 +348,7 @@ def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     assert int(resumed[1]) > 0
 
 
+@pytest.mark.slow
 def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: Stack) -> None:
     """The run before this one, as a Job: its pods end with it, also when one was killed."""
     run_name, steps = "e2e-indexed", LONG
@@ -371,6 +373,7 @@ def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: St
     assert set(changes(multi.up("--expect-no-changes"))) == {"unchanged"}
 
 
+@pytest.mark.slow
 def test_topology_setting_inside_one_stack_replaces_only_the_training(
     lab: Lab, multi: Stack
 ) -> None:
@@ -390,6 +393,7 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
     }
 
 
+@pytest.mark.slow
 def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: Stack) -> None:
     run_name, steps = "e2e-deleted", LONG  # the stack is single-pod by now
     multi.set_all(run_settings(run_name, steps))
@@ -435,6 +439,7 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
     assert set(changes(single.up("--expect-no-changes"))) == {"unchanged"}
 
 
+@pytest.mark.slow
 def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack) -> None:
     """`stop`, `resume` and `extend`, as people type them while a run trains."""
     name, steps = "e2e-stopped", ENDLESS
@@ -470,6 +475,7 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
     assert written == list(range(1, len(written) + 1))  # none lost, none done twice
 
 
+@pytest.mark.slow
 def test_dashboard_shows_a_living_run_and_leaves_no_pod(
     lab: Lab, single: Stack, tmp_path: Path
 ) -> None:
@@ -561,6 +567,7 @@ def wrong_checksum(lab: Lab) -> Iterator[Stack]:
     stack.destroy()
 
 
+@pytest.mark.slow
 def test_wrong_dataset_checksum_fails_up_with_the_reason(lab: Lab, wrong_checksum: Stack) -> None:
     with pytest.raises(PulumiFailedError) as failure:
         wrong_checksum.up()

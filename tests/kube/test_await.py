@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from infra.kube import names
 from tests.gate import Gate
 from tests.kube.gate import through
 from tests.kube.lab import PROBE_IMAGE, Lab, Run, wait_for
 
 
+@pytest.mark.slow
 def test_wait_fails_with_the_pods_words_when_they_never_come_up(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
     run.make(resources={"requests": {"cpu": "10000"}})

@@ -57,6 +57,7 @@ def pods_of(lab: Lab, run: Run) -> list[dict[str, Any]]:
     return lab.api.list(path, f"{names.TASK_LABEL}={TASK}")
 
 
+@pytest.mark.slow
 def test_one_pod_serves_all_looks_and_goes_with_the_command(
     lab: Lab, claim: Run, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_one_pod_serves_all_looks_and_goes_with_the_command(
     wait_for("the pod to be gone", lambda: no_pods(lab, claim))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_while_the_pod_starts_leaves_none(
     lab: Lab, claim: Run, tmp_path: Path, number: signal.Signals
@@ -91,6 +93,7 @@ def test_signal_while_the_pod_starts_leaves_none(
     wait_for("the pod to be gone", lambda: no_pods(lab, claim))
 
 
+@pytest.mark.in_depth
 def test_cluster_that_is_away_is_said_and_seen_again(
     lab: Lab, claim: Run, tmp_path: Path, gate: Gate
 ) -> None:

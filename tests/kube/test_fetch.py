@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run
 from tests.gate import Gate
+from tests.in_depth import in_depth
 from tests.kube.gate import through
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.volume import bytes_below, cli, give_to_pods, no_pods, runs_folder
@@ -36,7 +37,7 @@ def test_run_comes_home_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: Path) -
     wait_for("the pods to be gone", lambda: no_pods(lab, claim))
 
 
-@pytest.mark.parametrize("by", ["auto", "exec"])
+@pytest.mark.parametrize("by", ["auto", in_depth("exec")])
 def test_fetch_goes_on_after_cut_connections(
     lab: Lab, claim: Run, gate: Gate, tmp_path: Path, by: str
 ) -> None:

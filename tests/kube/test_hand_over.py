@@ -128,6 +128,7 @@ def test_second_hand_over_waits_for_the_first_and_says_for_whom(lab: Lab) -> Non
     assert lab.api.get(record_path(namespace, run.owner))
 
 
+@pytest.mark.slow
 def test_lock_of_a_holder_that_was_killed_is_taken_over(lab: Lab) -> None:
     namespace = lab.namespace()
     first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")

@@ -4,6 +4,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cli.fetch.local_pod import contents, make_run
 from tests.gate import Gate
 from tests.kube.gate import through
@@ -37,6 +39,7 @@ def test_pushed_run_can_be_fetched_again(lab: Lab, claim: Run, tmp_path: Path) -
     wait_for("the pods to be gone", lambda: no_pods(lab, claim))
 
 
+@pytest.mark.in_depth
 def test_push_that_was_ended_goes_on_and_has_no_name_before(
     lab: Lab, claim: Run, gate: Gate, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ def test_class_that_waits_for_a_pod_is_explained(lab: Lab, has_claim: Claiming) 
         assert "nothing is wrong with it" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_claim_with_data_can_grow_and_not_change_otherwise(lab: Lab, has_claim: Claiming) -> None:
     """Kubernetes would refuse the change with ten lines of a difference of two objects."""
     with made(lab, CLASSES, storage_class("example.com/disks")) as there:
@@ -183,12 +184,14 @@ def test_claim_that_is_being_deleted_is_refused(lab: Lab, has_claim: Claiming) -
     lab.api.patch(path, {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.slow
 def test_claim_that_can_only_be_read_is_refused(lab: Lab, has_claim: Claiming) -> None:
     with made(lab, VOLUMES, volume("", "ReadOnlyMany")) as there:
         needs = has_claim("ReadOnlyMany", bound_to=there["metadata"]["name"])
         assert "its access mode is ReadOnlyMany" in problem(lab, needs)
 
 
+@pytest.mark.slow
 def test_claim_whose_driver_is_missing_is_refused(lab: Lab, has_claim: Claiming) -> None:
     csi = {"driver": unique("fsx.csi.example.com"), "volumeHandle": "one"}
     with made(lab, VOLUMES, volume("", MANY, csi=csi)) as there:

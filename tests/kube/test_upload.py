@@ -41,6 +41,7 @@ def test_file_is_sent_once_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: Path
     wait_for("the pods to be gone", lambda: no_pods(lab, claim))
 
 
+@pytest.mark.slow
 def test_upload_goes_on_after_a_cut_connection(
     lab: Lab, claim: Run, gate: Gate, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_source_that_is_not_what_was_promised_is_refused(
     assert not target_of(claim).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_upload_that_is_told_to_end_takes_its_pod_away(
     lab: Lab, claim: Run, tmp_path: Path, number: signal.Signals
@@ -122,6 +124,7 @@ def test_sample_shows_the_text_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: 
     wait_for("the pod to be gone", lambda: no_pods(lab, claim))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["closed pipe", "SIGINT", "SIGTERM"])
 def test_sample_that_is_cut_leaves_no_pod(lab: Lab, claim: Run, tmp_path: Path, how: str) -> None:
     """Fault 25 of the review: `./disttrain sample | head` left its pod, which held the claim, so

@@ -135,6 +135,7 @@ def test_packets_that_are_too_large_for_the_way_are_named(lan: Lan) -> None:
     assert between(lan) == set()
 
 
+@pytest.mark.in_depth
 def test_host_that_cannot_be_asked_is_named_and_the_others_examined(lan: Lan) -> None:
     host = lan.machines[TWO].host
     lose(host)

@@ -138,6 +138,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_faults_are_named_before_k3s_is_touched_and_the_next_up_gets_past_them(lab: Lab) -> None:
     """Each `up` gets past the fault before it, and meets the next one."""
     stack = lab.stack("admin", sudoPassword=PASSWORD)

@@ -24,6 +24,7 @@ from tests.node.rootfs import PASSWORD
 # --- adoption ---
 
 
+@pytest.mark.slow
 def test_k3s_of_somebody_else_is_refused_then_adopted_and_never_touched(lab: Lab) -> None:
     lab.install_by_hand(K3S_VERSION=OLD)
     lab.host.shell("mv /etc/rancher/disttrain /root/aside")  # now it is somebody else's
@@ -44,6 +45,7 @@ def test_k3s_of_somebody_else_is_refused_then_adopted_and_never_touched(lab: Lab
     lab.remove_by_hand()
 
 
+@pytest.mark.slow
 def test_objects_in_an_adopted_k3s_are_deleted_by_destroy(lab: Lab) -> None:
     """Fault 3 of the review: `destroy` forgot them all, and left them in the cluster."""
     lab.install_by_hand(OWNER="somebody-else", STACK="organization/disttrain/theirs")
@@ -81,6 +83,7 @@ def test_what_the_operators_toolkit_leaves_goes_with_k3s(lab: Lab) -> None:
     assert lab.differences() == []
 
 
+@pytest.mark.slow
 def test_toolkit_and_containerd_of_the_hosts_own_stay(lab: Lab) -> None:
     lab.host.shell(TOOLKIT)
     before = lab.host.files()
@@ -122,6 +125,7 @@ def test_another_version_is_an_upgrade_in_place_but_not_under_pods_with_gpus(lab
     assert lab.differences() == []
 
 
+@pytest.mark.slow
 def test_k3s_is_changed_under_pods_with_gpus_if_forced(lab: Lab) -> None:
     lab.install_by_hand(K3S_VERSION=OLD)
     lab.kubectl("create", "namespace", NAMESPACE)
@@ -151,6 +155,7 @@ def put_gpu_pod(lab: Lab) -> None:
 # --- access ---
 
 
+@pytest.mark.in_depth
 def test_host_behind_a_jump_host_is_installed(lab: Lab) -> None:
     """The test host is its own jump host: two connections, the second through the first."""
     stack = lab.stack(

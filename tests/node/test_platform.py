@@ -127,6 +127,7 @@ def test_destroy_is_refused_while_runs_of_others_stand(platform: Platform) -> No
     lab.take_run("run-theirs")
 
 
+@pytest.mark.slow
 def test_platform_stays_where_runs_of_others_stand(platform: Platform, tmp_path: Path) -> None:
     """From `host: ssh` to `local` the old host was looked at last, when the new one was set up."""
     lab, stack = platform.lab, platform.stack
@@ -147,6 +148,7 @@ def test_platform_stays_where_runs_of_others_stand(platform: Platform, tmp_path:
     assert lab.objects() == {k: v for k, v in objects.items() if "run-theirs" not in k}
 
 
+@pytest.mark.slow
 def test_own_k3s_cannot_be_adopted(platform: Platform) -> None:
     """With `k3sExisting: adopt` the k3s that this very stack had installed was removed by `up`.
 
@@ -226,6 +228,7 @@ def test_destroy_of_an_unreachable_host_ends_with_an_error(platform: Platform) -
     assert set(counts(stack.up())) == {"unchanged"}
 
 
+@pytest.mark.slow
 @pytest.mark.stand_in("its certificates, of which one can be made to end")
 def test_k3s_that_does_not_answer_is_asked_on_its_host_and_may_be_gone(
     platform: Platform,
@@ -263,6 +266,7 @@ def test_destroy_keeps_the_data_unless_told_and_confirmed(platform: Platform, pu
     assert lab.differences() == []
 
 
+@pytest.mark.slow
 def test_host_that_is_lost_is_forgotten(platform: Platform) -> None:
     lab, stack = platform.lab, platform.stack
     lab.host.shell("systemctl stop ssh")

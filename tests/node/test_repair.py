@@ -29,6 +29,7 @@ def test_up_repairs_k3s_and_touches_nothing_in_it(platform: Platform, damage: st
     assert set(counts(stack.up())) == {"unchanged"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wipe",
     [
@@ -49,6 +50,7 @@ def test_up_after_a_wipe_makes_everything_anew(platform: Platform, wipe: str) ->
     assert set(counts(stack.up())) == {"unchanged"}
 
 
+@pytest.mark.slow
 @pytest.mark.stand_in("its certificates, of which one can be made to end")
 @pytest.mark.parametrize("names", [in_depth("client.crt"), "*"])
 def test_up_renews_the_kubeconfig(platform: Platform, names: str) -> None:
@@ -76,6 +78,7 @@ def test_preview_of_a_host_that_does_not_answer_shows_no_change(platform: Platfo
     assert set(counts(output)) == {"unchanged"}, output
 
 
+@pytest.mark.slow
 def test_destroy_works_from_another_checkout(platform: Platform) -> None:
     """Fault 12 of the review: commands in the state named the Python of one checkout."""
     lab, stack = platform.lab, platform.stack

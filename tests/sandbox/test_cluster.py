@@ -133,6 +133,7 @@ def test_a_second_up_finds_it_running_and_changes_nothing(
     assert (first.uid(), first.holder()) == (uid, holder)
 
 
+@pytest.mark.slow
 def test_two_clusters_live_side_by_side_and_end_apart(
     first: ClusterUser, state_root: Path, bin_dir: Path, probe_image: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_status_names_a_component_that_has_ended(first: ClusterUser) -> None:
     assert first.cluster.status().state == "broken"
 
 
+@pytest.mark.slow
 def test_after_a_kill_of_everything_up_recovers_with_images_and_data(first: ClusterUser) -> None:
     uid = first.uid()
     (first.cluster.data_root / "checkpoint").write_text("kept")

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.in_depth import in_depth
 from tests.trainer.lab import (
     Lab,
     NoSignals,
@@ -111,9 +112,10 @@ def finish_and_compare(lab: Lab, run: RunConfig, settings: Mapping[str, Any]) ->
     assert val_losses(rest) == val_losses(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "asynchronous", "parallel"),
-    [(16, False, "ddp"), (20, True, "ddp"), (8, True, "fsdp")],
+    [in_depth(16, False, "ddp"), (20, True, "ddp"), in_depth(8, True, "fsdp")],
 )
 def test_after_44_kills_of_a_rank_the_runs_are_the_uninterrupted_ones(
     lab: Lab, kills: int, asynchronous: bool, parallel: str
@@ -154,6 +156,7 @@ def test_after_44_kills_of_a_rank_the_runs_are_the_uninterrupted_ones(
     assert not is_saving(run)
 
 
+@pytest.mark.slow
 def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
     draw = random.Random("SIGTERM")
     settings = {
@@ -275,6 +278,7 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
     assert waited == waits
 
 
+@pytest.mark.slow
 def test_a_write_may_take_longer_than_a_collective(lab: Lab) -> None:
     run = lab.config(**{**IMPATIENT, "train__max_steps": 2})
     seconds_per_file = (run.train.timeout_seconds + 1) / 2  # each rank writes two or more

@@ -77,6 +77,7 @@ def kill(process: Forked, run: RunConfig, whole_pod: bool) -> list[tuple[int, fl
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600 + 60 * KILLS)
 def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -> None:
     lab.train(lab.config(run_name="before", train__max_steps=5), 1)  # what forks has imported torch

@@ -96,6 +96,7 @@ def test_the_node_that_failed_first_is_left_out(gang: Gang) -> None:
     assert not late.done()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_3_then_2_then_1_and_then_3_nodes(lab: Lab) -> None:
     """Every recorded loss is within 1e-5 of that of the run that nothing has disturbed.
 

@@ -88,6 +88,7 @@ def assert_stopped_and_as_if_uninterrupted(
     assert_bitwise_equal(whole, run)
 
 
+@pytest.mark.slow
 def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(lab: Lab) -> None:
     run, port = lab.config(run_name="killed", **LONG), free_port()
     # A fast machine would be at the last step before the last kill.
@@ -182,6 +183,7 @@ def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
     assert_stopped_and_as_if_uninterrupted(lab, run, nodes, ENDLESS)
 
 
+@pytest.mark.in_depth
 def test_a_stop_may_take_longer_than_half_a_minute(lab: Lab) -> None:
     """C7 of the review: torchrun killed ranks 30 s after SIGTERM, whatever the pod's grace was, so
     that the save of a large model was lost each time."""
@@ -193,6 +195,7 @@ def test_a_stop_may_take_longer_than_half_a_minute(lab: Lab) -> None:
     assert newest(run) == last_step(run) > 0
 
 
+@pytest.mark.slow
 def test_a_lost_node_does_not_cut_off_a_save(lab: Lab) -> None:
     """C7 and C19 of the review: 10 s after another node was lost, rank 0 was ended in the middle
     of its write. Once all ranks have written their parts, the lost node is not needed any more:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_depth import in_depth
 from tests.trainer.accidents import Accident
 from tests.trainer.lab import Lab, free_port, last_step, processes_below, ranks_below, wait_for
 from trainer.config import RunConfig
@@ -63,7 +64,7 @@ def wait_for_hang(lab: Lab) -> str:
     return line
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", [1, in_depth(3)])
 def test_a_stopped_rank_is_named_and_its_victims_are_not(
     lab: Lab, stopped: list[int], nodes: int
 ) -> None:

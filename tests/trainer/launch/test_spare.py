@@ -164,6 +164,7 @@ def test_dead_spare_is_replaced_and_all_end(environment: Callable[..., dict[str,
     assert not any(map(is_running, second))
 
 
+@pytest.mark.slow
 def test_killed_rank_comes_back_as_a_spare(lab: Lab) -> None:
     """The ranks of the second round are the processes that waited in the first one, and the run
     is the same to the last bit. A spare that was killed with the rank is done without."""

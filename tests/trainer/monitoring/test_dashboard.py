@@ -113,6 +113,7 @@ def test_rules_are_evaluated_without_errors_and_none_fires(
     assert scraped.alerts() == []
 
 
+@pytest.mark.slow
 def test_finished_pod_waits_until_prometheus_has_seen_it(
     module_lab: Lab, prometheus: Prometheus
 ) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from tests.in_depth import in_depth
 from tests.trainer.lab import Lab, assert_bitwise_equal, losses, records, saved_tensors
 from trainer.config import RunConfig
 
@@ -70,6 +71,7 @@ def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
         assert right[1] == pytest.approx(left[1], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_in_shards_is_bitwise_the_uninterrupted_one(lab: Lab) -> None:
     shape = {"model__dropout": 0.2, "train__parallel": "fsdp", "train__decay_steps": 16, **UNEVEN}
     whole = lab.config(run_name="whole", train__max_steps=16, **shape)
@@ -122,7 +124,8 @@ def test_bfloat16_is_the_same_arithmetic_in_both_ways(lab: Lab) -> None:
     assert shards["grad_norm"] == pytest.approx(copies["grad_norm"], rel=2e-3)
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", [in_depth("ddp"), "fsdp"])
 def test_recomputed_blocks_compile_on_several_ranks(lab: Lab, parallel: str) -> None:
     """C25 of the review: DDP, compilation and activation checkpointing together ended at the first
     step with NotImplementedError, again at every start."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_depth import in_depth
 from tests.trainer.accidents import Accident
 from tests.trainer.lab import Lab, last_step, records, wait_for
 from trainer.config import RunConfig
@@ -49,7 +50,7 @@ def events(run: RunConfig) -> list[Event]:
     ("parallel", "kinds"),
     [
         ("ddp", [("slow data", 0), ("slow forward", 1), ("slow backward", 2)]),
-        ("fsdp", [("slow forward", 0), ("slow backward", 1)]),
+        in_depth("fsdp", [("slow forward", 0), ("slow backward", 1)]),
     ],
 )
 def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
