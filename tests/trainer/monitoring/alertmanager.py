@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.toolchain import ALERTMANAGER_SERVER, tool_folder
-from tests.trainer.lab import free_port
+from tests.ports import free_port
 
 
 class Webhook:
