@@ -71,6 +71,7 @@ FILES = {
         "e2e/test_new_cluster.py",
         "e2e/test_over_ssh.py",
         "e2e/test_queue.py",
+        "kube/test_alerts_in_depth.py",
         "node/test_mirror_in_depth.py",
         "node/test_server_steps.py",
         "sandbox/test_command_over_ssh.py",

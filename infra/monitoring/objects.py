@@ -96,7 +96,7 @@ def prometheus_rule(metadata: Mapping[str, Any]) -> Manifest:
         "apiVersion": GROUP_VERSION,
         "kind": "PrometheusRule",
         "metadata": dict(metadata),
-        "spec": rule_file(),
+        "spec": rule_file(metadata["namespace"]),
     }
 
 

@@ -25,6 +25,7 @@ class Rule:
         minutes: so long it has to be wrong before the alert fires.
         severity: critical: the run stands still or loses work now; warning: it soon may.
         summary: one sentence for people, with `{{ $labels.run }}` for the run's name.
+        is_of_cluster: the result has no label `namespace`, as it is about what lies in none.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Rule:
     minutes: int
     severity: Literal["critical", "warning"]
     summary: str
+    is_of_cluster: bool = False
 
     @property
     def runbook(self) -> str:
@@ -152,7 +154,8 @@ RULES = (
         "DisttrainNodeUnhealthy",
         "max by (namespace, pod) "
         '(kube_pod_status_ready{condition="false", pod=~"disttrain-node-health-.+"} == 1) '
-        "* on (namespace, pod) group_left (node) kube_pod_info",
+        # A cluster may have more than one kube-state-metrics.
+        "* on (namespace, pod) group_left (node) max by (namespace, pod, node) (kube_pod_info)",
         5,
         "warning",
         "Something is wrong with machine {{ $labels.node }}; ./disttrain status says what.",
@@ -165,18 +168,27 @@ RULES = (
         15,
         "warning",
         "Work waits in queue {{ $labels.cluster_queue }}, which has admitted nothing else.",
+        is_of_cluster=True,
     ),
 )
 
 
-def rule_file() -> dict[str, Any]:
-    """The content of a rule file of Prometheus, and the spec of a PrometheusRule."""
+def rule_file(namespace: str = "") -> dict[str, Any]:
+    """The content of a rule file of Prometheus, and the spec of a PrometheusRule.
+
+    Args:
+        namespace: label of the alerts about what lies in none. The Prometheus operator hands an
+            alert to those of its namespace alone, so one without it would reach nobody.
+    """
     rules = [
         {
             "alert": rule.name,
             "expr": rule.expression,
             **({"for": f"{rule.minutes}m"} if rule.minutes else {}),
-            "labels": {"severity": rule.severity},
+            "labels": {
+                "severity": rule.severity,
+                **({"namespace": namespace} if namespace and rule.is_of_cluster else {}),
+            },
             "annotations": {"summary": rule.summary, "runbook_url": rule.runbook},
         }
         for rule in RULES

@@ -9,6 +9,8 @@ from sandbox.tools.controllers import KUEUE_CONTROLLER
 
 WEBHOOK_PORT = 9446
 HEALTH_PORT = 9447
+# By HTTPS, with its webhooks' certificate, for those who may read the URL /metrics of the cluster.
+METRICS_PORT = 9448
 
 
 def _configuration(place: Place) -> Mapping[str, Any]:
@@ -17,6 +19,7 @@ def _configuration(place: Place) -> Mapping[str, Any]:
     )
     return {
         **common,
+        "metrics": {"bindAddress": f"{place.address}:{METRICS_PORT}"},
         "integrations": {
             "frameworks": [
                 "batch/job",
@@ -60,7 +63,7 @@ KUEUE = Controller(
     title="Kueue's controller",
     tool=KUEUE_CONTROLLER,
     manifests=("config/default",),
-    roles=("kueue-manager-role",),
+    roles=("kueue-manager-role", "kueue-metrics-auth-role"),
     health_port=HEALTH_PORT,
     webhook_port=WEBHOOK_PORT,
     command=_command,

@@ -7,9 +7,19 @@ from pathlib import Path
 import pytest
 
 from infra.monitoring.rules import RULES, rule_file
-from tests.monitoring.rule_lab import FAULTS, clean_hour, promtool, run_promtool, series
+from infra.workloads import WORKLOADS
+from tests.monitoring.rule_lab import (
+    FAULTS,
+    HOUR,
+    ask_promtool,
+    clean_hour,
+    promtool,
+    run_promtool,
+    series,
+)
 
 PROJECT = Path(__file__).parents[2]
+ONE = {"labels": "{}", "value": 1}
 
 
 def test_rules_are_valid_for_prometheus(tmp_path: Path) -> None:
@@ -31,6 +41,23 @@ def test_each_alert_fires_for_its_fault_alone(name: str, tmp_path: Path) -> None
     assert run_promtool(tmp_path, {**clean_hour(), **FAULTS[name]}, {name: 1}) == ""
 
 
+@pytest.mark.parametrize("name", ["DisttrainPodPending", "DisttrainNodeUnhealthy"])
+def test_second_exporter_of_pods_is_no_second_alert(name: str, tmp_path: Path) -> None:
+    """As where a cloud brings a kube-state-metrics of its own; both say the same."""
+    hour = {**clean_hour(), **FAULTS[name]}
+    twice = {f'{key[:-1]},job="other"}}': hour[key] for key in hour if key.startswith("kube_pod_")}
+    assert run_promtool(tmp_path, {**hour, **twice}, {name: 1}) == ""
+
+
+@pytest.mark.parametrize("topology", WORKLOADS)
+def test_pods_of_each_kind_are_training_pods_to_the_rules(topology: str) -> None:
+    """Their names begin with that of their workload."""
+    (rule,) = [rule for rule in RULES if rule.name == "DisttrainPodPending"]
+    pattern = re.search(r'pod=~"([^"]+)"', rule.expression)
+    assert pattern is not None
+    assert re.fullmatch(pattern[1], f"{WORKLOADS[topology].object_name}-0")
+
+
 def test_finished_run_raises_no_alert(tmp_path: Path) -> None:
     """Its pods may hold, without a rank and without a step."""
     hour = {**clean_hour(), **FAULTS["DisttrainRankLost"], **FAULTS["DisttrainNoStep"]}
@@ -49,6 +76,18 @@ def test_pod_of_a_finished_run_may_be_silent(
         'up{job="disttrain/pods",instance="10.0.0.0:9464"}': "1x20 0x39",
     }
     assert run_promtool(tmp_path, hour, alerts) == ""
+
+
+def test_each_alert_has_the_namespace_of_its_receiver(tmp_path: Path) -> None:
+    """Alertmanager, as the operator sets it up, tells a webhook of alerts with its namespace."""
+    (tmp_path / "rules.json").write_text(json.dumps(rule_file("disttrain")))
+
+    def of(name: str) -> dict[str, object]:
+        count = f'count(ALERTS{{alertstate="firing",namespace="disttrain",alertname="{name}"}})'
+        return {"expr": count, "eval_time": f"{HOUR}m", "exp_samples": [ONE]}
+
+    hours = [({**clean_hour(), **fault}, [of(name)]) for name, fault in FAULTS.items()]
+    assert ask_promtool(tmp_path, hours) == ""
 
 
 def test_each_rule_has_a_runbook_section() -> None:

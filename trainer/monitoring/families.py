@@ -73,9 +73,7 @@ LAST_STEP = Family(
     "disttrain_last_step_timestamp_seconds",
     "When the newest logged update was made, in seconds since 1970.",
 )
-LOSS = Family(
-    "disttrain_loss", "Training loss in nats per token; NaN where float16 skipped the update."
-)
+LOSS = Family("disttrain_loss", "Training loss in nats per token; NaN where it was not finite.")
 VALIDATION_LOSS = Family(
     "disttrain_validation_loss", "Validation loss in nats per token, of the newest evaluation."
 )

@@ -85,8 +85,10 @@ def _of_records(records: Sequence[Mapping[str, Any]]) -> list[Sample]:
         for key, family in _OF_A_RECORD.items()
         if newest.get(key) is not None
     ]
-    loss = newest.get("loss")
-    found.append(Sample(names.LOSS, math.nan if loss is None else float(loss)))
+    # Null: it was not finite. The lines of a user's own program may have none at all.
+    told = [record["loss"] for record in records if "loss" in record]
+    if told:
+        found.append(Sample(names.LOSS, math.nan if told[-1] is None else float(told[-1])))
     evaluated = [r["val_loss"] for r in records if r.get("val_loss") is not None]
     if evaluated:
         found.append(Sample(names.VALIDATION_LOSS, float(evaluated[-1])))

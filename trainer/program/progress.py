@@ -16,7 +16,7 @@ class Point:
 
     Args:
         step: updates made so far, as the program counts them.
-        loss: None where the line has none, or one that is not finite.
+        loss: None where the line has none; NaN where it has one that is not finite.
         total: updates of the whole run; None where the line does not say it.
         unix_seconds: when the line came.
     """
@@ -29,8 +29,12 @@ class Point:
     def words(self) -> str:
         """`step 120/2000 loss 1.8307`; `./disttrain status` reads it (cli/status/progress.py)."""
         total = f"/{self.total}" if self.total is not None else ""
-        loss = f" loss {self.loss:.4f}" if self.loss is not None else ""
-        return f"step {self.step}{total}{loss}"
+        return f"step {self.step}{total}{self._loss_words()}"
+
+    def _loss_words(self) -> str:
+        if self.loss is None:
+            return ""
+        return f" loss {self.loss:.4f}" if math.isfinite(self.loss) else " loss -"
 
 
 class ProgressReader:
@@ -73,7 +77,7 @@ def point_in(pattern: re.Pattern[str], line: bytes) -> Point | None:
         groups = match.groupdict()
         step = _whole(groups.get("step"))
         if step is not None:
-            loss, total = _finite(groups.get("loss")), _whole(groups.get("total"))
+            loss, total = _loss(groups.get("loss")), _whole(groups.get("total"))
             return Point(step, loss, total, time.time())
     return None
 
@@ -83,9 +87,9 @@ def _whole(text: str | None) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) <= 15 else None
 
 
-def _finite(text: str | None) -> float | None:
+def _loss(text: str | None) -> float | None:
     try:
         number = float(text or "")
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return number if math.isfinite(number) else math.nan

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import queue
 import threading
@@ -45,7 +46,7 @@ def write_program_done(config: RunConfig, last: Point | None) -> None:
     marker = {
         "program": program_identity(config),
         "step": last.step if last is not None else None,
-        "loss": last.loss if last is not None else None,
+        "loss": _finite(last.loss) if last is not None else None,
     }
     config.run_dir.mkdir(parents=True, exist_ok=True)
     write_json(config.run_dir / DONE_FILE, marker)
@@ -139,9 +140,11 @@ class Curve:
                 self._say(f"warning: {self._path} cannot be written ({error}); the run goes on")
 
     def _line(self, point: Point) -> str:
+        # Null: it is not finite, as in our trainer's records. A line without a loss says nothing.
+        loss = {} if point.loss is None else {"loss": _finite(point.loss)}
         record = {
             "step": point.step,
-            "loss": point.loss,
+            **loss,
             "world_size": self._world_size,
             "unix_time": round(point.unix_seconds, 3),
         }
@@ -154,6 +157,10 @@ class Curve:
             return
         kept = [line for line in lines if (number := _step_of(line)) is not None and number < step]
         write_text(self._path, "".join(f"{line}\n" for line in kept))
+
+
+def _finite(loss: float | None) -> float | None:
+    return loss if loss is not None and math.isfinite(loss) else None
 
 
 def _step_of(line: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox.toolchain import tool_folder
 from sandbox.tools.services import ALERTMANAGER_SERVER
-from tests.trainer.lab import free_port
+from tests.ports import free_port
 
 
 class Webhook:

@@ -14,7 +14,7 @@ from typing import Any
 from infra.monitoring.rules import rule_file
 from sandbox.toolchain import tool_folder
 from sandbox.tools.services import PROMETHEUS_SERVER
-from tests.trainer.lab import free_port
+from tests.ports import free_port
 
 
 class Prometheus:
@@ -25,8 +25,10 @@ class Prometheus:
         folder: Path,
         alertmanager_port: int | None = None,
         rules: Mapping[str, Any] | None = None,
+        more: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """`rules`: the content of its rule file; None: that of ours."""
+        """`rules`: the content of its rule file; None: that of ours. `more`: further jobs that it
+        reads, as its configuration has them."""
         folder.mkdir()
         self._folder, self._port = folder, free_port()
         self._targets: list[dict[str, Any]] = []
@@ -43,7 +45,8 @@ class Prometheus:
                 {
                     "job_name": "pods",
                     "file_sd_configs": [{"files": ["targets.json"], "refresh_interval": "1s"}],
-                }
+                },
+                *more,
             ],
         }
         if alertmanager_port is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from infra.monitoring.rules import rule_file
+from infra.networks.profile import NetworkProfile
 from tests.gate import Gate
 from tests.monitoring.hurried import hurried
 from tests.trainer.accidents import Accident
@@ -40,6 +42,32 @@ USUAL_SECONDS, SLOW_SECONDS = 0.1, 0.3
 QUICK_SECONDS, STEADY_SECONDS = 0.02, 0.08
 LIMIT_SECONDS = 300  # for what has to happen, on a machine that has much else to do
 DISK_BYTES = 32 * 2**20
+SAMPLES = 20  # readings, one in each second, for which nothing has to be told
+# A user's own program whose loss is no number while a file exists.
+OVERFLOWING = """
+import math, pathlib, sys, time
+for step in range(1, 1_000_000):
+    loss = math.nan if pathlib.Path(sys.argv[1]).exists() else 1 + 1 / step
+    print(f"step {step} loss {loss}", flush=True)
+    time.sleep(0.1)
+"""
+# A program whose NCCL has found no EFA: it writes, where its variables say, what NCCL would. Once a
+# file exists it ends, and its next start finds EFA.
+FALLING_BACK = """
+import os, pathlib, sys, time
+from tests.trainer.transport.recorded import RECORDED
+is_mended = pathlib.Path(sys.argv[1]).exists()
+name = "EFA with GPUDirect" if is_mended else "EFA is not in the pod, so sockets"
+path = os.environ["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid()))
+with open(path, "w") as file:
+    file.write("\\n".join(RECORDED[name][0]) + "\\n")
+for step in range(1, 1_000_000):
+    print(f"step {step}", flush=True)
+    time.sleep(0.1)
+    if pathlib.Path(sys.argv[1]).exists() != is_mended:
+        sys.exit(1)
+"""
+EFA = NetworkProfile(name="toy-efa", transports=("efa",))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +97,7 @@ def prometheus(server: Prometheus) -> Iterator[Prometheus]:
 @pytest.fixture
 def told(lab: Lab, prometheus: Prometheus, webhook: Webhook) -> Told:
     """Of the run of this test, which has a name of its own."""
-    return Told(lab, prometheus, webhook, run_name(lab))
+    return Told(prometheus, webhook, {"namespace": "disttrain", "run": run_name(lab)}, lab.logs)
 
 
 @pytest.fixture
@@ -80,6 +108,18 @@ def settings(lab: Lab) -> Callable[..., RunConfig]:
         return lab.config(run_name=run_name(lab), **{**ENDLESS, **changes})
 
     return make
+
+
+def program(lab: Lab, source: str, switch: Path, progress: str, run: str = "") -> RunConfig:
+    """A run of a user's own program, which looks for the file `switch`."""
+    command = [sys.executable, "-c", source, str(switch)]
+    return RunConfig.from_mapping(
+        {
+            "run_name": run or run_name(lab),
+            "data_root": str(lab.root),
+            "program": {"command": command, "progress": progress},
+        }
+    )
 
 
 def run_name(lab: Lab) -> str:
@@ -149,6 +189,48 @@ def test_loss_that_is_no_number_ends_the_run(
     assert pod.wait(120) == ExitCode.FATAL
     prometheus.forget_targets()  # the pod is gone
     told.resolved("DisttrainDiverged", "DisttrainRunFailed")
+
+
+def test_loss_of_a_program_is_no_number_for_a_while(
+    lab: Lab, prometheus: Prometheus, told: Told, webhook: Webhook, tmp_path: Path
+) -> None:
+    """The trainer's own loss is no number and the run goes on with float16 alone, which needs a
+    GPU; a user's own program may print such a loss anywhere. One that tells no loss is healthy."""
+    switch, quiet = tmp_path / "overflows", f"{run_name(lab)}-quiet"
+    config = program(lab, OVERFLOWING, switch, r"step (?P<step>\d+) loss (?P<loss>\S+)")
+    without_loss = program(lab, OVERFLOWING, switch, r"step (?P<step>\d+)", quiet)
+    start_pod(lab, prometheus, config, 0, 1, free_port())
+    start_pod(lab, prometheus, without_loss, 1, 1, free_port())
+    told_of_quiet = Told(prometheus, webhook, {"run": quiet}, lab.logs)
+    assert prometheus.wait_for(f'disttrain_loss{{run="{config.run_name}"}} > 0'), lab.logs()
+    told.nothing_of("DisttrainLossNotANumber")
+    told_of_quiet.nothing_of("DisttrainLossNotANumber")
+    switch.touch()
+    told.firing("DisttrainLossNotANumber")
+    switch.unlink()
+    told.resolved("DisttrainLossNotANumber")
+    readings = f'count_over_time(disttrain_step{{run="{quiet}"}}[1m]) >= {SAMPLES}'
+    assert prometheus.wait_for(readings, LIMIT_SECONDS)
+    told_of_quiet.was_silent("DisttrainLossNotANumber")
+
+
+def test_transport_that_falls_back_until_it_is_mended(
+    lab: Lab, prometheus: Prometheus, told: Told, tmp_path: Path
+) -> None:
+    """Two pods whose NCCL finds no EFA, and finds it once they have started again."""
+    switch = tmp_path / "mended"
+    config, port = program(lab, FALLING_BACK, switch, r"step (?P<step>\d+)"), free_port()
+    told.nothing_of("DisttrainTransportFallback")
+    for node in range(2):
+        start_pod(lab, prometheus, config, node, 2, port, network=EFA)
+    told.firing("DisttrainTransportFallback")
+    switch.touch()
+    told.resolved("DisttrainTransportFallback")
+    as_asked = f'disttrain_transport_as_asked{{run="{config.run_name}"}}'
+    assert prometheus.wait_for(f"count({as_asked} == 1) == 2", LIMIT_SECONDS), lab.logs()
+    told.nothing_of("DisttrainTransportFallback")
+    assert prometheus.wait_for(f"min(count_over_time({as_asked}[5s])) >= 3", LIMIT_SECONDS)
+    told.was_silent("DisttrainTransportFallback")
 
 
 def test_data_that_are_garbled_for_a_while(

@@ -62,6 +62,17 @@ def test_newest_record_and_newest_evaluation_are_offered(tmp_path: Path) -> None
     assert "disttrain_tokens_per_second" not in values
 
 
+def test_run_that_tells_no_loss_offers_none(tmp_path: Path) -> None:
+    """The lines of a user's own program may tell the step alone; that is not a loss of NaN."""
+    run = config(tmp_path)
+    path = run.run_dir / METRICS_FILE
+    path.write_text('{"step": 1}\n{"step": 2}\n')
+    assert found(run)["disttrain_step"] == 2
+    assert "disttrain_loss" not in found(run)
+    path.write_text('{"step": 1, "loss": 3.5}\n{"step": 2}\n')
+    assert found(run)["disttrain_loss"] == 3.5
+
+
 def test_slow_rank_is_offered_with_its_cause_while_it_is_slow(tmp_path: Path) -> None:
     run = config(tmp_path)
     slow = {"slow_rank": 2, "slow_cause": "data loading", "slow_factor": 1.7}

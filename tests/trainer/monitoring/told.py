@@ -1,12 +1,13 @@
-"""What a webhook behind a real Prometheus and Alertmanager is told of one run."""
+"""What a webhook behind a real Prometheus and Alertmanager is told of one run, pod or queue."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from infra.monitoring.rules import RULES
-from tests.trainer.lab import Lab, wait_for
 from tests.trainer.monitoring.alertmanager import Webhook
 from tests.trainer.monitoring.prometheus import Prometheus
 
@@ -15,29 +16,39 @@ _LABEL = re.compile(r"{{ \$labels\.(\w+) }}")
 
 
 class Told:
-    """The alerts of one run, from before a fault to its end.
+    """The alerts with certain labels, from before a fault to its end.
 
     Whether an alert comes without a fault is asked of promtool (tests/monitoring): with rules whose
     minutes are seconds, a busy machine may be a fault.
     """
 
-    def __init__(self, lab: Lab, prometheus: Prometheus, webhook: Webhook, run: str) -> None:
-        self._lab, self._prometheus, self._webhook, self._run = lab, prometheus, webhook, run
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        webhook: Webhook,
+        of: Mapping[str, str],
+        logs: Callable[[], str] = str,
+    ) -> None:
+        """`of`: labels that say of what; `logs`: what is shown where something does not happen."""
+        self._prometheus, self._webhook, self._of_what, self._logs = prometheus, webhook, of, logs
         self._known: dict[str, int] = {}
 
     def nothing_of(self, *names: str) -> None:
         """Wait until these alerts are neither pending nor firing; what is told counts from then."""
         for name in names:
-            query = f'absent(ALERTS{{alertname="{name}",run="{self._run}"}})'
-            assert self._prometheus.wait_for(query, SECONDS), f"{name} does not end"
+            labels = {"alertname": name, **self._of_what}
+            pairs = ",".join(f'{key}="{value}"' for key, value in labels.items())
+            assert self._prometheus.wait_for(f"absent(ALERTS{{{pairs}}})", SECONDS), (
+                f"{name} does not end"
+            )
             self._known[name] = len(self._webhook.alerts)
 
     def firing(self, name: str, **labels: str) -> None:
         """Wait until the webhook is told of it: what is wrong, with whom, and what to do."""
         self._wait(name, "firing")
-        alert = self._of(name, "firing")[0]
+        alert = self._found(name, "firing")[0]
         rule = next(rule for rule in RULES if rule.name == name)
-        wanted = {"namespace": "disttrain", "severity": rule.severity, **labels}
+        wanted = {"severity": rule.severity, **labels}
         assert alert["labels"].items() >= wanted.items()
         summary = _LABEL.sub(lambda found: alert["labels"][found[1]], rule.summary)
         assert alert["annotations"] == {"summary": summary, "runbook_url": rule.runbook}
@@ -47,14 +58,29 @@ class Told:
         for name in names:
             self._wait(name, "resolved")
 
-    def _wait(self, name: str, status: str) -> None:
-        wait_for(f"{name} {status}", lambda: bool(self._of(name, status)), SECONDS, self._lab)
+    def was_silent(self, *names: str) -> None:
+        """Nothing was told of these alerts since `nothing_of`, and none of them is on its way."""
+        for name in names:
+            assert self._found(name, "firing") == []
+            labels = [alert["labels"] for alert in self._prometheus.get("alerts")["alerts"]]
+            assert name not in [found["alertname"] for found in labels if self._is_ours(found)]
 
-    def _of(self, name: str, status: str) -> list[dict[str, Any]]:
+    def _wait(self, name: str, status: str) -> None:
+        deadline = time.monotonic() + SECONDS
+        while not self._found(name, status):
+            assert time.monotonic() < deadline, (
+                f"waited {SECONDS:g} s for {name} {status}\n{self._logs()}"
+            )
+            time.sleep(0.05)
+
+    def _found(self, name: str, status: str) -> list[dict[str, Any]]:
         """Told of since `nothing_of`."""
         return [
             alert
             for alert in self._webhook.alerts[self._known[name] :]
-            if (alert["status"], alert["labels"]["alertname"], alert["labels"].get("run"))
-            == (status, name, self._run)
+            if (alert["status"], alert["labels"]["alertname"]) == (status, name)
+            and self._is_ours(alert["labels"])
         ]
+
+    def _is_ours(self, labels: Mapping[str, str]) -> bool:
+        return labels.items() >= self._of_what.items()

@@ -1,6 +1,7 @@
 """What the launcher keeps about a program in the run's folder."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,21 @@ def test_resumed_start_replaces_the_steps_that_it_makes_again(tmp_path: Path) ->
     records = [json.loads(line) for line in lines]
     assert [record["step"] for record in records] == list(range(1, 11))
     assert records[0] == {"step": 1, "loss": 0.125, "world_size": 2, "unix_time": 1e9 + 1}
+
+
+def test_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
+    """As in our trainer's records; a line without a loss has no such key at all."""
+    curve = Curve(tmp_path, 1, pytest.fail)
+    curve.add([Point(1, math.nan, None, 1e9), Point(2, None, None, 1e9)])
+    curve.close()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    common = {"world_size": 1, "unix_time": 1e9}
+    assert json.loads(lines[0]) == {"step": 1, "loss": None, **common}
+    assert json.loads(lines[1]) == {"step": 2, **common}
+    write_program_done(config(tmp_path), Point(3, math.nan, None, 1e9))
+    marker = read_program_done(config(tmp_path))
+    assert marker is not None
+    assert (marker["step"], marker["loss"]) == (3, None)
 
 
 def test_curve_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:

@@ -1,0 +1,105 @@
+"""A stand-in of kube-state-metrics, whose program is not to be had here.
+
+It asks a real API server for its pods, and offers the three families of numbers that our alert
+rules use, with the names, labels and meanings of the real one (docs/metrics/workload/pod-metrics.md
+of https://github.com/kubernetes/kube-state-metrics). In particular, as the real one does:
+
+* A pod without a condition Ready, such as one that the scheduler has just refused, has no sample of
+  kube_pod_status_ready at all; one with it has a sample for each of true, false and unknown.
+* A pod that is gone has no samples any more, so nothing says that it has become well.
+* The labels of pods are not offered. The real one does so where it is told to, and by default not.
+* Its samples say in the labels `namespace` and `pod` of whom they are. A Prometheus that does not
+  honor them puts those of this program in their place.
+
+The real one watches the API server. This one asks it anew for each reading.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+from infra.kube.api import Api
+
+PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
+CONDITIONS = ("True", "False", "Unknown")
+Pod = Mapping[str, Any]
+
+
+def page(pods: Sequence[Pod]) -> str:
+    """What it answers, in Prometheus' text format. Pure."""
+    families = {
+        "kube_pod_info": _info,
+        "kube_pod_status_phase": _phase,
+        "kube_pod_status_ready": _ready,
+    }
+    lines = list[str]()
+    for name, samples in families.items():
+        lines.append(f"# TYPE {name} gauge")
+        for pod in pods:
+            about = pod["metadata"]
+            common = {"namespace": about["namespace"], "pod": about["name"], "uid": about["uid"]}
+            for labels, value in samples(pod):
+                pairs = ",".join(f'{key}="{text}"' for key, text in {**common, **labels}.items())
+                lines.append(f"{name}{{{pairs}}} {int(value)}")
+    return "\n".join([*lines, ""])
+
+
+def _info(pod: Pod) -> Iterator[tuple[dict[str, str], bool]]:
+    spec, status = pod["spec"], pod["status"]
+    owners = pod["metadata"].get("ownerReferences", [])
+    maker = next((owner for owner in owners if owner.get("controller")), {})
+    labels = {
+        "host_ip": status.get("hostIP", ""),
+        "pod_ip": status.get("podIP", ""),
+        "node": spec.get("nodeName", ""),
+        "created_by_kind": maker.get("kind", ""),
+        "created_by_name": maker.get("name", ""),
+        "priority_class": spec.get("priorityClassName", ""),
+        "host_network": str(bool(spec.get("hostNetwork"))).lower(),
+    }
+    yield labels, True
+
+
+def _phase(pod: Pod) -> Iterator[tuple[dict[str, str], bool]]:
+    found = pod["status"].get("phase")
+    if found:
+        yield from (({"phase": phase}, phase == found) for phase in PHASES)
+
+
+def _ready(pod: Pod) -> Iterator[tuple[dict[str, str], bool]]:
+    for condition in pod["status"].get("conditions", []):
+        if condition["type"] == "Ready":
+            for status in CONDITIONS:
+                yield {"condition": status.lower()}, status == condition["status"]
+
+
+class StateMetricsStandIn:
+    """Serves `/metrics` at a port of the loopback."""
+
+    def __init__(self, api: Api) -> None:
+        """`api`: of a cluster whose pods may be listed; nobody else uses it meanwhile."""
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                content = page(api.list("/api/v1/pods")).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join(60)
+        self._server.server_close()
