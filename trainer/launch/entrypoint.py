@@ -174,7 +174,11 @@ class _Entrypoint:
                 )
             pause = 0 if failures == 1 else min(2 ** (failures - 2), _LONGEST_PAUSE_SECONDS)
             when = f"in {pause} s" if pause else "at once"
-            self._say(f"training stopped: {report.reason}; starting again {when}")
+            count = f"restart {failures} of {self._config.train.max_restarts}"
+            self._say(
+                f"training stopped: {report.reason}; starting again {when} "
+                f"({count} without a newer checkpoint)"
+            )
             self._stop.wait(pause)
         self._say("stopped by a signal; the run continues from its last checkpoint")
         return ExitCode.PREEMPTED
