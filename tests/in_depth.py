@@ -27,6 +27,7 @@ FILES = (
     "node/test_server_steps.py",
     "sandbox/test_command_over_ssh.py",
     "sandbox/test_command_provider.py",
+    "sandbox/test_demo_local.py",
     "trainer/monitoring/test_alerts_in_depth.py",
     "vm/test_nfs.py",
 )
