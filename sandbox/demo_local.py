@@ -1,6 +1,7 @@
 """`make demo-local` runs the same trainer as processes of this machine, without root or cluster."""
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from sandbox.venvs import PROJECT, ensure_venv
 PRESETS = PROJECT / "trainer" / "presets"
 DEFAULT_PRESET = "shakespeare-char-cpu"
 SHORT = ("--train.max_steps=300", "--eval.interval=100", "--checkpoint.interval=100")
+DEFAULT_WARM_UP = 100  # of trainer/config/train.py
 DATA_ROOT = PROJECT / "build" / "demo-local"
 
 
@@ -54,6 +56,13 @@ class Options:
         return "demo-local" if self.preset == DEFAULT_PRESET else f"demo-local-{self.preset}"
 
 
+def warm_up_steps(preset: str) -> int:
+    """How many steps of the preset's length its learning rate rises."""
+    text = (PRESETS / f"{preset}.yaml").read_text()
+    found = re.search(r"^ *warmup_steps: *(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else DEFAULT_WARM_UP
+
+
 def trainer_settings(options: Options, text: Path | None, sha256: str) -> list[str]:
     """The trainer's options. Pure, but for the size of the text.
 
@@ -77,6 +86,8 @@ def trainer_settings(options: Options, text: Path | None, sha256: str) -> list[s
         settings.append(f"--train.device={options.device}")
     if options.steps:
         settings.append(f"--train.max_steps={options.steps}")
+        if options.steps < warm_up_steps(options.preset):
+            settings.append(f"--train.warmup_steps={options.steps // 2}")
     elif options.preset == DEFAULT_PRESET:
         settings += SHORT
     return settings

@@ -3,6 +3,7 @@
 #   now=this machine's time
 #   runs=yes, or absent
 #   run=NAME|steps of the whole run|done: yes or no|checkpoint's step|its age|last record of metrics
+#   said=NAME|a line of node 0's log that tells whether a checkpoint is being written, in their order
 # Ages are in seconds; what is not known is empty.
 # Usage: facts-runs.sh
 set -u
@@ -12,6 +13,8 @@ LC_ALL=C
 PATH=$PATH:/usr/bin:/bin
 export LC_ALL PATH
 readonly MOST_RUNS=50
+readonly LOG_BYTES=262144
+readonly LONGEST_LINE=400
 
 age_of() { echo "$(($(date +%s) - $(stat -c %Y "$1")))"; }
 
@@ -25,6 +28,19 @@ checkpoint() {
     fi
   done
   printf '|'
+}
+
+# Of node 0's log the last lines of each sort, in their order: of saves (two: a begin, and that training
+# waits for it), of steps, and of starts and ends of the ranks. Its lines are `time node rank text`.
+said() {
+  tail -c "$LOG_BYTES" "$1/logs/node-00000.log" 2>/dev/null | cut -c "-$LONGEST_LINE" | awk -v name="$1" '
+    BEGIN { sub(".*/", "", name) }
+    { text = $0; sub(/^[^ ]+ [0-9]+ [^ ]+ /, "", text) }
+    text ~ /^(checkpoint step-|training waits for checkpoint |(warning: )?the checkpoint of step )/ { two = one; one = NR }
+    text ~ /^step [0-9]/ { step = NR }
+    text ~ /^\[node 0\] (round|training stopped|fatal|giving up|run )/ { ranks = NR }
+    NR == one || NR == step || NR == ranks { line[NR] = $1 " " text }
+    END { for (i = 1; i <= NR; i++) if (i == two || i == one || i == step || i == ranks) print "said=" name "|" line[i] }'
 }
 
 one_run() {
@@ -42,7 +58,9 @@ main() {
     # The names are disttrain's own, without blanks.
     # shellcheck disable=SC2012
     for name in $(ls -t "$DATA_ROOT/runs" | head -n "$MOST_RUNS"); do
-      [ ! -d "$DATA_ROOT/runs/$name" ] || one_run "$DATA_ROOT/runs/$name"
+      [ -d "$DATA_ROOT/runs/$name" ] || continue
+      one_run "$DATA_ROOT/runs/$name"
+      said "$DATA_ROOT/runs/$name"
     done
   else
     echo runs=absent

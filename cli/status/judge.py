@@ -229,6 +229,7 @@ class PlatformStatus:
         unseen: what could not be read, and why.
         findings: what is wrong with machines that are watched.
         claims: by which the runs reach their data.
+        gpus_idle: how many GPUs no pod has, by the names of the nodes that have such ones.
     """
 
     nodes: int | None
@@ -239,6 +240,7 @@ class PlatformStatus:
     silent: Mapping[str, float] = field(default_factory=dict[str, float])
     findings: tuple[NodeFinding, ...] = ()
     claims: tuple[Claim, ...] = ()
+    gpus_idle: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def judge_platform(
@@ -248,9 +250,17 @@ def judge_platform(
     if nodes is None:
         return PlatformStatus(None, unseen=unseen)
     not_ready = tuple(name_of(node) for node in nodes if not is_true(node, "Ready"))
-    offered = sum(_gpus(part(node, "status", "allocatable")) for node in nodes)
-    used = None if pods is None else sum(gpus_held(pod) for pod in pods)
-    return PlatformStatus(len(nodes), not_ready, offered, used, unseen)
+    offered = {name_of(node): _gpus(part(node, "status", "allocatable")) for node in nodes}
+    total = sum(offered.values())
+    if pods is None:
+        return PlatformStatus(len(nodes), not_ready, total, unseen=unseen)
+    used = sum(gpus_held(pod) for pod in pods)
+    idle = dict(offered)
+    for pod in pods:
+        name = str(part(pod, "spec").get("nodeName") or "")
+        idle[name] = idle.get(name, 0) - gpus_held(pod)
+    free = {name: count for name, count in idle.items() if count > 0}
+    return PlatformStatus(len(nodes), not_ready, total, used, unseen, gpus_idle=free)
 
 
 def gpus_held(pod: Json) -> int:

@@ -13,6 +13,7 @@ from cli.status.look import Look
 from cli.status.screen import (
     HEAD,
     cost_of_run,
+    idle_line,
     machine_lines,
     platform_line,
     reason_of,
@@ -58,6 +59,8 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
     elif seen.platform.silent:
         platform.stylize("yellow")
     machines = [Text(line, "red") for line in machine_lines(seen.platform)]
+    if idle := idle_line(seen.platform, price_per_gpu_hour):
+        machines.append(Text(idle, "dim"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in HEAD:
         table.add_column(name, no_wrap=True)

@@ -5,13 +5,15 @@ without the cluster, so nothing is said of that.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from cli.columns import columns
 from cli.facts import Facts
 from cli.gather import SCRIPTS, ask_host
+from cli.status.judge import STALLED_SECONDS
+from cli.status.progress import Progress, read_progress
 from cli.status.screen import span_of_seconds
 from infra.node.doctor_plan import Plan
 from infra.node.shell_program import assemble_program
@@ -32,6 +34,10 @@ class RunFiles:
         stepped_seconds_ago: how long ago that was.
         saved_step, saved_seconds_ago: the newest checkpoint.
         is_done: whether it has come to its end.
+        saving_step: the checkpoint that is being written, as the run's log says. A machine that is
+            lost says nothing, so it may also be one that was never finished.
+        saving_seconds_ago: how long ago its save was begun.
+        saving_holds: whether training waits for it: that is the state `saving`.
     """
 
     name: str
@@ -43,6 +49,9 @@ class RunFiles:
     saved_step: int | None
     saved_seconds_ago: float | None
     is_done: bool
+    saving_step: int | None = None
+    saving_seconds_ago: float | None = None
+    saving_holds: bool = False
 
 
 def read_run_files(plan: Plan) -> list[RunFiles]:
@@ -64,14 +73,19 @@ def read_run_files(plan: Plan) -> list[RunFiles]:
 def parse_run_files(facts: Facts) -> list[RunFiles]:
     """From the lines of scripts/facts-runs.sh. Pure."""
     now = float(facts.get("now"))
-    return [_parse(value, now) for value in facts.values.get("run", [])]
+    said = [value.partition("|") for value in facts.values.get("said", [])]
+
+    def log_of(name: str) -> Iterable[str]:
+        return (line for whose, _, line in said if whose == name)
+
+    return [_parse(value, log_of, now) for value in facts.values.get("run", [])]
 
 
-def _parse(value: str, now: float) -> RunFiles:
+def _parse(value: str, log_of: Callable[[str], Iterable[str]], now: float) -> RunFiles:
     name, of, is_done, saved, saved_age, record = value.split("|", 5)
     last = _record(record)
     at = last.get("unix_time")
-    return RunFiles(
+    run = RunFiles(
         name,
         last.get("step"),
         int(of) if of.isdecimal() else None,
@@ -81,6 +95,22 @@ def _parse(value: str, now: float) -> RunFiles:
         int(saved) if saved.isdecimal() else None,
         float(saved_age) if saved_age.lstrip("-").isdecimal() else None,
         is_done == "yes",
+    )
+    return run if run.is_done else _with_save(run, read_progress("\n".join(log_of(name))), now)
+
+
+def _with_save(run: RunFiles, told: Progress, now: float) -> RunFiles:
+    """With the save under way, where the log tells of one and no later checkpoint is there."""
+    if told.saving_step is None or told.saving_at is None:
+        return run
+    if run.saved_step is not None and run.saved_step >= told.saving_step:
+        return run
+    ago = max(0.0, now - told.saving_at.timestamp())
+    return replace(
+        run,
+        saving_step=told.saving_step,
+        saving_seconds_ago=ago,
+        saving_holds=told.saving_holds,
     )
 
 
@@ -124,5 +154,16 @@ def _row(run: RunFiles) -> tuple[str, ...]:
         NOT_KNOWN if run.loss is None else f"{run.loss:.4f}",
         NOT_KNOWN if run.tokens_per_second is None else f"{run.tokens_per_second:.0f}",
         "finished" if run.is_done else last,
-        f"{saved}{when}",
+        f"{saved}{when}{_saving(run)}",
     )
+
+
+def _saving(run: RunFiles) -> str:
+    """What is said of a save under way; empty where there is none."""
+    if run.saving_step is None or run.saving_seconds_ago is None:
+        return ""
+    how_long = span_of_seconds(run.saving_seconds_ago)
+    if run.saving_seconds_ago > STALLED_SECONDS:
+        return f"; the save of step {run.saving_step}, begun {how_long} ago, has not ended"
+    holds = ", and training waits for it" if run.saving_holds else ""
+    return f"; saving step {run.saving_step} for {how_long}{holds}"

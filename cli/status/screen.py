@@ -33,6 +33,8 @@ def as_text(
         price_per_gpu_hour: None: no cost is shown.
     """
     lines = [platform_line(platform), *machine_lines(platform)]
+    if idle := idle_line(platform, price_per_gpu_hour):
+        lines.append(idle)
     if not runs:
         lines.append("no run is on this platform")
     head, *rows = columns([HEAD, *(row_of(run, now) for run in runs)])
@@ -88,6 +90,21 @@ def machine_lines(platform: PlatformStatus) -> list[str]:
     """A line for each thing that is wrong with a machine, or with a claim."""
     machines = [f"  node {found.node}: {found.text}" for found in platform.findings]
     return [*machines, *claim_lines(platform.claims)]
+
+
+def idle_line(platform: PlatformStatus, price_per_gpu_hour: float | None = None) -> str:
+    """Which nodes have GPUs that nobody uses, and with a price what an hour of that costs.
+
+    Empty where all are in use, and without a price for one node: the first line says it then.
+    """
+    idle = platform.gpus_idle
+    if not idle or (platform.nodes == 1 and price_per_gpu_hour is None):
+        return ""
+    each = ", ".join(f"{count} on {name}" for name, count in sorted(idle.items()))
+    if price_per_gpu_hour is None:
+        return f"  idle GPUs: {each}"
+    cost = sum(idle.values()) * price_per_gpu_hour
+    return f"  idle GPUs: {each}; {cost:.2f} an hour at {price_per_gpu_hour:g} per GPU-hour"
 
 
 def as_json(

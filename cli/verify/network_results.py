@@ -12,6 +12,7 @@ from trainer.transport.asked import (
     NOT_ASKED,
     NOT_KNOWN,
     OTHER,
+    STOPS,
     VARIABLE,
     as_asked,
     asked_of,
@@ -23,7 +24,7 @@ from trainer.transport.lines import read_transport
 SMALL_SHARED_MEMORY_BYTES = 1 << 30
 MIB = 1 << 20
 _OF_NODE = re.compile(
-    rf"\[node \d+\] (?:{OTHER}(?P<other>.*)|{NOT_KNOWN}(?P<unknown>.*)"
+    rf"\[node \d+\] (?:(?:{OTHER}|fatal: {STOPS})(?P<other>.*)|{NOT_KNOWN}(?P<unknown>.*)"
     rf"|(?:{AS_ASKED}|{NOT_ASKED})(?P<good>.*))"
 )
 HELP = "docs/monitoring.md#disttraintransportfallback"

@@ -43,6 +43,15 @@ class StorageChoice(Kind, Protocol):
         ...
 
 
+class NetworkChoice(Kind, Protocol):
+    """What the settings have to know of a network profile; see `infra/networks/profile.py`."""
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """By which the ranks of several pods are to reach each other."""
+        ...
+
+
 class DeliveryChoice(Kind, Protocol):
     """What the settings have to know of a delivery; see `infra/deliveries/kind.py`."""
 
@@ -88,7 +97,7 @@ class Kinds:
 
     workloads: Mapping[str, WorkloadChoice]
     storages: Mapping[str, StorageChoice]
-    networks: Mapping[str, Kind]
+    networks: Mapping[str, NetworkChoice]
     deliveries: Mapping[str, DeliveryChoice]
     controllers: Mapping[str, ControllerChoice]
 

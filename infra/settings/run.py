@@ -21,6 +21,7 @@ from infra.settings.queues_topology import PlatformQueue, check_placement
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
 from infra.settings.run_settings import DatasetChoice, build_run_config
+from infra.settings.transport import check_transport_policy
 from trainer.config import RunConfig
 from trainer.data.sources import format_by_name, known_ending
 
@@ -126,6 +127,9 @@ def read_run(
         return None
     if not config.has_program:
         check_time_for_dataset(reader, config.dataset, limits)
+    check_transport_policy(
+        reader, config.train.transport_policy, kinds.networks[network.name], pods
+    )
     check_nodes_min(reader, config.train.nodes_min, compute, kinds.workloads[chosen.name])
     needs_bpe = bundle is not None and config.dataset.tokenizer == GPT2
     return RunSettings(

@@ -144,8 +144,8 @@ def goodput() -> dict[str, Any]:
     return goodput_of(told.content)
 
 
-def lines() -> list[Line]:
-    begin = NOW.timestamp() - 60
+def lines(now: datetime = NOW) -> list[Line]:
+    begin = now.timestamp() - 60
     found = [
         Line(
             begin + step,

@@ -1,15 +1,18 @@
 """The page of `./disttrain dashboard` in a real browser; its server is fed by recorded looks."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from cli.dashboard.details import log_of, rank_rows
 from cli.dashboard.server import Server, serving
 from cli.logs.line import Line
 from tests.browser.browser import Browser, browser
+from tests.browser.pictures import DOCS, SAVING, take
 from tests.browser.recorded import (
     HOSTILE,
     NO_CURVES,
@@ -23,6 +26,7 @@ from tests.browser.recorded import (
 )
 
 LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
+PICTURES = [("dashboard-1280-light.png", 1280), ("dashboard-390-dark.png", 390)]
 # Elements with text of their own, their colour, the first ground below it that is not transparent.
 CONTRASTS = """
 const seen = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -162,6 +166,29 @@ def test_transport_that_was_not_asked_for_is_a_warning(
     recorded.status = replace(recorded.status, state="finished")
     calm = "Transport between the ranks: TCP sockets (eth0)."
     window.wait("the end", lambda: window.text("#transport") == calm)
+
+
+def test_checkpoint_that_training_waits_for_is_said(
+    window: Browser, server: Server, recorded: Recorded
+) -> None:
+    """In the list and in the head of the run; its speed is none then, and is not shown as one."""
+    opened(window, server)
+    recorded.status = status("saving", SAVING)
+    window.wait("the state", lambda: "dev\n● saving" in window.text("#run .title"))
+    assert "● saving" in window.text("#runs")
+    detail = "Checkpoint step 2860 is being written, and training waits for it."
+    assert detail in window.text("#run-detail")
+    assert "48,210" not in window.text("#numbers")
+
+
+@pytest.mark.parametrize(("name", "width"), PICTURES)
+def test_pictures_of_the_docs_can_be_made(window: Browser, name: str, width: int) -> None:
+    """As wide as their names say; what they show is for people to look at."""
+    made = take(window, Recorded(), width, "dark" in name)
+    for picture in (made, (DOCS / name).read_bytes()):
+        assert Image.open(io.BytesIO(picture)).width == width
+    window.complaints()
+    window.forget()
 
 
 def test_names_and_lines_with_markup_are_shown_as_text(

@@ -1,18 +1,11 @@
 """`./disttrain dashboard` as people run it, for a test that looks at its page."""
 
-import io
-import os
 import signal
 import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from PIL import Image
-
 from sandbox.stack import Stack
-from tests.browser.browser import Browser
-
-PICTURES = os.environ.get("DISTTRAIN_PICTURES", "")  # a folder: the pictures of docs/ are made so
 
 
 class Dashboard:
@@ -58,15 +51,3 @@ class Dashboard:
         assert self.process.stdout
         self.process.stdout.close()
         self._said.close()
-
-
-def take_pictures(seen: Browser, address: str) -> None:
-    """The pictures of the docs, where a folder for them is named."""
-    for width, dark in ((1280, False), (390, True)) if PICTURES else ():
-        seen.open(address, width, 844, dark)
-        seen.wait("the lines", lambda: seen.text("#lines"))
-        seen.click("#write")  # it was written before: this comes at once
-        seen.wait("the sample", lambda: seen.text("#sample pre") and seen.text("#ranks tbody"))
-        name = f"dashboard-{width}-{'dark' if dark else 'light'}.png"
-        few = Image.open(io.BytesIO(seen.picture())).convert("RGB").quantize(64)
-        few.save(Path(PICTURES) / name, optimize=True)  # a third of the bytes

@@ -23,7 +23,7 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.dashboard import Dashboard, take_pictures
+from tests.e2e.dashboard import Dashboard
 from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_for
 
 pytestmark = pytest.mark.in_order
@@ -508,7 +508,6 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         seen.wait("its lines", lambda: step.search(seen.text("#lines")))
         seen.click("#write")
         seen.wait("a sample", lambda: len(seen.text("#sample pre")) > 100, 300)
-        take_pictures(seen, page.address)
         seen.open(f"{page.address}#run=volume.{SINGLE_RUN}")
         seen.wait("the other run", lambda: f"{SINGLE_RUN}\n✓ finished" in seen.text("#run .title"))
         seen.wait("its curve", lambda: f"to {MAX_STEPS}" in seen.label("#loss-chart"))

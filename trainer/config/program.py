@@ -14,6 +14,7 @@ LAUNCH_OPTIONS = (
     "volume_timeout_seconds",
     "max_restarts",
     "max_pod_failures",
+    "transport_policy",
     "nodes_min",
     "nodes_wait_seconds",
     "nodes_return_seconds",

@@ -77,6 +77,13 @@ class TrainConfig:
         "keep one process for each rank that has imported torch: a restart takes seconds less, "
         "and each rank's pod needs about 300 MB more",
     )
+    transport_policy: str = option(
+        "warn",
+        "what happens where ranks of several nodes reach each other by another transport than the "
+        "network profile asks for, such as TCP in place of InfiniBand: warn (the log, the status "
+        "and an alert say it), or stop (the run fails, with the likely causes)",
+        choices=("warn", "stop"),
+    )
     nodes_min: int = option(
         0, "fewest nodes (pods) with which training goes on; 0: all are needed", at_least=0
     )

@@ -174,7 +174,11 @@ class _Entrypoint:
                 )
             pause = 0 if failures == 1 else min(2 ** (failures - 2), _LONGEST_PAUSE_SECONDS)
             when = f"in {pause} s" if pause else "at once"
-            self._say(f"training stopped: {report.reason}; starting again {when}")
+            count = f"restart {failures} of {self._config.train.max_restarts}"
+            self._say(
+                f"training stopped: {report.reason}; starting again {when} "
+                f"({count} without a newer checkpoint)"
+            )
             self._stop.wait(pause)
         self._say("stopped by a signal; the run continues from its last checkpoint")
         return ExitCode.PREEMPTED
@@ -266,6 +270,7 @@ class _Entrypoint:
         self._transport.begins(here, environments)
         watch = HangWatch(node.rank, here.first_rank, ranks.pids(), status)
         forwarded, ready, failing, ending, lost = False, False, False, False, None
+        refused: ExitReport | None = None  # this node's own reason to end the run
         while ranks.is_running():
             self._vitals.see_ranks(ranks.exit_codes())
             regroups_for = member.regroups_for if member is not None else ""
@@ -288,27 +293,31 @@ class _Entrypoint:
                 else:
                     self._tell_stalled(states, watch.still_seconds)
             self._goodput.poll()
-            self._transport.poll(has_stepped)
+            refused = self._transport.poll(has_stepped) or refused
             if member is not None:
                 lost = member.poll_lost() or lost
-            if lost is None and not failing and ranks.has_failed():
+            if not (failing or lost or refused) and ranks.has_failed():
                 failing = True
                 ranks.say_who_was_killed()
                 if member is not None:
                     member.report_failing()
-            if (lost is not None or failing) and not ending:
+            if refused is not None and not ending and member is not None:
+                member.report_failing()
+            if (failing or lost or refused) and not ending:
                 ending = True
                 self._work.ends()
                 self._events.write(Name.FAILING)
             if ending:
                 ranks.end_soon()
             ranks.wait(_POLL_SECONDS)
-        if lost is None and not failing:  # they have ended faster than the loop could look
+        if not (failing or lost or refused):  # they have ended faster than the loop could look
             ranks.say_who_was_killed()
         ranks.close()
         report = self._work.report()
         status.clear()
         report = lost if lost is not None and report.code != ExitCode.FATAL else report
+        if refused is not None and report.code != ExitCode.DONE:
+            report = refused
         self._vitals.round_ended(report.reason)
         self._transport.ended()
         self._events.write(

@@ -21,12 +21,17 @@ from trainer.transport.lines import (
 
 VARIABLE = "DISTTRAIN_TRANSPORTS"
 """The transports that the network profile asks for, any of them, divided by commas."""
+FILE_VARIABLE = "NCCL_DEBUG_FILE"
+OWN_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", FILE_VARIABLE)
+"""Where the user sets one of them, NCCL prints as that says, and nobody reads it."""
 AS_ASKED, OTHER, NOT_KNOWN, NOT_ASKED = (
     "transport as asked: ",
     "warning: transport not as asked: ",
     "transport not known: ",
     "transport: ",
 )
+STOPS = OTHER.removeprefix("warning: ")
+"""The reason of a run that ends because of its transport begins so."""
 _MOST_DEVICES = 8
 _NAMES = {
     SOCKET: "TCP sockets",
@@ -141,6 +146,12 @@ def line(found: Mapping[int, Transport], asked: tuple[str, ...]) -> str:
         why = f"NCCL says {', '.join(named)}" if named else "NCCL has written no line that says it"
         return f"{NOT_KNOWN}{_ranks(unknown)}: {why}"
     return f"{AS_ASKED if of_node(found, asked) else NOT_ASKED}{words(found)}"
+
+
+def reason_to_stop(text: str) -> str:
+    """Why a run with `train.transport_policy: stop` ends, from the line that would warn."""
+    what = text.removeprefix(OTHER)
+    return f"{STOPS}{what}. The run ends because train.transport_policy is stop"
 
 
 def is_known(found: Transport) -> bool:

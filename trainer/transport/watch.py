@@ -1,5 +1,7 @@
 """Finds out by which transport the ranks of this node really reach the others, and tells it.
 
+With `train.transport_policy: stop` a transport that was not asked for ends the run.
+
 NCCL falls back to TCP sockets without a word where it cannot use a fast network. What it says of
 that goes into a file of the pod, for each process its own, so that nothing more stands in the log.
 The files are read when the ranks have stepped; if they say nothing then, some times more.
@@ -15,16 +17,16 @@ from pathlib import Path
 from trainer.config import RunConfig
 from trainer.events.event import Name
 from trainer.events.log import EventLog
+from trainer.launch.exit_codes import ExitCode
 from trainer.launch.membership import Round
 from trainer.launch.node import Node
-from trainer.launch.status_files import StatusFiles
+from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.monitoring import families as names
 from trainer.monitoring.text import Sample
 from trainer.transport import asked as question
+from trainer.transport.asked import FILE_VARIABLE, OWN_VARIABLES
 from trainer.transport.lines import SOCKET, Transport, read_transport
 
-FILE_VARIABLE = "NCCL_DEBUG_FILE"
-OWN_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", FILE_VARIABLE)
 SUBSYSTEMS = "INIT,ENV,NET"
 MOST_BYTES = 1 << 20  # of a file; what is asked for stands near its begin
 WITHOUT_STEP_SECONDS = 45.0  # so long the first step may take before the files are read without it
@@ -53,6 +55,7 @@ class TransportWatch:
         self._interface, self._has_own = "", False
         self._found: Mapping[int, Transport] = {}
         self._due = self._last = math.inf
+        self._tell_bad_at = math.inf  # at the latest, also where some ranks' lines are missing
         self._said, self._repeat_at = "", math.inf
 
     def variables(self, environment: Mapping[str, str], local_rank: int) -> dict[str, str]:
@@ -72,12 +75,17 @@ class TransportWatch:
         ours = str(self._status.nccl_file(0))
         self._has_own = not environments[0].get(FILE_VARIABLE, "").startswith(ours)
         self._due, self._last = self._clock() + WITHOUT_STEP_SECONDS, math.inf
+        self._tell_bad_at = self._due
         self._repeat_at = math.inf
         if here.world_size == 1:  # it has nobody to talk to
             self._due = math.inf
 
-    def poll(self, has_stepped: bool) -> None:
-        """Called several times a second while the ranks run; reads the files when it is time to."""
+    def poll(self, has_stepped: bool) -> ExitReport | None:
+        """Called several times a second while the ranks run; reads the files when it is time to.
+
+        Returns why the run has to end: with `transport_policy: stop`, where another transport than
+        the one asked for was found; else None.
+        """
         now = self._clock()
         if has_stepped and self._last == math.inf and self._due != math.inf:
             self._due, self._last = now, now + LONGEST_SECONDS
@@ -85,22 +93,24 @@ class TransportWatch:
             self._repeat_at = now + REPEAT_SECONDS
             self._say(self._said)
         if now < self._due:
-            return
+            return None
         try:
             found = self._read()
         except OSError as error:
             self._due = math.inf
             self._say(f"{question.NOT_KNOWN}NCCL's lines cannot be read: {error}")
-            return
+            return None
         is_whole = len(found) >= self._node.local_ranks and all(
             map(question.is_known, found.values())
         )
         is_over = is_whole or now >= self._last
+        is_bad = question.of_node(found, self._asked) is False
         self._due = math.inf if has_stepped and is_over else now + BETWEEN_SECONDS
-        if is_whole or (is_over and found):
-            self._tell(found)
-        elif is_over and has_stepped and self._has_own and self._uses_nccl:
+        if is_whole or (is_over and found) or (is_bad and now >= self._tell_bad_at):
+            return self._tell(found, is_bad=is_bad)
+        if is_over and has_stepped and self._has_own and self._uses_nccl:
             self._say(f"{question.NOT_KNOWN}{_OWN}; ./disttrain verify reads the log")
+        return None
 
     def ended(self) -> None:
         """No rank runs any more; the next round may have another transport."""
@@ -146,16 +156,17 @@ class TransportWatch:
         pattern = self._status.nccl_file(local_rank)
         return sorted(pattern.parent.glob(f"{pattern.name}.*"))
 
-    def _tell(self, found: Mapping[int, Transport]) -> None:
-        """Say it once, and note it, where it is news."""
+    def _tell(self, found: Mapping[int, Transport], is_bad: bool) -> ExitReport | None:
+        """Say it once, and note it, where it is news; returns why the run has to end."""
         text, answer = question.line(found, self._asked), question.of_node(found, self._asked)
         self._found = dict(sorted(found.items()))
         if text == self._said:
-            return
+            return None
         self._said = text
-        self._repeat_at = self._clock() + REPEAT_SECONDS if answer is False else math.inf
+        ends_run = is_bad and self._config.train.transport_policy == "stop"
+        self._repeat_at = self._clock() + REPEAT_SECONDS if is_bad and not ends_run else math.inf
         is_trivial = all(t.library == "gloo" and t.machines == 1 for t in found.values())
-        if not is_trivial:
+        if not is_trivial and not ends_run:  # else it is the reason of the end
             self._say(text)
         each = [labels_of(rank, transport) for rank, transport in self._found.items()]
         values = {
@@ -163,6 +174,7 @@ class TransportWatch:
             for key in ("rank", "transport", "device", "gpu_direct")
         }
         self._events.write(Name.TRANSPORT, **values, asked=",".join(self._asked), as_asked=answer)
+        return ExitReport(ExitCode.FATAL, question.reason_to_stop(text)) if ends_run else None
 
 
 def labels_of(rank: int, found: Transport) -> dict[str, str]:

@@ -355,11 +355,14 @@ def test_gpus_are_counted_where_pods_hold_them() -> None:
     pods = [gpu_pod("Running", "a", 3), gpu_pod("Succeeded", "a", 4), gpu_pod("Pending", None, 4)]
     found = judge_platform([node("a"), node("b", "Unknown")], pods)
     assert (found.nodes, found.not_ready, found.gpus, found.gpus_used) == (2, ("b",), 8, 3)
+    assert found.gpus_idle == {"a": 1, "b": 4}
+    assert judge_platform([node("a")], [gpu_pod("Running", "a", 4)]).gpus_idle == {}
 
 
 def test_what_may_not_be_read_is_not_counted() -> None:
     assert judge_platform(None, None, "nodes is forbidden").nodes is None
     assert judge_platform([node("a")], None, "pods is forbidden").gpus_used is None
+    assert judge_platform([node("a")], None, "pods is forbidden").gpus_idle == {}
 
 
 def test_transport_of_any_pod_is_that_of_the_run() -> None:

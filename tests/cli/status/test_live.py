@@ -92,6 +92,11 @@ def test_narrow_terminal_shows_every_state() -> None:
     assert "stalled" in shown
 
 
+def test_idle_gpus_are_named_below_the_nodes() -> None:
+    seen = Look(PlatformStatus(2, gpus=8, gpus_used=4, gpus_idle={"n2": 4}), (RUN,), "")
+    assert "idle GPUs: 4 on n2" in text_of(120, seen)
+
+
 def test_platform_without_runs_says_so() -> None:
     assert "no run is on this platform" in text_of(80, Look(SEEN.platform, (), ""))
 

@@ -2,7 +2,8 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,6 +17,8 @@ from infra.kube.access import Access
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
 from tests.cli.fetch.local_pod import add_checkpoint, make_run
+from trainer.checkpoint import words
+from trainer.launch.run_log import log_path, record_of
 
 RECORD = {"step": 797, "unix_time": 1000.0, "loss": 2.047, "tokens_per_second": 6900.4}
 
@@ -47,6 +50,61 @@ def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
     assert read_run_files(plan_of(tmp_path))[0].is_done
 
 
+BEGUN, WAITED = words.begun("step-00000800"), words.waited_for("step-00000800")
+STEP = "step 797/4000 loss 2.0470 val_loss none tokens/s 6900 mfu 10% eta 5 min"
+MANY_STEPS = [STEP] * 3000  # more than is read of a log
+LOST = "[node 0] training stopped: node 1 is gone; starting again at once"
+NEXT = "[node 0] round 2: 2 node(s) x 1 rank(s), store at 10.0.0.1:29501"
+
+
+def writes_log(run: Path, lines: Sequence[str]) -> None:
+    """The log of node 0, as the entrypoint writes it; its first line is 100 s old."""
+    begin = datetime.now(UTC) - timedelta(seconds=100)
+    path = log_path(run, 0)
+    path.parent.mkdir(exist_ok=True)
+    records = [
+        record_of(
+            begin + timedelta(milliseconds=at), 0, None if "[node" in line else 0, line.encode()
+        )
+        for at, line in enumerate(lines)
+    ]
+    path.write_bytes(b"".join(records))
+
+
+@pytest.mark.parametrize(
+    ("lines", "step", "holds"),
+    [
+        ([NEXT, STEP, BEGUN], 800, False),
+        ([NEXT, BEGUN, *MANY_STEPS[:99], WAITED], 800, True),
+        ([BEGUN, WAITED, STEP], 800, False),
+        ([BEGUN, *MANY_STEPS, WAITED], 800, True),
+        ([BEGUN, words.saved("step-00000800", 3.2), STEP], None, False),
+        ([BEGUN, f"warning: {words.failed(800)}: no space left on device"], None, False),
+        ([BEGUN, WAITED, LOST], None, False),
+        ([BEGUN, LOST, NEXT, STEP], None, False),
+        ([words.begun("step-00000750"), WAITED.replace("800", "750")], None, False),
+        ([STEP, "rank 1 said: checkpoint step-00000800 is being written"], None, False),
+    ],
+    ids=[
+        "begun", "waits", "waited", "long ago", "saved", "failed", "lost", "next start",
+        "in its place", "no line of a save",
+    ],
+)  # fmt: skip
+def test_files_tell_of_a_save_under_way(
+    tmp_path: Path, lines: list[str], step: int | None, *, holds: bool
+) -> None:
+    """By the run's log on the volume, in the words that `status` reads of a pod's log."""
+    run = a_run(tmp_path)
+    writes_log(run, lines)
+    (found,) = read_run_files(plan_of(tmp_path))
+    assert (found.saving_step, found.saving_holds) == (step, holds)
+    assert (found.saving_seconds_ago is None) == (step is None)
+    if found.saving_seconds_ago is not None:
+        assert 90 < found.saving_seconds_ago < 900
+    (run / "done.json").touch()
+    assert read_run_files(plan_of(tmp_path))[0].saving_step is None
+
+
 def test_run_that_has_not_begun_has_a_line_too(tmp_path: Path) -> None:
     (tmp_path / "runs" / "new").mkdir(parents=True)
     (tmp_path / "runs" / "a-file").touch()
@@ -64,20 +122,25 @@ def test_machine_without_the_data_is_said(tmp_path: Path) -> None:
 RUNS = [
     RunFiles("dev", 797, 4000, 2.047, 6900.4, 12.0, 750, 40.0, is_done=False),
     RunFiles("wide", 60, None, 2.6, None, 7200.0, None, None, is_done=True),
+    RunFiles("held", 90, None, 2.5, None, 70.0, None, None, False, 90, 70.0, saving_holds=True),
+    RunFiles("dead", 90, None, 2.5, None, 9000.0, None, None, False, 90, 9000.0),
 ]
 TEXT = """\
 the cluster was not seen: no route
 from the runs' own files (local, /var/lib/disttrain/runs); whether their pods live is not known:
 RUN   STEP      LOSS    TOKENS/S  LAST STEP  SAVED
 dev   797/4000  2.0470  6900      12 s ago   step 750, 40 s ago
-wide  60        2.6000  -         finished   -"""
+wide  60        2.6000  -         finished   -
+held  90        2.5000  -         70 s ago   -; saving step 90 for 70 s, and training waits for it
+dead  90        2.5000  -         2 h ago    -; the save of step 90, begun 2 h ago, has not ended"""
 
 
 def test_what_was_not_seen_stands_first() -> None:
     assert as_text(RUNS, plan_of(Path("/var/lib/disttrain")), "no route") == TEXT
     found = json.loads(as_json(RUNS, "no route"))
     assert found["cluster_unseen"] == "no route"
-    assert [run["step"] for run in found["run_files"]] == [797, 60]
+    assert [run["step"] for run in found["run_files"]] == [797, 60, 90, 90]
+    assert [run["saving_holds"] for run in found["run_files"]] == [False, False, True, False]
     assert as_text([], plan_of(Path("/d")), "no route").endswith("there is no run yet")
 
 

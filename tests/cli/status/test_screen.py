@@ -119,6 +119,20 @@ def test_the_first_line_is_of_the_nodes(platform: PlatformStatus, line: str) -> 
     assert platform_line(platform) == line
 
 
+def test_idle_gpus_are_named_with_their_price() -> None:
+    """A goal of the issue. One node without a price has nothing more to say than its first line."""
+    idle = {"gpu-b": 4, "gpu-a": 1}
+    platform = PlatformStatus(2, (), 8, 3, gpus_idle=idle)
+    lines = as_text(platform, [], "", NOW).splitlines()
+    assert lines[:2] == [platform_line(platform), "  idle GPUs: 1 on gpu-a, 4 on gpu-b"]
+    priced = as_text(platform, [], "", NOW, 2.5)
+    assert "  idle GPUs: 1 on gpu-a, 4 on gpu-b; 12.50 an hour at 2.5 per GPU-hour\n" in priced
+    alone = PlatformStatus(1, (), 8, 3, gpus_idle={"gpu-a": 5})
+    assert "idle" not in as_text(alone, [], "", NOW)
+    assert "5 on gpu-a; 12.50 an hour" in as_text(alone, [], "", NOW, 2.5)
+    assert "idle" not in as_text(PlatformStatus(2, (), 8, 8), [], "", NOW, 2.5)
+
+
 def test_programs_get_the_same_as_json() -> None:
     found = json.loads(as_json(PLATFORM, [TRAINS, WAITS], "", NOW))
     assert found["platform"]["gpus_used"] == 3

@@ -10,7 +10,7 @@ from cli.status.progress import Progress
 from cli.verify.evidence import Evidence
 from cli.verify.gpu_results import has_code_for
 from cli.verify.judge import judge
-from trainer.transport.asked import line
+from trainer.transport.asked import line, reason_to_stop
 from trainer.transport.lines import Transport, read_transport
 
 TRAINING = RunStatus("dev", "ns", "Job t", 2, "training", progress=Progress(step=40, of=100))
@@ -102,9 +102,12 @@ EFA = (
 )
 
 
+EFA_FOUND = {0: read_transport(EFA.splitlines())}
+
+
 def said_by_node(asked: tuple[str, ...]) -> str:
     """As the entrypoint prints it."""
-    return f"[node 0] {line({0: read_transport(EFA.splitlines())}, asked)}\n"
+    return f"[node 0] {line(EFA_FOUND, asked)}\n"
 
 
 CASES = {
@@ -205,6 +208,12 @@ CASES = {
     ),
     "not as asked by the node": (
         replace(GOOD, log=said_by_node(("ib",))),
+        "transport",
+        "error",
+        "rank 0 by NCCL over EFA, with GPUDirect, and the network profile asks for InfiniBand. L",
+    ),
+    "ended by the policy stop": (
+        replace(GOOD, log=f"[node 0] fatal: {reason_to_stop(line(EFA_FOUND, ('ib',)))}\n"),
         "transport",
         "error",
         "rank 0 by NCCL over EFA, with GPUDirect, and the network profile asks for InfiniBand. L",

@@ -1,4 +1,4 @@
-"""A real S3 server on the loopback: versitygw, which keeps objects as files of a folder."""
+"""A real S3 server of this machine: versitygw, which keeps objects as files of a folder."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ KEY, SECRET = "tests", "a-password-of-the-tests"
 class S3Server:
     """The server, and the folder in which its buckets are folders."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.buckets = folder / "buckets"
         self.buckets.mkdir(parents=True)
-        self.address = ("127.0.0.1", free_port())
+        self.address = (host, free_port())
         self._log = folder / "versitygw.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [
                     str(tool_folder(S3_SERVER) / "versitygw"),
-                    *("--port", f"127.0.0.1:{self.address[1]}"),
+                    *("--port", f"{host}:{self.address[1]}"),
                     *("--access", KEY, "--secret", SECRET, "--quiet"),
                     *("posix", str(self.buckets)),
                 ],

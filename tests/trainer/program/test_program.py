@@ -94,7 +94,7 @@ def test_failed_rank_starts_all_again_from_what_the_program_saved(desk: Desk) ->
     config = desk.python(COUNTS, progress=PATTERN)
     assert desk.run(config, ranks=2) == ExitCode.DONE
     assert "training stopped: rank " in desk.log()
-    assert "ended with exit code 5; starting again" in desk.log()
+    assert "ended with exit code 5; starting again at once (restart 1 of 3 without" in desk.log()
     assert (marker(config)["step"], marker(config)["loss"]) == (30, pytest.approx(1 / 30))
     lines = (config.run_dir / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 31))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cli.status.progress import read_progress
 from tests.ports import free_port
 from tests.trainer.program.desk import LIMIT_SECONDS, Desk
+from tests.trainer.transport.recorded import RECORDED
 from trainer.events.event import event_file
+from trainer.launch.exit_codes import ExitCode
 from trainer.monitoring.endpoint import PORT_VARIABLE
 from trainer.transport.asked import VARIABLE
 
@@ -26,6 +30,19 @@ import pathlib, time
 while not pathlib.Path(os.environ["SEEN"]).exists():
     time.sleep(0.05)
 """
+
+SOCKETS = RECORDED["EFA is not in the pod, so sockets"][0]
+EFA = RECORDED["EFA with GPUDirect"][0]
+WRITES_RECORDED = """
+import os, pathlib, time
+with open(os.environ["STARTS"], "a") as file:
+    file.write("start\\n")
+path = os.environ["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid()))
+pathlib.Path(path).write_text({sockets!r} if os.environ["RANK"] == "1" else {efa!r})
+print("step 1", flush=True)
+time.sleep(3600)
+""".format(sockets="\n".join(SOCKETS) + "\n", efa="\n".join(EFA) + "\n")
+PROGRESS = r"step (?P<step>\d+)"
 
 
 @pytest.fixture
@@ -74,3 +91,32 @@ def test_own_nccl_debug_keeps_its_lines_in_the_log(
     config = desk.python("import os; print(sorted(n for n in os.environ if 'NCCL_D' in n))")
     assert desk.run(config) == 0
     assert "['NCCL_DEBUG']" in desk.log()
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_policy_stop_fails_the_run_with_the_causes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    """Goal N2: one rank has sockets in place of EFA. All pods end as failed, none tries again."""
+    monkeypatch.setenv(VARIABLE, "efa")
+    starts = desk.root / "starts"
+    monkeypatch.setenv("STARTS", str(starts))
+    config = desk.python(
+        WRITES_RECORDED, progress=PROGRESS, train={"transport_policy": "stop", "max_restarts": 3}
+    )
+    port, ranks = free_port(), 2 // nodes
+    pods = [desk.start(config, node, nodes, ranks, port) for node in range(nodes)]
+    assert [pod.wait(LIMIT_SECONDS) for pod in pods] == [ExitCode.FATAL] * nodes
+    assert starts.read_text().count("start") == 2, "each rank was started once"
+    for node in range(nodes):
+        last = desk.log(node).splitlines()[-1]
+        begin = (
+            rf"\[node {node}\] fatal: (node 1: )?transport not as asked: rank 1 by NCCL over TCP"
+        )
+        assert re.match(begin, last), desk.log(node)
+        assert "the network profile asks for EFA. Likely causes: (1) the pod has no EFA dev" in last
+        assert "; (2) " in last
+        assert "; (3) " in last
+        told = read_progress(f"2026-01-01T00:00:00Z {last}")
+        assert "transport_policy is stop" in told.failed, "what `./disttrain status` shows"
+    assert "starting again" not in desk.log()

@@ -10,9 +10,10 @@ import pytest
 from tests.trainer.transport.recorded import RECORDED
 from trainer.config import RunConfig
 from trainer.events.event import Name
+from trainer.launch.exit_codes import ExitCode
 from trainer.launch.membership import Round
 from trainer.launch.node import Node
-from trainer.launch.status_files import StatusFiles
+from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.monitoring.text import as_text
 from trainer.transport import watch as module
 from trainer.transport.watch import TransportWatch
@@ -33,7 +34,10 @@ class Events:
 
 
 class Pod:
-    """A node's watch, its clock and what it says; `more`: environment and parts of the run."""
+    """A node's watch, its clock and what it says; `more`: environment and parts of the run.
+
+    `ends`: why it would end the run.
+    """
 
     def __init__(self, folder: Path, nodes: int = 2, ranks: int = 2, **more: Any) -> None:
         environment = more.pop("environment", {})
@@ -43,6 +47,7 @@ class Pod:
         self.status = StatusFiles(folder / "status")
         self.events: Any = Events()
         self.seconds, self.said = 0.0, list[str]()
+        self.ends = list[ExitReport]()
         self.node = Node(nodes, ranks, 1 if nodes > 1 else 0, "node-0", 29500)
         self.watch = TransportWatch(
             RunConfig.from_mapping(mapping),
@@ -68,7 +73,8 @@ class Pod:
         """What is done that much later; seen each second."""
         for _ in range(int(seconds)):
             self.seconds += 1
-            self.watch.poll(has_stepped)
+            if (why := self.watch.poll(has_stepped)) is not None:
+                self.ends.append(why)
 
     def page(self) -> str:
         return as_text(self.watch.samples(), {})
@@ -101,6 +107,53 @@ def test_fallback_is_said_noted_and_offered_to_prometheus(tmp_path: Path) -> Non
         "asked": "efa",
         "as_asked": False,
     }
+
+
+STOP: dict[str, Any] = {"train": {"backend": "nccl", "transport_policy": "stop"}}
+
+
+@pytest.mark.parametrize("has_stepped", [True, False])
+def test_policy_stop_ends_the_run_within_a_minute(tmp_path: Path, *, has_stepped: bool) -> None:
+    """Goal N2, with the three likely causes. The reason is the last line, and is not said twice."""
+    pod = Pod(tmp_path, **STOP, **ASKED)
+    for rank in range(2):
+        pod.prints(rank, SOCKETS)
+    pod.after(60, has_stepped)
+    (why,) = pod.ends
+    assert (why.code, pod.said) == (ExitCode.FATAL, [])
+    assert why.reason.startswith("transport not as asked: rank 2, 3 by NCCL over TCP sockets")
+    assert all(f"({number}) " in why.reason for number in (1, 2, 3))
+    assert why.reason.endswith("The run ends because train.transport_policy is stop")
+    ((name, values),) = pod.events.noted
+    assert (name, values["as_asked"]) == ("transport", False)
+
+
+def test_policy_stop_lets_what_was_asked_for_go_on(tmp_path: Path) -> None:
+    """Nor does it end a run of which nothing is known, or which uses no network."""
+    for place, environment, lines, nodes in (
+        ("as asked", {"DISTTRAIN_TRANSPORTS": "socket"}, SOCKETS, 2),
+        ("not asked", {}, SOCKETS, 2),
+        ("unknown", {"DISTTRAIN_TRANSPORTS": "efa"}, (), 2),
+        ("inside", {"DISTTRAIN_TRANSPORTS": "efa"}, RECORDED["one machine with NVLink"][0], 1),
+    ):
+        pod = Pod(tmp_path / place, nodes=nodes, **STOP, environment=environment)
+        for rank in range(2):
+            pod.prints(rank, lines)
+        pod.after(LONG)
+        assert pod.ends == [], place
+
+
+@pytest.mark.parametrize("policy", ["warn", "stop"])
+def test_one_rank_without_lines_keeps_no_bad_news_back(tmp_path: Path, policy: str) -> None:
+    """A rank that hangs before NCCL has written anything, because of its network perhaps."""
+    for has_stepped in (False, True):
+        train = {"backend": "nccl", "transport_policy": policy}
+        pod = Pod(tmp_path / str(has_stepped), train=train, **ASKED)
+        pod.prints(0, SOCKETS)
+        pod.after(30, has_stepped=False)
+        pod.after(29, has_stepped)
+        (said,) = [*pod.said, *(why.reason for why in pod.ends)]
+        assert "transport not as asked: rank 2 by NCCL over TCP sockets" in said
 
 
 def test_a_warning_is_repeated_and_good_news_are_not(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.demo_local import PRESETS, SHORT, Options, trainer_settings
+from sandbox.demo_local import PRESETS, SHORT, Options, trainer_settings, warm_up_steps
 from trainer.config import load_config
 
 # gpt2-124m has no data set of its own: the trainer refuses it and says which key is missing.
@@ -22,6 +22,22 @@ def test_trainer_takes_the_settings_of_each_preset(preset: str, tmp_path: Path) 
     assert first == f"--config={preset}"
     assert (config.train.max_steps, config.train.device) == (5000, "cuda")
     assert config.run_name == options.run_name
+
+
+@pytest.mark.parametrize("preset", NAMES)
+def test_few_steps_are_taken_by_each_preset(preset: str, tmp_path: Path) -> None:
+    """A run shorter than the preset's warm-up was refused, in words of a key that `make` lacks."""
+    text = tmp_path / "input.txt"
+    text.write_text("To be")
+    given = text if preset.startswith("shakespeare") else None
+    for steps in (1, 20):
+        _, *rest = trainer_settings(Options(preset, steps=steps), given, "ab" * 32)
+        config = load_config(Path(PRESETS / f"{preset}.yaml"), rest)
+        assert config.train.max_steps == steps
+    usual = load_config(
+        Path(PRESETS / f"{preset}.yaml"), ["--dataset.file=/x", "--dataset.sha256=" + "ab" * 32]
+    )
+    assert warm_up_steps(preset) == usual.train.warmup_steps
 
 
 def test_default_run_is_short_and_others_are_as_long_as_the_preset() -> None:

@@ -1,11 +1,17 @@
 """The messages of the settings name the key, the value, why it cannot be used, and what to do."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import pulumi
 import pytest
 
+from infra.kinds import KINDS
+from infra.networks.profile import NetworkProfile
+from infra.settings import parse_settings
 from tests.unit.settings.reading import PROXY, SSH, read, refusal
+from tests.unit.stacks import raw_settings
 
 ONE_RANK = {"gpusPerPod": 1}
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -257,6 +263,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"run": {"train": {"nodes_min": 4}}, "topology": "multi-pod"},
         "run.train.nodes_min: 4 cannot be used: the run has 3 pods (pods). Set at most 3, or 0",
     ),
+    (
+        {"run": {"train": {"transport_policy": "fail"}}},
+        "run.train.transport_policy: 'fail' cannot be used: there is no such choice",
+    ),
+    (
+        {
+            "run": {"train": {"transport_policy": "stop"}},
+            "podEnvironment": {"NCCL_DEBUG": "INFO"},
+        },
+        "run.train.transport_policy: 'stop' cannot be used: podEnvironment.NCCL_DEBUG makes NCCL "
+        "print where its transport is not looked for. Remove podEnvironment.NCCL_DEBUG, or set "
+        "warn",
+    ),
     # training pods
     ({"cpuPerRank": "many"}, "cpuPerRank: 'many' cannot be used: it is not auto or an amount"),
     (
@@ -343,3 +362,14 @@ def test_rsa_host_key_is_refused_with_the_reason() -> None:
 def test_single_choice_is_named_alone() -> None:
     text = refusal({"network": "nfs"})
     assert "network: 'nfs' cannot be used: network has no such choice. Set pod-tcp." in (text)
+
+
+def test_policy_stop_is_refused_for_a_network_that_asks_nothing() -> None:
+    """No transport could be a wrong one, so the run would never be stopped."""
+    kinds = replace(KINDS, networks={**KINDS.networks, "any": NetworkProfile(name="any")})
+    changes = {"network": "any", "run": {"train": {"transport_policy": "stop"}}}
+    raw = raw_settings("dev", changes)
+    with pytest.raises(pulumi.RunError, match="network: any asks for no transport"):
+        parse_settings(raw, (), "dev", kinds)
+    changes["run"] = {"train": {"transport_policy": "warn"}}
+    parse_settings(raw_settings("dev", changes), (), "dev", kinds)
