@@ -173,10 +173,12 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
 
         print(bring_home(config))
         return ExitCode.DONE
+    from trainer.launch.imports import without_garbage_collection
     from trainer.launch.spare import become_rank_when_needed
 
     become_rank_when_needed()
-    from trainer.launch.worker import run_worker
+    with without_garbage_collection():
+        from trainer.launch.worker import run_worker
 
     return run_worker(config)
 

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from trainer.launch.imports import without_garbage_collection
 from trainer.launch.lifeline import started_by_entrypoint
 from trainer.launch.local_ranks import Start, process_of
 from trainer.launch.status_files import StatusFiles
@@ -140,10 +141,16 @@ def become_rank_when_needed() -> None:
         _show_name(f"rank-{os.environ['RANK']}")
 
 
+def import_what_is_needed() -> None:
+    """All that a rank imports sooner or later."""
+    with without_garbage_collection():
+        for module in NEEDED:
+            importlib.import_module(module)
+
+
 def _wait_to_be_a_rank() -> None:
     _show_name(IMPORTS_NAME)
-    for module in NEEDED:
-        importlib.import_module(module)
+    import_what_is_needed()
     _show_name(WAITS_NAME)
     with socket.socket(fileno=os.dup(_STDIN)) as channel:
         text, streams = b"", list[int]()
