@@ -139,6 +139,26 @@ def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
     assert "put back" not in found.words
 
 
+def test_run_that_kueue_has_forgotten_says_so() -> None:
+    """E7: put back and still counted as admitted, as in https://github.com/kubernetes-sigs/kueue/issues/14811.
+
+    It was called a run that has its place, and whose pods come.
+    """
+    evicted = condition("Evicted", "True", "Exceeded the PodsReady timeout", "PodsReadyTimeout")
+    own = workload("b", RESERVED, ADMITTED, evicted)
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.words.startswith(
+        "in queue gpus: it was put back (PodsReadyTimeout): Exceeded the PodsReady timeout; "
+        "Kueue still counts its place."
+    )
+    assert "(kueue#14811)" in found.words
+    assert "./disttrain stop and ./disttrain resume" in found.words
+    assert found.since is not None
+    again = workload("b", RESERVED, ADMITTED, {**evicted, "status": "False"})
+    assert in_queue("gpus", again, [queue()], [again]) is None
+
+
 def test_checks_of_an_admin_are_waited_for_by_name() -> None:
     own = workload("b", RESERVED)
     own["status"]["admissionChecks"] = [
