@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from infra.kube.await_queue import ends_well, queue_place
 from infra.kube.queue_place import in_queue
+from infra.kube.workload import Workload
 
 Json = dict[str, Any]
 FLAVOR = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor any"
@@ -174,6 +176,21 @@ def test_run_that_has_its_place_or_is_over_waits_for_nothing() -> None:
     assert in_queue("gpus", HOLDER, [queue()], [HOLDER]) is None
     over = workload("a", condition("Finished", "True"))
     assert in_queue("gpus", over, [queue()], [over]) is None
+
+
+def test_output_has_the_place_or_says_that_it_is_had() -> None:
+    """Of the moment at which `pulumi up` ended, and it says so: a queue moves on."""
+    place = in_queue("gpus", OWN, [queue()], [HOLDER, OWN])
+    assert place
+    said = ends_well(Workload("batch/v1", "Job", "train-indexed"), place)
+    told = queue_place(f"0 s: waiting for Job train-indexed\n{said}\n", "gpus")
+    assert told.startswith(
+        "when pulumi up ended: Job train-indexed waits in queue gpus (place 1 of"
+    )
+    assert "held by Job a in namespace default (priority 0)" in told
+    trains = "all ranks have stepped: 2 of 2 pods are ready\n"
+    assert queue_place(trains, "gpus").endswith("the run had its place in queue gpus")
+    assert queue_place(trains, "") == "the run stands in no queue of Kueue"
 
 
 def test_run_that_kueue_has_not_seen_says_so() -> None:
