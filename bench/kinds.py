@@ -59,23 +59,30 @@ class Kind:
         bar_seconds: for the 95th percentile of a recovery.
         evictions: at most so many. A Job waits 10 s before it makes the pod anew that was evicted
             first, and each time twice as long, so further ones would tell nothing new.
+        slow_by: why its controller takes long to make an evicted pod anew.
     """
 
     controllers: tuple[str, ...]
     pods: tuple[str, ...]
     bar_seconds: float
     evictions: int = sys.maxsize
+    slow_by: str = ""
 
 
+# A Job's controller waits 10 s for the first evicted pod, and each time twice as long.
+_JOB = "kubernetes#130881"
+# It looks at a Job's pods once in a second; and JobSet waits until all pods of before have gone.
+_JOBSET = "kubernetes#118470, jobset#684"
 OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in (*ENGINES, VOLCANO)}
 KINDS: dict[str, Kind] = {
-    "single-pod": Kind((), ("train-singlepod-",), 5, OF_A_JOB),
+    "single-pod": Kind((), ("train-singlepod-",), 5, OF_A_JOB, _JOB),
     "multi-pod": Kind((), ("train-multipod-0", "train-multipod-1"), 5),
-    "indexed-job": Kind((), ("train-indexed-0-", "train-indexed-1-"), 5, OF_A_JOB),
-    "jobset": Kind(("jobset",), OF_ENGINES["jobset"], 8),
-    "trainjob": Kind(("jobset", "trainer"), OF_ENGINES["trainjob"], 8),
+    "indexed-job": Kind((), ("train-indexed-0-", "train-indexed-1-"), 5, OF_A_JOB, _JOB),
+    "jobset": Kind(("jobset",), OF_ENGINES["jobset"], 8, slow_by=_JOBSET),
+    "trainjob": Kind(("jobset", "trainer"), OF_ENGINES["trainjob"], 8, slow_by=_JOBSET),
     "pytorchjob": Kind(("training-operator",), OF_ENGINES["pytorchjob"], 8),
-    "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8, OF_A_JOB),  # node 0 is one
+    # Its node 0 is a Job.
+    "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8, OF_A_JOB, f"of node 0 {_JOB}"),
     "volcano": Kind(("volcano",), OF_ENGINES["volcano"], 8),
 }
 
@@ -194,7 +201,7 @@ def measure(lab: Lab, stack: Stack, name: str, faults: int, evictions: int, ups:
                 stack.up()
                 first_step(lab.run_dir(run_name))
             found = recoveries(lab, stack, name, kind, fault, times)
-            rows.append(recovery_row(fault.what, kind.bar_seconds, found))
+            rows.append(recovery_row(fault.what, kind.bar_seconds, found, kind.slow_by))
     return rows
 
 

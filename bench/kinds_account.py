@@ -58,6 +58,12 @@ class Recovery:
         return self.pods.made - self.pods.ended if known else None
 
     @property
+    def seconds_of_others(self) -> float | None:
+        """Without the controller's share; None where no pod was lost."""
+        share = self.controller
+        return None if share is None else self.seconds - max(0.0, share)
+
+    @property
     def kubelet(self) -> float | None:
         """From the new pod's creation until it runs."""
         return self.pods.ran - self.pods.made if self.pods.made and self.pods.ran else None

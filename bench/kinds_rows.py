@@ -27,14 +27,24 @@ def first_step_row(seconds: Sequence[float]) -> Row:
     )
 
 
-def recovery_row(what: str, bar_seconds: float, found: Sequence[Recovery]) -> Row:
+def recovery_row(
+    what: str, bar_seconds: float, found: Sequence[Recovery], slow_by: str = ""
+) -> Row:
     """From a fault to the next new step, with its parts.
 
     The parts are medians, each for itself, so they do not sum up to the median of the whole; how
-    far the sums of the single recoveries are from their wholes is said beside it.
+    far the sums of the single recoveries are from their wholes is said beside it. The bar is for
+    the whole; what it is without the share of the controller is said beside it, too.
+
+    Args:
+        what: the fault.
+        bar_seconds: for the 95th percentile.
+        found: the recoveries.
+        slow_by: why the controller takes so long, such as the number of its issue; empty: it is
+            not known.
     """
     seconds = [recovery.seconds for recovery in found]
-    p50, p95 = (float(value) for value in np.percentile(seconds, (50, 95)))
+    p50, p95 = _percentiles(seconds)
     parts = [
         ("it trains on for", _median(found, lambda each: each.before)),
         ("a step that is cut off", _median(found, lambda each: each.phases[None])),
@@ -56,6 +66,10 @@ def recovery_row(what: str, bar_seconds: float, found: Sequence[Recovery]) -> Ro
     text += f"medians: {_said(parts)}; "
     if seen := _said(outside):
         text += f"beside that, from outside: {seen}; "
+    if rest := [each.seconds_of_others for each in found if each.seconds_of_others is not None]:
+        share = f"the controller's share ({slow_by})" if slow_by else "the controller's share"
+        rest50, rest95 = _percentiles(rest)
+        text += f"without {share} p50 {rest50:.1f} s, p95 {rest95:.1f} s; "
     text += f"sum and whole differ by at most {max(differences):.2f} s"
     return Row(
         f"from {what} to the next new step, {len(found)} times",
@@ -63,6 +77,11 @@ def recovery_row(what: str, bar_seconds: float, found: Sequence[Recovery]) -> Ro
         text,
         p95 <= bar_seconds and adds_up,
     )
+
+
+def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
+    p50, p95 = np.percentile(seconds, (50, 95))
+    return float(p50), float(p95)
 
 
 def _median(found: Sequence[Recovery], part: Callable[[Recovery], float | None]) -> float | None:

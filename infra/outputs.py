@@ -60,6 +60,9 @@ class RunOutputs:
     volume_proof: pulumi.Output[str]
     """How long the nodes' writes to the volume took before the first step, and until all saw them;
     or a sentence that says why that is not known."""
+    queue_place: pulumi.Output[str]
+    """What the run waited for in its queue when `up` ended, at which place, and who held the quota;
+    or that it had its place, or stands in no queue. `./disttrain status` says what holds now."""
     run_name: str
     """Folder of the run below `runs`."""
     program: str
@@ -115,6 +118,7 @@ def run_outputs(settings: RunSettings, facts: PlatformFacts, made: MadeRun) -> R
         topology=made.run.kind.name,
         workload=made.workload.workload_name,
         volume_proof=made.workload.volume_proof,
+        queue_place=made.workload.queue_place,
         run_name=run.run_name,
         program=shlex.join(run.program.command),
         max_steps=0 if run.has_program else run.train.max_steps,

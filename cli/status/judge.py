@@ -62,7 +62,7 @@ class Seen:
         progress: by name of the pod; a pod whose log could not be read is not in there.
         unseen: why something could not be read; empty where everything was.
         queued: what it waits for in a queue of Kueue, where that is why it is suspended.
-        gang: why Volcano has not started its pods; empty where it has, and for other kinds.
+        no_pods: why pods are not there, in the words of the controller that should make them.
     """
 
     record: Record
@@ -71,7 +71,7 @@ class Seen:
     progress: Mapping[str, Progress]
     unseen: str = ""
     queued: InQueue | None = None
-    gang: str = ""
+    no_pods: str = ""
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
@@ -143,7 +143,7 @@ def _running(
         return "failing", last_words(progresses) or problem, None
     pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
     if not pods or (pending and not _goes_on_without(pending, progress)):
-        return "waiting", _joined(describe_pods(pending), seen.gang), _earliest(pending)
+        return "waiting", _joined(describe_pods(pending), seen.no_pods), _earliest(pending)
     trouble = next((p.trouble for p in progresses if _is_in_trouble(p, progress)), "")
     if trouble:
         return "recovering", trouble, None

@@ -19,6 +19,7 @@ from cli.status.reports import TRY_SECONDS, Reports
 from cli.status.storage import see_claims
 from infra.kube import names
 from infra.kube.api import Api
+from infra.kube.controller_words import words_of_controller
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.findings import list_if_allowed
 from infra.kube.kueue import is_stopped
@@ -27,7 +28,6 @@ from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.queue_look import waiting
 from infra.kube.queue_place import InQueue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
-from infra.kube.volcano import words_of_gang
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
@@ -139,8 +139,8 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
                 without_answer.add(node)
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
-    gang = words_of_gang(api, record.namespace, item) if item else ""
-    return Seen(record, item, pods, progress, unseen, queued, gang)
+    said = words_of_controller(api, record.namespace, item, pods) if item and not held else ""
+    return Seen(record, item, pods, progress, unseen, queued, said)
 
 
 def _queued(api: Api, record: Record, item: Json) -> InQueue | None:

@@ -19,6 +19,7 @@ from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_suspended
 from infra.names import QUEUE_LABEL
 
+WAITS = " waits in queue "  # of the line that `pulumi up` ends with; the stack's output has it too
 QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
 
 
@@ -104,6 +105,20 @@ def ends_well(workload: Workload, place: InQueue) -> str:
         f"{workload} waits {place.words}. It starts by itself; ./disttrain status shows when. "
         "(whenBusy: wait makes `pulumi up` wait for that)"
     )
+
+
+def queue_place(said: str, queue: str) -> str:
+    """What the output `queuePlace` says. Pure.
+
+    Args:
+        said: all that the wait for the training has printed.
+        queue: LocalQueue of the run; empty: it stands in none.
+    """
+    if not queue:
+        return "the run stands in no queue of Kueue"
+    lines = [line for line in said.splitlines() if WAITS in line]
+    told = lines[-1] if lines else f"the run had its place in queue {queue}"
+    return f"when pulumi up ended: {told}"
 
 
 def suspended_text(job: Job, api: Api, workload: Workload) -> str:

@@ -13,6 +13,7 @@ from infra.kube.await_queue import (
     suspended_text,
     wait_in_queue,
 )
+from infra.kube.controller_words import words_of_controller
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped
@@ -22,7 +23,6 @@ from infra.kube.objects import Json
 from infra.kube.pods import PodReport, describe_pods, report_pod
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
-from infra.kube.volcano import words_of_gang
 from infra.kube.volume_line import volume_line
 from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
 from infra.kube.workload import Workload, true_condition
@@ -137,7 +137,7 @@ def create(job: Job, api: Api) -> None:
             return ""
         if patience.is_over(verdict.stuck):
             raise TaskError(verdict.stuck)
-        waits_for = words_of_gang(api, job.namespace, item) if item else ""
+        waits_for = words_of_controller(api, job.namespace, item, pods) if item else ""
         return "; ".join(text for text in (verdict.state, waits_for) if text)
 
     limit = job.number("timeout_seconds")

@@ -14,7 +14,7 @@ from infra.kube.objects import Json, name_of, part
 from infra.kube.quantity import amount
 from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
-from infra.kube.served import serves
+from infra.kube.served import serves, unserved
 from infra.kube.volcano import volcano_queue_findings
 
 NODES = "/api/v1/nodes"
@@ -75,7 +75,7 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     if run.workload and not serves(api, *run.workload):
         version = run.workload[0]
         if not {version, version.partition("/")[0]} & set(run.groups_come):
-            found.problems.append(run.otherwise)
+            found.problems.append(unserved(api, *run.workload, run.otherwise))
     elif run.volcano_queue:
         found.add(volcano_queue_findings(api, run.volcano_queue))
     if run.queue:

@@ -49,8 +49,10 @@ def in_queue(
     """
     if own is None:
         return InQueue(queue, None, f"in queue {queue}: Kueue has not taken it up yet")
-    if is_true(own, "Admitted") or is_true(own, "Finished"):
+    if is_true(own, "Finished"):
         return None
+    if is_true(own, "Admitted"):
+        return _on_its_way_back(queue, own)
     team = _cluster_queue_of(own, queues)
     place = _place(own, team, queues, workloads)
     reserved = condition(own, "QuotaReserved")
@@ -59,6 +61,24 @@ def in_queue(
     holders = _holders(own, team, workloads)
     words = f"in queue {queue}{place}: {reason}{holders}"
     return InQueue(queue, datetime.fromisoformat(since), words, _never(reserved))
+
+
+def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
+    """A run that Kueue has put back and whose place it has not given away yet; None: it was not.
+
+    Its pods save meanwhile. A Kueue that forgets such a run holds its quota without a pod
+    (https://github.com/kubernetes-sigs/kueue/issues/14811).
+    """
+    eviction = _eviction(own)
+    if not eviction:
+        return None
+    since = str(condition(own, "Evicted")["lastTransitionTime"])
+    words = (
+        f"in queue {queue}: {eviction}; Kueue still counts its place. If it does so for more than "
+        "some minutes, Kueue has forgotten the run (kueue#14811), and looks at it again after "
+        "./disttrain stop and ./disttrain resume"
+    )
+    return InQueue(queue, datetime.fromisoformat(since), words)
 
 
 def ignores_places(own: Json) -> bool:

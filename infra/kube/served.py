@@ -20,8 +20,9 @@ def create(job: Job, api: Api) -> None:
     leaves = job.mapping("leaves")
     if leaves and is_ours(api, parse_controller(leaves), job.owner):
         raise TaskError(job.text("otherwise_leaves"))
-    if not serves(api, job.text("group_version"), job.text("served_kind")):
-        raise TaskError(job.text("otherwise"))
+    wanted = (job.text("group_version"), job.text("served_kind"))
+    if not serves(api, *wanted):
+        raise TaskError(unserved(api, *wanted, job.text("otherwise")))
 
 
 def serves(api: Api, group_version: str, kind: str) -> bool:
@@ -29,6 +30,33 @@ def serves(api: Api, group_version: str, kind: str) -> bool:
     served = api.get(f"/apis/{group_version}")
     return served is not None and any(
         found.get("kind") == kind for found in parts(served, "resources")
+    )
+
+
+def unserved(api: Api, group_version: str, kind: str, otherwise: str) -> str:
+    """What is said of a cluster that does not serve a kind in this version.
+
+    Args:
+        api: the cluster.
+        group_version: such as `jobset.x-k8s.io/v1alpha2`.
+        kind: such as `JobSet`.
+        otherwise: what is said where the cluster does not know the kind at all. It begins with
+            the setting and its value, such as `topology: 'jobset' cannot be used: `.
+
+    Returns:
+        `otherwise`, or a sentence with the versions in which the cluster serves the kind instead.
+    """
+    group, _, version = group_version.rpartition("/")
+    known = [str(each["version"]) for each in parts(api.get(f"/apis/{group}") or {}, "versions")]
+    others = [each for each in known if serves(api, f"{group}/{each}", kind)]
+    if not others:
+        return otherwise
+    setting, words, _ = otherwise.partition(" cannot be used: ")
+    assert words, otherwise
+    return (
+        f"{setting}{words}the cluster serves {kind} of {group} as {', '.join(others)}, and this "
+        f"program knows {version} alone. Install a version of the controller that serves "
+        f"{group_version}; docs/clusters.md names those that were tried"
     )
 
 

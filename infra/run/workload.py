@@ -7,6 +7,7 @@ import pulumi
 from pulumi_command import local
 
 from infra.dependencies import dependencies
+from infra.kube.await_queue import queue_place
 from infra.kube.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
@@ -58,6 +59,8 @@ class Workload(pulumi.ComponentResource):
     """Identifies that object."""
     volume_proof: pulumi.Output[str]
     """What its nodes have measured on the volume before the first step, or why it is not known."""
+    queue_place: pulumi.Output[str]
+    """What it waited for in its queue when `up` ended, at which place, and who held the quota."""
 
     def __init__(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None
@@ -92,6 +95,8 @@ class Workload(pulumi.ComponentResource):
         waited = self._await(name, args, made[-1])
         pods = run.world.pods
         self.volume_proof = waited.stdout.apply(lambda text: volume_proof(text, pods))
+        queue = args.run.queue.get(QUEUE_LABEL, "")
+        self.queue_place = waited.stdout.apply(lambda text: queue_place(text, queue))
         self.uid = uid_of(made[-1])
         self.workload_name = pulumi.Output.from_input(run.workload_name)
         self.register_outputs(
@@ -99,6 +104,7 @@ class Workload(pulumi.ComponentResource):
                 "workloadName": self.workload_name,
                 "uid": self.uid,
                 "volumeProof": self.volume_proof,
+                "queuePlace": self.queue_place,
             }
         )
 

@@ -18,7 +18,6 @@ class Engine:
         kind: its definition in the program.
         pods: how the name of the pod of an index begins, or is.
         master: where every pod finds node 0.
-        described: the resource of the stack that holds the pod template.
         failed_reason: that of the condition of a workload that was given up for good; for a kind
             without such conditions its phase.
         gang: whether all pods are made anew when one is lost; otherwise that one alone.
@@ -31,7 +30,6 @@ class Engine:
     kind: WorkloadKind
     pods: Callable[[int], str]
     master: str
-    described: str
     failed_reason: str
     gang: bool
     killed: tuple[int, ...] = (1,)
@@ -57,7 +55,6 @@ JOBSET = Engine(
     kind=jobset.KIND,
     pods="train-jobset-nodes-0-{}-".format,
     master="train-jobset-nodes-0-0.train-jobset",
-    described="training-job-set",
     failed_reason="FailJobSetFailurePolicyAction",
     gang=True,
 )
@@ -65,7 +62,6 @@ TRAINJOB = Engine(
     kind=trainjob.KIND,
     pods="train-trainjob-node-0-{}-".format,
     master="train-trainjob-node-0-0.train-trainjob",
-    described="training-training-runtime",
     failed_reason="FailJobSetFailurePolicyAction",
     gang=True,
 )
@@ -73,7 +69,6 @@ PYTORCHJOB = Engine(
     kind=pytorchjob.KIND,
     pods="train-pytorchjob-worker-{}".format,
     master="train-pytorchjob-first",
-    described="training-pytorch-job",
     failed_reason="PyTorchJobFailed",
     gang=False,
 )
@@ -81,7 +76,6 @@ MPIJOB = Engine(
     kind=mpijob.KIND,
     pods=lambda index: f"train-mpijob-worker-{index - 1}" if index else "train-mpijob-launcher-",
     master="train-mpijob-launcher.train-mpijob",
-    described="training-mpi-job",
     failed_reason="BackoffLimitExceeded",
     gang=False,
     killed=(0, 1),
@@ -92,7 +86,6 @@ VOLCANO = Engine(
     kind=volcano.KIND,
     pods="train-volcano-node-{}".format,
     master="train-volcano-first",
-    described="training-volcano-job",
     failed_reason="Terminated",
     gang=True,
 )

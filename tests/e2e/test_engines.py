@@ -5,20 +5,25 @@ of multi-pod on the same platform is what the weights are compared with.
 """
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
-from infra.labels import OWNER_LABEL
+from infra.names import RUN_CONFIG_PATH
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
+from sandbox.venvs import PROJECT
 from tests.e2e.asking import (
     changes,
     evict,
@@ -30,15 +35,26 @@ from tests.e2e.asking import (
 )
 from tests.e2e.engines import EACH_COMMIT, ENGINES, JOBSET, TRAINJOB, VOLCANO, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.rank_probe import (
+    FILE,
+    GREETING,
+    MOUNTS,
+    PROGRAM,
+    WORDS,
+    code_of_the_checkout,
+    told_by_ranks,
+)
 from tests.in_depth import ALL, DEPTH, in_depth
-from tests.unit.stacks import deploy
+from tests.kube.api_levels import rendered
 from trainer.events.event import Name, event_file
+from trainer.parallel.cores import threads_per_rank
 
 STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
 PODS = 3
 EACH_TIME = ("jobset", "trainer", "training-operator", "mpi-operator")
 NEEDED = (*EACH_TIME, "volcano") if DEPTH == ALL else EACH_TIME
 REFERENCE = "e2e-reference"
+SHAPES = ((1, 3), (3, 1), (2, 2))  # pods, and ranks in each
 STATEFUL_SET = "train-multipod"
 
 
@@ -70,7 +86,31 @@ def reference(served: Lab, stack: Stack) -> dict[str, str]:
     stack.set_all({"topology": "multi-pod", **run_settings(REFERENCE, STEPS)})
     stack.up()
     served.wait_done(REFERENCE)
+    config = served.kubectl("exec", f"{STATEFUL_SET}-0", "--", "cat", RUN_CONFIG_PATH)
+    (served.scratch / REFERENCE).write_text(config)
     return weights(served, REFERENCE, STEPS)
+
+
+@pytest.fixture(scope="module")
+def probing(served: Lab, stack: Stack, reference: dict[str, str]) -> Iterator[Stack]:
+    """A second stack on the platform of the first one, whose runs are `rank_probe`."""
+    assert reference  # so the platform is there
+    file = served.scratch / FILE
+    file.write_text(PROGRAM)
+    made = served.stack("e2e-ranks", "sandbox-multipod", {"platform": stack.name, "instance": "p"})
+    made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    words = {
+        f"program.command[{place}]": word for place, word in enumerate(("python", FILE, *WORDS))
+    }
+    made.set_all({**words, "program.files": str(file), "podEnvironment.GREETING": GREETING})
+    yield made
+    made.destroy()
+
+
+@pytest.fixture(scope="module")
+def configs() -> dict[str, Any]:
+    """The configuration of the first run that has told it; all others are compared with it."""
+    return {}
 
 
 @pytest.fixture(params=[*EACH_COMMIT, in_depth(VOLCANO)], ids=lambda engine: engine.kind.name)
@@ -112,21 +152,16 @@ def test_definition_of_the_controller_knows_every_field(
     served: Lab, engine: Engine, tmp_path: Path
 ) -> None:
     """A field that the definition lacks would be dropped without a word."""
-    made = deploy("sandbox-multipod", tmp_path, {"topology": engine.kind.name})
-    described = made.one(engine.described)
-    group, _, kind = described.type.removeprefix("kubernetes:").rpartition(":")
-    owner = described.inputs["metadata"]["labels"][OWNER_LABEL]  # the engine's own is no label
-    text = json.dumps({**described.inputs, "apiVersion": group, "kind": kind})
-    manifest = json.loads(text.replace(json.dumps(owner), json.dumps("owner")))
-    manifest["metadata"]["namespace"] = "default"
     given = tmp_path / "manifest.json"
-    given.write_text(json.dumps(manifest))
     strictly = ("create", "--dry-run=server", "--validate=strict", "-f", str(given))
-    assert f"{engine.workload} created" in served.kubectl(*strictly, namespace="default")
-    manifest["spec"]["noSuchField"] = 1
-    given.write_text(json.dumps(manifest))
-    with pytest.raises(AssertionError, match=r'unknown field "spec.noSuchField"'):
-        served.kubectl(*strictly, namespace="default")
+    for manifest in rendered(engine.kind.name, tmp_path):
+        manifest["metadata"]["namespace"] = "default"
+        given.write_text(json.dumps(manifest))
+        assert f"{engine.workload} created" in served.kubectl(*strictly, namespace="default")
+        manifest["spec"]["noSuchField"] = 1
+        given.write_text(json.dumps(manifest))
+        with pytest.raises(AssertionError, match=r'unknown field "spec.noSuchField"'):
+            served.kubectl(*strictly, namespace="default")
 
 
 def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
@@ -153,6 +188,80 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
     stack.refresh()
     stack.preview("--expect-no-changes")
+
+
+def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str, str]) -> None:
+    """E2: as many ranks on this machine, without pods and without a launcher of ours."""
+    run_name = "e2e-torchrun-alone"
+    folder = served.cluster.data_root
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *(f"--nproc-per-node={PODS}", "-m", "trainer", "train"),
+            *("--config", str(served.scratch / REFERENCE)),
+            *(f"--data_root={folder}", f"--run_name={run_name}"),
+        ],
+        cwd=PROJECT,
+        env={**os.environ, "OMP_NUM_THREADS": str(threads_per_rank(1, PODS))},  # as the pods have
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert weights(served, run_name, STEPS) == reference != {}
+
+
+PLACES = [
+    ("single-pod", 1, 3),
+    *((name, 2, 2) for name in ("multi-pod", "indexed-job")),
+    *((engine.kind.name, 2, 2) for engine in EACH_COMMIT),
+    *(
+        in_depth(name, *shape)
+        for name in ("multi-pod", "indexed-job", *(each.kind.name for each in EACH_COMMIT))
+        for shape in SHAPES[:2]
+    ),
+    *(in_depth(VOLCANO.kind.name, *shape) for shape in SHAPES),
+]
+
+
+@pytest.mark.parametrize(("topology", "pods", "per_pod"), PLACES)
+def test_each_rank_is_where_it_should_be(
+    served: Lab, probing: Stack, configs: dict[str, Any], topology: str, pods: int, per_pod: int
+) -> None:
+    """E1: ranks, meeting point, arguments, mounts, code and configuration, as seen in the pods."""
+    run_name = f"e2e-ranks-{topology}-{pods}x{per_pod}"
+    shape = {"pods": str(pods), "processesPerPod": str(per_pod)}
+    probing.set_all({"topology": topology, "runName": run_name, **shape})
+    probing.up()
+    served.wait_done(run_name)
+    told = told_by_ranks(served.run_dir(run_name))
+    same = [rank.pop("same") for rank in told]
+    world = pods * per_pod
+    assert told == [
+        {
+            "rank": rank,
+            "world": world,
+            "local_rank": rank % per_pod,
+            "local_world": per_pod,
+            "node": rank // per_pod,
+            "met": list(range(1, world)),
+        }
+        for rank in range(world)
+    ]
+    config = yaml.safe_load(same[0].pop("config"))
+    assert config.pop("run_name") == run_name
+    for other in same[1:]:
+        assert yaml.safe_load(other.pop("config")) == {**config, "run_name": run_name}
+    assert config == configs.setdefault("first", config)
+    expected = {
+        "arguments": [FILE, *WORDS],
+        "folder": "/program",
+        "user": 1000,
+        "greeting": GREETING,
+        "mounts": MOUNTS,
+        "code": code_of_the_checkout(),
+    }
+    assert same == [expected] * world
 
 
 @pytest.mark.in_depth

@@ -114,6 +114,9 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     held = f"held by Job holder in namespace {NAMESPACE} (priority 0)"
     assert place in output
     assert held in output
+    shown = stack.output("queuePlace")
+    assert place in shown
+    assert held in shown
     assert states(lab, stack)[NAME] == "queued"
     told = reason(lab, stack)
     assert place.removeprefix("waits ") in told

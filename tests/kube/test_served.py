@@ -1,9 +1,11 @@
 """Whether a cluster serves what a setting needs, asked of a real API server."""
 
+from infra.kube.pods_look import RunPods, pods_findings
 from infra.monitoring.objects import GROUP_VERSION
 from infra.platform.monitoring import OTHERWISE
 from tests.crds import definition
 from tests.kube.lab import Lab, Run, wait_for
+from tests.kube.test_pods_look import pod
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "podmonitors.monitoring.coreos.com"
@@ -26,3 +28,35 @@ def test_setting_is_refused_until_the_operator_is_there(lab: Lab) -> None:
         assert (status, OTHERWISE in output) == (1, True), output
     finally:
         lab.api.delete(f"{DEFINITIONS}/{NAME}", {})
+
+
+def test_version_that_nobody_knows_is_named(lab: Lab) -> None:
+    """Goal E8: a controller is there, and speaks another version than this program.
+
+    To say that it is not there would send people to install it a second time.
+    """
+    group, kind = "engine.example.org", "Gang"
+    path = f"{DEFINITIONS}/gangs.{group}"
+    lab.api.create(DEFINITIONS, definition(f"gangs.{group}", kind))  # of version v1
+    otherwise = f"topology: 'gang' cannot be used: the cluster serves no {kind}"
+    needs = {"served_kind": kind, "otherwise": otherwise}
+    job = {**Run(lab, "any", "dev").job(), **needs}
+    try:
+        wait_for("the kind", lambda: lab.api.get(f"/apis/{group}/v1") is not None)
+        assert lab.run("served", "create", {**job, "group_version": f"{group}/v1"}) == (0, "")
+        wanted = f"{group}/v1alpha9"
+        status, output = lab.run("served", "create", {**job, "group_version": wanted})
+        said = f"the cluster serves {kind} of {group} as v1, and this program knows v1alpha9 alone"
+        assert (status, said in output) == (1, True), output
+        assert "topology: 'gang' cannot be used: " in output
+        run = RunPods(
+            lab.namespace(),
+            pod({"cpu": "100m"}, {}),
+            1,
+            grows=False,
+            workload=(wanted, kind),
+            otherwise=otherwise,
+        )
+        assert any(said in problem for problem in pods_findings(lab.api, run).problems)
+    finally:
+        lab.api.delete(path, {})

@@ -169,6 +169,30 @@ def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> No
     wait_for("the run to start again", lambda: states() == {"starting"})
 
 
+def test_reason_of_missing_pods_is_the_controllers_own(lab: Lab) -> None:
+    """E7: a controller may tell an event alone why it makes no pod, and nothing in its object."""
+    run = Run(lab, lab.namespace(), "dev")
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    path = f"/api/v1/namespaces/{run.namespace}/resourcequotas"
+    lab.api.create(path, {**quota, "spec": {"hard": {"pods": "0"}}})
+    assert run.hand_over()[0] == 0
+    run.make()
+
+    def told() -> str:
+        runs = look(lab.api, run.namespace).runs
+        (seen,) = [each for each in runs if each.namespace == run.namespace]
+        assert seen.state == "waiting"
+        return seen.detail
+
+    wait_for("the Job's words", lambda: "FailedCreate" in told())
+    assert told().startswith("no pod yet; FailedCreate: ")
+    assert "exceeded quota: none" in told()
+    task = lab.start("await", "create", run.await_job())
+    task.wait_for_words("exceeded quota: none")
+    lab.api.delete(f"{path}/none", {})
+    assert task.end()[0] == 0  # the Job's controller tries it again, and then it trains
+
+
 def test_what_a_stopped_run_has_saved_is_known_until_it_is_stopped_again(lab: Lab) -> None:
     """A later stop whose log nobody could read must not show the step of the one before."""
     run = Run(lab, lab.namespace(), "dev")

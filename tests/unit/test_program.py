@@ -445,6 +445,7 @@ def test_outputs_are_named_in_camel_case_and_complete(deployment: tuple[str, Dep
     assert outputs["runPath"] == f"/data/runs/{stack}"
     said = "not known yet" if "multi" in stack else "one pod writes to the volume"
     assert outputs["volumeProof"].startswith(said)  # the recording engine runs no wait
+    assert outputs["queuePlace"] == "the run stands in no queue of Kueue"
     assert "_" not in "".join(outputs)
     existing = str(result.one("cluster-provider").inputs["kubeconfig"])
     assert outputs["kubeconfig"] == existing

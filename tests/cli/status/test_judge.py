@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Seen, str, str]] = {
     ),
     "it has no pod yet": (Seen(RECORD, job(), (), {}), "waiting", "no pod yet"),
     "its gang does not fit": (
-        Seen(RECORD, of_volcano("Pending"), (), {}, gang="in queue default of Volcano: no room"),
+        Seen(RECORD, of_volcano("Pending"), (), {}, no_pods="in queue default of Volcano: no room"),
         "waiting",
         "no pod yet; in queue default of Volcano: no room",
     ),

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from infra.kube.await_queue import ends_well, queue_place
 from infra.kube.queue_place import in_queue
+from infra.kube.workload import Workload
 
 Json = dict[str, Any]
 FLAVOR = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor any"
@@ -139,6 +141,26 @@ def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
     assert "put back" not in found.words
 
 
+def test_run_that_kueue_has_forgotten_says_so() -> None:
+    """E7: put back and still counted as admitted, as in https://github.com/kubernetes-sigs/kueue/issues/14811.
+
+    It was called a run that has its place, and whose pods come.
+    """
+    evicted = condition("Evicted", "True", "Exceeded the PodsReady timeout", "PodsReadyTimeout")
+    own = workload("b", RESERVED, ADMITTED, evicted)
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.words.startswith(
+        "in queue gpus: it was put back (PodsReadyTimeout): Exceeded the PodsReady timeout; "
+        "Kueue still counts its place."
+    )
+    assert "(kueue#14811)" in found.words
+    assert "./disttrain stop and ./disttrain resume" in found.words
+    assert found.since is not None
+    again = workload("b", RESERVED, ADMITTED, {**evicted, "status": "False"})
+    assert in_queue("gpus", again, [queue()], [again]) is None
+
+
 def test_checks_of_an_admin_are_waited_for_by_name() -> None:
     own = workload("b", RESERVED)
     own["status"]["admissionChecks"] = [
@@ -154,6 +176,21 @@ def test_run_that_has_its_place_or_is_over_waits_for_nothing() -> None:
     assert in_queue("gpus", HOLDER, [queue()], [HOLDER]) is None
     over = workload("a", condition("Finished", "True"))
     assert in_queue("gpus", over, [queue()], [over]) is None
+
+
+def test_output_has_the_place_or_says_that_it_is_had() -> None:
+    """Of the moment at which `pulumi up` ended, and it says so: a queue moves on."""
+    place = in_queue("gpus", OWN, [queue()], [HOLDER, OWN])
+    assert place
+    said = ends_well(Workload("batch/v1", "Job", "train-indexed"), place)
+    told = queue_place(f"0 s: waiting for Job train-indexed\n{said}\n", "gpus")
+    assert told.startswith(
+        "when pulumi up ended: Job train-indexed waits in queue gpus (place 1 of"
+    )
+    assert "held by Job a in namespace default (priority 0)" in told
+    trains = "all ranks have stepped: 2 of 2 pods are ready\n"
+    assert queue_place(trains, "gpus").endswith("the run had its place in queue gpus")
+    assert queue_place(trains, "") == "the run stands in no queue of Kueue"
 
 
 def test_run_that_kueue_has_not_seen_says_so() -> None:

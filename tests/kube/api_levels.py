@@ -1,0 +1,96 @@
+"""Definitions of older versions of controllers, which clusters of users may still have.
+
+They come out of the projects' modules, as those of the pinned versions do. Nothing is built.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.kube.controllers import DEFINITIONS
+from infra.labels import OWNER_LABEL
+from infra.workloads import WORKLOADS
+from sandbox.toolchain import (
+    JOBSET,
+    JOBSET_CHART,
+    TRAINER,
+    TRAINER_MANIFESTS,
+    GoBuild,
+    Tool,
+    tool_folder,
+)
+from tests.kube.lab import Lab, wait_for
+from tests.unit.stacks import deploy
+
+Json = dict[str, Any]
+
+
+def _jobset(version: str) -> Tool:
+    module_file = ("sigs.k8s.io/jobset", "config/components/crd/bases")
+    build = GoBuild(f"jobset-{version[:4]}", (), module_files=(module_file,))
+    return Tool("jobset-definitions", version, ("bases",), (), build)
+
+
+def _trainer(version: str) -> Tool:
+    module_file = ("github.com/kubeflow/trainer/v2", "manifests/base/crds")
+    build = GoBuild(f"trainer-{version[:3]}", (), module_files=(module_file,))
+    return Tool("trainer-definitions", version, ("crds",), (), build)
+
+
+# By the topology and the version of its controller: the tool and the folder in it.
+LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
+    ("jobset", "0.10.1"): (_jobset("0.10.1"), "bases"),
+    ("jobset", "0.11.1"): (_jobset("0.11.1"), "bases"),
+    ("jobset", JOBSET): (JOBSET_CHART, "jobset/crds"),
+    ("trainjob", "2.1.0"): (_trainer("2.1.0"), "crds"),
+    ("trainjob", "2.2.1"): (_trainer("2.2.1"), "crds"),
+    ("trainjob", TRAINER): (TRAINER_MANIFESTS, "manifests/base/crds"),
+}
+
+
+def definitions(topology: str, version: str) -> list[Json]:
+    """Those of the group of the kind."""
+    tool, place = LEVELS[topology, version]
+    files = sorted((tool_folder(tool) / place).glob("*.yaml"))
+    items = [item for file in files for item in yaml.safe_load_all(file.read_text())]
+    return [item for item in items if item["kind"] == "CustomResourceDefinition"]
+
+
+@contextmanager
+def served(lab: Lab, items: list[Json]) -> Iterator[None]:
+    """The cluster has these definitions for a while, and none of them afterwards."""
+    paths = [f"{DEFINITIONS}/{item['metadata']['name']}" for item in items]
+
+    def established(path: str) -> bool:
+        found = lab.api.get(path) or {}
+        conditions = found.get("status", {}).get("conditions") or []
+        return any((c["type"], c["status"]) == ("Established", "True") for c in conditions)
+
+    try:
+        for item in items:
+            lab.api.create(DEFINITIONS, item)
+        for path in paths:
+            wait_for(f"{path} to be served", lambda path=path: established(path))
+        yield
+    finally:
+        for path in paths:
+            lab.api.delete(path, {})
+        for path in paths:
+            wait_for(f"the end of {path}", lambda path=path: lab.api.get(path) is None)
+
+
+def rendered(topology: str, folder: Path) -> list[Json]:
+    """The objects of a run that a controller of the kind's group knows, as `up` makes them."""
+    group = WORKLOADS[topology].api_version
+    found = list[Json]()
+    for resource in deploy("sandbox-multipod", folder, {"topology": topology}).resources:
+        api_version, _, kind = resource.type.removeprefix("kubernetes:").rpartition(":")
+        if api_version == group:
+            text = json.dumps({**resource.inputs, "apiVersion": api_version, "kind": kind})
+            owner = resource.inputs["metadata"]["labels"][OWNER_LABEL]  # not the engine's: no label
+            found.append(json.loads(text.replace(json.dumps(owner), json.dumps("owner"))))
+    return found
