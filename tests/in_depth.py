@@ -24,6 +24,7 @@ FILES = (
     "e2e/test_queue.py",
     "node/test_mirror_in_depth.py",
     "node/test_server_steps.py",
+    "node/test_servers_in_depth.py",
     "sandbox/test_command_over_ssh.py",
     "sandbox/test_command_provider.py",
     "trainer/monitoring/test_alerts_in_depth.py",
