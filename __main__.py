@@ -56,7 +56,13 @@ async def on_an_own_platform(settings: Settings) -> None:
         export(run_outputs(settings.run, made.facts, run))
     DestroyGuard(
         "destroy-guard",
-        GuardArgs(made.connection, made.cluster.is_ours, made.queue, made.controllers),
+        GuardArgs(
+            made.connection,
+            made.cluster.is_ours,
+            made.queue,
+            made.controllers,
+            made.own_namespaces,
+        ),
         pulumi.ResourceOptions(depends_on=everything),
     )
 

@@ -160,7 +160,7 @@ def machines(scratch: Path) -> list[float]:
 
 
 def doctor_machines(scratch: Path) -> list[float]:
-    """The doctor of three hosts."""
+    """The doctor of eight hosts."""
     return doctors(scratch, RUNS, seconds)
 
 
@@ -192,7 +192,7 @@ ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
         machines,
     ),
     "doctor-machines": (
-        "the doctor of three hosts over SSH, each two of them included",
+        "the doctor of eight hosts over SSH, each two of them included",
         5,
         doctor_machines,
     ),

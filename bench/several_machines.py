@@ -3,7 +3,7 @@
 `python -m bench.node` measures with them, on the hosts of tests/node and the nodes of the sandbox.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +21,11 @@ RUN = "bench-lost-node"
 
 
 @contextmanager
-def three_hosts(scratch: Path) -> Iterator[Lan]:
-    """The hosts, with nothing of k3s."""
+def hosts(scratch: Path, further: Sequence[str] = NAMES) -> Iterator[Lan]:
+    """The first host and further ones of these names, with nothing of k3s."""
     lab = node.Lab(scratch, Source(None, "for the bench"))
     try:
-        lan = Lan(lab)
+        lan = Lan(lab, further)
         try:
             yield lan
         finally:
@@ -37,7 +37,7 @@ def three_hosts(scratch: Path) -> Iterator[Lan]:
 def joins(scratch: Path, times: int, seconds: Clock) -> list[float]:
     """Seconds that two further machines add to `pulumi up` of the first one; pairs of both."""
     found: list[float] = []
-    with three_hosts(scratch) as lan:
+    with hosts(scratch) as lan:
         for _ in range(times):
             taken: list[float] = []
             for names in ((), NAMES):
@@ -50,8 +50,8 @@ def joins(scratch: Path, times: int, seconds: Clock) -> list[float]:
 
 
 def doctors(scratch: Path, times: int, seconds: Clock) -> list[float]:
-    """Seconds of the doctor of three hosts, by themselves and in pairs, over SSH."""
-    with three_hosts(scratch) as lan:
+    """Seconds of the doctor of eight hosts, by themselves and in pairs, over SSH."""
+    with hosts(scratch, [f"gpu-{number}" for number in range(2, 9)]) as lan:
         whole = lan.doctor_plan()
         examine(replace(whole, machines=()))
         return [seconds(lambda: examine(whole)) for _ in range(times)]

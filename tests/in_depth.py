@@ -75,6 +75,7 @@ FILES = {
         "kube/test_alerts_in_depth.py",
         "node/test_mirror_in_depth.py",
         "node/test_server_steps.py",
+        "node/test_servers_in_depth.py",
         "sandbox/test_command_over_ssh.py",
         "sandbox/test_command_provider.py",
         "sandbox/test_demo_local.py",

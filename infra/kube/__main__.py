@@ -28,6 +28,7 @@ TASKS = {
     "keep-claim": "keep_claim",
     "leftovers": "leftovers",
     "monitoring-claim": "monitoring_claim",
+    "namespace-guard": "namespace_guard",
     "open-controller": "open_controller",
     "open-queue": "open_queue",
     "queue": "queue",

@@ -8,6 +8,7 @@ from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, label, name_of, part, parts
+from infra.kube.own_namespace import OwnNamespace
 from infra.kube.say import say
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -53,6 +54,13 @@ class Controller:
     def path(self) -> str:
         """Of its namespace."""
         return f"/api/v1/namespaces/{self.namespace}"
+
+    @property
+    def own_namespace(self) -> OwnNamespace:
+        """It goes with the controller; who uses its kinds is looked at by `refuse_use`."""
+        return OwnNamespace(
+            self.namespace, self.setting, self.name, self.leaves, definitions=self.definitions
+        )
 
 
 def parse_controller(given: Mapping[str, Any]) -> Controller:
@@ -144,9 +152,14 @@ def foreign_parts(api: Api, controller: Controller, owner: str) -> list[str]:
 
 def is_of_chart(item: Json, controller: Controller) -> bool:
     """Whether Helm has made an object as a part of the controller's own release."""
+    return is_of_release(item, controller.name, controller.namespace)
+
+
+def is_of_release(item: Json, release: str, namespace: str) -> bool:
+    """Whether Helm has made an object as a part of this release. Pure."""
     notes = part(part(item, "metadata"), "annotations")
-    release = [notes.get(f"meta.helm.sh/release-{word}") for word in ("name", "namespace")]
-    return release == [controller.name, controller.namespace]
+    noted = [notes.get(f"meta.helm.sh/release-{word}") for word in ("name", "namespace")]
+    return noted == [release, namespace]
 
 
 def first_owner(api: Api, item: Json) -> Json | None:

@@ -1,7 +1,8 @@
 """Task `destroy-guard`: refuses to destroy a platform on which other stacks' runs stand."""
 
-from infra.kube import names
+from infra.kube import names, namespace_guard
 from infra.kube.api import Api
+from infra.kube.controller_namespace import refuse_strangers_beside
 from infra.kube.controllers import (
     does_not_answer,
     free_of_webhooks,
@@ -18,7 +19,6 @@ from infra.kube.open_queue import in_the_way
 from infra.kube.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR
 from infra.kube.say import say
-from infra.kube.strangers import refuse_strangers
 
 PATIENCE_SECONDS = 15.0
 
@@ -28,8 +28,8 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Look for records of other owners, for others' work in the platform's queue, and for who else
-    uses its controllers or has something in their namespaces.
+    """Look for records of other owners, for others' work in the platform's queue, for who else uses
+    its controllers, and for others' objects in the namespaces that go.
 
     Raises:
         TaskError: there are some, or the cluster does not answer and is not our own k3s.
@@ -58,6 +58,7 @@ def delete(job: Job, api: Api) -> None:
             f"deleted. First (the data is kept):{commands}"
         )
     _look_at_queue(job, api)
+    namespace_guard.delete(job, api)
     _look_at_controllers(job, api)
 
 
@@ -86,7 +87,7 @@ def _look_at_controllers(job: Job, api: Api) -> None:
     ours = [controller for controller in ours if is_ours(api, controller, job.owner)]
     for controller in ours:
         refuse_use(api, controller, job.owner)
-        refuse_strangers(api, controller, job.owner)
+        refuse_strangers_beside(api, controller, job.owner)
     for controller in ours:
         if does_not_answer(api, controller):
             free_of_webhooks(api, controller)

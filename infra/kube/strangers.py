@@ -1,7 +1,7 @@
-"""What others have put into the namespace of a controller, which is deleted with all that is in it.
+"""What others have put into a namespace of this stack, which is deleted with all that is in it.
 
-Every kind that the API server lists is looked at. What the controller's release or manifests, this
-stack and Kubernetes itself have made is expected there, and so is what that has made in turn.
+Every kind that the API server lists is looked at. What a Helm release or manifests, this stack and
+Kubernetes itself have made is expected there, and so is what that has made in turn.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from infra.kube import names
 from infra.kube.api import Api
-from infra.kube.controllers import API_SERVICES, Controller, first_owner, is_of_chart
+from infra.kube.controllers import API_SERVICES, first_owner, is_of_release
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.namespaced_kinds import NamespacedKind, namespaced_kinds
 from infra.kube.objects import Json, annotation, is_ending, label, name_of, part, parts
+from infra.kube.own_namespace import OwnNamespace
 
 MOST_NAMED = 20
 MAY_GO = "true"  # the value of the annotation
@@ -51,74 +52,78 @@ class Seen:
     unseen: list[str] = field(default_factory=list[str])
 
 
-def refuse_strangers(api: Api, controller: Controller, owner: str) -> None:
-    """Look for others' objects in the controller's namespace.
+def refuse_strangers(api: Api, place: OwnNamespace, owner: str) -> None:
+    """Look for others' objects in the namespace.
 
     Args:
         api: the cluster.
-        controller: it; who uses its kinds is looked at by `refuse_use`.
+        place: the namespace; nothing is looked for in one that this stack has not made.
         owner: ours.
 
     Raises:
         TaskError: there are some, or it cannot be seen whether there are; says what to do.
     """
-    if problem := refusal(controller, look(api, controller, owner)):
+    item = api.get(place.path)
+    if item is None or is_ending(item) or label(item, names.OWNER_LABEL) != owner:
+        return
+    if problem := refusal(place, look(api, place, owner)):
         raise TaskError(problem)
 
 
-def look(api: Api, controller: Controller, owner: str) -> Seen:
+def look(api: Api, place: OwnNamespace, owner: str) -> Seen:
     """The objects of others in the namespace, each by what has made it in the end."""
     seen = Seen()
     tops = [
         _top(api, item)
-        for item in _objects(api, controller, seen.unseen)
-        if not is_expected(item, controller, owner)
+        for item in _objects(api, place, seen.unseen)
+        if not is_expected(item, place, owner)
     ]
-    seen.strangers = strangers(filter(None, tops), controller, owner)
+    seen.strangers = strangers(filter(None, tops), place, owner)
     return seen
 
 
-def strangers(tops: Iterable[Json], controller: Controller, owner: str) -> list[str]:
+def strangers(tops: Iterable[Json], place: OwnNamespace, owner: str) -> list[str]:
     """`Secret logins` for each object that is not expected in the namespace. Pure.
 
     Args:
         tops: objects, with their kinds, that have no owner among the objects of the cluster.
-        controller: whose namespace it is.
+        place: the namespace.
         owner: ours.
     """
-    return sorted({_named(item) for item in tops if not is_expected(item, controller, owner)})
+    return sorted({_named(item) for item in tops if not is_expected(item, place, owner)})
 
 
-def is_expected(item: Json, controller: Controller, owner: str) -> bool:
-    """Whether an object goes with the controller, and nobody misses it. Pure."""
+def is_expected(item: Json, place: OwnNamespace, owner: str) -> bool:
+    """Whether an object goes with the namespace, and nobody misses it. Pure."""
     named = _named(item)
-    return (
+    return bool(
         label(item, names.OWNER_LABEL) == owner
-        or is_of_chart(item, controller)
-        or named in controller.leaves
+        or is_of_release(item, place.release, place.name)
+        or named in place.leaves
         or named in IN_EVERY_NAMESPACE
         or (item["apiVersion"].rpartition("/")[0], item["kind"]) in OF_KUBERNETES
         or is_ending(item)  # somebody has deleted it already
-        or (label(item, "owner"), label(item, "name")) == ("helm", controller.name)
+        or _is_record_of_helm(item, place.release)
+        or (item["kind"] == "Pod" and label(item, names.TASK_LABEL))  # it ends with a command
         or annotation(item, names.MAY_GO_ANNOTATION) == MAY_GO
     )
 
 
-def refusal(controller: Controller, seen: Seen) -> str:
+def refusal(place: OwnNamespace, seen: Seen) -> str:
     """Why the namespace cannot be deleted; empty: it can. Pure."""
-    place = controller.namespace
+    name = place.name
     if seen.strangers:
         return (
-            f"{controller.setting} cannot be taken away: namespace {place} is deleted with it, and "
+            f"{place.subject} cannot be taken away: namespace {name} is deleted with it, and "
             f"others have objects there ({_listed(seen.strangers)}), which would be deleted too. "
             "It is left as it is. Move what is still needed to another namespace and delete it in "
-            f"this one (`kubectl -n {place} get KIND NAME -o yaml` shows it), or mark what may go: "
-            f"kubectl -n {place} annotate KIND NAME {names.MAY_GO_ANNOTATION}={MAY_GO}; and run "
+            f"this one (`kubectl -n {name} get KIND NAME -o yaml` shows it), or mark what may go: "
+            f"kubectl -n {name} annotate KIND NAME {names.MAY_GO_ANNOTATION}={MAY_GO}; and run "
             "the command again"
         )
     if seen.unseen:
         return (
-            f"{controller.setting} cannot be taken away: namespace {place} is deleted with it, and "
+            f"{place.subject} cannot be taken away: namespace {name} is deleted with it, and "
             f"it cannot be seen whether others have objects of these kinds there: "
             f"{_listed(seen.unseen)}. It is left as it is. Where a right is missing, let somebody "
             "run the command who may list these kinds. Where an API does not answer, mend it or "
@@ -127,13 +132,13 @@ def refusal(controller: Controller, seen: Seen) -> str:
     return ""
 
 
-def _objects(api: Api, controller: Controller, unseen: list[str]) -> Iterator[Json]:
-    """Each object in the namespace once, with its kind, without those of the controller's kinds."""
+def _objects(api: Api, place: OwnNamespace, unseen: list[str]) -> Iterator[Json]:
+    """Each object in the namespace once, with its kind, without those of known kinds."""
     known = set[str]()
-    for kind in namespaced_kinds(api, _own_api_versions(api, controller), unseen.append):
-        if kind.definition in controller.definitions:
+    for kind in namespaced_kinds(api, _own_api_versions(api, place), unseen.append):
+        if kind.definition in place.definitions:
             continue
-        for item in _listed_objects(api, kind, controller.namespace, unseen):
+        for item in _listed_objects(api, kind, place.name, unseen):
             uid = str(part(item, "metadata").get("uid") or "")
             if not uid or uid not in known:  # an Event is in two API groups
                 yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
@@ -152,8 +157,8 @@ def _listed_objects(
         return []
 
 
-def _own_api_versions(api: Api, controller: Controller) -> set[str]:
-    """Those that the controller itself answers for: they end with it, and it may be dead."""
+def _own_api_versions(api: Api, place: OwnNamespace) -> set[str]:
+    """Those that are answered for from the namespace itself: they end with it."""
     try:
         specs = [part(item, "spec") for item in api.list(API_SERVICES)]
     except ApiError:  # then a dead one is among what could not be seen
@@ -161,7 +166,7 @@ def _own_api_versions(api: Api, controller: Controller) -> set[str]:
     return {
         f"{spec['group']}/{spec['version']}"
         for spec in specs
-        if part(spec, "service").get("namespace") == controller.namespace
+        if part(spec, "service").get("namespace") == place.name
     }
 
 
@@ -176,6 +181,10 @@ def _top(api: Api, item: Json) -> Json | None:
         return item
     several = len(parts(part(item, "metadata"), "ownerReferences")) > 1
     return item if found is None and several else found
+
+
+def _is_record_of_helm(item: Json, release: str) -> bool:
+    return bool(release) and (label(item, "owner"), label(item, "name")) == ("helm", release)
 
 
 def _named(item: Json) -> str:

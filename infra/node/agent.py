@@ -80,6 +80,22 @@ def unreachable(way: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
     return text
 
 
+def prepare(job: Job) -> None:
+    """Bring k3s to a machine that has none, and do not start it: that needs the server's token.
+
+    Raises:
+        StepError: the machine does not answer, or the script has failed.
+    """
+    if not (job.server["gone"] or job.machine["gone"]):
+        print(job.on_machine("agent", "prepare"), end="")
+
+
+def unprepare(job: Job) -> None:
+    """Take that away where the machine has never joined. Raises StepError, as `prepare`."""
+    if not job.machine["gone"]:
+        print(job.on_machine("agent", "unprepare"), end="")
+
+
 def join(job: Job) -> None:
     """Bring k3s to the machine, and wait until the server has its node.
 
@@ -129,7 +145,12 @@ def leave(job: Job) -> None:
         print(job.on_server("forget"), end="")
 
 
-ACTIONS: Mapping[str, Callable[[Job], None]] = {"create": join, "delete": leave}
+ACTIONS: Mapping[str, Callable[[Job], None]] = {
+    "prepare": prepare,
+    "unprepare": unprepare,
+    "create": join,
+    "delete": leave,
+}
 
 
 def facts(text: str) -> dict[str, str]:

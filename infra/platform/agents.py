@@ -1,6 +1,6 @@
 """Further machines: each joins, as an agent or a server, the k3s that this stack has installed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -39,6 +39,7 @@ class AgentArgs:
         grace_seconds: how long pods may take to end.
         generation: another text when the server's cluster has become another one.
         look: what was found on the machine; None: it is gone.
+        examined: what k3s' files on the machine wait for, and so do all further steps.
     """
 
     node: NodeSettings
@@ -48,12 +49,15 @@ class AgentArgs:
     grace_seconds: int
     generation: pulumi.Input[str]
     look: K3sLook | None
+    examined: Sequence[pulumi.Resource]
 
 
 class Agent(pulumi.ComponentResource):
-    """One command, that joins the machine, and whose `delete` takes it out of the cluster again.
+    """One command brings k3s' files to the machine, while the first machine is being installed; the
+    other one joins it, and its `delete` takes it out of the cluster again.
 
-    It is a command of this machine, as it has to talk to two hosts: infra/node/agent.py says why.
+    They are commands of this machine, as one of them has to talk to two hosts: infra/node/agent.py
+    says why.
     With another address, k3s is removed from the machine of before. When the server has another
     cluster than before, the machine leaves the old one and joins the new one, and with another role
     it leaves in the one and joins in the other.
@@ -66,25 +70,48 @@ class Agent(pulumi.ComponentResource):
         self, name: str, args: AgentArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:Agent", name, {}, opts)
-        words = f"{PYTHON} -m infra.node.agent"
-        command = local.Command(
+        node, ignored = args.node, _ignored(args)
+        files = self._command(
+            f"{name}-files",
+            ("prepare", "unprepare"),
+            _files_job(args),
+            [node.name, node.ssh.host, *_role(node)],
+            pulumi.ResourceOptions(depends_on=[*args.examined], ignore_changes=ignored),
+        )
+        command = self._command(
             f"{name}-k3s",
-            create=f"{words} create",
-            delete=f"{words} delete",
-            # It holds SSH keys and passwords of sudo, and not the token.
-            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(_job(args))),
-            triggers=[args.node.name, args.node.ssh.host, args.generation, *_role(args.node)],
-            add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=dependencies(opts),
-                delete_before_replace=True,
-                ignore_changes=_ignored(args),
-                custom_timeouts=pulumi.CustomTimeouts(create="25m", update="25m", delete="20m"),
-            ),
+            ("create", "delete"),
+            _job(args),
+            [node.name, node.ssh.host, args.generation, *_role(node)],
+            pulumi.ResourceOptions(depends_on=[*dependencies(opts), files], ignore_changes=ignored),
         )
         self.joined = command.stdout
         self.register_outputs({"joined": self.joined})
+
+    def _command(
+        self,
+        name: str,
+        actions: tuple[str, str],
+        job: Mapping[str, pulumi.Input[object]],
+        triggers: list[pulumi.Input[str]],
+        opts: pulumi.ResourceOptions,
+    ) -> local.Command:
+        create, delete = (f"{PYTHON} -m infra.node.agent {action}" for action in actions)
+        ours = pulumi.ResourceOptions(
+            parent=self,
+            delete_before_replace=True,
+            custom_timeouts=pulumi.CustomTimeouts(create="25m", update="25m", delete="20m"),
+        )
+        return local.Command(
+            name,
+            create=create,
+            delete=delete,
+            # It holds SSH keys and passwords of sudo, and not the token.
+            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
+            triggers=triggers,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions.merge(opts, ours),
+        )
 
 
 def _role(node: NodeSettings) -> list[str]:
@@ -118,6 +145,17 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
         "scripts": scripts(node.role),
         "variables": {"agent": agent, "look": role, "member": member},
         **({"role": node.role} if node.is_server else {}),
+    }
+
+
+def _files_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
+    """The same for k3s' files alone; a repair and other labels or taints do not change it."""
+    given = _job(args)
+    agent = {**args.variables, "NODE": args.node.name, "SERVER_URL": args.server_url}
+    return {
+        **given,
+        "server": {"gone": args.server.gone},
+        "variables": {"agent": {**agent, "NODE_INTERFACE": args.node.interface}},
     }
 
 
@@ -210,13 +248,13 @@ def _make(
     generation: pulumi.Input[str],
     before: list[pulumi.Resource],
 ) -> pulumi.Resource:
-    """A machine with its doctor, which runs while the first machine is being installed."""
+    """A machine with its doctor; it is examined while the first machine is being installed."""
     name = f"node-{node.name}"
-    after = [*before]
+    examined: list[pulumi.Resource] = []
     if not node.host.gone:
         doctor = DoctorArgs(machine_plan(settings, node), settings.doctor)
-        after.append(Doctor(f"{name}-doctor", doctor))
-    after += _prepare(name, settings, node, after)
+        examined.append(Doctor(f"{name}-doctor", doctor))
+    examined += _prepare(name, settings, node, examined)
     look = looks.get(node.name)
     args = AgentArgs(
         node=node,
@@ -231,8 +269,9 @@ def _make(
         grace_seconds=settings.limits.termination_grace_seconds,
         generation=generation,
         look=look.result() if look else None,
+        examined=examined,
     )
-    return Agent(name, args, pulumi.ResourceOptions(depends_on=after))
+    return Agent(name, args, pulumi.ResourceOptions(depends_on=[*before, *examined]))
 
 
 def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, pulumi.Input[str]]:

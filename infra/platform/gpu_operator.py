@@ -7,6 +7,7 @@ from typing import Any
 import pulumi
 
 from infra.dependencies import dependencies
+from infra.kube.own_namespace import OwnNamespace
 from infra.labels import content_hash, metadata
 from infra.objects import KubernetesResource, Manifest, helm_release, kubernetes_object
 from infra.platform.gpu_operator_values import CA_CONFIG_MAP, NAMESPACE
@@ -14,6 +15,13 @@ from infra.platform.kubectl import Kubectl
 from infra.settings.gpu_chart import ChartSource
 
 RELEASE = "gpu-operator"
+OWN_NAMESPACE = OwnNamespace(
+    NAMESPACE,
+    "the GPU Operator",
+    RELEASE,
+    # The workers of the node feature discovery make one for each node, and are of the release.
+    definitions=("nodefeatures.nfd.k8s-sigs.io",),
+)
 
 
 @dataclass(frozen=True)
@@ -102,11 +110,21 @@ class GpuOperator(pulumi.ComponentResource):
         ]
         if args.ca_bundle:
             trusted: Manifest = {"apiVersion": "v1", "kind": "ConfigMap"}
-            trusted["metadata"] = {"name": CA_CONFIG_MAP, "namespace": NAMESPACE}
+            trusted["metadata"] = metadata(
+                CA_CONFIG_MAP, NAMESPACE, "gpu-operator", stack=args.stack, owner=args.owner
+            )
             trusted["data"] = {"ca.crt": args.ca_bundle}
             made.append(kubernetes_object(f"{name}-ca", trusted, inside))
         if args.proxy_secret:
-            made.append(kubernetes_object(f"{name}-proxy", args.proxy_secret, inside))
+            about = metadata(
+                args.proxy_secret["metadata"]["name"],
+                NAMESPACE,
+                "gpu-operator",
+                stack=args.stack,
+                owner=args.owner,
+            )
+            secret = {**args.proxy_secret, "metadata": about}
+            made.append(kubernetes_object(f"{name}-proxy", secret, inside))
         return made
 
     def _release(

@@ -7,6 +7,7 @@ from typing import Any
 import pulumi
 
 from infra.dependencies import dependencies
+from infra.kube.own_namespace import OwnNamespace
 from infra.kube_command import Connection, kube_command
 
 
@@ -19,17 +20,20 @@ class GuardArgs:
         k3s_is_ours: whether k3s goes with this stack, with all that is in it.
         queue: names of the platform's queue; empty: it has none.
         controllers: those that the platform has installed, as fields of a job.
+        own_namespaces: further namespaces that go with the platform.
     """
 
     connection: Connection
     k3s_is_ours: bool
     queue: Mapping[str, str] = field(default_factory=dict[str, str])
     controllers: Sequence[Mapping[str, Any]] = ()
+    own_namespaces: Sequence[OwnNamespace] = ()
 
 
 class DestroyGuard(pulumi.ComponentResource):
     """Refuses to destroy a platform on which runs of other stacks stand, or in whose queue others'
-    work stands, or whose controllers others use or share a namespace with, and names them.
+    work stands, or whose controllers others use, or in whose namespaces others have objects, and
+    names them.
 
     It depends on everything else of the stack, so `pulumi destroy` comes to it first. When it
     refuses, nothing has been deleted.
@@ -42,7 +46,9 @@ class DestroyGuard(pulumi.ComponentResource):
         self, name: str, args: GuardArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:DestroyGuard", name, {}, opts)
-        controllers = args.controllers and not args.k3s_is_ours  # with our k3s all goes at once
+        # with our k3s all goes at once
+        controllers = [] if args.k3s_is_ours else list(args.controllers)
+        places = [] if args.k3s_is_ours else [each.fields() for each in args.own_namespaces]
         kube_command(
             f"{name}-look",
             "destroy-guard",
@@ -51,7 +57,8 @@ class DestroyGuard(pulumi.ComponentResource):
                 "all_namespaces": args.k3s_is_ours,
                 "k3s_is_ours": args.k3s_is_ours,
                 **({"queue": dict(args.queue)} if args.queue else {}),
-                **({"controllers": list(args.controllers)} if controllers else {}),
+                **({"controllers": controllers} if controllers else {}),
+                **({"own_namespaces": places} if places else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )

@@ -171,16 +171,21 @@ def further_machine(host: HostSettings, role: str) -> str:
         role: as which it has joined a cluster.
     """
     key, value = ("sshHost", host.ssh.host) if host.ssh else ("host", "localhost")
+    also = "sshHostKey and nodeAddress" if host.ssh else "nodeAddress"
     return (
         f"{key}: {value!r} cannot be used: this machine is a further one ({role}) of a cluster "
         "that this program has made, and no setting makes a further machine the first one. Nothing "
-        f"was changed. Set {key} back to the first machine. If that one is lost for good, a new "
-        "platform has to take the place of this cluster: let the run save and end, then pulumi "
-        "config set hostGone true, pulumi up, and pulumi destroy, which takes k3s from all "
-        f"machines that answer. After that set {key} to this machine, and sshHostKey and "
-        "nodeAddress to its own, take it out of nodes, set hostGone to false, and run pulumi up: "
-        "the run goes on from its last checkpoint, if its data were not on the lost machine "
-        "(docs/node.md#several-servers)"
+        f"was changed. Set {key} back to the first machine.\n"
+        "If the first machine is lost for good, or has to leave, make a new platform in place of "
+        "this one:\n"
+        f"  1. Set {key} back, and let the run save and end: ./disttrain stop. Where the first\n"
+        "     machine does not answer: docs/node.md#the-first-machine-is-lost\n"
+        "  2. If the first machine does not answer: pulumi config set hostGone true; pulumi up\n"
+        "  3. pulumi destroy. It takes k3s from all machines that answer, and keeps the data.\n"
+        f"  4. Set {key} to this machine, {also} to its own, and hostGone to false.\n"
+        "     Take this machine out of nodes.\n"
+        "  5. pulumi up. The run goes on from its last checkpoint, if its data are not on a lost\n"
+        "     machine."
     )
 
 

@@ -8,6 +8,7 @@ import pulumi
 
 from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
+from infra.kube.own_namespace import OwnNamespace
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.objects import Manifest
@@ -17,6 +18,7 @@ from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import Controller, ControllerArgs, as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
+from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args
 from infra.platform.guards import TaskPods, TaskPodsArgs
@@ -27,7 +29,8 @@ from infra.platform.k3s import start_look
 from infra.platform.kubectl import make_kubectl
 from infra.platform.lost_nodes import LostNodes
 from infra.platform.monitoring import Monitoring, MonitoringArgs
-from infra.platform.namespace import Namespace, NamespaceArgs
+from infra.platform.namespace import Namespace, NamespaceArgs, own_namespace
+from infra.platform.namespace_guard import NamespaceGuard, NamespaceGuardArgs
 from infra.platform.node_health import NodeHealth, NodeHealthArgs
 from infra.platform.owner import Owner
 from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
@@ -56,6 +59,7 @@ class MadePlatform:
         ready: what a run waits for.
         queue: names of the platform's own queue; empty: it has none.
         controllers: those that it installs, as fields of a job.
+        own_namespaces: those that go with it, but the controllers'.
     """
 
     facts: PlatformFacts
@@ -65,6 +69,7 @@ class MadePlatform:
     ready: list[pulumi.Resource]
     queue: Mapping[str, str]
     controllers: Sequence[Mapping[str, Any]]
+    own_namespaces: Sequence[OwnNamespace]
 
 
 def make_storage(settings: PlatformSettings) -> Storage:
@@ -184,16 +189,15 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             ),
             inside(cluster, cluster),
         )
-        ready.append(operator)
+        guard = NamespaceGuardArgs(connection, GPU_OPERATOR)
+        guarded = NamespaceGuard("gpu-operator-namespace-guard", guard, inside(cluster, operator))
+        ready += [operator, guarded]
     # What is lost with the claim stays in the cluster, and so does the namespace around it.
     keeps = storage.data_go_with_claim and not settings.storage.purge
-    namespace = Namespace(
-        "namespace",
-        NamespaceArgs(
-            connection, settings.stack, exists=settings.namespace_settings.exists, kept=keeps
-        ),
-        inside(cluster, cluster),
+    namespace_args = NamespaceArgs(
+        connection, settings.stack, exists=settings.namespace_settings.exists, kept=keeps
     )
+    namespace = Namespace("namespace", namespace_args, inside(cluster, cluster))
     # After the namespace: where that is refused, gigabytes are neither imported nor, by the next
     # `pulumi destroy`, taken from the platform whose namespace it is.
     there = pulumi.ResourceOptions(depends_on=[namespace, *agents])
@@ -273,7 +277,10 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         ready.append(NodeHealth("node-health", health, inside(cluster, *ready)))
     queue = queue_names(settings.queues, settings.namespace)
     jobs = [as_job(CONTROLLERS[each.name]) for each in settings.controllers]
-    return MadePlatform(facts, connection, cluster, image, ready, queue, jobs)
+    places = own_namespace(namespace_args)
+    if settings.gpu_operator:
+        places.append(GPU_OPERATOR)
+    return MadePlatform(facts, connection, cluster, image, ready, queue, jobs, places)
 
 
 def make_controllers(

@@ -6,6 +6,7 @@ from typing import Any
 import pulumi
 
 from infra.dependencies import dependencies
+from infra.kube.own_namespace import OwnNamespace
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.objects import kubernetes_object, uid_of
@@ -34,6 +35,13 @@ def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:
     name, owner = connection.namespace, connection.owner
     about = metadata(name, None, "namespace", stack=args.stack, owner=owner)
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+
+
+def own_namespace(args: NamespaceArgs) -> list[OwnNamespace]:
+    """The namespace, where `destroy` deletes it with all that is in it; otherwise nothing."""
+    if args.exists or args.kept:
+        return []
+    return [OwnNamespace(args.connection.namespace, "the platform")]
 
 
 class Namespace(pulumi.ComponentResource):

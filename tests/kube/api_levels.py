@@ -14,15 +14,9 @@ import yaml
 from infra.kube.controllers import DEFINITIONS
 from infra.labels import OWNER_LABEL
 from infra.workloads import WORKLOADS
-from sandbox.toolchain import (
-    JOBSET,
-    JOBSET_CHART,
-    TRAINER,
-    TRAINER_MANIFESTS,
-    GoBuild,
-    Tool,
-    tool_folder,
-)
+from sandbox.toolchain import tool_folder
+from sandbox.tools.controllers import JOBSET, JOBSET_CHART, TRAINER, TRAINER_MANIFESTS
+from sandbox.tools.tool import GoBuild, Tool
 from tests.kube.lab import Lab, wait_for
 from tests.unit.stacks import deploy
 

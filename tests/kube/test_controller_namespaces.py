@@ -124,7 +124,7 @@ def test_kinds_that_may_not_be_listed_are_named(
     """The role `view` may not list Secrets; what may be seen is looked at all the same."""
     somebody = user_of(lab, KIND.namespace, tmp_path, "view")
     make(installed.api, "ConfigMap", "theirs")
-    seen = look(somebody, known(KIND), installed.owner)
+    seen = look(somebody, known(KIND).own_namespace, installed.owner)
     assert "ConfigMap theirs" in seen.strangers
     (secrets,) = [each for each in seen.unseen if each.startswith("Secret (")]
     assert "forbidden" in secrets
@@ -153,7 +153,7 @@ def test_api_that_does_not_answer_is_named_unless_it_is_the_controllers(
         try:
             wait_for("its group", lambda: group in str(api.request("GET", "/apis")))
             quick = Api(api.access, patience_seconds=0)
-            found = look(quick, known(KIND), installed.owner)
+            found = look(quick, known(KIND).own_namespace, installed.owner)
             assert len([each for each in found.unseen if group in each]) == unseen
         finally:
             api.delete(f"{API_SERVICES}/{name}", {})

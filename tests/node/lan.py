@@ -6,6 +6,7 @@ bridge in the first host's network namespace, as the switch of a rack would carr
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,9 +45,14 @@ class LanMachine:
 
 
 class Lan:
-    """The machines; close it. The lab has to outlive it."""
+    """The machines; close it. The lab has to outlive it.
 
-    def __init__(self, lab: Lab) -> None:
+    Args:
+        lab: its host is the first machine.
+        names: of the further ones.
+    """
+
+    def __init__(self, lab: Lab, names: Sequence[str] = NAMES) -> None:
         assert lab.api, "the stand-in of k3s alone has agents here"
         self.lab = lab
         enter_server = ("nsenter", "--target", str(lab.host.pid), "--net", "ip")
@@ -59,7 +65,7 @@ class Lan:
         self.machines: dict[str, LanMachine] = {}
         self._ports: list[str] = []
         try:
-            for number, name in enumerate(NAMES, start=2):
+            for number, name in enumerate(names, start=2):
                 self._add(name, number, enter_server)
         except BaseException:
             self.close()
@@ -104,7 +110,7 @@ class Lan:
     def doctor_plan(self, *servers: str) -> Plan:
         """To examine all hosts before k3s is there; these are servers too."""
         key = self.lab.private_key
-        hosts = {name: self.machines[name].host for name in NAMES}
+        hosts = {name: machine.host for name, machine in self.machines.items()}
         targets = {
             name: SshTarget(host.address, user="root", private_key=key, host_key=host.host_key)
             for name, host in hosts.items()

@@ -85,8 +85,8 @@ def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
     set_nodes(stack, lan.settings(two, labels={"rack": "b"}, taints=["only:NoExecute"]))
     output = stack.up()
     changed = counts(output)
-    # Two components, for the machine and for its examination, and their commands.
-    assert (changed["updated"], changed["deleted"]) == (1, 4), output
+    # Two components, for the machine and for its examination, and their three commands.
+    assert (changed["updated"], changed["deleted"]) == (1, 5), output
     assert not {"created", "replaced"} & changed.keys(), output
     assert labels(lan, two)["rack"] == "b"
     assert "node-role.kubernetes.io/worker" not in labels(lan, two)
@@ -95,9 +95,13 @@ def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
     assert sorted(lan.members()) == [SERVER, two]
     assert lan.passwords() == [two]
     assert lan.machines[three].differences() == []
-    # what was removed joins again under its old name
-    set_nodes(stack, lan.settings(*NAMES))
-    stack.up()
+    # what was removed joins again under its old name; nothing else is in the plan
+    again = lan.settings(two, labels={"rack": "b"}, taints=["only:NoExecute"])
+    set_nodes(stack, [*again, *lan.settings(three)])
+    output = stack.up()
+    assert counts(output)["created"] == 5, output
+    assert not {"updated", "deleted", "replaced"} & counts(output).keys(), output
+    assert host.shell("systemctl show --property=MainPID --value k3s-agent") == started
     assert lan.passwords() == sorted(NAMES)
     stack.destroy()
     assert lan.lab.differences() == []
@@ -122,26 +126,66 @@ def test_up_after_a_machine_was_lost_on_the_way_is_finished_by_the_next(lan: Lan
     lan.lab.mirror.slow(False)
     find_again(lost)
     output = stack.up()
-    assert counts(output)["created"] == 1, output
+    assert counts(output)["created"] == 2, output  # its files, and that it joins
     assert sorted(lan.members()) == sorted([SERVER, *NAMES])
     stack.destroy()
 
 
 @pytest.mark.in_depth
+def test_machines_get_k3s_while_the_first_one_is_being_installed(lan: Lan) -> None:
+    """M1: their start alone waits for it. What has never joined goes with `destroy`, too."""
+    lab, stack = lan.lab, lan.stack(*NAMES)
+    hosts = [machine.host for machine in lan.machines.values()]
+    installed = "grep -q '^installed ' /etc/rancher/disttrain"
+
+    def up_with_a_first_one_that_is_held(status: int) -> None:
+        hold = "flock --no-fork /run/disttrain-k3s.lock sleep infinity"
+        lab.host.shell(f"systemd-run --unit=holder {hold}")
+        with background_up(stack) as process:
+            for host in hosts:
+                wait_for("k3s", lambda host=host: host.try_shell(installed).returncode == 0)
+                assert not host.exists(NOTE)
+            assert not lab.host.exists("/usr/local/bin/k3s")
+            lab.host.shell("systemctl stop holder")
+            process.wait(timeout=300)
+            assert (process.returncode == 0) is (status == 0), output_file(stack).read_text()
+
+    lab.host.shell("touch /lab/fail-to-start")
+    up_with_a_first_one_that_is_held(1)
+    assert not any(host.exists(NOTE) for host in hosts)
+    lab.host.shell("rm /lab/fail-to-start")
+    stack.destroy()
+    assert lab.differences() == []
+    assert [machine.differences() for machine in lan.machines.values()] == [[], []]
+    up_with_a_first_one_that_is_held(0)
+    assert sorted(lan.members()) == sorted([SERVER, *NAMES])
+    binaries = [path for path in lab.mirror.requests if path.endswith("/k3s")]
+    assert len(binaries) == 6  # one for each machine and `up`
+    stack.destroy()
+
+
+@pytest.mark.in_depth
+@pytest.mark.timeout(1800)  # ten installations
 def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan) -> None:
-    """k3s refuses a machine whose password is not that of its name, until the server forgets it."""
+    """k3s refuses a machine whose password is not that of its name, until the server forgets it.
+
+    Ten times, each time as another Node, and nothing is left of those before.
+    """
     two = NAMES[0]
     stack, host = lan.stack(two), lan.machines[two].host
     stack.up()
-    uid = lan.members()[two]["metadata"]["uid"]
     host.shell("echo of-another >/etc/rancher/node/password; systemctl restart k3s-agent")
     wait_for("the refusal", lambda: "Node password rejected" in lan.machines[two].log())
-    lan.reinstall(two)
-    assert f"node-{two}-k3s" in stack.preview()
-    output = stack.up()
-    assert counts(output)["updated"] == 1, output
-    assert lan.members()[two]["metadata"]["uid"] != uid
-    assert lan.passwords() == [two]
+    uids = {lan.members()[two]["metadata"]["uid"]}
+    for number in range(10):
+        lan.reinstall(two)
+        if number == 0:
+            assert f"node-{two}-k3s" in stack.preview()
+        output = stack.up()
+        assert counts(output)["updated"] == 1, output
+        uids.add(lan.members()[two]["metadata"]["uid"])
+        assert len(uids) == number + 2
+        assert lan.passwords() == [two]
     assert set(counts(stack.up())) == {"unchanged"}
     stack.destroy()
 

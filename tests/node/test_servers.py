@@ -1,7 +1,8 @@
 """`pulumi up` with three servers: they keep the cluster together when one of them is lost.
 
 Each has a real etcd behind the stand-in of k3s: who is a member, who votes and whether more than
-half are there is what etcd says. More of it is in test_servers_in_depth.py.
+half are there is what etcd says. More of it is in test_server_steps.py, and the loss of the first
+machine in test_servers_in_depth.py.
 """
 
 import pytest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.node.agent import Job, Name, StepError, join, leave
+from infra.node.agent import Job, Name, StepError, join, leave, prepare, unprepare
 
 SCRIPTS: dict[Name, str] = {
     "look": 'echo "look $1" >>"$NOTES"; echo new_machine=yes; echo done=yes',
@@ -44,6 +44,17 @@ def test_token_goes_from_the_server_to_the_machine_and_is_not_said(
     said = "".join(capfd.readouterr())
     assert "said" in said
     assert "hunter2" not in said
+
+
+def test_files_come_without_the_server_and_none_to_a_lost_machine(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    for step in (prepare, unprepare):
+        step(job(notes))
+        step(job(notes, gone=True))
+    assert [line.split() for line in lines(notes)] == [["agent", "prepare"], ["agent", "unprepare"]]
+    prepare(job(notes, server=True))
+    unprepare(job(notes, server=True))
+    assert lines(notes)[2:] == ["agent unprepare  "]
 
 
 def test_server_gets_the_agents_secret_too_and_neither_is_said(

@@ -57,6 +57,24 @@ def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> 
     assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= before(result, "training-hand-over")
 
 
+def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) -> None:
+    """M1: what takes long is done on all machines at one time, after each one's examination."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    result = deployed(tmp_path, TWO, THREE, caBundle=str(authority))
+    for name in ("gpu2", "gpu3"):
+        first = before(result, f"node-{name}-files")
+        assert {f"node-{name}-doctor-host", f"node-{name}-trust-bundle"} <= first
+        assert "cluster-k3s" not in first
+        assert f"node-{name}-files" in before(result, f"node-{name}-k3s")
+        command = result.one(f"node-{name}-files").inputs
+        assert command["create"].endswith("infra.node.agent prepare")
+        assert command["delete"].endswith("infra.node.agent unprepare")
+    marked = deployed(tmp_path, {**TWO, "labels": {"a": "b"}, "taints": ["a:NoSchedule"]}, THREE)
+    plain = deployed(tmp_path, TWO, THREE)
+    assert changed(plain, marked) == {"node-gpu2-k3s"}
+
+
 SERVERS = [
     {**TWO, "role": "server"},
     {**THREE, "role": "server"},
@@ -165,7 +183,7 @@ def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> No
         now = {resource.name: resource.inputs for resource in more.resources}
         new = {name for name in now if name not in inputs}
         doctor = f"{added}-doctor"
-        assert new == {added, f"{added}-k3s", doctor, f"{doctor}-host"}
+        assert new == {added, f"{added}-files", f"{added}-k3s", doctor, f"{doctor}-host"}
         same = {name for name in inputs if now[name] == inputs[name]}
         # With the first further machine the host need no longer have all GPUs itself.
         assert set(inputs) - same == ({"doctor-host"} if less is none else set())

@@ -1,5 +1,6 @@
 """What follows from a look at the host's k3s; the look itself is taken in tests/node."""
 
+import re
 from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, cast
@@ -125,9 +126,14 @@ def test_further_machine_cannot_become_the_first(place: str, role: str, is_previ
     said = str(raised.value)
     assert said.startswith("host: 'localhost' cannot be used: this machine is a further one")
     assert f"({role})" in said
-    way = ("hostGone true", "pulumi up", "pulumi destroy", "take it out of nodes", "hostGone to")
-    places = [said.index(words) for words in way]
-    assert places == sorted(places)
+    reason, *way = said.splitlines()
+    assert reason.endswith("Nothing was changed. Set host back to the first machine.")
+    steps = [line for line in way if re.match(r"  \d\. ", line)]
+    assert [line[2] for line in steps] == ["1", "2", "3", "4", "5"]
+    words = ("./disttrain stop", "hostGone true", "pulumi destroy", "Set host to this", "pulumi up")
+    for step, expected in zip(steps, words, strict=True):
+        assert expected in step
+    assert "Take this machine out of nodes." in said
 
 
 def test_first_machine_stays_the_first() -> None:

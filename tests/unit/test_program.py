@@ -48,6 +48,7 @@ COMPONENTS = {
     "disttrain:infra:Viewers": ("infra.platform.viewers", "Viewers"),
     "disttrain:infra:LostNodes": ("infra.platform.lost_nodes", "LostNodes"),
     "disttrain:infra:NodeHealth": ("infra.platform.node_health", "NodeHealth"),
+    "disttrain:infra:NamespaceGuard": ("infra.platform.namespace_guard", "NamespaceGuard"),
     "disttrain:infra:TaskPods": ("infra.platform.guards", "TaskPods"),
     "disttrain:infra:DestroyGuard": ("infra.platform.guards", "DestroyGuard"),
     "disttrain:infra:DatasetJob": ("infra.run.dataset", "DatasetJob"),
@@ -101,6 +102,7 @@ ON_K3S = {
     "command:local:Command gpu-operator-cleanup",
     "command:local:Command gpu-operator-watch",
     "command:local:Command gpu-operator-await",
+    "command:local:Command gpu-operator-namespace-guard-look",
 }
 IN_SANDBOX = {"command:local:Command dataset-upload"}
 ON_EXISTING = {"command:local:Command same-machine-look"}
@@ -1100,7 +1102,7 @@ def test_secrets_are_nowhere_in_plain_text(tmp_path: Path) -> None:
 def test_secrets_are_on_no_command_line(tmp_path: Path) -> None:
     result = deploy("dev", tmp_path, SECRETS, SECRET_KEYS)
     commands = [r for r in result.resources if r.type.startswith("command:")]
-    assert len(commands) == 19
+    assert len(commands) == 20
     for command in commands:
         for key in ("create", "update", "delete"):
             assert "hunter" not in command.inputs.get(key, ""), (command.name, key)

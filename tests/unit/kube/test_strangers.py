@@ -12,7 +12,7 @@ from infra.kube.objects import Json
 from infra.kube.strangers import MOST_NAMED, Seen, is_expected, refusal, strangers
 from infra.platform.controllers import as_job, known
 
-KUEUE = known(CONTROLLERS["kueue"])
+KUEUE = known(CONTROLLERS["kueue"]).own_namespace
 OWNER = "us"
 RELEASE = {"meta.helm.sh/release-name": "kueue", "meta.helm.sh/release-namespace": "kueue-system"}
 
@@ -74,7 +74,7 @@ def test_what_somebody_else_has_made_is_named(case: str) -> None:
     ],
 )
 def test_what_its_own_pods_leave_is_known_from_the_job(name: str, left: Json) -> None:
-    assert is_expected(left, parse_controller(as_job(CONTROLLERS[name])), OWNER)
+    assert is_expected(left, parse_controller(as_job(CONTROLLERS[name])).own_namespace, OWNER)
 
 
 def test_refusal_names_the_objects_and_both_ways_out() -> None:

@@ -10,11 +10,11 @@ configuration() {
 }
 
 put_files_of_role() {
-  put "$TOKEN_FILE" "$K3S_TOKEN"
+  put "$TOKEN_FILE" "${K3S_TOKEN:-}"
   put_registration
 }
 
 wrong_files_of_role() {
   files_of_role=token
-  wrong_text "$TOKEN_FILE" "$K3S_TOKEN"
+  wrong_text "$TOKEN_FILE" "${K3S_TOKEN:-}"
 }

@@ -27,12 +27,12 @@ retire() {
 
 # The servers' token, and the agents' secret: an agent may come to any server.
 put_files_of_role() {
-  put "$TOKEN_FILE" "$K3S_TOKEN"
-  put "$AGENT_SECRET_FILE" "$AGENT_SECRET"
+  put "$TOKEN_FILE" "${K3S_TOKEN:-}"
+  put "$AGENT_SECRET_FILE" "${AGENT_SECRET:-}"
   put_registration
 }
 
 wrong_files_of_role() {
   files_of_role=token
-  wrong_text "$TOKEN_FILE" "$K3S_TOKEN" || wrong_text "$AGENT_SECRET_FILE" "$AGENT_SECRET"
+  wrong_text "$TOKEN_FILE" "${K3S_TOKEN:-}" || wrong_text "$AGENT_SECRET_FILE" "${AGENT_SECRET:-}"
 }

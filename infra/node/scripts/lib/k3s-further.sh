@@ -22,7 +22,30 @@ guard_gpu_pods() {
 Wait for their end, or disturb them: pulumi config set k3sForce true"
 }
 
+# Beside the installation of the first machine, so that what takes long is done on all at one time. A
+# k3s that is here already is left to create, which may have to disturb pods.
+prepare() {
+  one_at_a_time
+  if [ -n "$(noted installed)" ]; then
+    echo "k3s is here already"
+    return
+  fi
+  preflight
+  compare
+  if dry; then
+    echo "would bring k3s $K3S_VERSION here, and not start it"
+    return
+  fi
+  lay_out
+  note installed "$K3S_VERSION"
+  echo "k3s $K3S_VERSION is here, and is started once the first machine is up"
+}
+
+# Takes away what prepare brought, where it has never joined.
+unprepare() { [ -e "$TOKEN_FILE" ] || delete; }
+
 create() {
+  : "${K3S_TOKEN:?}"
   one_at_a_time
   if ! dry && [ -d "$NO_RESTART" ]; then
     rm -rf "$NO_RESTART"

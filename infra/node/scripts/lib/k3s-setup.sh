@@ -38,7 +38,8 @@ place_binary() {
   place "$BINARY" 755 "$SCRATCH/k3s"
 }
 
-converge() {
+# All but the start.
+lay_out() {
   if changed binary || changed images; then free_space; fi
   default_route
   named_interface
@@ -57,6 +58,10 @@ converge() {
   if changed binary; then place_binary; fi
   if changed service; then run_installer; fi
   if changed images; then place_images; fi
+}
+
+converge() {
+  lay_out
   echo "starting k3s (changed: $changes)"
   start_k3s
 }

@@ -1,0 +1,55 @@
+"""A kubeconfig that calls a program for its credentials, as those of EKS, GKE and AKS do."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.kube.api import Api
+from infra.kube.errors import ApiError
+from infra.kube.quick_look import quick_look
+from tests.kube.lab import LIMIT_SECONDS, Lab
+from tests.kube.test_rights import user_of
+
+VERSION = "client.authentication.k8s.io/v1"
+
+
+def plugin_of(lab: Lab, folder: Path) -> Path:
+    """The user's kubeconfig again, with a program in place of the token."""
+    content = yaml.safe_load((folder / "kubeconfig").read_text())
+    (user,) = content["users"]
+    status = {"token": user["user"]["token"]}
+    answer = {"apiVersion": VERSION, "kind": "ExecCredential", "status": status}
+    (folder / "answer.json").write_text(json.dumps(answer))
+    program = folder / "get-token"
+    # as `aws eks get-token` does, it needs its arguments and its environment
+    program.write_text('#!/bin/sh\n[ "$1 $CLUSTER" = "get-token mine" ] && cat "$2"\n')
+    program.chmod(0o755)
+    user["user"] = {
+        "exec": {
+            "apiVersion": VERSION,
+            "command": str(program),
+            "args": ["get-token", str(folder / "answer.json")],
+            "env": [{"name": "CLUSTER", "value": "mine"}],
+            "interactiveMode": "Never",
+        }
+    }
+    file = folder / "with-plugin"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(content))
+    assert lab.cluster.kubeconfig.read_text() != file.read_text()
+    return file
+
+
+def test_credentials_of_a_program_are_used_by_both_clients(lab: Lab, tmp_path: Path) -> None:
+    """By that of commands and by that of the Pulumi program; they have the user's rights."""
+    namespace = lab.namespace()
+    user_of(lab, namespace, tmp_path, "view")
+    access = lab.access(plugin_of(lab, tmp_path))
+    pods, secrets = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "secrets"))
+    with quick_look(access, LIMIT_SECONDS) as quick:
+        for api in (Api(access), quick):
+            assert api.list(pods) == []
+            with pytest.raises(ApiError, match="cannot list resource"):
+                api.list(secrets)

@@ -1,0 +1,163 @@
+"""What others have in the namespaces of a platform that goes, on a real API server.
+
+They are deleted with all that is in them, so nothing is deleted where others have anything there.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.controllers import CONTROLLERS
+from infra.kube import destroy_guard, namespace_guard, open_controller
+from infra.kube.api import Api
+from infra.kube.controllers import DEFINITIONS
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.job import Job
+from infra.kube.names import MAY_GO_ANNOTATION, OWNER_LABEL, TASK_LABEL
+from infra.kube.objects import Json, part
+from infra.kube.own_namespace import OwnNamespace
+from infra.platform.controllers import as_job
+from infra.platform.gpu_operator import OWN_NAMESPACE, RELEASE
+from tests.kube.installed import make_deployment
+from tests.kube.lab import PROBE_IMAGE, PROJECT, Lab, Run, wait_for
+
+POLICIES = "clusterpolicies.nvidia.com"
+CHART = PROJECT / "tests" / "operator" / "chart"
+OF_RELEASE = {
+    "meta.helm.sh/release-name": RELEASE,
+    "meta.helm.sh/release-namespace": OWN_NAMESPACE.name,
+}
+
+
+def make(api: Api, namespace: str, kind: str, name: str, **about: Any) -> str:
+    """A core object with nothing in it; returns its path."""
+    collection = api.path("v1", kind, namespace)
+    metadata = {"name": name, **about}
+    api.create(collection, {"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    return f"{collection}/{name}"
+
+
+def make_pod(api: Api, namespace: str, **labels: str) -> None:
+    container = {"name": "main", "image": PROBE_IMAGE, "imagePullPolicy": "Never"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "of-a-command", "labels": labels},
+        "spec": {"containers": [container]},
+    }
+    api.create(f"/api/v1/namespaces/{namespace}/pods", body)
+
+
+def job_of(lab: Lab, namespace: str, owner: str, *places: OwnNamespace, **more: Any) -> Job:
+    fields = {"own_namespaces": [place.fields() for place in places], **more}
+    return Job(lab.access(), namespace, owner, "dev", fields)
+
+
+def test_others_objects_keep_a_platform_from_going(lab: Lab) -> None:
+    """What its run has made, and pods of anybody's commands, are in nobody's way."""
+    run = Run(lab, lab.namespace(), "dev")
+    about = {"metadata": {"labels": {OWNER_LABEL: run.owner}}}
+    lab.api.patch(f"/api/v1/namespaces/{run.namespace}", about)
+    run.up()
+    make_pod(lab.api, run.namespace, **{TASK_LABEL: "sample", OWNER_LABEL: "somebody"})
+    job = job_of(lab, run.namespace, run.owner, OwnNamespace(run.namespace, "the platform"))
+    destroy_guard.delete(job, lab.api)
+    claim: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "theirs"}}
+    claims = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims"
+    lab.api.create(claims, {**body, "spec": claim})
+    secret = make(lab.api, run.namespace, "Secret", "logins")
+    said = (
+        rf"^the platform cannot be taken away: namespace {run.namespace} is deleted with it, and "
+        r"others have objects there \(PersistentVolumeClaim theirs, Secret logins\), which would"
+    )
+    with pytest.raises(TaskError, match=said):
+        destroy_guard.delete(job, lab.api)
+    for path in (f"{claims}/theirs", secret):
+        lab.api.patch(path, {"metadata": {"annotations": {MAY_GO_ANNOTATION: "true"}}})
+    destroy_guard.delete(job, lab.api)
+
+
+def test_namespace_that_others_made_is_not_looked_at(lab: Lab) -> None:
+    """It is not deleted, whatever is in it."""
+    namespace = lab.namespace("somebody")
+    make(lab.api, namespace, "Secret", "logins")
+    owner = str(uuid.uuid4())
+    destroy_guard.delete(
+        job_of(lab, namespace, owner, OwnNamespace(namespace, "the platform")), lab.api
+    )
+
+
+@pytest.fixture
+def operator(lab: Lab) -> Iterator[str]:
+    """The GPU Operator's namespace with what its chart and its program have there; the owner."""
+    owner, api = str(uuid.uuid4()), lab.api
+    definition = yaml.safe_load((CHART / "crds" / "nvidia.com_clusterpolicies.yaml").read_text())
+    policies = "/apis/nvidia.com/v1/clusterpolicies"
+    place = {"name": OWN_NAMESPACE.name, "labels": {OWNER_LABEL: owner}}
+    try:
+        api.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": place}
+        )
+        api.create(DEFINITIONS, definition)
+        wait_for("the kind", lambda: _lists(api, policies))
+        policy: Json = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy"}
+        policy["metadata"] = {"name": "cluster-policy", "annotations": OF_RELEASE}
+        made = api.create(policies, policy)
+        by = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy"}
+        parts = {**by, "uid": part(made, "metadata")["uid"], "controller": True}
+        make_deployment(api, OWN_NAMESPACE.name, "gpu-operator", annotations=OF_RELEASE)
+        make_deployment(api, OWN_NAMESPACE.name, "device-plugin", ownerReferences=[parts])
+        make(api, OWN_NAMESPACE.name, "Secret", "sh.helm.release.v1.gpu-operator.v1")
+        record = {"labels": {"owner": "helm", "name": RELEASE}}
+        secrets = f"{OWN_NAMESPACE.path}/secrets/sh.helm.release.v1.gpu-operator.v1"
+        api.patch(secrets, {"metadata": record})
+        yield owner
+    finally:
+        for path in (f"{DEFINITIONS}/{POLICIES}", OWN_NAMESPACE.path):
+            api.delete(path, {})
+        for path in (f"{DEFINITIONS}/{POLICIES}", OWN_NAMESPACE.path):
+            wait_for(f"the end of {path}", lambda path=path: api.get(path) is None)
+
+
+def _lists(api: Api, path: str) -> bool:
+    try:
+        api.list(path)
+    except ApiError:
+        return False
+    return True
+
+
+def test_others_objects_keep_the_gpu_operator(lab: Lab, operator: str) -> None:
+    """Its chart's objects and those that it makes itself keep nothing."""
+    job = job_of(lab, "default", operator, OWN_NAMESPACE)
+    namespace_guard.delete(job, lab.api)
+    make(lab.api, OWN_NAMESPACE.name, "ConfigMap", "theirs")
+    said = r"^the GPU Operator cannot be taken away: .* \(ConfigMap theirs\), which would be"
+    for task in (namespace_guard, destroy_guard):
+        with pytest.raises(TaskError, match=said):
+            task.delete(job, lab.api)
+
+
+def test_job_of_an_older_checkout_knows_what_pods_leave(lab: Lab) -> None:
+    """Volcano's own Secret keeps it no more than with a job of now; another one does."""
+    kind, owner = CONTROLLERS["volcano"], str(uuid.uuid4())
+    path = f"/api/v1/namespaces/{kind.namespace}"
+    older = {key: value for key, value in as_job(kind).items() if key != "leaves"}
+    place = {"name": kind.namespace, "labels": {OWNER_LABEL: owner}}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": place}
+    lab.api.create("/api/v1/namespaces", body)
+    try:
+        make(lab.api, kind.namespace, "Secret", "volcano-admission-secret")
+        job = job_of(lab, "default", owner, controller=older, controllers=[older])
+        for task in (destroy_guard, open_controller):
+            task.delete(job, lab.api)
+        make(lab.api, kind.namespace, "Secret", "logins")
+        with pytest.raises(TaskError, match=r"others have objects there \(Secret logins\), which"):
+            destroy_guard.delete(job, lab.api)
+    finally:
+        lab.api.delete(path, {})
+        wait_for(f"the end of {path}", lambda: lab.api.get(path) is None)

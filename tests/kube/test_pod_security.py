@@ -1,0 +1,85 @@
+"""Pods of a stack in a namespace that enforces Kubernetes' Pod Security level `restricted`.
+
+The API server is asked whether it would take them; nothing is made.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from infra.kube.errors import ApiError
+from infra.kube.objects import Json
+from infra.kube.task_pod import TaskPod, pod_manifest
+from infra.workloads import WORKLOADS
+from tests.kube.lab import PROBE_IMAGE, Lab
+from tests.unit.stacks import Deployment, deploy
+
+ENFORCE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+
+
+@pytest.fixture(scope="module")
+def namespace(lab: Lab) -> str:
+    made = lab.namespace()
+    lab.api.patch(f"/api/v1/namespaces/{made}", ENFORCE)
+    return made
+
+
+def pod_specs(within: object) -> Iterator[Json]:
+    """Every pod's spec in an object: what has containers."""
+    if isinstance(within, dict):
+        item = cast(dict[str, Any], within)
+        if isinstance(item.get("containers"), list):
+            yield item
+        for part in item.values():
+            yield from pod_specs(part)
+    elif isinstance(within, list):
+        for part in cast(list[object], within):
+            yield from pod_specs(part)
+
+
+def take(lab: Lab, namespace: str, spec: Json) -> None:
+    """Raises ApiError where the API server would not take a pod with this spec."""
+    # what comes with other objects of the stack is not looked for here
+    plain = {key: value for key, value in spec.items() if key != "serviceAccountName"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": plain}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    lab.api.request("POST", path, json.loads(json.dumps(pod)), query={"dryRun": "All"})
+
+
+def objects(made: Deployment) -> Iterator[tuple[str, Json]]:
+    for resource in made.resources:
+        if resource.type.startswith("kubernetes:"):
+            yield resource.name, resource.inputs
+
+
+@pytest.mark.parametrize("topology", [kind.name for kind in WORKLOADS.values()])
+def test_pods_of_a_stack_keep_to_the_restricted_level(
+    lab: Lab, namespace: str, tmp_path: Path, topology: str
+) -> None:
+    """Those of the training in every topology, of the data set, and of the platform."""
+    stacks = {"sandbox": {"lostNodes": "replace"}, "sandbox-multipod": {"topology": topology}}
+    names: set[str] = set()
+    for stack, changes in stacks.items():
+        for name, item in objects(deploy(stack, tmp_path, changes)):
+            for spec in pod_specs(item):
+                take(lab, namespace, spec)
+                names.add(name)
+    assert {"dataset-job", "lost-nodes-deployment"} <= names
+    assert len(names) >= 4, names  # a training of each stack, too
+
+
+def test_pods_of_commands_keep_to_the_restricted_level(lab: Lab, namespace: str) -> None:
+    pod = TaskPod("sample", "owner", namespace, PROBE_IMAGE, ("true",), "disttrain-pvc", 60)
+    take(lab, namespace, pod_manifest(pod, "p")["spec"])
+
+
+def test_pod_with_more_rights_is_refused_there(lab: Lab, namespace: str) -> None:
+    """So the namespace does enforce it."""
+    pod = TaskPod("sample", "owner", namespace, PROBE_IMAGE, ("true",), "disttrain-pvc", 60)
+    spec = pod_manifest(pod, "p")["spec"]
+    spec["securityContext"]["runAsNonRoot"] = False
+    with pytest.raises(ApiError, match='violates PodSecurity "restricted'):
+        take(lab, namespace, spec)

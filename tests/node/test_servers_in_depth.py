@@ -1,0 +1,69 @@
+"""The first of three servers is lost for good: what is refused, and the whole way out."""
+
+import json
+
+import pytest
+
+from sandbox.stack import PulumiFailedError, Stack
+from tests.node.host import Host
+from tests.node.lab import Lab, failure
+from tests.node.lan import NAMES, Lan, find_again, switch_off
+from tests.node.test_nodes import SERVER, set_nodes
+
+pytestmark = pytest.mark.stand_in("its servers, which need no other machine's container runtime")
+TWO, THREE = NAMES
+ADDRESS_OF_TWO = "192.0.2.2"
+
+
+def test_lost_first_server_gives_way_to_a_new_platform(lan: Lan) -> None:
+    """The steps are those of the refusal, and of docs/node.md."""
+    lab, second = lan.lab, lan.machines[TWO].host
+    nodes = lan.settings(*NAMES, role="server")
+    stack = lan.stack(nodes=nodes)
+    stack.up()
+    switch_off(lab.host)
+    try:
+        assert nodes_by(second) == sorted([SERVER, *NAMES])  # two of three go on
+        name_as_first(stack, second.address, second.host_key)
+        for said in (preview_failure(stack), failure(stack)):
+            assert f"sshHost: '{second.address}' cannot be used: this machine is a further" in said
+            assert "  2. If the first machine does not answer: pulumi config set hostGone" in said
+        assert nodes_by(second) == sorted([SERVER, *NAMES])
+        name_as_first(stack, lab.host.address, lab.host_key)
+        stack.set("hostGone", "true")
+        stack.up()
+        stack.destroy()
+        assert [machine.differences() for machine in lan.machines.values()] == [[], []]
+        name_as_first(stack, second.address, second.host_key)
+        stack.set("nodeAddress", ADDRESS_OF_TWO)
+        stack.set("hostGone", "false")
+        set_nodes(stack, lan.settings(THREE))
+        stack.up()
+        assert nodes_by(second) == sorted(NAMES)
+        stack.destroy()
+        assert [machine.differences() for machine in lan.machines.values()] == [[], []]
+    finally:
+        come_back(lab)
+
+
+def name_as_first(stack: Stack, address: str, host_key: str) -> None:
+    stack.set("sshHost", address)
+    stack.set("sshHostKey", host_key)
+
+
+def preview_failure(stack: Stack) -> str:
+    with pytest.raises(PulumiFailedError) as error:
+        stack.preview()
+    return str(error.value)
+
+
+def nodes_by(host: Host) -> list[str]:
+    """The names of the cluster's nodes, as the server on this host says them."""
+    found = json.loads(host.shell("k3s kubectl get nodes --output=json"))
+    return sorted(item["metadata"]["name"] for item in found["items"])
+
+
+def come_back(lab: Lab) -> None:
+    """It gets power, and its k3s is removed, as nobody needs it any more."""
+    lab.host.shell("rm -f /lab/fail-to-start")
+    find_again(lab.host)
