@@ -34,8 +34,9 @@ def from_volume(order: Order) -> str:
     """Bring the run; returns what is to be said at the end.
 
     Raises:
-        LostError: the stack is not up, the cluster does not answer, the namespace or the claim is
-            gone, no pod comes to run on the volume, or the run is not on it.
+        LostError: the stack is not up, its kubeconfig is gone, the cluster does not answer, the
+            namespace or the claim is gone, no pod comes to run on the volume, or the run is not on
+            it.
         ValueError: the folder or the checkpoint cannot be used.
         TaskError: the run or its checkpoint cannot be brought.
         ApiError, UnreachableError: the cluster refuses, or went away meanwhile.
@@ -46,8 +47,10 @@ def from_volume(order: Order) -> str:
     name = checked_name(order.run or place.run_name)
     folder = order.folder(name)
     with folder.alone(), ExitStack() as stack:
+        with lost_for(ValueError):  # the kubeconfig is gone with its cluster, or cannot be used
+            api = Api(place.access)
         with lost_for(TaskError, UnreachableError, ApiError):
-            see_claim(Api(place.access), place)
+            see_claim(api, place)
             pod = stack.enter_context(volume_pod(place, TASK, program()))
         source = PodSource(pod, order.by, say)
         with lost_for(NoRunError):

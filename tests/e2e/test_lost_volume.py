@@ -40,9 +40,16 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(lab: Lab) -> str:
-    """This machine's end of the link to the cluster, which pods reach."""
+    """This machine's end of the link to the cluster.
+
+    This machine knows no way back to pods, so their packets get the node's address, as elsewhere
+    those do that leave a cluster. The rule goes with the cluster.
+    """
     assert lab.cluster.node_ip
-    return str(ipaddress.ip_address(lab.cluster.node_ip) - 1)
+    found = str(ipaddress.ip_address(lab.cluster.node_ip) - 1)
+    rule = ("POSTROUTING", "--destination", found, "--jump", "MASQUERADE")
+    subprocess.run(lab.cluster.enter("iptables", "--table", "nat", "--append", *rule), check=True)
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,9 @@ The tests build on each other in file order; each fixture is one `pulumi up`.
 import json
 import re
 import shutil
+import signal
+import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -518,6 +521,31 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         assert len(lab.kubectl(*pods).split()) == 1  # one for all looks
         assert page.end() == 143, page.said()
         wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 300)
+
+
+@pytest.mark.in_depth
+def test_tensorboard_shows_all_runs_and_leaves_no_pod(lab: Lab, single: Stack) -> None:
+    """As a browser asks it, through the API server; a run that is over is in it, too."""
+    command = ["./disttrain", "tensorboard", "--stack", single.name, "--port", "0"]
+    pods = ("get", "pod", "-l", "disttrain.dev/task=tensorboard", "-o", "name")
+    with subprocess.Popen(
+        command, cwd=single.project, env=single.environment, stdout=subprocess.PIPE, text=True
+    ) as board:
+        assert board.stdout
+        line = board.stdout.readline()
+        found = re.fullmatch(r"TensorBoard is at (http://127.0.0.1:\d+/); Ctrl-C ends it\n", line)
+        assert found, line
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+        def has_run() -> bool:
+            with direct.open(f"{found[1]}data/runs", timeout=60) as answer:
+                return f"{SINGLE_RUN}/tensorboard" in json.loads(answer.read())
+
+        wait_for("the run that is over", has_run, 120)
+        assert len(lab.kubectl(*pods).split()) == 1
+        board.send_signal(signal.SIGINT)
+        assert board.wait(120) == 130
+    wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 300)
 
 
 def step_shown(seen: Browser) -> int:

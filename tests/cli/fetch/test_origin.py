@@ -43,6 +43,7 @@ def failing(error: Exception) -> Callable[..., object]:
 
 LOST: dict[str, tuple[str, Exception]] = {
     "the stack is destroyed": ("volume_place", ValueError("the selected stack is not up")),
+    "the kubeconfig is gone with its cluster": ("Api", ValueError("kubeconfig /k cannot be read")),
     "the cluster does not answer": ("see_claim", UnreachableError("no route to host")),
     "the namespace is gone": ("see_claim", ApiError(404, 'namespaces "ns" not found')),
     "the namespace is going": (
