@@ -48,9 +48,9 @@ def from_volume(order: Order) -> str:
     folder = order.folder(name)
     with folder.alone(), ExitStack() as stack:
         with lost_for(ValueError):  # the kubeconfig is gone with its cluster, or cannot be used
-            api = Api(place.access)
+            place.access.content()
         with lost_for(TaskError, UnreachableError, ApiError):
-            see_claim(api, place)
+            see_claim(Api(place.access), place)
             pod = stack.enter_context(volume_pod(place, TASK, program()))
         source = PodSource(pod, order.by, say)
         with lost_for(NoRunError):

@@ -1,6 +1,7 @@
 """Whether a run comes from the volume or from its mirror."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 from tests.cli.fetch.local_pod import contents, make_run
 from tests.cli.fetch.mirrored import mirror, mirrored_contents
 
-PLACE = VolumePlace(Access("not used"), "ns", "owner", "image", "claim", "/data/runs", "words")
+PLACE = VolumePlace(Access("clusters: []"), "ns", "owner", "image", "claim", "/data/runs", "words")
 
 
 @pytest.fixture
@@ -43,7 +44,6 @@ def failing(error: Exception) -> Callable[..., object]:
 
 LOST: dict[str, tuple[str, Exception]] = {
     "the stack is destroyed": ("volume_place", ValueError("the selected stack is not up")),
-    "the kubeconfig is gone with its cluster": ("Api", ValueError("kubeconfig /k cannot be read")),
     "the cluster does not answer": ("see_claim", UnreachableError("no route to host")),
     "the namespace is gone": ("see_claim", ApiError(404, 'namespaces "ns" not found')),
     "the namespace is going": (
@@ -112,6 +112,21 @@ def test_first_reason_is_said_where_no_mirror_can_help(
         monkeypatch.setattr(command, "stack_mirror", none)
         with pytest.raises(type(error), match=str(error).replace("(", r"\(")):
             command.bring(Order(to=str(tmp_path / "here")), "auto")
+
+
+@pytest.mark.usefixtures("stack")
+def test_kubeconfig_that_went_with_its_cluster_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of the cluster is replaced here: it has nothing that could be asked."""
+    gone = replace(PLACE, access=Access(kubeconfig_path=f"{tmp_path}/gone"))
+    monkeypatch.setattr(from_volume, "volume_place", lambda name: gone)
+    command.bring(Order(to=str(tmp_path / "here")), "auto")
+    assert contents(tmp_path / "here") == mirrored_contents(tmp_path / "volume" / "words")
+    said = capsys.readouterr().err
+    assert f"the volume cannot be read: kubeconfig {tmp_path}/gone cannot be read" in said
+    with pytest.raises(ValueError, match="gone cannot be read"):
+        command.bring(Order(to=str(tmp_path / "here")), "volume")
 
 
 @pytest.mark.usefixtures("stack")
