@@ -5,7 +5,6 @@ has left behind with finalizers.
 """
 
 from infra.kube.api import Api
-from infra.kube.controller_namespace import refuse_strangers_beside
 from infra.kube.controllers import (
     DEFINITIONS,
     definitions_there,
@@ -16,6 +15,7 @@ from infra.kube.controllers import (
 from infra.kube.job import Job
 from infra.kube.objects import is_ending, name_of, names_of
 from infra.kube.open_controller import end_objects
+from infra.kube.strangers import refuse_strangers
 from infra.kube.waiting import wait_for
 
 END_SECONDS = 120
@@ -36,7 +36,7 @@ def delete(job: Job, api: Api) -> None:
     controller = parse_controller(job.mapping("controller"))
     if not is_ours(api, controller, job.owner):
         return
-    refuse_strangers_beside(api, controller, job.owner)  # its namespace goes next
+    refuse_strangers(api, controller.own_namespace, job.owner)  # its namespace goes next
     free_of_webhooks(api, controller)
     end_objects(api, controller, job.owner, dead=True)
 

@@ -2,7 +2,6 @@
 
 from infra.kube import names, namespace_guard
 from infra.kube.api import Api
-from infra.kube.controller_namespace import refuse_strangers_beside
 from infra.kube.controllers import (
     does_not_answer,
     free_of_webhooks,
@@ -19,6 +18,7 @@ from infra.kube.open_queue import in_the_way
 from infra.kube.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR
 from infra.kube.say import say
+from infra.kube.strangers import refuse_strangers
 
 PATIENCE_SECONDS = 15.0
 
@@ -87,7 +87,7 @@ def _look_at_controllers(job: Job, api: Api) -> None:
     ours = [controller for controller in ours if is_ours(api, controller, job.owner)]
     for controller in ours:
         refuse_use(api, controller, job.owner)
-        refuse_strangers_beside(api, controller, job.owner)
+        refuse_strangers(api, controller.own_namespace, job.owner)
     for controller in ours:
         if does_not_answer(api, controller):
             free_of_webhooks(api, controller)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from infra.kube.api import Api
-from infra.kube.controller_namespace import refuse_strangers_beside
 from infra.kube.controllers import (
     Controller,
     does_not_answer,
@@ -20,6 +19,7 @@ from infra.kube.job import Job
 from infra.kube.objects import Json, is_ending, is_true, name_of, part
 from infra.kube.pods import describe_pods
 from infra.kube.say import say
+from infra.kube.strangers import refuse_strangers
 from infra.kube.waiting import wait_for
 
 END_SECONDS = 120
@@ -61,7 +61,7 @@ def delete(job: Job, api: Api) -> None:
     if not is_ours(api, controller, job.owner):
         return
     refuse_use(api, controller, job.owner)
-    refuse_strangers_beside(api, controller, job.owner)
+    refuse_strangers(api, controller.own_namespace, job.owner)
     dead = does_not_answer(api, controller)
     if dead:
         free_of_webhooks(api, controller)

@@ -319,9 +319,10 @@ def leave_free(disk: Path, filler: Path, free_bytes: int) -> None:
         with filler.open("wb") as file:
             try:
                 os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - free_bytes)
-            except OSError as error:  # the run has written something meanwhile
-                assert error.errno == errno.ENOSPC
-                return False
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                return False  # the run has written something meanwhile
         return True
 
     while not is_filled():
