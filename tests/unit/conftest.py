@@ -1,0 +1,19 @@
+"""What all unit tests share."""
+
+from collections.abc import Iterator
+from functools import cache
+from unittest.mock import patch
+
+import pytest
+
+from infra.image.plan import plan_image
+
+
+@pytest.fixture(autouse=True, scope="session")
+def checkout_is_read_once() -> Iterator[None]:
+    """The settings' plan of the image is made once for the same image, not in each test.
+
+    It reads, packs and hashes all files of `trainer/`, which no unit test changes.
+    """
+    with patch("infra.settings.image.plan_image", cache(plan_image)):
+        yield
