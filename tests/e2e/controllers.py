@@ -214,6 +214,16 @@ def make_jobset_of_others(lab: Lab) -> Iterator[str]:
         lab.kubectl("delete", "-f", str(given), namespace="default")
 
 
+@contextmanager
+def make_secret_of_others(lab: Lab, namespace: str) -> Iterator[str]:
+    """A Secret of another team in the namespace of a controller; what a refusal calls it."""
+    lab.kubectl("create", "secret", "generic", "theirs", namespace=namespace)
+    try:
+        yield "Secret theirs"
+    finally:
+        lab.kubectl("delete", "secret", "theirs", namespace=namespace)
+
+
 def settings_for(*names: str) -> dict[str, str]:
     """The settings of a platform that installs these controllers."""
     listed = {f"controllers[{index}]": name for index, name in enumerate(names)}

@@ -11,7 +11,13 @@ import pytest
 from infra.controllers import CONTROLLERS
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import changes, states
-from tests.e2e.controllers import PROGRAMS, import_controller, settings_for, traces
+from tests.e2e.controllers import (
+    PROGRAMS,
+    import_controller,
+    make_secret_of_others,
+    settings_for,
+    traces,
+)
 from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from tests.e2e.publisher import Publisher
 
@@ -106,6 +112,20 @@ def test_file_that_is_another_one_is_refused(lab: Lab, brought: Brought) -> None
     finally:
         brought.publisher.change_back()
     assert traces(lab) == there
+
+
+def test_object_of_others_keeps_the_controller(lab: Lab, brought: Brought) -> None:
+    """Its namespace would be deleted with all that is in it. What the controller itself has made
+    there, such as certificates and locks, is not taken for others'."""
+    namespace = CONTROLLERS[brought.name].namespace
+    there = traces(lab)
+    with make_secret_of_others(lab, namespace) as named:
+        with pytest.raises(PulumiFailedError) as refused:
+            brought.stack.destroy()
+        said = " ".join(str(refused.value).split())
+        assert f"others have objects there ({named}), which would be deleted too" in said, said
+        assert traces(lab) == there
+    assert set(changes(brought.stack.up("--expect-no-changes"))) == {"unchanged"}
 
 
 def test_destroy_leaves_nothing_of_the_controller(

@@ -16,6 +16,7 @@ from tests.e2e.controllers import (
     chart_of,
     import_controller,
     make_jobset_of_others,
+    make_secret_of_others,
     settings_for,
     traces,
 )
@@ -91,6 +92,25 @@ def test_controller_leaves_the_list_once_nobody_uses_it(
     stack.set_all(registry.settings)
     stack.up()
     assert f"CustomResourceDefinition/{definition}" in traces(lab)
+
+
+def test_object_of_others_keeps_kueue(lab: Lab, stack: Stack) -> None:
+    """Its namespace would be deleted with all that is in it. What Kueue itself has made there, such
+    as certificates, is not taken for others'."""
+    added = {"controllers[1]": "kueue", f"{CHARTS}.kueue": str(chart_of("kueue"))}
+    import_controller(lab, "kueue")
+    stack.set_all(added)
+    try:
+        stack.up()
+        there = traces(lab)
+        with make_secret_of_others(lab, CONTROLLERS["kueue"].namespace) as named:
+            with pytest.raises(PulumiFailedError) as refused:
+                stack.destroy()
+            said = " ".join(str(refused.value).split())
+            assert f"others have objects there ({named}), which would be deleted too" in said, said
+            assert traces(lab) == there
+    finally:
+        stack.set_all(dict.fromkeys(added, None))
 
 
 def test_killed_controllers_go_with_a_run_that_they_carry_out(
