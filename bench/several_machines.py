@@ -14,10 +14,11 @@ from tests.e2e.lab import ENDLESS, Lab, run_settings
 from tests.e2e.test_several_nodes import places, spread
 from tests.node import lab as node
 from tests.node.lan import NAMES, Lan
-from tests.node.releases import Source
+from tests.node.releases import Source, publish
 
 Clock = Callable[[Callable[[], object]], float]
 RUN = "bench-lost-node"
+INSTALLER_SECONDS = 10
 
 
 @contextmanager
@@ -38,6 +39,7 @@ def joins(scratch: Path, times: int, seconds: Clock) -> list[float]:
     """Seconds that two further machines add to `pulumi up` of the first one; pairs of both."""
     found: list[float] = []
     with hosts(scratch) as lan:
+        _slow_installer(lan.lab)
         for _ in range(times):
             taken: list[float] = []
             for names in ((), NAMES):
@@ -47,6 +49,15 @@ def joins(scratch: Path, times: int, seconds: Clock) -> list[float]:
                 lan.clean()
             found.append(taken[1] - taken[0])
     return found
+
+
+def _slow_installer(lab: node.Lab) -> None:
+    """As one that has to wait for the distribution's package manager."""
+    folder = lab.mirror.folder / "k3s" / node.VERSION
+    text = (folder / "install.sh").read_text()
+    slow = text.replace("set -eu\n", f"set -eu\nsleep {INSTALLER_SECONDS}\n", 1)
+    assert slow != text
+    publish(folder, "install.sh.sha256sum", {"install.sh": slow})
 
 
 def doctors(scratch: Path, times: int, seconds: Clock) -> list[float]:

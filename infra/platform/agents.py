@@ -8,7 +8,6 @@ import pulumi
 from pulumi_command import local
 
 from infra.deliveries import DELIVERIES
-from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.names import ONE_NODE
 from infra.node.agent import LOOK, scripts
@@ -40,6 +39,7 @@ class AgentArgs:
         generation: another text when the server's cluster has become another one.
         look: what was found on the machine; None: it is gone.
         examined: what k3s' files on the machine wait for, and so do all further steps.
+        servers: what it joins, and so waits for; the component itself waits for nothing.
     """
 
     node: NodeSettings
@@ -50,6 +50,7 @@ class AgentArgs:
     generation: pulumi.Input[str]
     look: K3sLook | None
     examined: Sequence[pulumi.Resource]
+    servers: Sequence[pulumi.Resource]
 
 
 class Agent(pulumi.ComponentResource):
@@ -83,7 +84,7 @@ class Agent(pulumi.ComponentResource):
             ("create", "delete"),
             _job(args),
             [node.name, node.ssh.host, args.generation, *_role(node)],
-            pulumi.ResourceOptions(depends_on=[*dependencies(opts), files], ignore_changes=ignored),
+            pulumi.ResourceOptions(depends_on=[*args.servers, files], ignore_changes=ignored),
         )
         self.joined = command.stdout
         self.register_outputs({"joined": self.joined})
@@ -270,8 +271,9 @@ def _make(
         generation=generation,
         look=look.result() if look else None,
         examined=examined,
+        servers=before,
     )
-    return Agent(name, args, pulumi.ResourceOptions(depends_on=[*before, *examined]))
+    return Agent(name, args)
 
 
 def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, pulumi.Input[str]]:

@@ -175,10 +175,10 @@ def further_machine(host: HostSettings, role: str) -> str:
     return (
         f"{key}: {value!r} cannot be used: this machine is a further one ({role}) of a cluster "
         "that this program has made, and no setting makes a further machine the first one. Nothing "
-        f"was changed. Set {key} back to the first machine.\n"
+        f"was changed. Set {key} back to the first machine, and nodes to what it was.\n"
         "If the first machine is lost for good, or has to leave, make a new platform in place of "
         "this one:\n"
-        f"  1. Set {key} back, and let the run save and end: ./disttrain stop. Where the first\n"
+        "  1. Set both back, and let the run save and end: ./disttrain stop. Where the first\n"
         "     machine does not answer: docs/node.md#the-first-machine-is-lost\n"
         "  2. If the first machine does not answer: pulumi config set hostGone true; pulumi up\n"
         "  3. pulumi destroy. It takes k3s from all machines that answer, and keeps the data.\n"

@@ -46,7 +46,9 @@ def take(lab: Lab, namespace: str, spec: Json) -> None:
     plain = {key: value for key, value in spec.items() if key != "serviceAccountName"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": plain}
     path = f"/api/v1/namespaces/{namespace}/pods"
-    lab.api.request("POST", path, json.loads(json.dumps(pod)), query={"dryRun": "All"})
+    # the engine's protocol knows no whole numbers
+    whole = json.loads(json.dumps(pod), parse_float=lambda text: int(float(text)))
+    lab.api.request("POST", path, whole, query={"dryRun": "All"})
 
 
 def objects(made: Deployment) -> Iterator[tuple[str, Json]]:
@@ -61,14 +63,15 @@ def test_pods_of_a_stack_keep_to_the_restricted_level(
 ) -> None:
     """Those of the training in every topology, of the data set, and of the platform."""
     stacks = {"sandbox": {"lostNodes": "replace"}, "sandbox-multipod": {"topology": topology}}
-    names: set[str] = set()
+    taken: set[tuple[str, str]] = set()
     for stack, changes in stacks.items():
         for name, item in objects(deploy(stack, tmp_path, changes)):
             for spec in pod_specs(item):
                 take(lab, namespace, spec)
-                names.add(name)
-    assert {"dataset-job", "lost-nodes-deployment"} <= names
-    assert len(names) >= 4, names  # a training of each stack, too
+                taken.add((stack, name))
+    assert {("sandbox", "dataset-job"), ("sandbox", "lost-nodes-deployment")} <= taken
+    trainings = [name for stack, name in taken if stack != "sandbox" and name != "dataset-job"]
+    assert trainings, taken
 
 
 def test_pods_of_commands_keep_to_the_restricted_level(lab: Lab, namespace: str) -> None:

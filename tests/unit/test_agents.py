@@ -66,6 +66,7 @@ def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) 
         first = before(result, f"node-{name}-files")
         assert {f"node-{name}-doctor-host", f"node-{name}-trust-bundle"} <= first
         assert "cluster-k3s" not in first
+        assert "cluster-k3s" not in before(result, f"node-{name}")  # nor its component, as parent
         assert f"node-{name}-files" in before(result, f"node-{name}-k3s")
         command = result.one(f"node-{name}-files").inputs
         assert command["create"].endswith("infra.node.agent prepare")
