@@ -17,3 +17,9 @@ def checkout_is_read_once() -> Iterator[None]:
     """
     with patch("infra.settings.image.plan_image", cache(plan_image)):
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that start pytest on a small suite choose its options themselves."""
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
