@@ -5,7 +5,6 @@ that users get (prometheus_stack.py). `make test-engines` runs this file.
 """
 
 import json
-import os
 import shutil
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -32,7 +31,6 @@ STACK = "e2e-monitoring"
 PROMETHEUS, ALERTMANAGER = "prometheus-operated:9090", "alertmanager-operated:9093"
 WEBHOOK, WEBHOOK_PORT = "alert-webhook", 8080
 DISK, GIB = "e2e-numbers", 2
-PROMETHEUS_UID = 1000  # of the stand-in chart's securityContext, as in the real one
 WEBHOOK_PROGRAM = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -50,10 +48,20 @@ LONGEST_SECONDS = 300.0
 
 @pytest.fixture(scope="module")
 def disk(lab: Lab) -> Iterator[str]:
-    """A storage class, and one volume of it on a folder that Prometheus' user may write to."""
+    """A storage class, and one volume of it.
+
+    Of the kind `local`, which the kubelet gives to the pod's group, as volumes of clouds are given.
+    Prometheus writes to a folder in it that the kubelet makes, so that the owner of the volume's
+    own folder is not enough.
+    """
     folder = lab.cluster.data_root.parent / DISK
     folder.mkdir()
-    os.chown(folder, PROMETHEUS_UID, PROMETHEUS_UID)
+    (node,) = lab.get("nodes")["items"]
+    place = {
+        "key": "kubernetes.io/hostname",
+        "operator": "In",
+        "values": [node["metadata"]["labels"]["kubernetes.io/hostname"]],
+    }
     storage_class = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -69,7 +77,8 @@ def disk(lab: Lab) -> Iterator[str]:
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": DISK,
             "persistentVolumeReclaimPolicy": "Retain",
-            "hostPath": {"path": str(folder), "type": "Directory"},
+            "local": {"path": str(folder)},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}},
         },
     }
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
