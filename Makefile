@@ -25,7 +25,7 @@ demo-local: ## the same training on this machine, no root, no cluster (PRESET= P
 	@$(SANDBOX) demo-local $(if $(PRESET),--preset $(PRESET)) $(if $(PROCESSES),--processes $(PROCESSES)) \
 		$(if $(DEVICE),--device $(DEVICE)) $(if $(STEPS),--steps $(STEPS))
 
-test: lint ## each promise once, in a quarter of an hour; `bash .ci/run` asks what every commit has to pass
+test: lint ## each promise once; `bash .ci/run` asks all that every commit has to pass
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests -n 2 --maxfail 20 --dist loadgroup --no-loadscope-reorder --second-try --require tests/e2e --require tests/node --junitxml=build/junit.xml
 

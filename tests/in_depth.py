@@ -1,7 +1,7 @@
 """Which tests are left to a longer run: there are three depths, and a variable names the one.
 
-- `quick`, which is `make test`: each promise in the way in which it breaks most easily, in a
-  quarter of an hour. It leaves out what has the mark `slow` and what has the mark `in_depth`.
+- `quick`, which is `make test`: each promise in the way in which it breaks most easily. It
+  leaves out what has the mark `slow` and what has the mark `in_depth`.
 - `commit`, which is `.ci/run`: also what is `slow`, such as each kind of workload with its
   controller, several machines, and the storages. Every commit has to pass it.
 - `all`, of which `make test-engines` runs what is `in_depth`: the same promises broken in further
