@@ -264,7 +264,7 @@ def test_own_prometheus_is_not_taken_for_one_of_others(
 ) -> None:
     """It would go with the setting. Nothing is deleted before that is said."""
     there = traces(lab)
-    stack.set_all({"monitoring": "existing", f"{CHARTS}.{NAME}": None})
+    stack.set_all({**dict.fromkeys(settings, None), "monitoring": "existing"})
     try:
         with pytest.raises(PulumiFailedError) as refused:
             stack.up()
