@@ -68,8 +68,10 @@ def noted_request(place: list[str], cache: Path, ask: Callable[[], str | None]) 
 def forget(cache: Path, request: str) -> None:
     """Remove the file of a request that was met, so that the next one is another."""
     for file in (cache / FOLDER).glob("*"):
-        if request and file.read_text() == request:
-            file.unlink(missing_ok=True)
+        # the command of another node, which runs beside this one, may have removed it meanwhile
+        with contextlib.suppress(FileNotFoundError):
+            if request and file.read_text() == request:
+                file.unlink()
 
 
 def _remembered(file: Path) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from infra.image.containerd import REQUEST_LABEL, Containerd
 from infra.image.plan import ImagePlan
-from infra.image.presence import forget, import_request
+from infra.image.presence import FOLDER, forget, import_request
 
 PLAN = ImagePlan("localhost/a/b", "base:1", None, "deps", "code", b"")
 
@@ -83,3 +83,14 @@ def test_without_a_cache_there_is_a_request_all_the_same(node: Node, tmp_path: P
     node.shows("exit 1")
     node.cache = tmp_path / "ctr"  # a file
     assert node.request()
+
+
+def test_request_that_another_nodes_command_removes_is_no_fault(node: Node) -> None:
+    """The commands of several nodes run side by side, and each looks through all requests."""
+    node.shows("exit 1")
+    request = node.request()
+    (file,) = (node.cache / FOLDER).iterdir()
+    for place in ("0", "zz"):  # listed before it and after it, and gone since
+        (file.parent / place).symlink_to(file.parent / "removed")
+    forget(node.cache, request)
+    assert not file.exists()
