@@ -19,7 +19,8 @@ from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_suspended
 from infra.names import QUEUE_LABEL
 
-WAITS = " waits in queue "  # of the line that `pulumi up` ends with; the stack's output has it too
+# In the line that `ends_well` gives to a run that waits; the output `queuePlace` finds it by this.
+WAITS = " waits in queue "
 QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
 
 

@@ -16,12 +16,12 @@ The real one watches the API server. This one asks it anew for each reading.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from infra.kube.api import Api
+from tests.loopback import LoopbackServer
 
 PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
 CONDITIONS = ("True", "False", "Unknown")
@@ -76,7 +76,7 @@ def _ready(pod: Pod) -> Iterator[tuple[dict[str, str], bool]]:
                 yield {"condition": status.lower()}, status == condition["status"]
 
 
-class StateMetricsStandIn:
+class StateMetricsStandIn(LoopbackServer):
     """Serves `/metrics` at a port of the loopback."""
 
     def __init__(self, api: Api) -> None:
@@ -94,12 +94,4 @@ class StateMetricsStandIn:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join(60)
-        self._server.server_close()
+        super().__init__(HTTPServer, Handler)

@@ -142,17 +142,16 @@ def test_others_objects_keep_the_gpu_operator(lab: Lab, operator: str) -> None:
             task.delete(job, lab.api)
 
 
-def test_job_of_an_older_checkout_knows_what_pods_leave(lab: Lab) -> None:
-    """Volcano's own Secret keeps it no more than with a job of now; another one does."""
+def test_what_pods_of_a_controller_leave_keeps_nothing(lab: Lab) -> None:
+    """A Secret that a Job of Volcano's makes by kubectl is its own; another one is not."""
     kind, owner = CONTROLLERS["volcano"], str(uuid.uuid4())
     path = f"/api/v1/namespaces/{kind.namespace}"
-    older = {key: value for key, value in as_job(kind).items() if key != "leaves"}
     place = {"name": kind.namespace, "labels": {OWNER_LABEL: owner}}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": place}
     lab.api.create("/api/v1/namespaces", body)
     try:
         make(lab.api, kind.namespace, "Secret", "volcano-admission-secret")
-        job = job_of(lab, "default", owner, controller=older, controllers=[older])
+        job = job_of(lab, "default", owner, controller=as_job(kind), controllers=[as_job(kind)])
         for task in (destroy_guard, open_controller):
             task.delete(job, lab.api)
         make(lab.api, kind.namespace, "Secret", "logins")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from sandbox.toolchain import tool_folder
 from sandbox.tools.services import ALERTMANAGER_SERVER
+from tests.loopback import LoopbackServer
 from tests.ports import free_port
 
 
-class Webhook:
+class Webhook(LoopbackServer):
     """Keeps the alerts that it is told of, in their order."""
 
     def __init__(self) -> None:
@@ -31,15 +31,7 @@ class Webhook:
                 pass
 
         self.alerts = alerts
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join(60)
-        self._server.server_close()
+        super().__init__(ThreadingHTTPServer, Handler)
 
 
 class Alertmanager:
