@@ -1,7 +1,7 @@
 """How far a training has come, from the last lines that node 0 printed. Pure.
 
-The trainer writes these lines (trainer/metrics/console.py, trainer/launch/entrypoint.py), and for a
-program of the user's own the launcher does (trainer/program/work.py); tests hold that they agree.
+The trainer writes these lines (trainer/metrics/console.py, trainer/launch), and for a program of
+the user's own the launcher does (trainer/program/work.py); tests hold that they agree.
 """
 
 import re

@@ -5,48 +5,42 @@ When the run is finished, it ends, or it holds (keeps waiting) where Kubernetes 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
-import sys
-import time
 import traceback
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from trainer.config import RunConfig, dump_config
+from trainer.config import RunConfig
 from trainer.events.event import Name
-from trainer.events.writers import entrypoint_events, pod_started, shortened
+from trainer.events.writers import entrypoint_events, pod_started
 from trainer.launch.coordinator import Coordinator
-from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
+from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.gathering import RoundRules
 from trainer.launch.goodput_line import GoodputLine
-from trainer.launch.hang_watch import HangWatch
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.membership import Round, RoundMember, join
 from trainer.launch.messages import RUN_KEY_VARIABLE, Hello
 from trainer.launch.mirror import MirrorProcess
-from trainer.launch.node import Node, interface_of, machine_id, node_from_environment
+from trainer.launch.node import Node, machine_id, node_from_environment
 from trainer.launch.node_output import NodeOutput
 from trainer.launch.own_trainer import OwnTrainer
 from trainer.launch.pod_failures import REVISION_VARIABLE, PodFailures
 from trainer.launch.ports import free_port
+from trainer.launch.ranks_of_round import NodeParts, run_ranks
+from trainer.launch.run_digest import run_digest
+from trainer.launch.stall import StallTeller
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
 from trainer.launch.work import Work
 from trainer.monitoring.start import start_endpoint
-from trainer.monitoring.vitals import State, Vitals
-from trainer.parallel.cores import threads_per_rank
+from trainer.monitoring.vitals import Vitals
 from trainer.program.work import Program
 from trainer.transport.watch import TransportWatch
 from trainer.volume.proof import VolumeProof
-from trainer.watch.beat import Phase
-from trainer.watch.hang import RankState, culprits, describe_hang
 
 _LONGEST_PAUSE_SECONDS = 30
-_POLL_SECONDS = 0.1
 
 
 def run_entrypoint(config: RunConfig, config_arguments: Sequence[str]) -> ExitCode:
@@ -64,8 +58,6 @@ class _Entrypoint:
         self._config, self._config_arguments = config, config_arguments
         self._node, self._stop, self._rules = node, stop, RoundRules.of(config.train, node.nnodes)
         self._status = StatusFiles()
-        self._in_common = {**os.environ, LIFELINE_VARIABLE: "stdin"}
-        self._in_common.pop(RUN_KEY_VARIABLE, None)  # the ranks have no use for it
         self._key = os.environ.get(RUN_KEY_VARIABLE, "").encode()
         self._hello = Hello(
             node_rank=node.rank,
@@ -109,6 +101,22 @@ class _Entrypoint:
         self._vitals = Vitals(config, node)
         self._transport = TransportWatch(config, node, self._status, self._events, self._say)
         self._metrics = start_endpoint(config, node, self._vitals, self._transport, self._say)
+        in_common = {**os.environ, LIFELINE_VARIABLE: "stdin"}
+        in_common.pop(RUN_KEY_VARIABLE, None)  # the ranks have no use for it
+        self._parts = NodeParts(
+            node=node,
+            work=self._work,
+            status=self._status,
+            stop=stop,
+            say=self._say,
+            events=self._events,
+            stall=StallTeller(self._say, self._events),
+            vitals=self._vitals,
+            transport=self._transport,
+            goodput=self._goodput,
+            pod_failures=self._pod_failures,
+            in_common=in_common,
+        )
 
     def run(self) -> ExitCode:
         """Train until the run is finished, stopped or given up; returns how it ended."""
@@ -189,10 +197,10 @@ class _Entrypoint:
         self._rounds += 1
         if self._rounds == 1:
             pod_started(self._events, node.nnodes * node.local_ranks)
-        self._work.prepare(self._in_common)
+        self._work.prepare(self._parts.in_common)
         if node.nnodes == 1:
             alone = Round.alone(self._rounds, free_port(), node.local_ranks)
-            report = self._run_ranks(alone, None)
+            report = run_ranks(self._parts, alone, None)
             if report.code == ExitCode.DONE:
                 self._work.round_is_done()
             return report
@@ -206,7 +214,7 @@ class _Entrypoint:
                 self._key,
                 self._say,
                 self._rules,
-                stalled=self._tell_stalled,
+                stalled=self._parts.stall.tell,
                 done=self._work.round_is_done,
                 proven=self._volume.all_proven,
             )
@@ -244,130 +252,10 @@ class _Entrypoint:
         report = ExitReport(ExitCode.RETRYABLE, "the entrypoint failed")
         try:
             proofs = dict(zip(here.nodes, here.proofs, strict=True))
-            report = self._volume.prove(member, proofs) or self._run_ranks(here, member)
+            report = self._volume.prove(member, proofs) or run_ranks(self._parts, here, member)
         finally:
             member.leave(report)
         return report
-
-    def _run_ranks(self, here: Round, member: RoundMember | None) -> ExitReport:
-        """Start the ranks of this node and return how they ended."""
-        node, status = self._node, self._status
-        status.clear()
-        some = f"{len(here.nodes)} of " if len(here.nodes) < node.nnodes else ""
-        self._say(
-            f"round {here.number}: {some}{node.nnodes} node(s) x {node.local_ranks} rank(s), "
-            f"store at {here.master_address}:{here.master_port}"
-        )
-        environments = [self._environment(here, rank) for rank in range(node.local_ranks)]
-        self._pod_failures.round_begins()
-        self._events.write(Name.ROUND_BEGUN, round=here.number, ranks=here.world_size)
-        try:
-            ranks = self._work.start(here, environments)
-        except FatalError as error:
-            return ExitReport(ExitCode.FATAL, str(error))
-        self._events.write(Name.RANKS_STARTED)
-        self._vitals.enter(State.STARTING)
-        self._transport.begins(here, environments)
-        watch = HangWatch(node.rank, here.first_rank, ranks.pids(), status)
-        forwarded, ready, failing, ending, lost = False, False, False, False, None
-        refused: ExitReport | None = None  # this node's own reason to end the run
-        while ranks.is_running():
-            self._vitals.see_ranks(ranks.exit_codes())
-            regroups_for = member.regroups_for if member is not None else ""
-            if (self._stop.requested or regroups_for) and not forwarded:
-                if regroups_for:
-                    self._say(f"{regroups_for}: all save, and start again together")
-                self._events.write(Name.STOP_REQUESTED)
-                ranks.request_stop()
-                forwarded = True
-            has_stepped = self._work.poll()
-            if not ready and has_stepped:
-                status.mark_ready()
-                self._vitals.enter(State.TRAINING)
-                ready = True
-                if member is not None:
-                    member.report_stepped()
-            if not ending and (states := watch.poll(time.monotonic())):
-                if member is not None:
-                    member.report_stalled(states, watch.still_seconds)
-                else:
-                    self._tell_stalled(states, watch.still_seconds)
-            self._goodput.poll()
-            refused = self._transport.poll(has_stepped) or refused
-            if member is not None:
-                lost = member.poll_lost() or lost
-            if not (failing or lost or refused) and ranks.has_failed():
-                failing = True
-                ranks.say_who_was_killed()
-                if member is not None:
-                    member.report_failing()
-            if refused is not None and not ending and member is not None:
-                member.report_failing()
-            if (failing or lost or refused) and not ending:
-                ending = True
-                self._work.ends()
-                self._events.write(Name.FAILING)
-            if ending:
-                ranks.end_soon()
-            ranks.wait(_POLL_SECONDS)
-        if not (failing or lost or refused):  # they have ended faster than the loop could look
-            ranks.say_who_was_killed()
-        ranks.close()
-        report = self._work.report()
-        status.clear()
-        report = lost if lost is not None and report.code != ExitCode.FATAL else report
-        if refused is not None and report.code != ExitCode.DONE:
-            report = refused
-        self._vitals.round_ended(report.reason)
-        self._transport.ended()
-        self._events.write(
-            Name.ROUND_ENDED, how=report.code.name.lower(), reason=shortened(report.reason)
-        )
-        return report
-
-    def _tell_stalled(
-        self, states: Sequence[RankState], seconds: float, missing: Sequence[int] = ()
-    ) -> None:
-        """Say which rank holds up the others; on node 0, which knows those of all nodes."""
-        self._say(describe_hang(states, seconds, missing))
-        found = culprits(states, missing)
-        for node in missing if not found else ():
-            self._events.write(Name.HANG, rank=None, node=node, seconds=round(seconds, 1))
-        for state in found:
-            self._events.write(
-                Name.HANG,
-                rank=state.rank,
-                node=state.node,
-                step=state.step,
-                phase=Phase(state.phase).name.lower(),
-                process=state.process,
-                place=shortened(state.place),
-                seconds=round(seconds, 1),
-            )
-
-    def _environment(self, here: Round, local_rank: int) -> dict[str, str]:
-        """The environment of a rank: torch.distributed's variables, and its number of threads."""
-        node = self._node
-        environment = {
-            **self._in_common,
-            "RANK": str(here.first_rank + local_rank),
-            "WORLD_SIZE": str(here.world_size),
-            "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(node.local_ranks),
-            "GROUP_RANK": str(node.rank),
-            "MASTER_ADDR": here.master_address,
-            "MASTER_PORT": str(here.master_port),
-        }
-        threads = threads_per_rank(node.local_ranks, here.ranks_on_machine)
-        environment.setdefault("OMP_NUM_THREADS", str(threads))
-        interface = interface_of(here.own_address) if here.own_address else None
-        if len(here.nodes) == 1:
-            interface = "lo0" if sys.platform == "darwin" else "lo"
-        if interface is not None:
-            environment.setdefault("GLOO_SOCKET_IFNAME", interface)
-        if interface is not None and len(here.nodes) > 1:
-            environment.setdefault("NCCL_SOCKET_IFNAME", interface)
-        return {**environment, **self._transport.variables(environment, local_rank)}
 
     def _hold(self, finished: str) -> ExitCode:
         """End, or keep waiting where a StatefulSet would start the pod of a finished run again."""
@@ -397,11 +285,3 @@ class _Entrypoint:
         self._output.settle()
         self._say(f"{kind}: {report.reason}")
         return report.code
-
-
-def run_digest(config: RunConfig) -> str:
-    """Identifies configuration and code, so that nodes of two versions never train together."""
-    digest = hashlib.sha256(dump_config(config).encode())
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.lab import Lab, free_port, loopback
+from tests.trainer.lab import free_port, loopback
 from tests.trainer.launch.test_coordinator import Gang, hello
-from trainer.launch.entrypoint import _Entrypoint  # pyright: ignore[reportPrivateUsage]
 from trainer.launch.membership import Round
 from trainer.launch.messages import SignedLines
 from trainer.launch.node import (
@@ -19,7 +18,7 @@ from trainer.launch.node import (
     interface_of,
 )
 from trainer.launch.ports import store_port
-from trainer.launch.stop_request import StopRequest
+from trainer.launch.rank_environment import rank_environment
 
 
 @pytest.fixture
@@ -47,26 +46,19 @@ def test_unacknowledged_lines_are_given_up_after_30_seconds(is_server: bool) -> 
     assert idle + between * questions == 30
 
 
-def environment_of(lab: Lab, here: Round, nnodes: int = 2) -> dict[str, str]:
-    node = Node(nnodes, 1, 0, "localhost", 29500)
-    entrypoint = _Entrypoint(lab.config(), [], node, StopRequest())
-    return entrypoint._environment(here, 0)  # pyright: ignore[reportPrivateUsage]
+def environment_of(here: Round, nnodes: int = 2, **in_common: str) -> dict[str, str]:
+    return rank_environment(in_common, Node(nnodes, 1, 0, "localhost", 29500), here, 0)
 
 
-def test_ranks_use_the_interface_by_which_nodes_meet(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_use_the_interface_by_which_nodes_meet() -> None:
     """C21 of the review: where a host's own name is 127.0.1.1, gloo listened there alone unless a
     variable said otherwise, and the ranks of other machines could not reach it."""
-    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        monkeypatch.delenv(name, raising=False)
     here = Round(1, "127.0.0.1", 29501, (0, 1), 0, 2, 1, own_address="127.0.0.1")
-    found = environment_of(lab, here)
+    found = environment_of(here)
     assert found["GLOO_SOCKET_IFNAME"] == found["NCCL_SOCKET_IFNAME"] == loopback()
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
-    assert environment_of(lab, here)["GLOO_SOCKET_IFNAME"] == "eth7"
+    assert environment_of(here, GLOO_SOCKET_IFNAME="eth7")["GLOO_SOCKET_IFNAME"] == "eth7"
     alone = Round.alone(1, 29501, local_ranks=1)
-    assert "NCCL_SOCKET_IFNAME" not in environment_of(lab, alone, nnodes=1)
+    assert "NCCL_SOCKET_IFNAME" not in environment_of(alone, nnodes=1)
 
 
 def test_node_0_takes_the_address_that_others_reach(gang: Gang) -> None:

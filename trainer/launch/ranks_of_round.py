@@ -1,0 +1,176 @@
+"""Runs the ranks of this node in one round, from their start to their end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+from trainer.events.writers import shortened
+from trainer.launch.exit_codes import ExitCode, FatalError
+from trainer.launch.goodput_line import GoodputLine
+from trainer.launch.hang_watch import HangWatch
+from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.membership import Round, RoundMember
+from trainer.launch.node import Node
+from trainer.launch.pod_failures import PodFailures
+from trainer.launch.rank_environment import rank_environment
+from trainer.launch.stall import StallTeller
+from trainer.launch.status_files import ExitReport, StatusFiles
+from trainer.launch.stop_request import StopRequest
+from trainer.launch.work import Work
+from trainer.monitoring.vitals import State, Vitals
+from trainer.transport.watch import TransportWatch
+
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class NodeParts:
+    """What the entrypoint of a node has for each of its rounds.
+
+    Args:
+        in_common: the environment that all ranks of this node have in common.
+    """
+
+    node: Node
+    work: Work
+    status: StatusFiles
+    stop: StopRequest
+    say: Callable[[str], None]
+    events: EventLog
+    stall: StallTeller
+    vitals: Vitals
+    transport: TransportWatch
+    goodput: GoodputLine
+    pod_failures: PodFailures
+    in_common: Mapping[str, str]
+
+
+def run_ranks(parts: NodeParts, here: Round, member: RoundMember | None) -> ExitReport:
+    """Start the ranks and return how they ended; `member` is None where no other node trains.
+
+    Raises:
+        OSError, RetryableError: they cannot be started now.
+    """
+    node = parts.node
+    parts.status.clear()
+    some = f"{len(here.nodes)} of " if len(here.nodes) < node.nnodes else ""
+    parts.say(
+        f"round {here.number}: {some}{node.nnodes} node(s) x {node.local_ranks} rank(s), "
+        f"store at {here.master_address}:{here.master_port}"
+    )
+    environments = [_environment(parts, here, rank) for rank in range(node.local_ranks)]
+    parts.pod_failures.round_begins()
+    parts.events.write(Name.ROUND_BEGUN, round=here.number, ranks=here.world_size)
+    try:
+        ranks = parts.work.start(here, environments)
+    except FatalError as error:
+        return ExitReport(ExitCode.FATAL, str(error))
+    parts.events.write(Name.RANKS_STARTED)
+    parts.vitals.enter(State.STARTING)
+    parts.transport.begins(here, environments)
+    return _RunningRanks(parts, here, member, ranks).until_they_end()
+
+
+def _environment(parts: NodeParts, here: Round, local_rank: int) -> dict[str, str]:
+    environment = rank_environment(parts.in_common, parts.node, here, local_rank)
+    return {**environment, **parts.transport.variables(environment, local_rank)}
+
+
+class _RunningRanks:
+    """The ranks, and what has been seen of them and of other nodes.
+
+    Each of these happens at most once in a round: a stop is passed on to them, all of them have
+    stepped, others hear that one has failed, and they are ended.
+    """
+
+    def __init__(
+        self, parts: NodeParts, here: Round, member: RoundMember | None, ranks: LocalRanks
+    ) -> None:
+        self._parts, self._member, self._ranks = parts, member, ranks
+        self._watch = HangWatch(parts.node.rank, here.first_rank, ranks.pids(), parts.status)
+        self._is_stopping = self._have_stepped = self._is_failing = self._is_ending = False
+        self._lost: ExitReport | None = None  # another node ends the round
+        self._refused: ExitReport | None = None  # this node's own reason to end the run
+
+    def until_they_end(self) -> ExitReport:
+        parts, ranks = self._parts, self._ranks
+        while ranks.is_running():
+            parts.vitals.see_ranks(ranks.exit_codes())
+            self._pass_a_stop_on()
+            self._look_for_progress()
+            self._look_for_failures()
+            if self._is_ending:
+                ranks.end_soon()
+            ranks.wait(_POLL_SECONDS)
+        if not self._has_failed():  # they have ended faster than the loop could look
+            ranks.say_who_was_killed()
+        ranks.close()
+        report = self._report()
+        parts.vitals.round_ended(report.reason)
+        parts.transport.ended()
+        parts.events.write(
+            Name.ROUND_ENDED, how=report.code.name.lower(), reason=shortened(report.reason)
+        )
+        return report
+
+    def _has_failed(self) -> bool:
+        return self._is_failing or self._lost is not None or self._refused is not None
+
+    def _pass_a_stop_on(self) -> None:
+        """The ranks save and end, as this pod is to end or as the nodes gather anew."""
+        regroups_for = self._member.regroups_for if self._member is not None else ""
+        if self._is_stopping or not (self._parts.stop.requested or regroups_for):
+            return
+        if regroups_for:
+            self._parts.say(f"{regroups_for}: all save, and start again together")
+        self._parts.events.write(Name.STOP_REQUESTED)
+        self._ranks.request_stop()
+        self._is_stopping = True
+
+    def _look_for_progress(self) -> None:
+        """Say when all have stepped, and which of them holds up the others."""
+        parts, member = self._parts, self._member
+        has_stepped = parts.work.poll()
+        if has_stepped and not self._have_stepped:
+            parts.status.mark_ready()
+            parts.vitals.enter(State.TRAINING)
+            self._have_stepped = True
+            if member is not None:
+                member.report_stepped()
+        if not self._is_ending and (states := self._watch.poll(time.monotonic())):
+            if member is not None:
+                member.report_stalled(states, self._watch.still_seconds)
+            else:
+                parts.stall.tell(states, self._watch.still_seconds)
+        parts.goodput.poll()
+        self._refused = parts.transport.poll(has_stepped) or self._refused
+
+    def _look_for_failures(self) -> None:
+        """Where a rank or another node has failed, the others hear of it and the ranks end."""
+        member = self._member
+        if member is not None:
+            self._lost = member.poll_lost() or self._lost
+        if not self._has_failed() and self._ranks.has_failed():
+            self._is_failing = True
+            self._ranks.say_who_was_killed()
+            if member is not None:
+                member.report_failing()
+        if self._refused is not None and not self._is_ending and member is not None:
+            member.report_failing()
+        if self._has_failed() and not self._is_ending:
+            self._is_ending = True
+            self._parts.work.ends()
+            self._parts.events.write(Name.FAILING)
+
+    def _report(self) -> ExitReport:
+        report = self._parts.work.report()
+        self._parts.status.clear()
+        if self._lost is not None and report.code != ExitCode.FATAL:
+            report = self._lost
+        if self._refused is not None and report.code != ExitCode.DONE:
+            report = self._refused
+        return report
