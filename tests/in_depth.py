@@ -75,6 +75,7 @@ FILES = {
         "e2e/test_over_ssh.py",
         "e2e/test_queue.py",
         "kube/test_alerts_in_depth.py",
+        "node/test_destroy_matrix.py",
         "node/test_mirror_in_depth.py",
         "node/test_server_steps.py",
         "node/test_servers_in_depth.py",

@@ -289,6 +289,7 @@ def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
             )
 
 
+@pytest.mark.slow
 def test_finished_stateful_set_is_not_restarted(lab: Lab, multi: Stack) -> None:
     assert multi
     first = restarts(lab)
@@ -316,6 +317,7 @@ def test_second_up_on_multi_pod_changes_nothing(multi: Stack) -> None:
     multi.preview("--expect-no-changes")
 
 
+@pytest.mark.slow
 def test_image_that_vanished_is_seen_by_up_and_imported_again(
     lab: Lab, single: Stack, multi: Stack
 ) -> None:
@@ -332,6 +334,7 @@ def test_image_that_vanished_is_seen_by_up_and_imported_again(
     assert set(changes(single.up("--expect-no-changes"))) == {"unchanged"}
 
 
+@pytest.mark.slow
 def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     lab: Lab, multi: Stack
 ) -> None:
@@ -564,6 +567,7 @@ def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, mu
     assert list(lab.cluster.data_root.glob("datasets/*/train.bin"))
 
 
+@pytest.mark.slow
 def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
     lab: Lab, single: Stack
 ) -> None:

@@ -30,6 +30,7 @@ def is_unschedulable(run: Run) -> bool:
     return any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
+@pytest.mark.slow
 def test_wait_reports_a_failed_job_with_its_last_lines(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
     # Without a probe it would be ready for the moment that it runs.

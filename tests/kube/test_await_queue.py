@@ -38,6 +38,7 @@ def test_wait_for_the_place_has_a_limit(run: Run) -> None:
     assert FULL in output
 
 
+@pytest.mark.slow
 def test_wait_fails_where_the_queue_never_has_so_much(run: Run) -> None:
     put_into_queue(run, NEVER)
     status, output = run.lab.run("await", "create", run.await_job())

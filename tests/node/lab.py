@@ -56,6 +56,7 @@ UP = f"k3s {VERSION} is up, the node is Ready"
 # control groups is mounted there, without controllers where the machine has them in version 1.
 OF_THE_MACHINE = ("kernel", "memory", "swap", "cgroup", "apparmor", "clock")
 OF_THE_MACHINE += ("module-br_netfilter", "module-overlay")
+KUBECTL = "env KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl"
 SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy", "httpsProxy")
 
 
@@ -110,7 +111,7 @@ class Lab:
 
     def stack(self, user: str = "root", **changes: Any) -> Stack:
         """A stack of the project's program that makes a platform on this host, over SSH."""
-        return self._new_stack(
+        return self.new_stack(
             {
                 **PLATFORM,
                 "host": "ssh",
@@ -126,9 +127,9 @@ class Lab:
 
     def run_stack(self, platform: str) -> Stack:
         """A stack of a run on the platform of another stack."""
-        return self._new_stack({"platform": platform, "preset": "shakespeare-char-cpu"})
+        return self.new_stack({"platform": platform, "preset": "shakespeare-char-cpu"})
 
-    def _new_stack(self, wanted: Mapping[str, Any]) -> Stack:
+    def new_stack(self, wanted: Mapping[str, Any]) -> Stack:
         """In a checkout of its own."""
         self._stacks += 1
         name = f"node{self._stacks}"
@@ -256,8 +257,11 @@ class Lab:
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Output of k3s' own kubectl, run on the host as the project's scripts run it."""
-        cache = "env KUBECACHEDIR=/run/k3s/disttrain-kubectl"
-        return self.host.shell(f"{cache} k3s kubectl {shlex.join(arguments)}", stdin)
+        return self.host.shell(f"{KUBECTL} {shlex.join(arguments)}", stdin)
+
+    def try_kubectl(self, *arguments: str) -> str:
+        """The same; empty where it fails, as without a k3s."""
+        return self.host.try_shell(f"{KUBECTL} {shlex.join(arguments)}").stdout
 
     def objects(self) -> dict[str, str]:
         """`{kind/name: uid}` of what the program has made in the cluster."""

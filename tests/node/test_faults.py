@@ -163,6 +163,7 @@ def cut(lab: Lab) -> None:
     lab.host.shell("pkill -KILL -f '^sshd: (root|admin|deploy)'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [in_depth("cut"), "kill -9"])
 def test_up_that_was_cut_or_killed_is_finished_by_the_next(lab: Lab, way: str) -> None:
     """The script of the first may live on at the host, and end while the second is there."""

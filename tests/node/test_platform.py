@@ -11,6 +11,7 @@ import yaml
 
 from sandbox.stack import PulumiFailedError, Stack
 from tests.crds import definition
+from tests.in_depth import slow
 from tests.node.lab import (
     DATA_ROOT,
     VERSION,
@@ -251,7 +252,7 @@ def test_k3s_that_does_not_answer_is_asked_on_its_host_and_may_be_gone(
     assert lab.differences() == []
 
 
-@pytest.mark.parametrize("purge", [False, True])
+@pytest.mark.parametrize("purge", [False, slow(True)])
 def test_destroy_keeps_the_data_unless_told_and_confirmed(platform: Platform, purge: bool) -> None:
     lab, stack = platform.lab, platform.stack
     if purge:

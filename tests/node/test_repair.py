@@ -12,6 +12,7 @@ def authority(stack: Stack) -> str:
     return kubeconfig(stack)["clusters"][0]["cluster"]["certificate-authority-data"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [in_depth("systemctl stop k3s"), "systemctl stop k3s; rm /etc/systemd/system/k3s.service"],
