@@ -6,13 +6,17 @@ import tarfile
 from pathlib import Path
 
 from sandbox.cache import cached_folder, content_key
-from sandbox.toolchain import bin_dir, tool_folder
+from sandbox.toolchain import bin_dir, origins, tool_folder
 from sandbox.tools.cluster import COMMAND_PROVIDER, KUBERNETES_PROVIDER, TOOLS
 
 PLUGINS = {"kubernetes": KUBERNETES_PROVIDER, "command": COMMAND_PROVIDER}
 # Names a program that takes the pinned Kubernetes provider's place, so that the tests can be run
 # with another version: docs/sandbox.md.
 PLUGIN_VARIABLE = "DISTTRAIN_KUBERNETES_PLUGIN"
+# Names a folder whose `pulumi` and language host take the place of the sandbox's own, such as that
+# of an unpacked release: docs/sandbox.md.
+ENGINE_VARIABLE = "DISTTRAIN_ENGINE"
+ENGINE_PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")
 
 
 def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
@@ -21,10 +25,14 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
     Args:
         backend: folder of the stacks' states.
         venv: the virtualenv of requirements.txt; its python comes first on PATH.
+
+    Raises:
+        ValueError: `$DISTTRAIN_ENGINE` is not a folder with the three programs.
     """
     backend.mkdir(parents=True, exist_ok=True)
     tools = bin_dir()
-    path = os.pathsep.join((str(venv / "bin"), str(tools), os.environ.get("PATH", "")))
+    engine = [str(given)] if (given := _given_engine()) else []
+    path = os.pathsep.join((str(venv / "bin"), *engine, str(tools), os.environ.get("PATH", "")))
     return {
         **os.environ,
         "PATH": path + ":/usr/sbin:/sbin",
@@ -37,6 +45,12 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
         "PULUMI_SKIP_CONFIRMATIONS": "true",
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
     }
+
+
+def runs_policy_packs() -> bool:
+    """Whether the engine's Python language host can; the one that is built here is too old."""
+    is_built = not origins()["pulumi"].startswith("official release")
+    return _given_engine() is not None or not is_built
 
 
 def plugin_home() -> Path:
@@ -73,6 +87,20 @@ def plugin_home() -> Path:
             archive.unlink()
 
     return cached_folder("pulumi-home", content_key(*identity), install)
+
+
+def _given_engine() -> Path | None:
+    given = os.environ.get(ENGINE_VARIABLE)
+    if not given:
+        return None
+    folder = Path(given)
+    missing = [name for name in ENGINE_PROGRAMS if not os.access(folder / name, os.X_OK)]
+    if missing:
+        raise ValueError(
+            f"{ENGINE_VARIABLE}: {given!r} cannot be used: it has no program {missing[0]}; name "
+            "the folder of an unpacked release of Pulumi, or unset the variable"
+        )
+    return folder.resolve()
 
 
 def _given_program() -> Path | None:

@@ -1,11 +1,17 @@
-"""The plugins that the sandbox gives to the engine."""
+"""The engine of the sandbox, and the plugins that it gets."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from sandbox.pulumi_home import PLUGIN_VARIABLE, plugin_home
+from sandbox.pulumi_home import (
+    ENGINE_PROGRAMS,
+    ENGINE_VARIABLE,
+    PLUGIN_VARIABLE,
+    plugin_home,
+    pulumi_environment,
+)
 from sandbox.tools.cluster import KUBERNETES_PROVIDER
 
 
@@ -40,3 +46,17 @@ def test_a_plugin_that_is_no_program_is_refused(
     monkeypatch.setenv(PLUGIN_VARIABLE, str(tmp_path))
     with pytest.raises(ValueError, match=f"{PLUGIN_VARIABLE}: .* is not a program"):
         plugin_home()
+
+
+def test_another_engine_takes_the_place_of_the_sandboxs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three programs belong together: an engine of one release with a host of another fails."""
+    monkeypatch.setenv(ENGINE_VARIABLE, str(tmp_path))
+    for name in ENGINE_PROGRAMS:
+        with pytest.raises(ValueError, match=f"{ENGINE_VARIABLE}: .* it has no program {name};"):
+            pulumi_environment(tmp_path / "backend", tmp_path)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    path = pulumi_environment(tmp_path / "backend", tmp_path)["PATH"]
+    assert shutil.which("pulumi", path=path) == str(tmp_path / "pulumi")
