@@ -20,6 +20,7 @@ WEBHOOK_KEY = "address"  # of the Secret
 MONITORING = "monitoring"  # the component label of these objects
 SCRAPE, PORT, PATH = "prometheus.io/scrape", "prometheus.io/port", "prometheus.io/path"
 _META = "__meta_kubernetes_pod"
+_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # a file of each pod
 
 
 def scrape_annotations(port: int) -> dict[str, str]:
@@ -86,6 +87,40 @@ def gpu_pod_monitor(metadata: Mapping[str, Any], namespace: str) -> Manifest:
             "namespaceSelector": {"matchNames": [namespace]},
             "selector": {"matchLabels": {"app": "nvidia-dcgm-exporter"}},
             "podMetricsEndpoints": [{"port": "metrics", "honorLabels": True}],
+        },
+    }
+
+
+def queue_monitor(metadata: Mapping[str, Any], namespace: str) -> Manifest:
+    """The controller of Kueue, as its chart makes it.
+
+    It asks who reads: Prometheus shows its account's token, and needs the right to get /metrics,
+    which its own chart gives it. The certificate is one that Kueue makes for itself at each start,
+    so nobody can know it before.
+
+    Args:
+        metadata: of the object.
+        namespace: of Kueue.
+    """
+    labels = {
+        "app.kubernetes.io/name": "kueue",
+        "app.kubernetes.io/component": "metrics-service",
+    }
+    endpoint = {
+        "port": "https",
+        "scheme": "https",
+        "path": "/metrics",
+        "bearerTokenFile": _TOKEN,
+        "tlsConfig": {"insecureSkipVerify": True},
+    }
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": "ServiceMonitor",
+        "metadata": dict(metadata),
+        "spec": {
+            "namespaceSelector": {"matchNames": [namespace]},
+            "selector": {"matchLabels": labels},
+            "endpoints": [endpoint],
         },
     }
 

@@ -42,7 +42,7 @@ from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
 from infra.platform.viewers import Viewers, ViewersArgs
 from infra.settings import PlatformSettings
-from infra.settings.controllers import PROMETHEUS
+from infra.settings.controllers import KUEUE, PROMETHEUS
 from infra.storages import STORAGES
 from infra.storages.kind import Storage, StorageRequest
 
@@ -245,6 +245,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             settings.stack,
             is_brought=settings.monitoring == "install",
             exports_gpus=operator is not None and operator.dcgm_exporter,
+            kueue_namespace=CONTROLLERS[KUEUE].namespace if settings.brings_kueue else "",
             alert_webhook=settings.alert_webhook,
             authorities=facts.ca_config_map,
         )

@@ -18,6 +18,7 @@ from infra.monitoring.objects import (
     gpu_pod_monitor,
     pod_monitor,
     prometheus_rule,
+    queue_monitor,
 )
 from infra.objects import Manifest, kubernetes_object, secret_value
 from infra.platform.controllers import as_job
@@ -53,6 +54,7 @@ class MonitoringArgs:
         stack: name of the stack, for people.
         is_brought: the platform installs the operator itself.
         exports_gpus: the platform's GPU Operator runs DCGM's exporter.
+        kueue_namespace: that of the Kueue that the platform brings; empty: it brings none.
         alert_webhook: who is told of alerts.
         authorities: name of the ConfigMap with further ones to trust; empty: there is none.
     """
@@ -61,6 +63,7 @@ class MonitoringArgs:
     stack: str
     is_brought: bool
     exports_gpus: bool
+    kueue_namespace: str
     alert_webhook: AlertWebhook | None
     authorities: str
 
@@ -98,6 +101,9 @@ class Monitoring(pulumi.ComponentResource):
         if args.exports_gpus:
             gpus = {**about, "name": f"{NAME}-gpus"}
             kubernetes_object(f"{name}-gpus", gpu_pod_monitor(gpus, OPERATOR_NAMESPACE), child)
+        if args.kueue_namespace:
+            queues = queue_monitor({**about, "name": f"{NAME}-queues"}, args.kueue_namespace)
+            kubernetes_object(f"{name}-queues", queues, child)
         kubernetes_object(f"{name}-rules", prometheus_rule(about), child)
         if args.alert_webhook:
             webhook = args.alert_webhook

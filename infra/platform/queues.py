@@ -7,7 +7,6 @@ from typing import Any
 
 import pulumi
 
-from infra.controllers.kueue import KIND as KUEUE
 from infra.dependencies import dependencies
 from infra.kube.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -85,7 +84,7 @@ async def see_queues(
             queues.asked,
             queues.levels,
             cluster.grows,
-            comes=any(each.name == KUEUE.name for each in settings.controllers),
+            comes=settings.brings_kueue,
         )
         seen = await asyncio.to_thread(look_at_queues, access, SECONDS, wanted)
         for note in seen.notes:

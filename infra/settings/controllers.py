@@ -19,6 +19,7 @@ KEY = "controllers"
 CHARTS = "controllerCharts"
 MANIFESTS = "controllerManifests"
 PROMETHEUS = "kube-prometheus-stack"
+KUEUE = "kueue"
 _PINNED = r"oci://[^\s@/]+/[^\s@]+@sha256:[0-9a-f]{64}"
 _HINT = (
     "Set a path on this machine (a packed chart or its folder), or a chart in a registry with its "

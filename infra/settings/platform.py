@@ -10,7 +10,7 @@ from infra.settings.cluster import (
     read_cluster,
     read_pod_policy,
 )
-from infra.settings.controllers import ControllerSettings, read_controllers
+from infra.settings.controllers import KUEUE, ControllerSettings, read_controllers
 from infra.settings.devices import Devices, read_devices
 from infra.settings.gpu import GpuOperatorSettings, read_gpu_operator
 from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, shown
@@ -81,6 +81,11 @@ class PlatformSettings:
         return (
             PlatformQueue(self.queues.name, self.queues.levels) if self.queues else PlatformQueue()
         )
+
+    @property
+    def brings_kueue(self) -> bool:
+        """Whether Kueue is one of the controllers that it installs."""
+        return any(controller.name == KUEUE for controller in self.controllers)
 
     def is_lost(self, node: NodeSettings) -> bool:
         """Whether nothing can be asked on a further machine; with the server all are lost."""

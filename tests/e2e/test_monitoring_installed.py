@@ -21,7 +21,7 @@ from infra.monitoring.rules import RULES
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.tools.services import ALERTMANAGER_SERVER
 from tests.e2e.asking import changes
-from tests.e2e.controllers import CHARTS, traces
+from tests.e2e.controllers import CHARTS, import_controller, settings_for, traces
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.prometheus_stack import NAME, SETTINGS, import_images, make_chart
 
@@ -92,15 +92,16 @@ def disk(lab: Lab) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def settings(disk: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Of a platform that brings Prometheus, with a claim for its numbers."""
+    """Of a platform that brings Prometheus, with a claim for its numbers, and Kueue."""
     chart = make_chart(tmp_path_factory.mktemp("chart"))
     claim = {"monitoringStorageGib": str(GIB), "monitoringStorageClass": disk}
-    return {**SETTINGS, **claim, f"{CHARTS}.{NAME}": str(chart)}
+    return {**SETTINGS, **claim, f"{CHARTS}.{NAME}": str(chart), **settings_for("kueue")}
 
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab, before: dict[str, str], settings: dict[str, str]) -> Iterator[Stack]:
     import_images(lab)
+    import_controller(lab, "kueue")
     made = lab.stack(STACK, "sandbox", {**run_settings(STACK, ENDLESS), **settings})
     made.set("alertWebhook", f"http://{WEBHOOK}.default.svc:{WEBHOOK_PORT}/", secret=True)
     yield made
@@ -135,6 +136,24 @@ def test_prometheus_of_the_platform_reads_its_runs(
         return float(found["data"]["result"][0]["value"][1]) if found["data"]["result"] else 0.0
 
     wait_for("a reading of the run", value, LONGEST_SECONDS)
+
+
+def test_prometheus_reads_the_queues_of_the_platforms_kueue(lab: Lab, stack: Stack) -> None:
+    """By HTTPS and with its own account, as Kueue shows its numbers to nobody else."""
+    assert stack
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    queues = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
+    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue"}
+    api.create(queues, {**queue, "metadata": {"name": "e2e-read"}, "spec": {}})
+
+    def value() -> Any:
+        query = 'kueue_pending_workloads{cluster_queue="e2e-read"}'
+        return asked(lab, PROMETHEUS, "/api/v1/query", query=query)["data"]["result"]
+
+    try:
+        wait_for("a reading of the queue", value, LONGEST_SECONDS)
+    finally:
+        api.delete(f"{queues}/e2e-read", {})
 
 
 def test_class_that_is_not_there_is_refused_by_the_preview(lab: Lab, stack: Stack) -> None:

@@ -660,6 +660,22 @@ def test_monitoring_of_the_cluster_is_told_of_the_runs(tmp_path: Path) -> None:
     assert job["leaves"]["name"] == "kube-prometheus-stack"
 
 
+def test_prometheus_is_led_to_the_platforms_own_kueue(tmp_path: Path) -> None:
+    """And to no other one, whose namespace is not known."""
+    changes = {"monitoring": "existing", "controllers": ["kueue"]}
+    result = deploy("dev", tmp_path, changes)
+    made = result.one("monitoring-queues")
+    assert made.type.endswith(":ServiceMonitor")
+    assert made.inputs["metadata"]["namespace"] == "disttrain"
+    assert made.inputs["spec"]["namespaceSelector"]["matchNames"] == ["kueue-system"]
+    assert result.one("controller-kueue-open").urn in made.request.dependencies or (
+        result.one("controller-kueue-open").urn
+        in result.one("monitoring-look").request.dependencies
+    )
+    without = deploy("dev", tmp_path, {"monitoring": "existing"})
+    assert "monitoring-queues" not in [resource.name for resource in without.resources]
+
+
 def test_monitoring_that_is_installed_comes_before_what_it_reads(tmp_path: Path) -> None:
     """The operator's kinds are there before objects of them are made."""
     result = deploy("dev", tmp_path, {"monitoring": "install"})
