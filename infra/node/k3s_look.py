@@ -56,6 +56,7 @@ class K3sLook:
     problem: str = ""
     owner: str = ""
     place: str = ""
+    kubeconfig: str = ""
 
 
 def look_at_k3s(
@@ -93,10 +94,12 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             generation_id=new_id if wiped else facts.get("generation", ""),
             owner=facts.get("owner", ""),
             place=facts.get("place", ""),
+            kubeconfig=facts.get("kubeconfig", ""),
         )
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge
-        return K3sLook(repair_id=facts["kubeconfig"] or new_id, generation_id="")
+        kubeconfig = facts["kubeconfig"]
+        return K3sLook(repair_id=kubeconfig or new_id, generation_id="", kubeconfig=kubeconfig)
     return K3sLook(new_id, new_id)
 
 

@@ -21,27 +21,26 @@ OURS = {
     "owner": "owner-1",
     "kubeconfig": "sum-1",
 }
+THEIRS = {"owner": "owner-1", "kubeconfig": "sum-1"}
 
 
 def test_healthy_k3s_keeps_its_ids() -> None:
-    assert judge(OURS, NEW) == K3sLook("repair-1", "generation-1", owner="owner-1")
+    assert judge(OURS, NEW) == K3sLook("repair-1", "generation-1", **THEIRS)
 
 
 def test_stopped_k3s_is_repaired_and_not_replaced() -> None:
     """Fault 5 of the review: `up` never repaired a k3s that was stopped or damaged."""
-    assert judge({**OURS, "healthy": "no"}, NEW) == K3sLook(NEW, "generation-1", owner="owner-1")
+    assert judge({**OURS, "healthy": "no"}, NEW) == K3sLook(NEW, "generation-1", **THEIRS)
 
 
 def test_wiped_k3s_is_replaced() -> None:
     """Fault 5 of the review: what was in a wiped cluster has to be made anew as well."""
-    assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sLook(
-        NEW, NEW, owner="owner-1"
-    )
+    assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sLook(NEW, NEW, **THEIRS)
 
 
 def test_install_that_was_cut_off_is_gone_on_with() -> None:
     cut_off = {"healthy": "no", "noted_data": "no", "repair": "", "generation": ""}
-    assert judge({**OURS, **cut_off}, NEW) == K3sLook(NEW, NEW, owner="owner-1")
+    assert judge({**OURS, **cut_off}, NEW) == K3sLook(NEW, NEW, **THEIRS)
 
 
 def test_bare_host_gets_new_ids() -> None:
@@ -50,8 +49,12 @@ def test_bare_host_gets_new_ids() -> None:
 
 def test_k3s_of_others_is_never_replaced_and_its_kubeconfig_is_renewed() -> None:
     """Fault 6 of the review: another authority or certificate never reached the state."""
-    assert judge({"state": "others", "kubeconfig": "sum-1"}, NEW) == K3sLook("sum-1", "")
-    assert judge({"state": "others", "kubeconfig": "sum-2"}, NEW) == K3sLook("sum-2", "")
+    assert judge({"state": "others", "kubeconfig": "sum-1"}, NEW) == K3sLook(
+        "sum-1", "", kubeconfig="sum-1"
+    )
+    assert judge({"state": "others", "kubeconfig": "sum-2"}, NEW) == K3sLook(
+        "sum-2", "", kubeconfig="sum-2"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "state=ours\nhealthy=yes\n", "done=yes\n", "what?\n"])
@@ -110,6 +113,13 @@ def test_preview_without_access_to_the_host_shows_no_change(
     monkeypatch.setattr("pulumi.log.warn", warnings.append)
     assert ignored(UNREACHED, is_preview=True) == ALL_INPUTS
     assert "could not be asked about its k3s (Connection refused)" in warnings[0]
+
+
+@pytest.mark.parametrize("healthy", ["yes", "no"])
+def test_adopted_k3s_of_another_stack_keeps_its_id(healthy: str) -> None:
+    """Where that stack's k3s was not as it had noted, each `up` of this one ran its command."""
+    look = judge({**OURS, "healthy": healthy, "noted_data": healthy}, NEW)
+    assert k3s_state(args(look, "adopt"), is_preview=False).look == K3sLook("sum-1", "")
 
 
 def test_up_without_an_answer_runs_the_install_and_never_replaces_k3s() -> None:
