@@ -22,7 +22,7 @@ from typing import Any
 
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
-from bench.several_machines import doctors, joins, losses
+from bench.several_machines import doctors, first_steps, joins, losses
 from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from sandbox.cache import locked
 from sandbox.dataset import training_text
@@ -164,6 +164,12 @@ def doctor_machines(scratch: Path) -> list[float]:
     return doctors(scratch, RUNS, seconds)
 
 
+def first_step(scratch: Path) -> list[float]:
+    """`pulumi up` of a new run on three nodes, until all ranks have stepped."""
+    with cluster_lab(scratch) as lab:
+        return first_steps(lab, RUNS, seconds)
+
+
 def lost_node(scratch: Path) -> list[float]:
     """From the loss of one of three nodes to a step that had not been made."""
     with cluster_lab(scratch) as lab:
@@ -196,6 +202,12 @@ ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
         "the doctor of eight hosts over SSH, each two of them included",
         5,
         doctor_machines,
+    ),
+    "first-step": (
+        "`pulumi up` of a new stack with a pod on each of three nodes, which have the image, until "
+        "all ranks have stepped",
+        25,
+        first_step,
     ),
     "lost-node": (
         "from the loss of one of three nodes to a step not made before, `lostNodes: replace`",

@@ -17,7 +17,8 @@ from tests.node.lan import NAMES, Lan
 from tests.node.releases import Source, publish
 
 Clock = Callable[[Callable[[], object]], float]
-RUN = "bench-lost-node"
+RUN, FIRST_RUN = "bench-lost-node", "bench-first-step"
+SHARED = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}
 INSTALLER_SECONDS = 10
 
 
@@ -68,15 +69,35 @@ def doctors(scratch: Path, times: int, seconds: Clock) -> list[float]:
         return [seconds(lambda: examine(whole)) for _ in range(times)]
 
 
+def first_steps(lab: Lab, times: int, seconds: Clock) -> list[float]:
+    """Seconds of `pulumi up` of a new stack with a pod on each of three nodes.
+
+    It ends when the ranks of all pods have stepped. One more before brings the image to each node.
+    """
+    found: list[float] = []
+    lab.cluster.up(3)
+    try:
+        for number in range(times + 1):
+            chosen = {**run_settings(f"{FIRST_RUN}-{number}", ENDLESS), **SHARED, **spread(lab)}
+            stack = lab.stack("bench-first-step", "sandbox", {**chosen, "pods": "3"})
+            try:
+                found.append(seconds(stack.up))
+                assert len(set(places(lab).values())) == 3
+            finally:
+                stack.destroy()
+    finally:
+        lab.cluster.up(1)
+    return found[1:]
+
+
 def losses(lab: Lab, times: int) -> list[float]:
     """Seconds from the last sign of life of a node to a step with a pod in its place."""
     found: list[float] = []
-    settings = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}
     for number in range(times):
         lab.cluster.up(3)
         name = f"{RUN}-{number}"
         often = {"run.checkpoint.interval": "10", "lostNodes": "replace"}
-        chosen = {**run_settings(name, ENDLESS), **settings, **often}
+        chosen = {**run_settings(name, ENDLESS), **SHARED, **often}
         stack = lab.stack("bench-lost", "sandbox", {**chosen, **spread(lab)})
         try:
             stack.up()

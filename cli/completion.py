@@ -13,8 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0. `arguments.parser` is the parser of all subcommands."""
-    print(script(arguments.shell, options_of(arguments.parser)), end="")
+    """Exit status: 0."""
+    from cli.__main__ import COMMANDS, parser_of  # which imports this file when it is asked for
+
+    print(script(arguments.shell, options_of(parser_of(COMMANDS))), end="")
     return 0
 
 

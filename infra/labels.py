@@ -12,6 +12,7 @@ OWNER_LABEL = "disttrain.dev/owner"
 REVISION_LABEL = "disttrain.dev/revision"
 CONTROLLER_LABEL = "disttrain.dev/controller"  # names whose published manifests an object is of
 WORKLOAD_LABEL = "disttrain.dev/workload"
+VOLUME_LABEL = "disttrain.dev/volume"  # of a volume, by which its claim selects it
 COMPONENT_LABEL = "app.kubernetes.io/component"
 
 

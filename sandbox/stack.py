@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sandbox.interrupts import hear_interrupts
 from sandbox.pulumi_home import pulumi_environment
 from sandbox.say import say
 from sandbox.state_locks import release_dead_locks
@@ -32,6 +33,7 @@ class Stack:
         self.settings_file = settings_file
         self.project = project
         self._backend = backend
+        hear_interrupts()
         self.environment = pulumi_environment(backend, ensure_venv(".venv"))
         self._select_or_create()
 

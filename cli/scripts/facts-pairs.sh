@@ -15,66 +15,93 @@ unseen() { printf '%s?%.300s\n' "$1" "$2"; }
 has() { command -v "$1" >/dev/null 2>&1; }
 limited() { timeout -k 1 "$PROBE_SECONDS" "$@" </dev/null 2>&1; }
 
-# The words of an attempt: open, refused (packets arrive, nobody listens), silent or unreachable.
-meaning() { # exit status, text
-  case "$1 $2" in
-    0\ *) echo open ;;
-    *"refused"*) echo refused ;;
-    124\ * | 137\ * | *"timed out"*) echo silent ;;
-    *) echo unreachable ;;
-  esac
+# Tries all ports side by side, in processes of one bash, as the start of many programs costs more than
+# the packets do. Its argument has the questions, one a line; it prints `NAME KIND PORT WORDS` for
+# each that was answered, where WORDS are `open` or what the kernel said. Over UDP nobody answers such a
+# packet: what is learnt is that it arrived where nobody listens. A host says that at most once a
+# second to each other one, so more than two seconds pass before packets are said to be lost.
+# shellcheck disable=SC2016 # bash is to expand it
+readonly KNOCK='
+knock() { # kind address port
+  exec 3<>"/dev/$1/$2/$3" || return
+  [ "$1" = udp ] || return 0
+  for attempt in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
+    echo >&3 || return
+    read -r -t 0.2 -u 3 || [ $? -gt 128 ] || return
+  done
+  echo timed out
+  return 1
+}
+while read -r name address kind port; do
+  { words=$(knock "$kind" "$address" "$port" 2>&1) && words=open
+    printf "%s %s %s %s\n" "$name" "$kind" "$port" "${words//[[:cntrl:]]/ }"; } </dev/null &
+done <<<"$1"
+wait'
+
+# pair.NAME.KIND.PORT=open, refused (packets arrive, nobody listens), silent or unreachable.
+ask_ports() {
+  questions=$(printf '%s\n' "$PEERS" | asked_ports)
+  [ -n "$questions" ] || return
+  has bash || {
+    printf '%s\n' "$questions" | awk '{ print "pair." $1 "." $3 "." $4 "?the host has no bash" }'
+    return
+  }
+  {
+    limited bash -c "$KNOCK" knock "$questions"
+    echo
+    printf '%s\n' "$questions"
+  } | awk '
+    !asking && !NF { asking = 1; next }
+    !asking {
+      what = $1 "." $2 "." $3
+      seen[what] = $4 == "open" ? "open" : /refused/ ? "refused" : /timed out/ ? "silent" : "unreachable"
+      next
+    }
+    { what = $1 "." $3 "." $4; print "pair." what "=" (what in seen ? seen[what] : "silent") }'
 }
 
-# pair.NAME.tcp.PORT
-ask_tcp() { # name address port
-  has bash || { unseen "pair.$1.tcp.$3" "the host has no bash" && return; }
-  # shellcheck disable=SC2016 # bash is to expand it
-  text=$(limited bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$2" "$3")
-  fact "pair.$1.tcp.$3" "$(meaning $? "$text")"
-}
-
-# pair.NAME.udp.PORT=refused (packets arrive, nobody listens) or silent (they are lost, or somebody
-# listens, who does not answer such a packet). The second packet learns what became of the first. A
-# host says at most once a second to each other one that nobody listens, so more than two seconds
-# pass before the packets are said to be lost. A host in k3s' pod network is not asked: its peers
-# listen, and the doctor would wait for nothing.
-ask_udp() { # name address port
-  has bash || { unseen "pair.$1.udp.$3" "the host has no bash" && return; }
-  ip link show flannel.1 >/dev/null 2>&1 && return
-  # shellcheck disable=SC2016 # bash is to expand it
-  text=$(limited bash -c 'exec 3<>"/dev/udp/$0/$1" && for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
-    echo >&3 || exit 1; sleep 0.2; done' "$2" "$3")
-  status=$?
-  if [ "$status" = 0 ]; then fact "pair.$1.udp.$3" silent; else
-    fact "pair.$1.udp.$3" "$(meaning "$status" "$text")"
+# A host in k3s' pod network is not asked by UDP: its peers listen, and the doctor would wait for nothing.
+asked_ports() {
+  if ip link show flannel.1 >/dev/null 2>&1; then
+    awk '$3 == "tcp"'
+  else
+    awk '$3 == "tcp" || $3 == "udp"'
   fi
 }
 
-# pair.NAME.mtu=fits, too large, or silent (nobody answers pings). Two packets are sent each time: one
-# that a busy machine answers late is no proof of a way that is too narrow.
+# pair.NAME.mtu=fits, too large, or silent (nobody answers pings). A first packet is answered at once
+# where all is well. Else two are sent of each size, as one that a busy machine answers late is no
+# proof of a way that is too narrow.
 ask_mtu() { # name address bytes
   has ping || { unseen "pair.$1.mtu" "the host has no ping" && return; }
   case $2 in *:*) header=48 ;; *) header=28 ;; esac
-  if ! limited ping -c 2 -i 0.2 -W 2 "$2" >/dev/null; then
-    fact "pair.$1.mtu" silent
-  elif limited ping -c 2 -i 0.2 -W 2 -M "do" -s $(($3 - header)) "$2" >/dev/null; then
+  whole="-M do -s $(($3 - header))"
+  # shellcheck disable=SC2086 # words
+  if limited ping -c 1 -W 1 $whole "$2" >/dev/null; then
     fact "pair.$1.mtu" fits
-  else
+    return
+  fi
+  limited ping -c 2 -i 0.2 -W 2 "$2" >/dev/null &
+  small=$!
+  # shellcheck disable=SC2086 # words
+  if limited ping -c 2 -i 0.2 -W 2 $whole "$2" >/dev/null; then
+    fact "pair.$1.mtu" fits
+  elif wait "$small"; then
     fact "pair.$1.mtu" "too large"
+  else
+    fact "pair.$1.mtu" silent
   fi
 }
 
 main() {
+  ask_ports &
   printf '%s\n' "$PEERS" | {
-    while read -r name address kind number; do
-      case $kind in
-        tcp) ask_tcp "$name" "$address" "$number" & ;;
-        udp) ask_udp "$name" "$address" "$number" & ;;
-        mtu) ask_mtu "$name" "$address" "$number" & ;;
-      esac
+    while read -r name address kind bytes; do
+      [ "$kind" != mtu ] || ask_mtu "$name" "$address" "$bytes" &
     done
     wait
   }
+  wait
   fact pairs_done yes
 }
 

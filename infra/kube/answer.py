@@ -6,6 +6,9 @@ from typing import cast
 
 from infra.kube.objects import Json
 
+CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
+"""The longest wait for a connection, and for an answer."""
+
 
 @dataclass(frozen=True)
 class Answer:

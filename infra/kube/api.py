@@ -7,13 +7,14 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Protocol
 
 from infra.kube.access import Access
-from infra.kube.answer import Answer
+from infra.kube.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import Json, parts
 from infra.kube.say import say, shorten
 
 if TYPE_CHECKING:
     from infra.kube.client import Client
+    from infra.kube.quick_client import QuickClient
 
 MERGE = "application/merge-patch+json"
 PATIENCE_SECONDS = 60.0
@@ -50,24 +51,55 @@ class Api:
         self.patience_seconds = patience_seconds
         self._client: Client | None = None
         self._requests: Requests | None = None
+        self._quick: QuickClient | None = None
+        self._is_common = True  # a kubeconfig that the quick client knows
         self._made_at = 0.0
         self._ahead_seconds = 0.0
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def use(self, requests: Requests) -> None:
-        """Send requests by something else than the official client."""
+        """Send requests by this and nothing else."""
         self._requests = requests
 
     @property
     def client(self) -> "Client":
-        """The connection; made anew after a failure, and when its credentials may be old."""
-        # Imported late, because it takes longer than all that the Pulumi program does here.
+        """The official client, made anew after a failure, and when its credentials may be old."""
+        # Imported late, because that takes longer than most tasks.
         from infra.kube.client import Client
 
-        now = time.monotonic()
-        if self._client is None or now - self._made_at > CLIENT_SECONDS:
-            self._client, self._made_at = Client(self.access), now
+        self._forget_old_credentials()
+        if self._client is None:
+            self._client = Client(self.access)
         return self._client
+
+    def _sender(self) -> Requests:
+        """What sends the next request: the official client only where it has to, or is there."""
+        from infra.kube.quick_client import QuickClient, UnsupportedError
+
+        if self._requests:
+            return self._requests
+        self._forget_old_credentials()
+        if self._quick:
+            return self._quick
+        if self._client is None and self._is_common:
+            try:
+                self._quick = QuickClient(self.access, ANSWER_SECONDS, CONNECT_SECONDS)
+            except (UnsupportedError, OSError, ValueError):  # it has words for what is wrong
+                self._is_common = False
+            else:
+                return self._quick
+        return self.client
+
+    def _forget_old_credentials(self) -> None:
+        now = time.monotonic()
+        if now - self._made_at > CLIENT_SECONDS:
+            self._forget_clients()
+            self._made_at = now
+
+    def _forget_clients(self) -> None:
+        if self._quick:
+            self._quick.close()
+        self._client = self._quick = None
 
     def now(self) -> datetime:
         """The time by the clock of the API server, which all clients of it share."""
@@ -165,10 +197,9 @@ class Api:
         seconds: float | None = None,
     ) -> Answer:
         try:
-            sender = self._requests or self.client
-            answer = sender.request(method, path, query, body, content_type, seconds)
+            answer = self._sender().request(method, path, query, body, content_type, seconds)
         except OSError as error:
-            self._client = None
+            self._forget_clients()
             raise UnreachableError(shorten(str(error), 300)) from None
         self._note_clock(answer)
         if answer.status < 300:
@@ -177,7 +208,7 @@ class Api:
         if answer.status in NOT_NOW:
             raise UnreachableError(f"{answer.status} {text}")
         if answer.status == 401:
-            self._client = None
+            self._forget_clients()
             text = f"the cluster does not accept the kubeconfig's credentials ({text})"
         raise ApiError(answer.status, text)
 

@@ -22,11 +22,8 @@ from kubernetes.stream import ws_client
 from websocket import WebSocket
 
 from infra.kube.access import Access
-from infra.kube.answer import Answer
+from infra.kube.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
 from infra.kube.objects import Json, part, parts
-
-CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0
 
 
 class Client:

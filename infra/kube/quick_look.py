@@ -4,8 +4,29 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from infra.kube.access import Access
+from infra.kube.answer import Answer
 from infra.kube.api import Api
 from infra.kube.quick_client import QuickClient, UnsupportedError
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubject"
+
+
+class OnlyLooks(QuickClient):
+    """A client that changes nothing: a preview must not."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        """A GET, or a POST which makes no object: about rights, or never carried out (dryRun)."""
+        asks = path.startswith(REVIEWS) or query.get("dryRun") == "All"
+        assert method == "GET" or (method == "POST" and asks), "this client only looks"
+        return super().request(method, path, query, body, content_type, seconds)
 
 
 @contextmanager
@@ -22,7 +43,7 @@ def quick_look(access: Access, seconds: float) -> Iterator[Api]:
     """
     api = Api(access, patience_seconds=0)
     try:
-        quick = QuickClient(access, seconds)
+        quick = OnlyLooks(access, seconds)
     except UnsupportedError:  # then the official client is imported
         yield api
         return

@@ -98,4 +98,5 @@ def labelled(manifest: Manifest, args: DataVolumeArgs) -> Manifest:
     """The manifest with the labels of our objects."""
     given = manifest["metadata"]
     ours = metadata(given["name"], None, COMPONENT, stack=args.stack, owner=args.connection.owner)
-    return {**manifest, "metadata": {**ours, **given}}
+    labels = {**ours["labels"], **given.get("labels", {})}
+    return {**manifest, "metadata": {**ours, **given, "labels": labels}}

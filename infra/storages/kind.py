@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from infra.labels import VOLUME_LABEL, content_hash
 from infra.names import CLAIM, ONE_NODE
 from infra.objects import Manifest
 from infra.registry import NoOptions
@@ -85,8 +86,8 @@ class StorageKind:
 # for ever where a class binds at the first pod. Such a claim that stays unbound shows in the pod
 # that waits for it.
 NO_AWAIT = {"pulumi.com/skipAwait": "true"}
-# A claim that names its volume is bound without any pod, as a rule at once, and pods come after
-# that: Kubernetes 1.34's scheduler may look at a pod again so soon after it has heard of a binding
+# A claim that selects its volume is bound without any pod, at once, and pods come after that:
+# Kubernetes 1.34's scheduler may look at a pod again so soon after it has heard of a binding
 # that it still sees none, and then leaves the pod alone for 5 minutes.
 AWAIT_BOUND = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
 
@@ -107,6 +108,10 @@ def claim_manifest(
         size: such as `50Gi`.
         class_name: empty: no class, which keeps provisioners from making a volume for this claim.
         volume: name of the volume that it is bound to; empty: the cluster chooses one.
+
+    The volume names the claim, and the claim selects the volume by a label. It does not name it:
+    then two parts of Kubernetes' controller mark the volume as bound at one moment. Every second
+    time the one that also marks the claim is late, and comes back after 15 s.
     """
     return {
         "apiVersion": "v1",
@@ -119,7 +124,7 @@ def claim_manifest(
         "spec": {
             "accessModes": [access_mode],
             "storageClassName": class_name,
-            **({"volumeName": volume} if volume else {}),
+            **({"selector": {"matchLabels": _mark(volume)}} if volume else {}),
             "resources": {"requests": {"storage": size}},
         },
     }
@@ -133,7 +138,7 @@ def volume_manifest(name: str, namespace: str, access_mode: str, size: str) -> M
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": _mark(name)},
         "spec": {
             "capacity": {"storage": size},
             "accessModes": [access_mode],
@@ -147,6 +152,11 @@ def volume_manifest(name: str, namespace: str, access_mode: str, size: str) -> M
             },
         },
     }
+
+
+def _mark(volume: str) -> dict[str, str]:
+    """A name may be longer than the value of a label."""
+    return {VOLUME_LABEL: content_hash(volume)}
 
 
 def with_source(volume: Manifest, source: Manifest) -> Manifest:

@@ -1,11 +1,15 @@
 """What `./disttrain` does, for every command alike, with an error that the command lets through."""
 
+import subprocess
+import sys
 from argparse import ArgumentParser, Namespace
+from types import SimpleNamespace
 
 import pytest
 
 from cli import __main__ as program
 from infra.kube.errors import ApiError, TaskError, UnreachableError
+from sandbox.venvs import PROJECT
 
 
 def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -17,7 +21,9 @@ def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
     def add_arguments(_: ArgumentParser) -> None:
         """It has none."""
 
-    command = program.Command("fails", run, add_arguments, "fail")
+    module = SimpleNamespace(run=run, add_arguments=add_arguments)
+    monkeypatch.setitem(sys.modules, "command_that_fails", module)
+    command = program.Command("fails", "command_that_fails", "fail")
     monkeypatch.setattr(program, "COMMANDS", {"fail": command})
     return program.main(["fail"])
 
@@ -45,3 +51,22 @@ def test_reader_that_goes_away_is_no_error(
 def test_error_of_the_program_itself_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyError):
         run_with(KeyError("a mistake of ours"), monkeypatch)
+
+
+def test_command_imports_no_other_command() -> None:
+    """All of them take half a second, and `pulumi up` starts the doctor for each machine."""
+    code = """
+import sys
+from cli.__main__ import COMMANDS, main
+try:
+    main(["doctor", "--help"])
+except SystemExit:
+    pass
+ours = {command.module for command in COMMANDS.values()}
+print("imported:", *sorted(ours & set(sys.modules)), "pulumi" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "imported: cli.doctor False"
+    assert "--ask-sudo-password" in done.stdout

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from cli.__main__ import COMMANDS, main, parser_of_all
+from cli.__main__ import COMMANDS, main, parser_of
 from cli.completion import SHELLS, options_of, script
 from cli.extend import commands
 from cli.status.progress import Progress
@@ -61,13 +61,13 @@ def test_each_command_shows_an_example_that_it_takes(name: str) -> None:
 
     words = shlex.split(COMMANDS[name].example.partition(">")[0])
     assert words[0] == name
-    assert parser_of_all().parse_args(words).subcommand == name
+    assert parser_of(COMMANDS).parse_args(words).subcommand == name
 
 
 def completed(words: str) -> list[str]:
     """What bash offers after these words of a line."""
     line = words.split(" ")
-    text = script("bash", options_of(parser_of_all()))
+    text = script("bash", options_of(parser_of(COMMANDS)))
     ask = f'{text}\nCOMP_WORDS=({" ".join(line[:-1])} "{line[-1]}"); COMP_CWORD={len(line) - 1}\n'
     ask += '_disttrain; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
@@ -83,5 +83,5 @@ def test_bash_completes_commands_and_their_options() -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_gets_every_command(shell: str) -> None:
-    text = script(shell, options_of(parser_of_all()))
+    text = script(shell, options_of(parser_of(COMMANDS)))
     assert [name for name in COMMANDS if name not in text] == []

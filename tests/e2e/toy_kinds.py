@@ -38,7 +38,6 @@ def labelled_folder(request: StorageRequest) -> Storage:
     (_, volume), (_, claim) = made.objects
     name = f"toy-{made.volume}"
     volume = {**volume, "metadata": {**volume["metadata"], "name": name}}
-    claim = {**claim, "spec": {**claim["spec"], "volumeName": name}}
     return replace(
         made,
         identity=f"toy-{made.identity}",

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from infra.kube import names
+from infra.labels import VOLUME_LABEL
 from tests.kube.lab import PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 
@@ -30,9 +31,12 @@ def run_with_claim(lab: Lab) -> Run:
     # Without a reference any claim that waits in the cluster could take the volume.
     reserved = {"claimRef": {"namespace": run.namespace, "name": name}}
     volume = {"capacity": size, "hostPath": {"path": str(folder)}, **access, **reserved}
-    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+    # As the program's own: a claim that names its volume often waits for 15 s.
+    labels = {VOLUME_LABEL: name}
+    metadata = {"name": name, "labels": labels}
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata}
     lab.api.create("/api/v1/persistentvolumes", {**body, "spec": volume})
-    wanted = {"volumeName": name, "resources": {"requests": size}, **access}
+    wanted = {"selector": {"matchLabels": labels}, "resources": {"requests": size}, **access}
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
     claims = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims"
     lab.api.create(claims, {**body, "spec": wanted})

@@ -387,7 +387,8 @@ def test_volume_and_claim_name_each_other(deployment: tuple[str, Deployment]) ->
     if stack not in OWNERS:
         return
     volume, claim = result.one("data-volume").inputs, result.one("data-claim").inputs
-    assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
+    assert claim["spec"]["selector"]["matchLabels"].items() <= volume["metadata"]["labels"].items()
+    assert "disttrain.dev/owner" in volume["metadata"]["labels"]
     reference = volume["spec"]["claimRef"]
     assert reference["name"] == claim["metadata"]["name"]
     assert reference["namespace"] == claim["metadata"]["namespace"]

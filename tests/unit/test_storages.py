@@ -48,7 +48,9 @@ def test_nfs_volume_waits_for_the_claim_of_the_stack() -> None:
     assert volume["spec"]["mountOptions"] == ["nfsvers=4.1", "hard"]
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert volume["spec"]["accessModes"] == claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    assert claim["spec"]["volumeName"] == volume["metadata"]["name"] == storage.volume
+    assert claim["spec"]["selector"]["matchLabels"] == volume["metadata"]["labels"]
+    assert "volumeName" not in claim["spec"]  # with it every second claim waits for 15 s
+    assert volume["metadata"]["name"] == storage.volume
     assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
 
 

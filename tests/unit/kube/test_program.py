@@ -140,7 +140,11 @@ users: [{{name: a, user: {{{user}}}}}]
 
 @pytest.mark.parametrize(
     ("cluster", "user"),
-    [("proxy-url: http://p", "token: t"), ("", "username: u"), ("tls-server-name: n", "")],
+    [
+        ("proxy-url: http://p", "token: t"),
+        ("", "username: u"),
+        ("insecure-skip-tls-verify: 1", ""),
+    ],
 )
 def test_quick_look_leaves_uncommon_kubeconfigs_to_the_client(cluster: str, user: str) -> None:
     with pytest.raises(UnsupportedError):

@@ -1,0 +1,24 @@
+"""Tasks ask the API server by the standard library alone, as safely as by the official client."""
+
+import subprocess
+import sys
+
+from tests.kube.lab import PROJECT, Lab
+
+
+def test_requests_import_no_official_client(lab: Lab) -> None:
+    """To import it takes longer than most tasks, and `pulumi up` starts ten of them."""
+    code = f"""
+import sys
+from infra.kube.access import Access
+from infra.kube.api import Api
+path = "/api/v1/namespaces/{lab.namespace()}/configmaps"
+api = Api(Access(kubeconfig_path={str(lab.cluster.kubeconfig)!r}))
+api.create(path, {{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "a"}}}})
+api.patch(path + "/a", {{"data": {{"key": "value"}}}})
+print(api.get(path + "/a")["data"], api.delete(path + "/a", {{}}), "kubernetes" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "{'key': 'value'} True False\n"

@@ -1,0 +1,33 @@
+"""Programs that are started from a shell's background hear SIGINT all the same."""
+
+import subprocess
+import sys
+
+from sandbox.venvs import PROJECT
+
+ASK = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+START = f"""
+import subprocess, sys
+from sandbox.interrupts import hear_interrupts
+{{}}
+subprocess.run([sys.executable, "-c", {ASK!r}], check=True)
+"""
+
+
+def ignored_by_a_child(call: str) -> str:
+    """Whether a program ignores SIGINT that one in the background of a shell has started."""
+    in_the_background = ["sh", "-c", 'trap "" INT; exec "$0" -c "$1"', sys.executable]
+    done = subprocess.run(
+        [*in_the_background, START.format(call)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_program_from_the_background_hears_interrupts() -> None:
+    """Pulumi's engine waits 5 s for one that does not."""
+    assert ignored_by_a_child("pass") == "True"
+    assert ignored_by_a_child("hear_interrupts()") == "False"
