@@ -20,6 +20,7 @@ from infra.platform.make import make_platform
 from infra.platform.owner import Owner
 from infra.platform.reference import check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
+from infra.platform.trainer_image import TrainerImage, program_image_args
 from infra.preflight import check_platform, check_run
 from infra.run.make import make_run
 from infra.settings import Settings, parse_settings, read_configuration
@@ -44,11 +45,17 @@ async def on_an_own_platform(settings: Settings) -> None:
     export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner))
     export(platform_outputs(made))
     if settings.run:
+        ready = [*made.ready]
+        if plan := settings.run.program_image:
+            there = pulumi.ResourceOptions(depends_on=made.ready)
+            image = program_image_args(settings.platform, plan)
+            ready.append(TrainerImage("program-image", image, there))
+        everything = [*ready]
         run = make_run(
             settings.run,
             made.facts,
             made.connection,
-            made.ready,
+            ready,
             made.cluster.options,
             owns_platform=True,
         )

@@ -35,7 +35,7 @@ from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.stack import Stack
 from tests.e2e.asking import evict, training_pods
-from tests.e2e.engines import ENGINES, VOLCANO
+from tests.e2e.engines import ENGINES
 from tests.e2e.lab import ENDLESS, SPARES, Lab, run_settings, wait_for
 from trainer.events.event import event_file, parse_events
 from trainer.launch.spare import WAITS_NAME
@@ -73,7 +73,7 @@ class Kind:
 _JOB = "kubernetes#130881"
 # It looks at a Job's pods once in a second; and JobSet waits until all pods of before have gone.
 _JOBSET = "kubernetes#118470, jobset#684"
-OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in (*ENGINES, VOLCANO)}
+OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in ENGINES}
 KINDS: dict[str, Kind] = {
     "single-pod": Kind((), ("train-singlepod-",), 5, OF_A_JOB, _JOB),
     "multi-pod": Kind((), ("train-multipod-0", "train-multipod-1"), 5),

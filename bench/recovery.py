@@ -28,20 +28,20 @@ _BAR_SECONDS = 5.0
 
 
 class Pods:
-    """The entrypoints of a run of two nodes, and what Kubernetes would do to them."""
+    """The entrypoints of a run of several nodes, and what Kubernetes would do to them."""
 
-    def __init__(self, bench: Bench, config: RunConfig):
+    def __init__(self, bench: Bench, config: RunConfig, nodes: int = _NODES):
         """Start them."""
         self._bench, self._config, self._port = bench, config, free_port()
-        self._file = bench.write(config)
-        self._pods = [self._start(node) for node in range(_NODES)]
+        self._file, self._nodes = bench.write(config), nodes
+        self._pods = [self._start(node) for node in range(nodes)]
 
     def _start(self, node: int) -> subprocess.Popen[bytes]:
         return self._bench.start(
             ["-m", "trainer", "entrypoint", "--config", str(self._file)],
             self.log(node),
             {
-                "PET_NNODES": str(_NODES),
+                "PET_NNODES": str(self._nodes),
                 "PET_NPROC_PER_NODE": "1",
                 "PET_MASTER_ADDR": "localhost",
                 "PET_MASTER_PORT": str(self._port),
@@ -121,7 +121,7 @@ def recovery(bench: Bench) -> list[Row]:
         bench = Bench(bench.root / str(number), max(1, bench.threads // _NODES))
         pods = Pods(bench, bench.config(f"recovery-{number}", settings))
         try:
-            seconds = [_time_until_next_step(pods, kill, draw) for _ in range(KILLS)]
+            seconds = [seconds_until_next_step(pods, kill, draw) for _ in range(KILLS)]
         finally:
             pods.close()
         p50, p95 = np.percentile(seconds, (50, 95))
@@ -137,7 +137,7 @@ def recovery(bench: Bench) -> list[Row]:
     return rows
 
 
-def _time_until_next_step(pods: Pods, kill: Callable[[Pods], None], draw: random.Random) -> float:
+def seconds_until_next_step(pods: Pods, kill: Callable[[Pods], None], draw: random.Random) -> float:
     """Seconds; the kill comes at a drawn instant after a new checkpoint."""
     before = pods.steps()
     reached = before[-1][0] if before else 0

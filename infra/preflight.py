@@ -148,6 +148,7 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
         grows=cluster_grows,
         without=offered_later,
         workload=(run.kind.api_version, run.kind.kind) if run.kind.otherwise else None,
+        setting=run.kind.setting,
         otherwise=run.kind.otherwise,
         queue=run.queue.get(QUEUE_LABEL, ""),
         queue_priority=run.queue.get(QUEUE_PRIORITY_LABEL, ""),

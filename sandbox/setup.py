@@ -6,7 +6,6 @@ import importlib.util
 from sandbox import packages
 from sandbox.base_image import ensure_base_image
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.volcano import VOLCANO
 from sandbox.pulumi_home import plugin_home
 from sandbox.toolchain import bin_dir, tool_folder
 from sandbox.tools import controllers, services
@@ -56,8 +55,7 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
         for tool in FOR_TESTS:
             tool_folder(tool)
         for controller in CONTROLLERS.values():
-            if controller is not VOLCANO:  # `make test-engines` builds it when it needs it
-                tool_folder(controller.tool)
+            tool_folder(controller.tool)
 
 
 def ensure_venv_module() -> None:

@@ -19,12 +19,15 @@ PYTHON = ".venv/bin/python"
 
 def plan_arguments(request: DeliveryRequest) -> list[str]:
     """The arguments that name the same image again."""
+    return ["--repository", request.plan.repository, *content_arguments(request)]
+
+
+def content_arguments(request: DeliveryRequest) -> list[str]:
+    """The arguments that name what the image is made of."""
     plan = request.plan
-    return [
-        *("--repository", plan.repository),
-        *("--base-image", plan.base_image),
-        f"--torch-index-url={plan.torch_index_url or ''}",
-    ]
+    if plan.context:
+        return ["--program", project_path(plan.context)]
+    return ["--base-image", plan.base_image, f"--torch-index-url={plan.torch_index_url or ''}"]
 
 
 def project_path(path: Path) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.command_line import cache_folder
-from infra.deliveries.command import PYTHON, delivered, project_path
+from infra.deliveries.command import PYTHON, content_arguments, delivered, project_path
 from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest, NodeTarget
 from infra.image import presence
 from infra.image.build_context import TORCH_INDEX_VARIABLE
@@ -149,12 +149,11 @@ def ensure_command(request: DeliveryRequest) -> str:
         source = ["--layout", project_path(request.bundled_layout)]
     else:
         source = ["--builder", request.builder, "--build-on", request.build_on]
-    source.append(f"--torch-index-url={request.plan.torch_index_url or ''}")
     if request.authorities:
         source += ["--authorities", "-"]
     source += ["--keep-unused-minutes", str(request.options.keepUnusedMinutes)]
-    base = ["--base-image", request.plan.base_image]
-    return shlex.join([*program("ensure", request), *base, *source, *platform(request)])
+    content = content_arguments(request)
+    return shlex.join([*program("ensure", request), *content, *source, *platform(request)])
 
 
 def remove_command(request: DeliveryRequest) -> str:

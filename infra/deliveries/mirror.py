@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from infra.deliveries.command import delivered, last_digest
+from infra.deliveries.command import content_arguments, delivered, last_digest
 from infra.deliveries.import_ import (
     check_minutes,
     ensure_command,
@@ -153,8 +153,7 @@ def pull_command(request: DeliveryRequest) -> str:
     options = cast(MirrorOptions, request.options)
     words = [
         *program("pull", request),
-        *("--base-image", request.plan.base_image),
-        f"--torch-index-url={request.plan.torch_index_url or ''}",
+        *content_arguments(request),
         *("--limit-seconds", str(options.pullTimeoutSeconds)),
         *("--keep-unused-minutes", str(options.keepUnusedMinutes)),
     ]

@@ -23,6 +23,7 @@ from infra.image.plan import (
     deps_repository,
     plan_image,
 )
+from infra.image.program_plan import plan_program_image, program_repository
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.pull import DIGEST_VARIABLE, Pull, pull
 from infra.image.reach import open_node
@@ -216,6 +217,10 @@ ACTIONS = {"ensure": _ensure, "pull": _pull, "check": _check, "remove": _remove,
 
 
 def _plan(arguments: argparse.Namespace) -> ImagePlan:
+    if arguments.program:
+        folder = Path(arguments.program).resolve()
+        repository = arguments.repository.removesuffix(program_repository(""))
+        return plan_program_image(folder, repository)
     return plan_image(
         PROJECT, arguments.repository, arguments.base_image, arguments.torch_index_url
     )
@@ -235,6 +240,11 @@ def _parser() -> argparse.ArgumentParser:
         "--base-image",
         default="docker.io/library/python:3.11-slim-bookworm",
         help="what FROM names (default: %(default)s)",
+    )
+    add(
+        "--program",
+        metavar="FOLDER",
+        help="the image that the Dockerfile in this folder makes, not the trainer's",
     )
     add("--torch-index-url", help="further package index for torch (default: none)")
     add("--builder", default="auto", help=f"auto, {', '.join(BUILDERS)} (default: %(default)s)")

@@ -8,6 +8,8 @@ from pathlib import Path, PurePath
 from infra.image.authorities import combined, system_authorities
 from infra.image.package_index import pip_files, pip_options, shell_exports
 from infra.image.plan import DOCKERFILE, REQUIREMENTS
+from infra.image.program_plan import DOCKERFILE as PROGRAM_DOCKERFILE
+from infra.image.program_plan import context_files
 
 # The address of torch's packages with user and password; never an argument, which all can see.
 TORCH_INDEX_VARIABLE = "DISTTRAIN_TORCH_INDEX"
@@ -29,6 +31,8 @@ class Build:
         torch_index_url: argument TORCH_INDEX_URL, without a user and a password.
         platform: the platform it is built for, such as `linux/amd64`.
         authorities: certificates (PEM) to trust beside the usual ones; empty: none.
+        context: folder with the Dockerfile of a program's image, which has no stages and no
+            arguments of ours; None: the trainer's image is built.
     """
 
     name: str
@@ -36,6 +40,12 @@ class Build:
     torch_index_url: str | None
     platform: str
     authorities: str = ""
+    context: Path | None = None
+
+    @property
+    def dockerfile(self) -> str:
+        """Its path in the context."""
+        return PROGRAM_DOCKERFILE if self.context else DOCKERFILE
 
 
 def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
@@ -44,10 +54,12 @@ def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
     Returns:
         Names of the secrets that there are for the build step.
     """
-    for name in (DOCKERFILE, REQUIREMENTS):
-        target = folder / CONTEXT / name
+    root = build.context or project_root
+    files = context_files(root) if build.context else (root / DOCKERFILE, root / REQUIREMENTS)
+    for path in files:
+        target = folder / CONTEXT / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(project_root / name, target)
+        shutil.copy(path, target, follow_symlinks=False)
     (folder / SECRETS).mkdir(mode=0o700)
     options = pip_options(os.environ, pip_files(os.environ, Path.home()))
     login = os.environ.get(TORCH_INDEX_VARIABLE)

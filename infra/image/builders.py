@@ -19,7 +19,6 @@ from infra.image.build_context import (
     stage,
 )
 from infra.image.docker_archive import write_layout
-from infra.image.plan import DOCKERFILE
 
 BUILDERS = ("docker", "podman", "buildah")
 # docker is often there as a client without its engine; only `info` asks the engine
@@ -86,7 +85,8 @@ def build_command(
     """
     context = folder / CONTEXT
     options = [
-        *("--file", str(context / DOCKERFILE), "--target", STAGE),
+        *("--file", str(context / build.dockerfile)),
+        *(() if build.context else ("--target", STAGE)),
         *("--platform", build.platform),  # docker may build elsewhere, on another processor
         "--network=host",  # so that a proxy on that machine's 127.0.0.1 is reached
         *_build_arguments(build),
@@ -120,6 +120,8 @@ def _save(builder: str, name: str, layout: Path) -> None:
 
 def _build_arguments(build: Build) -> list[str]:
     given = {"BASE_IMAGE": build.base_image, "TORCH_INDEX_URL": build.torch_index_url or ""}
+    if build.context:
+        given = {}
     # A name alone takes its value from the environment: a proxy's password stays off the
     # command line, and builders leave the proxy variables out of the image.
     arguments = [*(f"{name}={value}" for name, value in given.items()), *proxies()]

@@ -161,11 +161,18 @@ def _build_at_node(
 
 def _build(plan: ImagePlan, sources: Sources, platform: str) -> Build:
     return Build(
-        plan.deps_reference, plan.base_image, plan.torch_index_url, platform, sources.authorities
+        plan.deps_reference,
+        plan.base_image,
+        plan.torch_index_url,
+        platform,
+        sources.authorities,
+        plan.context,
     )
 
 
 def _other_base(plan: ImagePlan, platform: str) -> str:
+    if plan.context:
+        return f"let the Dockerfile in {plan.context} begin with an image for {platform}"
     return f"set imageBase to one for {platform}: {plan.base_image} is not"
 
 

@@ -29,6 +29,8 @@ class ImagePlan:
     deps_hash: str
     code_hash: str
     code_layer: bytes = field(repr=False)
+    context: Path | None = None
+    """Folder with a Dockerfile of the user's own; None: the image is the trainer's."""
 
     @property
     def reference(self) -> str:

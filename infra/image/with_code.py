@@ -29,6 +29,8 @@ def with_code(
 
 def annotations(plan: ImagePlan, deps: Image) -> dict[str, str]:
     """What tells an image's origin to tools; `deps` names its base's digest if the builder did."""
+    if plan.context:
+        return {f"{ANNOTATION}.version": plan.reference.rpartition(":")[2]}
     name, _, digest = plan.base_image.partition("@")
     digest = digest or image_annotations(deps).get(f"{ANNOTATION}.base.digest", "")
     return {

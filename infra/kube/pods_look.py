@@ -44,7 +44,8 @@ class RunPods:
         without: resources that no node offers before this stack is up.
         workload: group with version, and kind, of a workload that not every cluster knows; None:
             it does.
-        otherwise: what to say where the cluster does not know it.
+        setting: what asks for that kind, with its value, such as `topology: 'jobset'`.
+        otherwise: why it cannot be used where the cluster does not know the kind.
         queue: LocalQueue of Kueue that the run waits in; empty: none.
         queue_priority: WorkloadPriorityClass of the run; empty: none.
         place: label whose places that queue has to know; empty: none.
@@ -60,6 +61,7 @@ class RunPods:
     grows: bool
     without: Sequence[str] = ()
     workload: tuple[str, str] | None = None
+    setting: str = ""
     otherwise: str = ""
     queue: str = ""
     queue_priority: str = ""
@@ -75,7 +77,7 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     if run.workload and not serves(api, *run.workload):
         version = run.workload[0]
         if not {version, version.partition("/")[0]} & set(run.groups_come):
-            found.problems.append(unserved(api, *run.workload, run.otherwise))
+            found.problems.append(unserved(api, *run.workload, run.setting, run.otherwise))
     elif run.volcano_queue:
         found.add(volcano_queue_findings(api, run.volcano_queue))
     if run.queue:

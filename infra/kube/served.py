@@ -13,16 +13,18 @@ def create(job: Job, api: Api) -> None:
     Where the job has a controller `leaves`, that is one that this stack would take away, and which
     would not serve the kind any longer.
 
+    `setting` is what asks for it, with its value, such as `topology: 'jobset'`.
+
     Raises:
-        TaskError: it is not there, with the text `otherwise`; or this stack has installed what
-            leaves, with the text `otherwise_leaves`. Both name the setting and the ways out.
+        TaskError: it is not there, for the reason `otherwise`; or this stack has installed what
+            leaves, for the reason `otherwise_leaves`. Both name the ways out.
     """
     leaves = job.mapping("leaves")
     if leaves and is_ours(api, parse_controller(leaves), job.owner):
-        raise TaskError(job.text("otherwise_leaves"))
+        raise TaskError(not_usable(job.text("setting"), job.text("otherwise_leaves")))
     wanted = (job.text("group_version"), job.text("served_kind"))
     if not serves(api, *wanted):
-        raise TaskError(unserved(api, *wanted, job.text("otherwise")))
+        raise TaskError(unserved(api, *wanted, job.text("setting"), job.text("otherwise")))
 
 
 def serves(api: Api, group_version: str, kind: str) -> bool:
@@ -33,30 +35,35 @@ def serves(api: Api, group_version: str, kind: str) -> bool:
     )
 
 
-def unserved(api: Api, group_version: str, kind: str, otherwise: str) -> str:
+def not_usable(setting: str, why: str) -> str:
+    """What is said of a setting, such as `topology: 'jobset'`, and why it is refused."""
+    return f"{setting} cannot be used: {why}"
+
+
+def unserved(api: Api, group_version: str, kind: str, setting: str, otherwise: str) -> str:
     """What is said of a cluster that does not serve a kind in this version.
 
     Args:
         api: the cluster.
         group_version: such as `jobset.x-k8s.io/v1alpha2`.
         kind: such as `JobSet`.
-        otherwise: what is said where the cluster does not know the kind at all. It begins with
-            the setting and its value, such as `topology: 'jobset' cannot be used: `.
+        setting: what asks for it, with its value, such as `topology: 'jobset'`.
+        otherwise: the reason where the cluster does not know the kind at all, and the ways out.
 
     Returns:
-        `otherwise`, or a sentence with the versions in which the cluster serves the kind instead.
+        What is said of the setting: `otherwise`, or the versions in which the cluster serves the
+        kind instead.
     """
     group, _, version = group_version.rpartition("/")
     known = [str(each["version"]) for each in parts(api.get(f"/apis/{group}") or {}, "versions")]
     others = [each for each in known if serves(api, f"{group}/{each}", kind)]
     if not others:
-        return otherwise
-    setting, words, _ = otherwise.partition(" cannot be used: ")
-    assert words, otherwise
-    return (
-        f"{setting}{words}the cluster serves {kind} of {group} as {', '.join(others)}, and this "
-        f"program knows {version} alone. Install a version of the controller that serves "
-        f"{group_version}; docs/clusters.md names those that were tried"
+        return not_usable(setting, otherwise)
+    return not_usable(
+        setting,
+        f"the cluster serves {kind} of {group} as {', '.join(others)}, and this program knows "
+        f"{version} alone. Install a version of the controller that serves {group_version}; "
+        "docs/clusters.md names those that were tried",
     )
 
 

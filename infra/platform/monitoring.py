@@ -29,19 +29,18 @@ from infra.workloads import WORKLOADS
 
 NAME = "disttrain"
 WEBHOOK = f"{NAME}-alert-webhook"
+SETTING = "monitoring: 'existing'"
 OTHERWISE = (
-    f"monitoring: 'existing' cannot be used: the cluster serves no {GROUP_VERSION}, so no "
-    "Prometheus operator is there. Let the platform bring one (pulumi config set monitoring "
-    "install), or let a Prometheus of your own find the pods by their annotations: pulumi config "
-    "set monitoring none"
+    f"the cluster serves no {GROUP_VERSION}, so no Prometheus operator is there. Let the platform "
+    "bring one (pulumi config set monitoring install), or let a Prometheus of your own find the "
+    "pods by their annotations: pulumi config set monitoring none"
 )
 
 
 OTHERWISE_OWN = (
-    "monitoring: 'existing' cannot be used: the Prometheus operator that is there was brought by "
-    "this stack (monitoring: 'install'), and would go with that setting. It is left as it is. Keep "
-    "install; or take it away first (pulumi config set monitoring none; pulumi up), and install "
-    "another one"
+    "the Prometheus operator that is there was brought by this stack (monitoring: 'install'), and "
+    "would go with that setting. It is left as it is. Keep install; or take it away first (pulumi "
+    "config set monitoring none; pulumi up), and install another one"
 )
 
 
@@ -87,6 +86,7 @@ class Monitoring(pulumi.ComponentResource):
             {
                 "group_version": GROUP_VERSION,
                 "served_kind": "PodMonitor",
+                "setting": SETTING,
                 "otherwise": OTHERWISE,
                 **({} if args.is_brought else leaves),
             },

@@ -1,12 +1,13 @@
 """The trainer image, brought to where pods can be started from it by the chosen delivery."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulumi
 
 from infra.deliveries import DELIVERIES
 from infra.deliveries.kind import ClusterFacts, DeliveryRequest, NodeTarget, Pull
 from infra.dependencies import dependencies
+from infra.image.plan import ImagePlan
 from infra.node.node_environment import host_text, node_text
 from infra.platform.proxy import proxy_environment
 from infra.settings import PlatformSettings
@@ -97,6 +98,16 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
     except ValueError as error:
         raise pulumi.RunError(str(error)) from None
     return TrainerImageArgs(settings.delivery.name, request)
+
+
+def program_image_args(settings: PlatformSettings, plan: ImagePlan) -> TrainerImageArgs:
+    """The same for the image of a program of the user's own; bundles do not have it.
+
+    Raises:
+        pulumi.RunError: as for the trainer's image.
+    """
+    args = trainer_image_args(settings)
+    return replace(args, request=replace(args.request, plan=plan, bundled_layout=None))
 
 
 def cluster_facts(cluster: ClusterSettings) -> ClusterFacts:

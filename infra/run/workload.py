@@ -119,6 +119,7 @@ class Workload(pulumi.ComponentResource):
             job = {
                 "group_version": kind.api_version,
                 "served_kind": kind.kind,
+                "setting": kind.setting,
                 "otherwise": kind.otherwise,
             }
             found.append(kube_command(f"{name}-look", "served", args.connection, job, opts))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from infra.airgap.needs import DATASET, GPT2, TOKENIZER
+from infra.image.plan import ImagePlan
 from infra.names import DATA_MOUNT, INCOMING
 from infra.settings.airgap import BundleSettings
 from infra.settings.compute import ComputeSettings, check_nodes_min, read_compute
@@ -78,6 +79,7 @@ class RunSettings:
     tokenizer_file: DatasetFile | None
     metrics_port: int
     program_files: Mapping[str, bytes]
+    program_image: ImagePlan | None = None
 
 
 def read_run(
@@ -105,9 +107,10 @@ def read_run(
     verify = reader.choice("verify", ("never", "before", "after"))
     run_name = _name(reader, "runName", f"({_NAME})?") or stack
     config, dataset_file, tokenizer_file, files = None, None, None, dict[str, bytes]()
+    image: ImagePlan | None = None
     if is_set(reader):
         if program := read_program(reader, run_name):
-            config, files = program.config, dict(program.files)
+            config, files, image = program.config, dict(program.files), program.image
     else:
         config, dataset_file, tokenizer_file = _read_config(
             reader, run_name, devices.accelerator, bundle, smoke_test=verify == "before"
@@ -149,6 +152,7 @@ def read_run(
         tokenizer_file=tokenizer_file,
         metrics_port=metrics_port,
         program_files=files,
+        program_image=image,
     )
 
 

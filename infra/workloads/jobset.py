@@ -15,10 +15,10 @@ API_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB = "nodes"  # the name of the one Job in the JobSet
 FATAL_RULE = "fatal"
 OTHERWISE = (
-    f"topology: 'jobset' cannot be used: the cluster serves no {API_VERSION}, so JobSet's "
-    "controller is not there. Let the platform's stack install it (controllers: [jobset]), install "
-    "it yourself (https://jobset.sigs.k8s.io/docs/installation/), or take the kind that needs no "
-    "controller: pulumi config set topology indexed-job"
+    f"the cluster serves no {API_VERSION}, so JobSet's controller is not there. Let the "
+    "platform's stack install it (controllers: [jobset]), install it yourself "
+    "(https://jobset.sigs.k8s.io/docs/installation/), or take the kind that needs no controller: "
+    "pulumi config set topology indexed-job"
 )
 
 

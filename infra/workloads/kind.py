@@ -37,8 +37,8 @@ class WorkloadKind:
         kept_in_previews: paths of the workload that a preview leaves as they are, so that it shows
             an update where `pulumi up` makes a new workload. For kinds whose controller refuses
             what the provider does in a preview: it tries the new workload out on the old one.
-        otherwise: what is said of a cluster that does not serve `api_version` with `kind`, and
-            what to do then; empty: every cluster serves it.
+        otherwise: why the kind cannot be used on a cluster that does not serve `api_version` with
+            `kind`, and what to do then; empty: every cluster serves it.
         container: name of the pods' container; a controller may know it by its name alone.
         options: dataclass of the keys that `topologyOptions` may hold.
         queue_of_its_own: name of the queue of the kind's own controller that a run stands in;
@@ -66,3 +66,8 @@ class WorkloadKind:
     options: type = NoOptions
     queue_of_its_own: Callable[[Run], str] = field(default=lambda run: "")
     programs: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+    @property
+    def setting(self) -> str:
+        """What asks for this kind, for messages."""
+        return f"topology: {self.name!r}"

@@ -17,9 +17,9 @@ from infra.workloads.run import Run
 API_VERSION = "kubeflow.org/v2beta1"
 LAUNCHER_RETRIES = 6
 OTHERWISE = (
-    f"topology: 'mpijob' cannot be used: the cluster serves no MPIJob of {API_VERSION}, so "
-    "Kubeflow's MPI Operator is not there. Let the platform's stack install it (controllers: "
-    "[mpi-operator]), install it yourself (https://github.com/kubeflow/mpi-operator#installation), "
+    f"the cluster serves no MPIJob of {API_VERSION}, so Kubeflow's MPI Operator is not there. "
+    "Let the platform's stack install it (controllers: [mpi-operator]), install it yourself "
+    "(https://github.com/kubeflow/mpi-operator#installation), "
     "or take the kind that needs no controller: pulumi config set topology indexed-job"
 )
 

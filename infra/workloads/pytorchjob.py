@@ -18,9 +18,9 @@ PORT = "pytorchjob-port"  # without a port of this name it would add one of its 
 RETRY_VARIABLE = "DISTTRAIN_RETRY_FROM_128"  # trainer/launch/exit_codes.py reads it
 FIRST_SERVICE = "train-pytorchjob-first"
 OTHERWISE = (
-    f"topology: 'pytorchjob' cannot be used: the cluster serves no PyTorchJob of {API_VERSION}, so "
-    "Kubeflow's Training Operator is not there. Let the platform's stack install it (controllers: "
-    "[training-operator]), install it yourself "
+    f"the cluster serves no PyTorchJob of {API_VERSION}, so Kubeflow's Training Operator is "
+    "not there. Let the platform's stack install it (controllers: [training-operator]), install it "
+    "yourself "
     "(https://www.kubeflow.org/docs/components/trainer/legacy-v1/installation/), or take the kind "
     "that needs no controller: pulumi config set topology indexed-job"
 )

@@ -14,9 +14,9 @@ API_VERSION = "trainer.kubeflow.org/v1alpha1"
 NODE = "node"  # Trainer's name for the Job that trains, and for the container in its pods
 STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks that Job
 OTHERWISE = (
-    f"topology: 'trainjob' cannot be used: the cluster serves no TrainJob of {API_VERSION}, so "
-    "Kubeflow Trainer's controller is not there. Let the platform's stack install it (controllers: "
-    "[jobset, trainer]), install it yourself "
+    f"the cluster serves no TrainJob of {API_VERSION}, so Kubeflow Trainer's controller is "
+    "not there. Let the platform's stack install it (controllers: [jobset, trainer]), install it "
+    "yourself "
     "(https://www.kubeflow.org/docs/components/trainer/operator-guides/installation/), or take "
     "the kind that needs no controller: pulumi config set topology indexed-job"
 )

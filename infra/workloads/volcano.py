@@ -20,9 +20,9 @@ INDEX_LABEL = "volcano.sh/task-index"
 FIRST_SERVICE = "train-volcano-first"
 SCHEDULER = "volcano"
 OTHERWISE = (
-    f"topology: 'volcano' cannot be used: the cluster serves no Job of {API_VERSION}, so Volcano "
-    "is not there. Let the platform's stack install it (controllers: [volcano]), install it "
-    "yourself (https://volcano.sh/en/docs/installation/), or take the kind that needs no "
+    f"the cluster serves no Job of {API_VERSION}, so Volcano is not there. Let the "
+    "platform's stack install it (controllers: [volcano]), install it yourself "
+    "(https://volcano.sh/en/docs/installation/), or take the kind that needs no "
     "controller: pulumi config set topology indexed-job"
 )
 

@@ -10,7 +10,7 @@ from sandbox.tools.controllers import KUEUE_CONTROLLER
 WEBHOOK_PORT = 9446
 HEALTH_PORT = 9447
 # By HTTPS, with its webhooks' certificate, for those who may read the URL /metrics of the cluster.
-METRICS_PORT = 9448
+METRICS_PORT = 9450
 
 
 def _configuration(place: Place) -> Mapping[str, Any]:

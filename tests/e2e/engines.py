@@ -7,7 +7,6 @@ from typing import Any
 from infra.kube.workload import Workload, true_condition
 from infra.workloads import jobset, mpijob, pytorchjob, trainjob, volcano
 from infra.workloads.kind import WorkloadKind
-from tests.in_depth import ALL, DEPTH
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,4 @@ VOLCANO = Engine(
     failed_reason="Terminated",
     gang=True,
 )
-# Volcano, which takes longest to build, is left to `make test-engines`.
-EACH_COMMIT = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB)
-ENGINES = (*EACH_COMMIT, VOLCANO) if DEPTH == ALL else EACH_COMMIT
+ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO)

@@ -33,7 +33,7 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import EACH_COMMIT, ENGINES, JOBSET, TRAINJOB, VOLCANO, Engine
+from tests.e2e.engines import ENGINES, JOBSET, TRAINJOB, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.rank_probe import (
     FILE,
@@ -44,15 +44,14 @@ from tests.e2e.rank_probe import (
     code_of_the_checkout,
     told_by_ranks,
 )
-from tests.in_depth import ALL, DEPTH, in_depth
+from tests.in_depth import in_depth
 from tests.kube.api_levels import rendered
 from trainer.events.event import Name, event_file
 from trainer.parallel.cores import threads_per_rank
 
 STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
 PODS = 3
-EACH_TIME = ("jobset", "trainer", "training-operator", "mpi-operator")
-NEEDED = (*EACH_TIME, "volcano") if DEPTH == ALL else EACH_TIME
+NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano")
 REFERENCE = "e2e-reference"
 SHAPES = ((1, 3), (3, 1), (2, 2))  # pods, and ranks in each
 STATEFUL_SET = "train-multipod"
@@ -113,7 +112,7 @@ def configs() -> dict[str, Any]:
     return {}
 
 
-@pytest.fixture(params=[*EACH_COMMIT, in_depth(VOLCANO)], ids=lambda engine: engine.kind.name)
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.kind.name)
 def engine(request: pytest.FixtureRequest) -> Engine:
     return request.param
 
@@ -229,13 +228,12 @@ def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str
 PLACES = [
     ("single-pod", 1, 3),
     *((name, 2, 2) for name in ("multi-pod", "indexed-job")),
-    *((engine.kind.name, 2, 2) for engine in EACH_COMMIT),
+    *((engine.kind.name, 2, 2) for engine in ENGINES),
     *(
         in_depth(name, *shape)
-        for name in ("multi-pod", "indexed-job", *(each.kind.name for each in EACH_COMMIT))
+        for name in ("multi-pod", "indexed-job", *(each.kind.name for each in ENGINES))
         for shape in SHAPES[:2]
     ),
-    *(in_depth(VOLCANO.kind.name, *shape) for shape in SHAPES),
 ]
 
 

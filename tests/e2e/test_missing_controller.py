@@ -17,5 +17,5 @@ def test_preview_says_which_controller_is_missing(lab: Lab, kind: WorkloadKind) 
     with pytest.raises(PulumiFailedError) as refused:
         stack.preview()
     said = " ".join(refused.value.args[0].split())  # the engine indents the lines
-    assert f"nothing was made: - {kind.otherwise}" in said
+    assert f"nothing was made: - {kind.setting} cannot be used: {kind.otherwise}" in said
     assert NAMESPACE not in lab.kubectl("get", "namespaces", "-o", "name")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.base_image import NAME as BASE
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT
 from tests.e2e.asking import AT_ONCE_SECONDS, changes, people_run, training_pods
@@ -26,6 +27,8 @@ STEPS = 60
 MORE_STEPS = 200  # after the kill and the stop
 LIMIT_SECONDS = 300
 OTHER_IMAGE = "e2e-other-image"
+BUILT, NOT_BUILT = "e2e-built", "e2e-not-built"
+PROGRAM_REPOSITORY = "localhost/disttrain/trainer-program"
 IN_OTHER_IMAGE = """
 import os, sys, time
 from importlib.util import find_spec
@@ -220,6 +223,48 @@ def test_program_in_an_image_of_ones_own_runs_the_same(
     images = lab.get("pod", "train-multipod-1")["spec"]
     assert [each["image"] for each in images["containers"]] == [other_image]
     assert [each["image"] for each in images["initContainers"]] == [stack.output("image")]
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Path:
+    """A folder with a Dockerfile, as people have it beside their program."""
+    (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nCOPY train.py words /opt/mine/\n")
+    (tmp_path / "train.py").write_text(
+        "import sys\n"
+        "print('it says', open('/opt/mine/words').read())\n"
+        "for step in range(1, int(sys.argv[1]) + 1):\n"
+        "    print(f'step {step}/{sys.argv[1]} loss {1 / step:.4f}')\n"
+    )
+    (tmp_path / "words").write_text("what the folder says")
+    return tmp_path
+
+
+def program_images(lab: Lab) -> set[str]:
+    """The names of programs' images on the node, without those by digest."""
+    names = lab.ctr("images", "ls", "--quiet").split()
+    return {name for name in names if PROGRAM_REPOSITORY in name and "@" not in name}
+
+
+def test_program_is_built_from_a_dockerfile_of_ones_own(
+    lab: Lab, stack: Stack, own_folder: Path
+) -> None:
+    """Built and brought to the node like the trainer's image, and gone without the setting."""
+    command = ("python3", "/opt/mine/train.py", str(STEPS))
+    set_program(stack, BUILT, *command, build=str(own_folder), progress=PATTERN)
+    stack.up()
+    assert_whole(lab, BUILT, lab.wait_done(BUILT), STEPS)
+    assert "it says what the folder says" in logs(lab, BUILT)
+    image = lab.get("pod", "train-multipod-1")["spec"]["containers"][0]["image"]
+    assert image.startswith(f"{PROGRAM_REPOSITORY}:")
+    assert image in program_images(lab)
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    (own_folder / "Dockerfile").write_text(f"FROM {BASE}\nRUN echo no such package >&2; exit 3\n")
+    with pytest.raises(PulumiFailedError) as failure:
+        stack.up()
+    assert "no such package" in str(failure.value)
+    set_program(stack, NOT_BUILT, "python3", "-c", "print('done')")
+    stack.up()
+    assert program_images(lab) == set()
 
 
 def test_fatal_exit_of_a_program_fails_the_up_with_its_reason(lab: Lab, stack: Stack) -> None:

@@ -2,7 +2,7 @@
 
 from infra.kube.pods_look import RunPods, pods_findings
 from infra.monitoring.objects import GROUP_VERSION
-from infra.platform.monitoring import OTHERWISE
+from infra.platform.monitoring import OTHERWISE, SETTING
 from tests.crds import definition
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.test_pods_look import pod
@@ -12,7 +12,8 @@ NAME = "podmonitors.monitoring.coreos.com"
 
 
 def look(lab: Lab, kind: str = "PodMonitor") -> tuple[int, str]:
-    needs = {"group_version": GROUP_VERSION, "served_kind": kind, "otherwise": OTHERWISE}
+    needs = {"group_version": GROUP_VERSION, "served_kind": kind}
+    needs |= {"setting": SETTING, "otherwise": OTHERWISE}
     return lab.run("served", "create", {**Run(lab, "any", "dev").job(), **needs})
 
 
@@ -38,8 +39,8 @@ def test_version_that_nobody_knows_is_named(lab: Lab) -> None:
     group, kind = "engine.example.org", "Gang"
     path = f"{DEFINITIONS}/gangs.{group}"
     lab.api.create(DEFINITIONS, definition(f"gangs.{group}", kind))  # of version v1
-    otherwise = f"topology: 'gang' cannot be used: the cluster serves no {kind}"
-    needs = {"served_kind": kind, "otherwise": otherwise}
+    setting, otherwise = "topology: 'gang'", f"the cluster serves no {kind}"
+    needs = {"served_kind": kind, "setting": setting, "otherwise": otherwise}
     job = {**Run(lab, "any", "dev").job(), **needs}
     try:
         wait_for("the kind", lambda: lab.api.get(f"/apis/{group}/v1") is not None)
@@ -48,13 +49,17 @@ def test_version_that_nobody_knows_is_named(lab: Lab) -> None:
         status, output = lab.run("served", "create", {**job, "group_version": wanted})
         said = f"the cluster serves {kind} of {group} as v1, and this program knows v1alpha9 alone"
         assert (status, said in output) == (1, True), output
-        assert "topology: 'gang' cannot be used: " in output
+        assert f"topology: 'gang' cannot be used: {said}" in output
+        status, output = lab.run("served", "create", {**job, "group_version": "no.example.org/v1"})
+        refused = f"topology: 'gang' cannot be used: the cluster serves no {kind}"
+        assert (status, refused in output) == (1, True), output
         run = RunPods(
             lab.namespace(),
             pod({"cpu": "100m"}, {}),
             1,
             grows=False,
             workload=(wanted, kind),
+            setting=setting,
             otherwise=otherwise,
         )
         assert any(said in problem for problem in pods_findings(lab.api, run).problems)

@@ -2,11 +2,16 @@
 
 import base64
 import itertools
+import shlex
 from pathlib import Path
 from typing import Any
 
+import pulumi
+import pytest
+
 from infra.platform.pod_rules import broken_rules
 from tests.unit.stacks import Deployment, deploy, plain
+from tests.unit.test_agents import before
 
 COMMAND = ["python", "train.py"]
 COUNT = itertools.count()
@@ -87,3 +92,31 @@ def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Pa
     assert {key: after[key] for key in same} == {key: before[key] for key in same}
     template = own.one("training-stateful-set").inputs["spec"]["template"]
     assert broken_rules(template) == []
+
+
+def test_image_that_is_built_is_there_before_the_pods(tmp_path: Path) -> None:
+    """By a command of its own beside the trainer's; both images are in the pods."""
+    (tmp_path / "Dockerfile").write_text("FROM mine:1")
+    program = {"command": COMMAND, "build": str(tmp_path)}
+    settings = {"topology": "multi-pod", "pods": "3", "gpusPerPod": "1"}
+    made = deploy("dev", tmp_path, {**settings, "program": program})
+    command, trainers = made.one("program-image-ensure"), made.one("image-ensure")
+    words = shlex.split(command.inputs["create"])
+    assert words[words.index("--program") + 1] == str(tmp_path)
+    assert "--base-image" not in words
+    assert "--program" not in trainers.inputs["create"]
+    (container,) = pod_of(made)["containers"]
+    (launcher,) = pod_of(made)["initContainers"]
+    repository, _, tag = container["image"].rpartition(":")
+    assert repository == f"{launcher['image'].rpartition(':')[0]}-program"
+    assert f"{repository}:{tag}" in command.inputs["delete"]
+    assert "program-image-ensure" in before(made, "training-stateful-set")
+
+
+def test_run_on_anothers_platform_builds_no_image(tmp_path: Path) -> None:
+    """It has a kubeconfig and nothing else, so it cannot bring an image to a node."""
+    (tmp_path / "Dockerfile").write_text("FROM mine:1")
+    with pytest.raises(pulumi.RunError) as refused:
+        deployed(tmp_path, {}, build=str(tmp_path))
+    assert "the platform is that of another stack" in str(refused.value)
+    assert "name it in program.image" in str(refused.value)

@@ -121,3 +121,30 @@ def test_a_failed_build_shows_the_builders_last_lines(
     fake_buildah(tmp_path / "bin", monkeypatch, ending)
     with pytest.raises(RuntimeError, match="buildah bud failed:\nno such package"):
         build_layout("buildah", BUILD, project, tmp_path / "layout")
+
+
+def test_programs_image_is_built_from_its_folder_alone(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files with their rights and links go to the build, and nothing of our own does."""
+    folder = tmp_path / "mine"
+    (folder / "parts").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    for name in ("Dockerfile", "parts/run.sh", ".git/HEAD"):
+        (folder / name).write_text(name)
+    (folder / "parts" / "run.sh").chmod(0o755)
+    (folder / "link").symlink_to("parts/run.sh")
+    build = replace(BUILD, context=folder)
+    log = fake_buildah(tmp_path / "bin", monkeypatch, ending="exit 1")
+    stage(project, tmp_path / "staged", build)
+    context = tmp_path / "staged" / "context"
+    found = {path.relative_to(context).as_posix() for path in context.rglob("*")}
+    assert found == {"Dockerfile", "parts", "parts/run.sh", "link"}
+    assert (context / "parts" / "run.sh").stat().st_mode & 0o111
+    assert (context / "link").readlink() == Path("parts/run.sh")
+    with pytest.raises(RuntimeError, match="buildah bud failed"):
+        build_layout("buildah", build, project, tmp_path / "layout")
+    words = log.read_text()
+    assert "/context/Dockerfile" in words
+    assert "--target" not in words
+    assert "BASE_IMAGE" not in words

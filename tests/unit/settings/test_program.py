@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
 from infra.settings.program import MOST_BYTES
 from tests.unit.settings.reading import refusal, run
 
@@ -57,6 +58,53 @@ def test_single_file_has_its_own_name(tmp_path: Path) -> None:
 )
 def test_image_of_ones_own_has_a_tag_or_a_digest(image: str) -> None:
     assert run({"program": {**COMMAND, "image": image}}).config.program.image == image
+
+
+def own_folder(folder: Path, **more: str) -> str:
+    """A folder with a Dockerfile."""
+    for name, text in {"Dockerfile": "FROM mine:1", "train.py": "pass", **more}.items():
+        (folder / name).write_text(text)
+    return str(folder)
+
+
+def image_of(folder: Path) -> str | None:
+    return run({"program": {**COMMAND, "build": str(folder)}}).config.program.image
+
+
+def test_image_that_is_built_is_named_after_its_folder(tmp_path: Path) -> None:
+    """Each file, its right to be run, and each link counts; what git and Python keep does not."""
+    own_folder(tmp_path)
+    names = [image_of(tmp_path)]
+    assert names[0]
+    assert names[0].startswith("localhost/disttrain/trainer-program:")
+    (tmp_path / "train.py").write_text("other")
+    names.append(image_of(tmp_path))
+    (tmp_path / "train.py").chmod(0o755)
+    names.append(image_of(tmp_path))
+    (tmp_path / "link").symlink_to("train.py")
+    names.append(image_of(tmp_path))
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("Dockerfile")
+    names.append(image_of(tmp_path))
+    assert len(set(names)) == len(names)
+    for name in (".git", "__pycache__"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("x")
+    assert image_of(tmp_path) == names[-1]
+
+
+def test_folder_to_build_has_a_dockerfile_and_no_rival(tmp_path: Path) -> None:
+    program = {**COMMAND, "build": str(tmp_path)}
+    assert f"program.build: '{tmp_path}' cannot be used: there is no file" in refusal(
+        {"program": program}
+    )
+    own_folder(tmp_path)
+    assert "program.image names an image already. Remove one of them" in refusal(
+        {"program": {**program, "image": "mine:1"}}
+    )
+    with (tmp_path / "data").open("wb") as file:
+        file.truncate(CONTEXT_BYTES + 1)
+    assert "put data on the volume" in refusal({"program": program})
 
 
 TRAINERS = "program is set, and only disttrain's own trainer reads this setting"
