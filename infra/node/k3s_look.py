@@ -49,6 +49,7 @@ class K3sLook:
         owner: identifies the platform that has installed k3s; empty: none has, or it is not noted.
         place: what the host is in the cluster of this program: k3s (the first machine), k3s-server
             or k3s-agent (a further one); empty: it is in none, or was asked as a further one.
+        node: name of the node that a further one is; empty: it is none, or it is not noted.
     """
 
     repair_id: str
@@ -57,6 +58,7 @@ class K3sLook:
     owner: str = ""
     place: str = ""
     kubeconfig: str = ""
+    node: str = ""
 
 
 def look_at_k3s(
@@ -95,6 +97,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             owner=facts.get("owner", ""),
             place=facts.get("place", ""),
             kubeconfig=facts.get("kubeconfig", ""),
+            node=facts.get("node", ""),
         )
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge

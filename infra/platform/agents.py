@@ -273,7 +273,19 @@ def _make(
         examined=examined,
         servers=before,
     )
-    return Agent(name, args)
+    return Agent(name, args, _renamed(settings, args.look))
+
+
+def _renamed(settings: PlatformSettings, look: K3sLook | None) -> pulumi.ResourceOptions | None:
+    """For a machine that has another name now than it has in the cluster.
+
+    To the engine it would be a new machine, which joins first, and one of before, which leaves
+    last: what one machine cannot do. As the same resource it leaves before it joins.
+    """
+    before = look.node if look else ""
+    if not before or before in (node.name for node in settings.nodes):
+        return None
+    return pulumi.ResourceOptions(aliases=[pulumi.Alias(name=f"node-{before}")])
 
 
 def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, pulumi.Input[str]]:

@@ -57,6 +57,28 @@ def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> 
     assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= before(result, "training-hand-over")
 
 
+def renamed_from(scratch: Path, node: str, *nodes: object) -> list[str]:
+    """The names by which the engine is to know the machine gpu2, which notes this node.
+
+    For the component: the engine infers those of its parts.
+    """
+    look = K3sLook("repair-1", "", node=node)
+    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
+        result = deploy("dev", scratch, {**FITTING, "nodes": [*nodes]})
+    return [alias.spec.name for alias in result.one("node-gpu2").request.aliases]
+
+
+def test_machine_with_another_name_is_the_same_resource(tmp_path: Path) -> None:
+    """Else the engine would let it join anew first, and then take k3s away by the old resource."""
+    assert renamed_from(tmp_path, "gpu-old", TWO) == ["node-gpu-old"]
+
+
+@pytest.mark.parametrize("noted", ["", "gpu2", "gpu3"])
+def test_name_of_no_other_machine_is_taken_for_an_old_one(tmp_path: Path, noted: str) -> None:
+    """Neither where it is unknown or unchanged, nor where the list has a machine of that name."""
+    assert renamed_from(tmp_path, noted, TWO, THREE) == []
+
+
 def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) -> None:
     """M1: what takes long is done on all machines at one time, after each one's examination."""
     authority = tmp_path / "ca.pem"

@@ -28,6 +28,7 @@ look() {
     echo "state=ours"
     echo "healthy=$(yes_no is_healthy)"
     echo "repair=$(noted repair)"
+    echo "node=$(noted node)"
   else
     echo "state=absent"
   fi

@@ -70,6 +70,10 @@ removable() {
     echo "this host has $(noted_place) of this program, not $PLACE; it is left as it is"
     return 1
   fi
+  if [ -n "$(noted node)" ] && [ "$(noted node)" != "${NODE:-}" ]; then
+    echo "this host is the node $(noted node) by now, and not $NODE; it is left as it is"
+    return 1
+  fi
   if other_owner || is_adopted; then
     echo "the k3s of this host belongs to another stack ($(noted stack)); it is left as it is"
     return 1

@@ -70,6 +70,7 @@ note_owner() {
   [ -z "${OWNER:-}" ] || [ -n "$(noted owner)" ] || note owner "$OWNER"
   [ -z "${STACK:-}" ] || [ "$(noted stack)" = "$STACK" ] || note stack "$STACK"
   [ "$(noted_place)" = "$PLACE" ] || note service "$PLACE"
+  [ "$(noted node)" = "${NODE:-}" ] || note node "${NODE:-}"
 }
 
 # What k3s-look.sh compares with at the next preview.
