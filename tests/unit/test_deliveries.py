@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,11 @@ from infra.deliveries import DELIVERIES
 from infra.deliveries.command import project_path
 from infra.deliveries.import_ import ImportOptions, check, ensure_command, remove_command
 from infra.deliveries.kind import DeliveryRequest, NodeTarget, Pull
-from infra.image.plan import plan_image
+from infra.deliveries.mirror import MirrorOptions, pull_command
+from infra.deliveries.registry import RegistryOptions, push_command
+from infra.image.__main__ import main as run_image_program
+from infra.image.plan import VARIABLE, plan_image
+from infra.image.program_plan import plan_program_image
 
 PROJECT = Path(__file__).parents[2]
 
@@ -87,3 +92,26 @@ def test_a_negative_time_is_refused_with_key_value_and_way_out() -> None:
     check(request(0))
     with pytest.raises(ValueError, match=r"imageDeliveryOptions\.keepUnusedMinutes: -1 cannot be"):
         check(request(-1))
+
+
+def test_each_delivery_makes_a_program_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And each of these commands finds the name that was planned."""
+    (tmp_path / "Dockerfile").write_text("FROM mine:1")
+    plan = plan_program_image(tmp_path, "images.example/team/trainer")
+    asked = replace(request(), plan=plan)
+    commands = {
+        "import": ensure_command(asked),
+        "registry": push_command(replace(asked, options=RegistryOptions())),
+        "mirror": pull_command(replace(asked, options=MirrorOptions())),
+    }
+    assert commands.keys() == DELIVERIES.keys()
+    for command in commands.values():
+        words = shlex.split(command)
+        assert words[words.index("--program") + 1] == str(tmp_path)
+        assert words[words.index("--repository") + 1] == plan.repository
+        assert "--base-image" not in words
+        monkeypatch.setenv(VARIABLE, "another:1-1")
+        assert run_image_program(words[3:]) == 1
+        assert f"would make {plan.reference}." in capsys.readouterr().out
