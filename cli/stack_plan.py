@@ -15,8 +15,13 @@ from infra.settings import PROJECT_ROOT, parse_settings
 from infra.settings.project import own_values, raw_settings, stack_file
 
 
-def plan_of_stack(stack: str) -> Plan:
+def plan_of_stack(stack: str, *, asks_cluster: bool = True) -> Plan:
     """Defaults of Pulumi.yaml, then the stack's file; secrets are asked of `pulumi config`.
+
+    Args:
+        stack: its name.
+        asks_cluster: where not, the plan is good for the hosts alone, and its kubeconfig may be
+            gone.
 
     Raises:
         ValueError: no such stack, its settings are wrong, or its secrets cannot be read.
@@ -28,7 +33,8 @@ def plan_of_stack(stack: str) -> Plan:
     if encrypted:
         raw |= shown_settings(stack)
     try:
-        settings = parse_settings(raw, encrypted, stack, KINDS)
+        unused = () if asks_cluster else ("kubeconfig",)
+        settings = parse_settings(raw, encrypted, stack, KINDS, unused_keys=unused)
         plan = make_plan(settings.own_platform, settings.run)
         claim = make_storage(settings.own_platform).claim
         return replace(plan, expect=replace(plan.expect, claim=claim))

@@ -20,6 +20,10 @@ from trainer.events.command import add_price_option
 WATCH_SECONDS = 3.0
 CLUSTER_UNSEEN = 2  # exit status
 PATIENCE_SECONDS = 10.0  # somebody looks at the screen
+ANOTHER_WAY = (
+    "Put that kubeconfig in order, or name another one: "
+    "./disttrain status --kubeconfig FILE --namespace {}"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 all is well, 1 a run or a node needs attention, 2 the cluster was not seen.
 
     Raises:
-        ValueError: the stack is not up, the cluster refuses, or neither the cluster nor the machine
-            with the data answers.
+        ValueError: the stack is not up, the cluster refuses, a kubeconfig that was named cannot be
+            used, or neither the cluster nor the machine with the data answers.
     """
     end_in_order()
     if arguments.kubeconfig and arguments.stack:
@@ -52,8 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
         place = ClusterPlace(access, arguments.namespace)
     else:
         place = cluster_place(arguments.stack)
+    api = Api(place.access, PATIENCE_SECONDS)
     try:
-        return _show(place, arguments)
+        api.client  # noqa: B018  it reads the kubeconfig, which may be gone with its cluster
+    except ValueError as reason:
+        if arguments.kubeconfig:
+            raise
+        return _show_files(arguments, f"{reason}. {ANOTHER_WAY.format(place.namespace)}")
+    try:
+        return _show(api, place, arguments)
     except ApiError as reason:
         raise ValueError(f"the cluster could not be asked: {reason}") from None
     except UnreachableError as reason:
@@ -69,7 +80,7 @@ def _show_files(arguments: argparse.Namespace, reason: str) -> int:
     from cli.stack_plan import plan_of_stack
 
     try:
-        plan = plan_of_stack(arguments.stack or selected_stack())
+        plan = plan_of_stack(arguments.stack or selected_stack(), asks_cluster=False)
         runs = read_run_files(plan)
     except (ValueError, gather.UnreachableError) as why:
         raise ValueError(
@@ -88,9 +99,8 @@ def exit_status(seen: Look) -> int:
     return int(runs or machines or bool(seen.platform.not_ready))
 
 
-def _show(place: ClusterPlace, arguments: argparse.Namespace) -> int:
+def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
     price: float | None = arguments.price_per_gpu_hour
-    api = Api(place.access, PATIENCE_SECONDS)
     if arguments.watch and not arguments.json and sys.stdout.isatty():
         # Imported here: a single look does not pay for it.
         from rich.console import Console

@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from trainer.checkpoint.verified_words import BY_START, Verified, read_verified
 from trainer.checkpoint.words import SaveLine, read_line
 from trainer.transport.asked import OTHER
 from trainer.volume.figures import SHARED
@@ -46,6 +47,8 @@ class Progress:
         saved_step, saved_at: the last checkpoint that was put in place, and when.
         saving_step, saving_at: the checkpoint that is being written, and since when.
         saving_holds: whether training waits for that.
+        verified_step, verified_at, verified_by: the checkpoint of which every byte was last read
+            and compared with its sha256, when, and by what; a save alone does not.
         waits_for: what the pods wait for before their ranks start.
         trouble: why the ranks are started again; empty once a step was reported after it.
         finished: how the run has ended.
@@ -89,6 +92,9 @@ class Progress:
     unseen: str = ""
     rank_hours: float | None = None
     goodput_at: datetime | None = None
+    verified_step: int | None = None
+    verified_at: datetime | None = None
+    verified_by: str = ""
 
     @property
     def seconds_between_reports(self) -> float | None:
@@ -118,6 +124,8 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
         )
     if save := read_line(text):
         return _after_save(before, at, save)
+    if verified := read_verified(text):
+        return _after_verified(before, at, verified)
     node = _NODE.match(text)
     return _after_node(before, at, node["text"]) if node else before
 
@@ -131,6 +139,14 @@ def _after_save(before: Progress, at: datetime | None, save: SaveLine) -> Progre
         return replace(before, saving_step=save.step, saving_at=since, saving_holds=True)
     over = replace(before, **_NO_SAVE)
     return replace(over, saved_step=save.step, saved_at=at) if save.what == "saved" else over
+
+
+def _after_verified(before: Progress, at: datetime | None, found: Verified) -> Progress:
+    """The newest one; a start that takes an older one has found the newer ones damaged."""
+    known = before.verified_step
+    if found.by != BY_START and known is not None and known > found.step:
+        return before
+    return replace(before, verified_step=found.step, verified_at=at, verified_by=found.by)
 
 
 def _stepped(before: Progress, at: datetime | None, step: re.Match[str]) -> Progress:

@@ -47,6 +47,8 @@ def as_text(
             lines.append(f"  slow rank: {slow}")
         if transport := transport_of(run):
             lines.append(f"  transport not as asked: {transport}")
+        if verified := verified_of(run, now):
+            lines.append(f"  {verified}")
         if goodput := run.progress.goodput:
             lines.append(f"  goodput {goodput}")
         if cost := cost_of_run(run, now, price_per_gpu_hour):
@@ -167,6 +169,15 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
 def slow_rank_of(run: RunStatus) -> str:
     """Of a run that moves; of any other it was long ago."""
     return run.progress.slow_rank if run.state in MOVING else ""
+
+
+def verified_of(run: RunStatus, now: datetime) -> str:
+    """The newest checkpoint that something has verified since, and when; empty if none was seen."""
+    progress = run.progress
+    if progress.verified_step is None:
+        return ""
+    when = f"{span(progress.verified_at, now)} ago, " if progress.verified_at else ""
+    return f"verified: step {progress.verified_step}, {when}by {progress.verified_by}"
 
 
 def transport_of(run: RunStatus) -> str:

@@ -98,6 +98,7 @@ def parse_settings(
     kinds: Kinds,
     devices: Devices | None = None,
     queue: PlatformQueue | None = None,
+    unused_keys: Iterable[str] = (),
 ) -> Settings:
     """Check raw values; reads the preset, the kubeconfig and the data set file they name.
 
@@ -109,11 +110,12 @@ def parse_settings(
         devices: of the platform that another stack owns; None reads the settings of an own one,
             and leaves a run on another stack's platform unread.
         queue: of that platform; None: it has none.
+        unused_keys: keys whose values the caller does not use, so that they may be wrong.
 
     Raises:
         pulumi.RunError: lists every problem: key, value, why it cannot be used, what to do.
     """
-    reader = Reader(raw, secret_keys)
+    reader = Reader(raw, secret_keys, unused_keys)
     settings = read_settings(reader, stack, kinds, devices, queue)
     if devices is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)

@@ -21,10 +21,17 @@ class Reader:
     Args:
         raw: `{key: text}` without the project's prefix; objects are JSON text.
         secret_keys: the keys whose values are encrypted in the stack's file.
+        unused_keys: keys whose values are not used after the reading, so that they may be wrong.
     """
 
-    def __init__(self, raw: Mapping[str, str], secret_keys: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        raw: Mapping[str, str],
+        secret_keys: Iterable[str] = (),
+        unused_keys: Iterable[str] = (),
+    ) -> None:
         self._raw = raw
+        self._unused_keys = frozenset(unused_keys)
         self._secret_keys = frozenset(secret_keys)
         self.keys: list[str] = []
         self.problems: list[str] = []
@@ -41,7 +48,8 @@ class Reader:
             hint: what to do, as a sentence without its full stop.
         """
         shown = "[secret]" if re.split(r"[.\[]", key)[0] in self._hidden else repr(value)
-        self.problems.append(problem_text(key, shown, reason, hint))
+        if key not in self._unused_keys:
+            self.problems.append(problem_text(key, shown, reason, hint))
         self._wrong.add(key)
 
     def are_right(self, *keys: str) -> bool:

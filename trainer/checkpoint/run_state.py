@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from trainer.checkpoint import layout, store
+from trainer.checkpoint import layout, store, verified_words
 from trainer.checkpoint.resume import CHECKPOINTS_DIR, STATE_FORMAT, Found
 from trainer.checkpoint.run_identity import check_identity, identity, write_done_marker
 from trainer.checkpoint.run_lock import RunLock
@@ -95,7 +95,7 @@ class RunState:
         self._save.safe_step = step
         self.loss = math.nan if state["loss"] is None else float(state["loss"])
         self.validated = state["val_loss"] is not None
-        self._say(f"continuing after step {step} from {name}")
+        self._say(verified_words.continued(step, name))
         self._say_what_differs(state)
         return step
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.checkpoint import store
+from trainer.checkpoint import store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
 from trainer.mirror.contents import CHECKPOINTS, RESULTS, remote_manifests, run_url
 from trainer.mirror.place import DamagedError, Place
@@ -119,7 +119,7 @@ class Pusher:
             write_status(self._run_dir, status)
         self._place.write(f"{directory.name}/{store.MANIFEST_FILE}", manifest)
         seconds = time.monotonic() - started
-        self._say(f"step {step}: {sent_bytes:,} bytes copied in {seconds:.1f} s")
+        self._say(verified_words.copied(step, sent_bytes, seconds))
 
     def _copy_file(self, directory: Path, name: str, sha256: str) -> int:
         path = directory / name

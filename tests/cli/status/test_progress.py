@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from cli.status.progress import Progress, last_words, read_progress
+from trainer.checkpoint import verified_words
 from trainer.launch.goodput_line import goodput_line
 from trainer.program.progress import Point
 from trainer.program.work import UNSEEN
@@ -47,6 +48,29 @@ def test_newest_step_and_newest_checkpoint_count() -> None:
     assert found.stepped_at == datetime(2026, 11, 22, 6, 40, 13, tzinfo=UTC)
     assert found.saved_step == 20
     assert found.saved_at == datetime(2026, 11, 22, 6, 40, 12, tzinfo=UTC)
+
+
+def test_verified_is_what_was_read_and_not_what_was_saved() -> None:
+    """A save makes sha256 of what it writes; a start and the mirror read it."""
+    assert read_progress(START + STEPS).verified_step is None
+    begun = f"2026-11-22T06:40:09Z {verified_words.continued(10, 'step-00000010')}\n"
+    found = read_progress(START + begun + STEPS)
+    assert (found.saved_step, found.verified_step) == (20, 10)
+    assert found.verified_at == datetime(2026, 11, 22, 6, 40, 9, tzinfo=UTC)
+    assert found.verified_by == verified_words.BY_START
+    copied = f"2026-11-22T06:40:20Z [mirror] {verified_words.copied(20, 1234567, 0.5)}\n"
+    later = read_progress(START + begun + STEPS + copied)
+    assert (later.verified_step, later.verified_by) == (20, verified_words.BY_MIRROR)
+    older = copied.replace("step 20", "step 5").replace("40:20", "40:30")
+    assert read_progress(START + begun + STEPS + copied + older) == later
+    again = read_progress(START + begun + STEPS + copied + begun)
+    assert again.verified_step == 10  # that of step 20 is damaged by now
+
+
+def test_words_of_a_program_of_the_user_verify_nothing() -> None:
+    """Such as those of examples/, which cannot say that every byte was compared."""
+    for words in ("rank 0: continuing after step 5", "continuing after step 5 from step-00000006"):
+        assert read_progress(f"2026-11-22T06:40:09Z {words}\n").verified_step is None
 
 
 SAVES = """\

@@ -177,7 +177,7 @@ def test_status_reads_the_files_where_the_api_server_is_away(
         patch("cli.stack_plan.plan_of_stack", return_value=plan_of(tmp_path)) as planned,
     ):
         assert main(["status", "--stack", "dev"]) == 2
-        planned.assert_called_with("dev")
+        planned.assert_called_with("dev", asks_cluster=False)
         said = capsys.readouterr().out.splitlines()
         assert said[0].startswith("the cluster was not seen: ")
         assert said[3].split()[:2] == ["dev", "797/4000"]
@@ -186,3 +186,44 @@ def test_status_reads_the_files_where_the_api_server_is_away(
     error = capsys.readouterr().err
     assert "could not be asked" in error
     assert "could not be read either: local has no folder" in error
+
+
+def test_status_reads_the_files_where_the_kubeconfig_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as with its cluster; what can be done about it is said, too.
+
+    A kubeconfig that somebody names on the command line is their mistake, and no file is read.
+    """
+    a_run(tmp_path)
+    gone = tmp_path / "gone"
+    settings = {"cluster": "existing", "kubeconfig": str(gone), "dataRoot": str(tmp_path)}
+    file = tmp_path / "Pulumi.dev.yaml"
+    config = {f"disttrain:{key}": value for key, value in settings.items()}
+    file.write_text(yaml.safe_dump({"config": config}))
+    with (
+        patch(
+            "cli.status.command.cluster_place",
+            return_value=ClusterPlace(Access(kubeconfig_path=str(gone)), "mine"),
+        ),
+        patch("cli.stack_plan.stack_file", return_value=file),
+    ):
+        for content, reason in ((None, "cannot be read"), ("clusters: []", "cannot be used")):
+            if content is not None:
+                gone.write_text(content)
+            assert main(["status", "--stack", "dev"]) == 2
+            said = capsys.readouterr().out.splitlines()
+            assert said[0].startswith("the cluster was not seen: ")
+            assert reason in said[0]
+            assert said[0].endswith("./disttrain status --kubeconfig FILE --namespace mine")
+            assert said[3].split()[:2] == ["dev", "797/4000"]
+        (tmp_path / "runs").rename(tmp_path / "away")
+        assert main(["status", "--stack", "dev"]) == 2
+        error = capsys.readouterr().err
+        assert "cannot be used" in error
+        assert "could not be read either: local has no folder" in error
+        gone.unlink()
+        assert main(["status", "--kubeconfig", str(gone)]) == 2
+    said = capsys.readouterr()
+    assert f"kubeconfig {gone} cannot be read" in said.err
+    assert not said.out

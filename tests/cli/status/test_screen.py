@@ -62,6 +62,17 @@ def test_a_transport_that_was_not_asked_for_stands_below_its_run() -> None:
         assert "transport" not in as_text(PLATFORM, [replace(other, state=state)], "", NOW)
 
 
+def test_verified_checkpoint_stands_below_its_run() -> None:
+    """Whatever has been saved since: nobody has read that."""
+    known = {"verified_step": 700, "verified_by": "the copy to the mirror"}
+    for at, when in ((NOW - timedelta(minutes=12), "12 min ago, "), (None, "")):
+        run = replace(TRAINS, progress=replace(TRAINS.progress, verified_at=at, **known))
+        lines = as_text(PLATFORM, [run, WAITS], "", NOW).splitlines()
+        assert lines[3] == f"  verified: step 700, {when}by the copy to the mirror"
+        assert lines[:3] + lines[4:] == SCREEN.splitlines()
+    assert "verified" not in SCREEN  # a save alone verifies nothing
+
+
 def test_goodput_stands_below_its_run() -> None:
     """As the run's pod of node 0 last said it; of an ended run too."""
     account = "92.3% of 3.1 h: 2 restarts, 14 steps made again"
