@@ -57,14 +57,17 @@ LOST = "[node 0] training stopped: node 1 is gone; starting again at once"
 NEXT = "[node 0] round 2: 2 node(s) x 1 rank(s), store at 10.0.0.1:29501"
 
 
-def writes_log(run: Path, lines: Sequence[str]) -> None:
+def writes_log(run: Path, lines: Sequence[str], seconds_between: float = 0.001) -> None:
     """The log of node 0, as the entrypoint writes it; its first line is 100 s old."""
     begin = datetime.now(UTC) - timedelta(seconds=100)
     path = log_path(run, 0)
     path.parent.mkdir(exist_ok=True)
     records = [
         record_of(
-            begin + timedelta(milliseconds=at), 0, None if "[node" in line else 0, line.encode()
+            begin + timedelta(seconds=at * seconds_between),
+            0,
+            None if "[node" in line else 0,
+            line.encode(),
         )
         for at, line in enumerate(lines)
     ]
@@ -103,6 +106,15 @@ def test_files_tell_of_a_save_under_way(
         assert 90 < found.saving_seconds_ago < 900
     (run / "done.json").touch()
     assert read_run_files(plan_of(tmp_path))[0].saving_step is None
+
+
+def test_save_lasts_since_its_begin_and_not_since_the_wait(tmp_path: Path) -> None:
+    """The script gives both lines, as the second one alone would tell of a shorter time."""
+    writes_log(a_run(tmp_path), [BEGUN, WAITED], seconds_between=60)
+    (found,) = read_run_files(plan_of(tmp_path))
+    assert (found.saving_step, found.saving_holds) == (800, True)
+    assert found.saving_seconds_ago is not None
+    assert found.saving_seconds_ago > 99
 
 
 def test_run_that_has_not_begun_has_a_line_too(tmp_path: Path) -> None:
