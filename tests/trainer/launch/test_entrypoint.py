@@ -285,6 +285,8 @@ def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> Non
         wait_for("no readiness after the loss", lambda made=made: made_at() != made, 60, lab)
     assert node.wait(timeout=LIMIT_SECONDS) == ExitCode.RETRYABLE
     assert "2 starts in a row failed without a newer checkpoint" in lab.logs()
+    counted = "starting again at once (restart 1 of 1 without a newer checkpoint)"
+    assert lab.logs().count(counted) == 1
     assert len(re.findall(r"\[node 0\] rank [01] was killed by SIGKILL", lab.logs())) == 2
     kept = log_path(run.run_dir, 0).read_text().splitlines()
     assert [line.split(" ", 3)[3] for line in kept] == lab.node_log(0).read_text().splitlines()
