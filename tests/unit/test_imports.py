@@ -39,6 +39,7 @@ def test_packages_import_in_one_direction(folder: str) -> None:
 # They compute from the files and the lines of a run, and need no torch.
 PURE = (
     "trainer.events",
+    "trainer.checkpoint.verified_words",
     "trainer.checkpoint.words",
     "trainer.transport.asked",
     "trainer.transport.lines",

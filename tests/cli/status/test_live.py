@@ -66,9 +66,9 @@ watch(look, Console(), 0.05)
 """
 
 
-def text_of(width: int, seen: Look = SEEN) -> str:
+def text_of(width: int, seen: Look = SEEN, price_per_gpu_hour: float | None = None) -> str:
     out = StringIO()
-    Console(file=out, width=width).print(drawing(seen, NOW))
+    Console(file=out, width=width).print(drawing(seen, NOW, price_per_gpu_hour))
     return out.getvalue()
 
 
@@ -95,6 +95,7 @@ def test_narrow_terminal_shows_every_state() -> None:
 def test_idle_gpus_are_named_below_the_nodes() -> None:
     seen = Look(PlatformStatus(2, gpus=8, gpus_used=4, gpus_idle={"n2": 4}), (RUN,), "")
     assert "idle GPUs: 4 on n2" in text_of(120, seen)
+    assert "idle GPUs: 4 on n2; 10.00 an hour at 2.5 per GPU-hour" in text_of(120, seen, 2.5)
 
 
 def test_platform_without_runs_says_so() -> None:

@@ -52,19 +52,20 @@ def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
 
 BEGUN, WAITED = words.begun("step-00000800"), words.waited_for("step-00000800")
 STEP = "step 797/4000 loss 2.0470 val_loss none tokens/s 6900 mfu 10% eta 5 min"
+QUOTED = "rank 1 said: checkpoint step-00000800 is being written"
 MANY_STEPS = [STEP] * 3000  # more than is read of a log
 LOST = "[node 0] training stopped: node 1 is gone; starting again at once"
 NEXT = "[node 0] round 2: 2 node(s) x 1 rank(s), store at 10.0.0.1:29501"
 
 
-def writes_log(run: Path, lines: Sequence[str], seconds_between: float = 0.001) -> None:
+def writes_log(run: Path, lines: Sequence[str], apart_seconds: float = 0.001) -> None:
     """The log of node 0, as the entrypoint writes it; its first line is 100 s old."""
     begin = datetime.now(UTC) - timedelta(seconds=100)
     path = log_path(run, 0)
     path.parent.mkdir(exist_ok=True)
     records = [
         record_of(
-            begin + timedelta(seconds=at * seconds_between),
+            begin + timedelta(seconds=at * apart_seconds),
             0,
             None if "[node" in line else 0,
             line.encode(),
@@ -86,11 +87,12 @@ def writes_log(run: Path, lines: Sequence[str], seconds_between: float = 0.001) 
         ([BEGUN, WAITED, LOST], None, False),
         ([BEGUN, LOST, NEXT, STEP], None, False),
         ([words.begun("step-00000750"), WAITED.replace("800", "750")], None, False),
-        ([STEP, "rank 1 said: checkpoint step-00000800 is being written"], None, False),
+        ([STEP, QUOTED], None, False),
+        ([BEGUN, QUOTED, QUOTED], 800, False),
     ],
     ids=[
         "begun", "waits", "waited", "long ago", "saved", "failed", "lost", "next start",
-        "in its place", "no line of a save",
+        "in its place", "no line of a save", "beside such lines",
     ],
 )  # fmt: skip
 def test_files_tell_of_a_save_under_way(
@@ -108,13 +110,14 @@ def test_files_tell_of_a_save_under_way(
     assert read_run_files(plan_of(tmp_path))[0].saving_step is None
 
 
-def test_save_lasts_since_its_begin_and_not_since_the_wait(tmp_path: Path) -> None:
-    """The script gives both lines, as the second one alone would tell of a shorter time."""
-    writes_log(a_run(tmp_path), [BEGUN, WAITED], seconds_between=60)
-    (found,) = read_run_files(plan_of(tmp_path))
-    assert (found.saving_step, found.saving_holds) == (800, True)
-    assert found.saving_seconds_ago is not None
-    assert found.saving_seconds_ago > 99
+def test_save_is_its_own_run_s_and_as_old_as_its_begin(tmp_path: Path) -> None:
+    """Two runs on one machine, of which one saves; training waits for that later than it began."""
+    writes_log(a_run(tmp_path), [BEGUN, WAITED], apart_seconds=60)
+    writes_log(make_run(tmp_path / "runs" / "other", steps=(10,)), [STEP])
+    found = {run.name: run for run in read_run_files(plan_of(tmp_path))}
+    assert (found["dev"].saving_step, found["other"].saving_step) == (800, None)
+    assert found["dev"].saving_seconds_ago is not None
+    assert 90 < found["dev"].saving_seconds_ago < 900
 
 
 def test_run_that_has_not_begun_has_a_line_too(tmp_path: Path) -> None:
