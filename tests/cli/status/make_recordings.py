@@ -1,0 +1,311 @@
+"""Makes the recorded states anew: `python -m tests.cli.status.make_recordings [KIND ...]`, as root.
+
+On a cluster of the sandbox with the real controllers, a run of each kind is brought into one state
+after the other. The word that status has to say of it follows from what was done to the run and
+from what kubectl shows, never from status itself. The answers of the API server go to the folder
+`recorded`, a file for each state; `test_recorded.py` reads them.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.kinds_faults import kill_rank
+from infra.kube.access import Access
+from infra.kube.busy import COMING_UP_SECONDS
+from infra.kube.client import Client
+from infra.kube.objects import Json, part, parts
+from infra.workloads import WORKLOADS
+from infra.workloads.kind import WorkloadKind
+from sandbox.cluster import Cluster
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import running
+from sandbox.dataset import training_text
+from sandbox.stack import PulumiFailedError, Stack
+from tests.cli.status.tape import Asked, Recording, see_only_run, write
+from tests.e2e.asking import people_run, training_pods
+from tests.e2e.conftest import build_image, cluster_with_image
+from tests.e2e.engines import MPIJOB
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
+
+NAME = "recorded"
+CLUSTER = "e2e-recorded"
+KEPT = "localhost/disttrain-recorded/kept:latest"
+PODS = 2
+QUEUED = ("indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
+LIMIT_SECONDS = 180
+STEP, LOST, FINISHED = "step ", "training stopped: ", "is finished: "
+NO_IMAGE = ("ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff")
+FATAL = {"run.train.initial_weights": "/data/no-such-weights"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the answers of one look show, read without any code of status."""
+
+    asked: Sequence[Asked]
+
+    @property
+    def pods(self) -> list[Json]:
+        """Of the run."""
+        (answer,) = (each for each in self.asked if "/pods?labelSelector=" in each.question)
+        return parts(answer.body, "items")
+
+    @property
+    def logs(self) -> list[list[str]]:
+        """The lines of each pod, without their times."""
+        texts = [each.text for each in self.asked if "/log?" in each.question]
+        return [[line.partition(" ")[2] for line in text.splitlines()] for text in texts]
+
+    @property
+    def phases(self) -> list[str]:
+        """Of the pods."""
+        return [str(part(pod, "status").get("phase")) for pod in self.pods]
+
+    def has(self, begin: str) -> bool:
+        """Whether some line of some pod has these words."""
+        return any(begin in line for lines in self.logs for line in lines)
+
+
+def waits_for_node(shown: Shown) -> bool:
+    """No pod has a node, as the node takes none."""
+    return all(phase == "Pending" for phase in shown.phases) and not any(
+        part(pod, "spec").get("nodeName") for pod in shown.pods
+    )
+
+
+def lacks_image(shown: Shown) -> bool:
+    """The kubelet says of a pod that it cannot have its image."""
+    states = [
+        part(status, "state", "waiting").get("reason")
+        for pod in shown.pods
+        for status in parts(part(pod, "status"), "containerStatuses")
+    ]
+    return any(state in NO_IMAGE for state in states)
+
+
+def starts(pods: int, shown: Shown) -> bool:
+    """All pods run, the launcher has written something, and no rank has stepped."""
+    run = shown.phases.count("Running") == pods == len(shown.phases)
+    return run and any(shown.logs) and not shown.has(STEP) and not shown.has(LOST)
+
+
+def trains(shown: Shown) -> bool:
+    """The last line of some pod is about a step, and there were several."""
+    return any(
+        lines and lines[-1].startswith(STEP) and sum(line.startswith(STEP) for line in lines) > 3
+        for lines in shown.logs
+    )
+
+
+def recovers(shown: Shown) -> bool:
+    """Some pod says why its ranks were ended, and has reported no step after that."""
+    for lines in shown.logs:
+        steps = [place for place, line in enumerate(lines) if line.startswith(STEP)]
+        lost = [place for place, line in enumerate(lines) if LOST in line]
+        if steps and lost and lost[-1] > steps[-1]:
+            return True
+    return False
+
+
+def has_no_live_pod(shown: Shown) -> bool:
+    """Its pods have gone, or have ended."""
+    return not {"Running", "Pending"} & set(shown.phases)
+
+
+def is_long_over(shown: Shown) -> bool:
+    """No pod lives, and the `pulumi up` of the run cannot be under way any more."""
+    (record,) = parts(shown.asked[0].body, "items")
+    since = datetime.fromisoformat(part(record, "data")["since"])
+    now = parsedate_to_datetime(shown.asked[-1].date)
+    return has_no_live_pod(shown) and (now - since).total_seconds() > COMING_UP_SECONDS
+
+
+def has_finished(shown: Shown) -> bool:
+    """The launcher has said so; the pods of a StatefulSet stay."""
+    return has_no_live_pod(shown) or shown.has(FINISHED)
+
+
+def has_failed(kind: WorkloadKind, shown: Shown) -> bool:
+    """The controller has given the workload up, by a condition or by its phase."""
+    answers = [each.body for each in shown.asked if each.question.endswith(kind.object_name)]
+    status = part(answers[0], "status") if answers else {}
+    true = [each.get("type") for each in parts(status, "conditions") if each["status"] == "True"]
+    return bool({*true, part(status, "state").get("phase")} & {*kind.failed})
+
+
+def anything(shown: Shown) -> bool:
+    """What was done before is enough."""
+    return bool(shown.asked)
+
+
+class Recorder:
+    """Brings runs into states, and records them."""
+
+    def __init__(self, lab: Lab, stack: Stack) -> None:
+        self.lab, self.stack, self.wrong = lab, stack, list[str]()
+        self.client = Client(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+
+    def take(
+        self, name: str, state: str, how: str, is_so: Callable[[Shown], bool] = anything
+    ) -> None:
+        """Look until what is shown is so, and keep that look."""
+
+        def look() -> list[Asked]:
+            recording = Recording(self.client)
+            said.append(see_only_run(recording).state)
+            return recording.asked if is_so(Shown(recording.asked)) else []
+
+        said = list[str]()
+        asked = wait_for(f"{name}: {how}", look, LIMIT_SECONDS, 0.3)
+        write(name, state, how, asked)
+        print(f"{time.strftime('%X')} {name}: {state}, status says {said[-1]}", flush=True)
+        if said[-1] != state:
+            self.wrong.append(name)
+
+    def settings(self, kind: WorkloadKind, run_name: str, steps: int) -> dict[str, str | None]:
+        """Of a run of two ranks."""
+        several = {"pods": str(PODS), "processesPerPod": "1"}
+        alone = {"pods": None, "processesPerPod": str(PODS)}
+        shape: dict[str, str | None] = {**(several if kind.several_pods else alone)}
+        return {**run_settings(run_name, steps), "topology": kind.name, **shape}
+
+    def of_kind(self, kind: WorkloadKind) -> None:
+        """All states outside of a queue."""
+        name, lab, stack = kind.name, self.lab, self.stack
+        stack.set_all({"queue": None, **self.settings(kind, f"r-{name}", ENDLESS)})
+        stack.up()
+        self.take(f"{name}-trains", "training", "pulumi up has ended", trains)
+        self._without_node_and_image(kind)
+        self.take(f"{name}-trains-again", "training", "the image is back", trains)
+        first = sorted(training_pods(lab, stack))[0].removeprefix("pod/")
+        kill_rank(lab, first)
+        self.take(f"{name}-recovers", "recovering", "a rank was killed", recovers)
+        self.take(f"{name}-has-recovered", "training", "a rank was killed", trains)
+        people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+        self.take(f"{name}-stopped", "stopped", "./disttrain stop has ended")
+        stack.set_all(self.settings(kind, f"r-{name}-short", 20))
+        stack.up()
+        lab.wait_done(f"r-{name}-short")
+        self.take(f"{name}-finished", "finished", "all steps were made", has_finished)
+        self._failed(kind)
+        typed = f"{kind.kind.lower()}.{kind.api_version.partition('/')[0]}"
+        lab.kubectl("delete", typed, kind.object_name)
+        self.take(f"{name}-gone", "gone", "somebody has deleted its workload", is_long_over)
+
+    def _without_node_and_image(self, kind: WorkloadKind) -> None:
+        lab, stack = self.lab, self.stack
+        node, image = lab.get("nodes")["items"][0]["metadata"]["name"], stack.output("image")
+        old = training_pods(lab, stack)
+        uids = {uid for pod, uid in lab.uids("pod").items() if pod.lower() in old}
+        lab.kubectl("cordon", node)
+        lab.ctr("images", "tag", "--force", image, KEPT)
+        lab.ctr("images", "rm", image)
+        try:
+            lab.kubectl("delete", *old)
+            waits = f"{kind.name}-waits-for-node"
+            self.take(
+                waits,
+                "waiting",
+                "its pods were deleted, and the node takes no new ones",
+                lambda shown: (
+                    waits_for_node(shown)
+                    and not uids & {pod["metadata"]["uid"] for pod in shown.pods}
+                ),
+            )
+            lab.kubectl("uncordon", node)
+            self.take(f"{kind.name}-no-image", "failing", "its image is not there", lacks_image)
+        finally:
+            lab.kubectl("uncordon", node)
+            lab.ctr("images", "tag", "--force", KEPT, image)
+        pods = PODS if kind.several_pods else 1
+        self.take(f"{kind.name}-starts", "starting", "its image is back", partial(starts, pods))
+
+    def _failed(self, kind: WorkloadKind) -> None:
+        stack = self.stack
+        more = MPIJOB.no_retry if kind is MPIJOB.kind else {}
+        settings = self.settings(kind, f"r-{kind.name}-fatal", 20)
+        stack.set_all({**settings, **FATAL, **more})
+        try:
+            with pytest.raises(PulumiFailedError, match="training failed"):
+                stack.up()
+        finally:
+            stack.set_all(dict.fromkeys((*FATAL, *more)))
+        state = "failing" if kind.name == "multi-pod" else "failed"  # a StatefulSet never fails
+        is_so = anything if state == "failing" else partial(has_failed, kind)
+        self.take(f"{kind.name}-fatal", state, "its initial weights are not there", is_so)
+
+    def in_queue(self, kind: WorkloadKind) -> None:
+        """What Kueue adds: waiting at first, and put back for another."""
+        name, lab, stack = kind.name, self.lab, self.stack
+        stack.set_all({"queue": QUEUE, **self.settings(kind, f"r-{name}-queued", ENDLESS)})
+        start_others(lab, "others")
+        stack.up()
+        self.take(f"{name}-queued", "queued", "others have all of its queue", has_no_live_pod)
+        end_others(lab, "others")
+        self.take(f"{name}-admitted", "training", "others have left its queue", trains)
+        start_others(lab, URGENT, URGENT)
+        wait_for("the pods to go", lambda: not training_pods(lab, stack), LIMIT_SECONDS)
+        self.take(f"{name}-preempted", "queued", "work of a higher priority has its place")
+        people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+        self.take(f"{name}-stopped-in-queue", "stopped", "./disttrain stop, while it waited")
+        end_others(lab, URGENT)
+
+
+@contextmanager
+def prepared(scratch: Path, queues: bool) -> Iterator[Recorder]:
+    """A cluster with all controllers, and a stack whose platform has a queue."""
+    cluster: Cluster = cluster_with_image(CLUSTER, scratch)
+    try:
+        cluster.up()
+        lab = Lab(cluster, scratch, training_text().path)
+        build_image(lab)
+        wanted = [each for name, each in CONTROLLERS.items() if queues or name != "kueue"]
+        queue: dict[str, Any] = {
+            "queues.name": QUEUE,
+            "queues.quota.cpu": CPU,
+            f"queues.priorities.{URGENT}": "1000",
+        }
+        with ExitStack() as undo:
+            undo.enter_context(running(cluster, wanted))
+            stack = lab.stack(NAME, "sandbox", queue if queues else {})
+            undo.callback(stack.destroy)
+            yield Recorder(lab, stack)
+    finally:
+        cluster.down(purge=True)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Record; returns 1 where status said another word than it has to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument("--queues", choices=("also", "only", "not"), default="also")
+    options = parser.parse_args(words)
+    kinds = [WORKLOADS[name] for name in options.kinds or WORKLOADS]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        prepared(Path(folder), options.queues != "not") as recorder,
+    ):
+        for kind in kinds if options.queues != "only" else []:
+            recorder.of_kind(kind)
+        for kind in kinds if options.queues != "not" else []:
+            if kind.name in QUEUED:
+                recorder.in_queue(kind)
+    print(f"wrong: {', '.join(recorder.wrong) or 'none'}")
+    return int(bool(recorder.wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""The word for each state, from what a real API server with real controllers has answered (E7).
+
+`python -m tests.cli.status.make_recordings` makes the files anew.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from infra.workloads import WORKLOADS
+from tests.cli.status.tape import FOLDER, Replay, read, see_only_run
+
+FILES = sorted(FOLDER.glob("*.json"))
+AT_LEAST = 40
+MOST_BYTES = 40_000  # of a file
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_recorded_state_has_its_word(path: Path) -> None:
+    state, asked = read(path)
+    found = see_only_run(Replay(asked))
+    assert found.state == state, found.detail
+    assert "was not recorded" not in found.detail, found.detail
+
+
+def test_recordings_are_enough_and_small() -> None:
+    """Each kind of workload trains, waits, lacks its image, starts, recovers and is
+    stopped."""
+    assert len(FILES) >= AT_LEAST
+    states = {name: set[str]() for name in WORKLOADS}
+    for path in FILES:
+        assert path.stat().st_size < MOST_BYTES, path
+        kind = max((name for name in WORKLOADS if path.stem.startswith(f"{name}-")), key=len)
+        states[kind].add(read(path)[0])
+    for kind, words in states.items():
+        assert {"training", "waiting", "starting", "recovering", "stopped", "failing"} <= words, (
+            kind
+        )
