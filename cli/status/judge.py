@@ -229,7 +229,7 @@ class PlatformStatus:
         unseen: what could not be read, and why.
         findings: what is wrong with machines that are watched.
         claims: by which the runs reach their data.
-        gpus_idle: how many GPUs no pod has, by the names of the nodes that have such ones.
+        gpus_idle: how many GPUs no pod has, by the names of the nodes that are Ready and have such.
     """
 
     nodes: int | None
@@ -255,10 +255,12 @@ def judge_platform(
     if pods is None:
         return PlatformStatus(len(nodes), not_ready, total, unseen=unseen)
     used = sum(gpus_held(pod) for pod in pods)
-    idle = dict(offered)
+    # Those of a machine that is lost wait for nobody's work, so they are not called idle.
+    idle = {name: count for name, count in offered.items() if name not in not_ready}
     for pod in pods:
         name = str(part(pod, "spec").get("nodeName") or "")
-        idle[name] = idle.get(name, 0) - gpus_held(pod)
+        if name in idle:
+            idle[name] -= gpus_held(pod)
     free = {name: count for name, count in idle.items() if count > 0}
     return PlatformStatus(len(nodes), not_ready, total, used, unseen, gpus_idle=free)
 

@@ -1,0 +1,40 @@
+"""The settings of docs/one-to-many.md, as a user would copy them into the file of a stack."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.stacks import PROJECT, deploy, files_of_this_machine
+
+PAGE = PROJECT / "docs" / "one-to-many.md"
+
+
+def blocks() -> list[dict[str, Any]]:
+    """The page's settings for each of its three steps, without the name of the project."""
+    found = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [
+        {key.removeprefix("disttrain:"): value for key, value in yaml.safe_load(text).items()}
+        for text in found
+    ]
+
+
+@pytest.mark.parametrize(("step", "pods"), [(1, 1), (2, 3), (3, 3)])
+def test_settings_of_each_step_make_its_pods(step: int, pods: int, tmp_path: Path) -> None:
+    settings = blocks()[step - 1]
+    if "kubeconfig" in settings:  # one of this machine in its place
+        settings["kubeconfig"] = files_of_this_machine("sandbox", tmp_path)["kubeconfig"]
+    made = deploy("dev", tmp_path, settings)
+    job = made.one("training-job").inputs["spec"]
+    assert job.get("completions", 1) == pods
+    limits = job["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert int(limits["nvidia.com/gpu"]) * pods == settings["gpus"]
+
+
+def test_further_machines_get_k3s_and_the_image(tmp_path: Path) -> None:
+    made = deploy("dev", tmp_path, blocks()[1])
+    names = {resource.name for resource in made.resources}
+    wanted = {f"{what}-gpu{number}" for what in ("node", "image-ensure") for number in (2, 3)}
+    assert wanted <= names
