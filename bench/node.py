@@ -22,7 +22,14 @@ from typing import Any
 
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
-from bench.several_machines import doctors, first_steps, joins, losses
+from bench.several_machines import (
+    doctors,
+    first_steps,
+    joins,
+    losses,
+    namings,
+    three_nodes,
+)
 from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from sandbox.cache import locked
 from sandbox.dataset import training_text
@@ -176,6 +183,18 @@ def lost_node(scratch: Path) -> list[float]:
         return losses(lab, RUNS)
 
 
+def named_node(scratch: Path) -> list[float]:
+    """From the loss of one of three nodes to the `./disttrain status` that names it."""
+    with cluster_lab(scratch) as lab:
+        return namings(lab, RUNS)
+
+
+def nodes_ready(scratch: Path) -> list[float]:
+    """A sandbox with three nodes, from nothing."""
+    with cluster_lab(scratch) as lab:
+        return three_nodes(lab, RUNS, seconds)
+
+
 # row -> what is measured, the bar in seconds, how
 ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
     "preview": ("`pulumi preview` of the dev stack, warm", 1.7, preview),
@@ -208,6 +227,17 @@ ROWS: dict[str, tuple[str, float, Callable[[Path], list[float]]]] = {
         "all ranks have stepped",
         25,
         first_step,
+    ),
+    "three-nodes": (
+        "`python -m sandbox up --nodes 3`, until all three are Ready",
+        15,
+        nodes_ready,
+    ),
+    "named-node": (
+        "from the loss of one of three nodes to the end of the `./disttrain status` that names it, "
+        "asked again and again",
+        15,
+        named_node,
     ),
     "lost-node": (
         "from the loss of one of three nodes to a step not made before, `lostNodes: replace`",

@@ -3,6 +3,8 @@
 `python -m bench.node` measures with them, on the hosts of tests/node and the nodes of the sandbox.
 """
 
+import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +12,8 @@ from pathlib import Path
 
 from cli.doctor import examine
 from sandbox.namespaces import find_holder
+from sandbox.stack import Stack
+from tests.e2e.asking import people_run
 from tests.e2e.lab import ENDLESS, Lab, run_settings
 from tests.e2e.test_several_nodes import places, spread
 from tests.node import lab as node
@@ -17,7 +21,7 @@ from tests.node.lan import NAMES, Lan
 from tests.node.releases import Source, publish
 
 Clock = Callable[[Callable[[], object]], float]
-RUN, FIRST_RUN = "bench-lost-node", "bench-first-step"
+RUN, NAMED_RUN, FIRST_RUN = "bench-lost-node", "bench-named-node", "bench-first-step"
 SHARED = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}
 INSTALLER_SECONDS = 10
 
@@ -90,33 +94,68 @@ def first_steps(lab: Lab, times: int, seconds: Clock) -> list[float]:
     return found[1:]
 
 
-def losses(lab: Lab, times: int) -> list[float]:
-    """Seconds from the last sign of life of a node to a step with a pod in its place."""
+def three_nodes(lab: Lab, times: int, seconds: Clock) -> list[float]:
+    """Seconds of `python -m sandbox up --nodes 3`, from nothing to three nodes that are Ready."""
     found: list[float] = []
-    for number in range(times):
-        lab.cluster.up(3)
-        name = f"{RUN}-{number}"
-        often = {"run.checkpoint.interval": "10", "lostNodes": "replace"}
-        chosen = {**run_settings(name, ENDLESS), **SHARED, **often}
-        stack = lab.stack("bench-lost", "sandbox", {**chosen, **spread(lab)})
-        try:
-            stack.up()
-            found.append(_lose_one(lab, name))
-        finally:
-            stack.destroy()
-            lab.cluster.up(1)
+    for _ in range(times):
+        lab.cluster.down()
+        found.append(seconds(lambda: lab.cluster.up(3)))
+        lab.cluster.up(1)
     return found
 
 
-def _lose_one(lab: Lab, run_name: str) -> float:
+def losses(lab: Lab, times: int) -> list[float]:
+    """Seconds from the last sign of life of a node to a step with a pod in its place."""
+    return [_with_spare(lab, f"{RUN}-{number}", _lose_one) for number in range(times)]
+
+
+def namings(lab: Lab, times: int) -> list[float]:
+    """Seconds from the loss of a node to the end of the `./disttrain status` that names it."""
+    return [_with_spare(lab, f"{NAMED_RUN}-{number}", _name_one) for number in range(times)]
+
+
+def _with_spare(lab: Lab, name: str, measure: Callable[[Lab, Stack, str], float]) -> float:
+    """What is measured of a run with two pods on three nodes."""
+    lab.cluster.up(3)
+    often = {"run.checkpoint.interval": "10", "lostNodes": "replace"}
+    chosen = {**run_settings(name, ENDLESS), **SHARED, **often}
+    stack = lab.stack("bench-lost", "sandbox", {**chosen, **spread(lab)})
+    try:
+        stack.up()
+        return measure(lab, stack, name)
+    finally:
+        stack.destroy()
+        lab.cluster.up(1)
+
+
+def _lose(lab: Lab, run_name: str) -> str:
+    """End a further node with a pod, as if its power had gone; its name."""
     first = f"sandbox-{lab.cluster.name}"
     lost = next(place for place in places(lab).values() if place != first)
     node.wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
     holder = find_holder(lab.cluster.layout.node(int(lost.removeprefix(f"{first}-"))))
     assert holder is not None
-    metrics = lab.run_dir(run_name) / "metrics.jsonl"
     holder.end()
+    return lost
+
+
+def _lose_one(lab: Lab, _: Stack, run_name: str) -> float:
+    _lose(lab, run_name)
+    metrics = lab.run_dir(run_name) / "metrics.jsonl"
     begin = metrics.stat().st_mtime
     made = max(lab.losses(run_name))
     node.wait_for("a step", lambda: max(lab.losses(run_name)) > made, 300)
     return metrics.stat().st_mtime - begin
+
+
+def _name_one(lab: Lab, stack: Stack, run_name: str) -> float:
+    lost = _lose(lab, run_name)
+    begin = time.monotonic()
+
+    def named() -> bool:
+        status = f"./disttrain status --stack {stack.name} --json"
+        platform = json.loads(people_run(lab, stack, status))["platform"]
+        return lost in {*platform["silent"], *platform["not_ready"]}
+
+    node.wait_for("status to name the node", named, 300)
+    return time.monotonic() - begin
