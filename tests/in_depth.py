@@ -73,6 +73,7 @@ FILES = {
         "e2e/test_monitoring_installed.py",
         "e2e/test_new_cluster.py",
         "e2e/test_over_ssh.py",
+        "e2e/test_playbook.py",
         "e2e/test_queue.py",
         "kube/test_alerts_in_depth.py",
         "node/test_destroy_matrix.py",

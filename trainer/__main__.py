@@ -84,6 +84,16 @@ def _exit_code(options: argparse.Namespace, rest: Sequence[str]) -> int:
     except RetryableError as error:
         print(error, file=sys.stderr)
         return ExitCode.RETRYABLE
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("", "trainer"):
+            raise  # our own mistake
+        print(
+            f"python -m trainer {options.command} needs {error.name}, which {sys.executable} does "
+            "not have. In a virtual environment run `python3 -m pip install -r "
+            "trainer/requirements.txt`, and use its python; the trainer's image has all of it.",
+            file=sys.stderr,
+        )
+        return ExitCode.FATAL
 
 
 def _positive(text: str) -> int:

@@ -3,64 +3,22 @@
 The labs build on each other, in the order of their numbers.
 """
 
-import os
-import re
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from sandbox.cluster_commands import NAME_VARIABLE
 from sandbox.controllers.controller import stop_controller
 from sandbox.controllers.kueue import KUEUE
 from sandbox.gpus import offer_gpus, offered_gpus
-from sandbox.stack import Stack
 from sandbox.venvs import PROJECT
+from tests.e2e.demo_shell import demo_shell, pattern_of, type_page
 from tests.e2e.lab import Lab
 from tests.in_depth import in_depth
 
 pytestmark = pytest.mark.in_order
 
 LABS = sorted((PROJECT / "docs" / "learn").glob("[0-9]*.md"))
-SECONDS = 300
-LEFT_OUT = "..."
-# What a command says while its pod starts; on a busy machine there are more such lines.
-WAITS = re.compile(r"^\d+ s: waiting for pod .*\n", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command, and the lines that the page shows below it."""
-
-    command: str
-    shown: tuple[str, ...]
-
-
-def steps_of(page: str) -> list[Step]:
-    """The commands of a page's blocks of kind `console`."""
-    found: list[Step] = []
-    for block in re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, *shown = part.splitlines()
-            found.append(Step(command, tuple(shown)))
-    return found
-
-
-def pattern_of(shown: tuple[str, ...]) -> re.Pattern[str]:
-    """What the output must be like: `...` alone stands for lines, inside a line for text."""
-    lines = [
-        r"(?:.*\n)*?" if line.strip() == LEFT_OUT else any_text(line) + r"[ \t]*\n"
-        for line in shown
-    ]
-    return re.compile("".join(lines))
-
-
-def any_text(line: str) -> str:
-    """A pattern of one line; runs of spaces match any number of them."""
-    words = re.escape(line.rstrip()).replace(re.escape(LEFT_OUT), ".*")
-    return re.sub(r"(?:\\ )+", r"[ \\t]+", words)
 
 
 @pytest.mark.parametrize(
@@ -82,61 +40,15 @@ def test_what_is_shown_is_compared(shown: tuple[str, ...], output: str, fits: bo
 
 @pytest.fixture(scope="module")
 def shell(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of a shell after `make demo`; its stack files are copies."""
-    project = tmp_path_factory.mktemp("checkout")
-    for path in PROJECT.iterdir():
-        if not re.fullmatch(r"Pulumi\..+\.yaml|\..*state|build", path.name):
-            (project / path.name).symlink_to(path)
-    folder = tmp_path_factory.mktemp("labs")
-    stacks: list[Stack] = []
-    for name in ("sandbox", "sandbox-multipod"):
-        file = project / f"Pulumi.{name}.yaml"
-        file.write_text((PROJECT / file.name).read_text())
-        stacks.append(Stack(name, folder / "backend", file, project))
-    here = {
-        "kubeconfig": str(lab.cluster.kubeconfig),
-        "containerdAddress": str(lab.cluster.containerd_address),
-        "dataRoot": str(lab.cluster.data_root),
-        "topology": "none",
-    }
-    platform, rider = stacks
-    platform.set_all({**here, "datasetFile": str(lab.text)})
-    rider.set_all({"datasetFile": str(lab.text)})
-    platform.up()
-    platform.set("topology", None)
-    yield {
-        **platform.environment,
-        "PATH": f"{Path(lab.cluster.kubectl[0]).parent}:{platform.environment['PATH']}",
-        "KUBECONFIG": str(lab.cluster.kubeconfig),
-        NAME_VARIABLE: lab.cluster.name,
-        "PWD": str(project),
-    }
-    # The labs take these away by themselves; one that has failed does not come to it.
-    if not lab.cluster.node(1).ended([KUEUE.name]):
-        stop_controller(lab.cluster, KUEUE)
-    if offered_gpus(lab.cluster):
-        offer_gpus(lab.cluster, 0)
-    for stack in (rider, platform):
-        stack.destroy()
+    with demo_shell(lab, tmp_path_factory) as made:
+        yield made
+        # The labs take these away by themselves; one that has failed does not come to it.
+        if not lab.cluster.node(1).ended([KUEUE.name]):
+            stop_controller(lab.cluster, KUEUE)
+        if offered_gpus(lab.cluster):
+            offer_gpus(lab.cluster, 0)
 
 
 @pytest.mark.parametrize("page", [LABS[0], *map(in_depth, LABS[1:])], ids=lambda page: page.stem)
 def test_lab_prints_what_its_page_shows(shell: dict[str, str], page: Path) -> None:
-    steps = steps_of(page.read_text())
-    assert len(steps) >= 4
-    for step in steps:
-        done = subprocess.run(
-            ["bash", "-c", f"{step.command}"],
-            cwd=shell["PWD"],
-            env={**os.environ, **shell},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-        said = f"$ {step.command}\n{done.stdout}"
-        assert done.returncode == 0, said
-        printed = WAITS.sub("", done.stdout)
-        assert pattern_of(step.shown).fullmatch(printed), f"{said}\nshown: {step.shown}"
+    type_page(shell, page)

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from sandbox.venvs import PROJECT, ensure_venv
 from tests.trainer.bytes_probe import RANKS
 from tests.trainer.plan_model import MODEL, VOCAB_SIZE
 from trainer.__main__ import main
 from trainer.config import RunConfig, load_config, preset_path
+from trainer.launch.exit_codes import ExitCode
 from trainer.model.gpt import GPT
 from trainer.plan import Shape, plan_row, sent_bytes, worlds
 from trainer.plan_command import shape_of
@@ -120,3 +122,19 @@ def test_option_that_cannot_be_used_is_named(
 ) -> None:
     assert main(["plan", "--preset", "openwebtext-124m", *given]) != 0
     assert words in capsys.readouterr().err
+
+
+def test_python_without_torch_is_told_what_it_needs() -> None:
+    """As that of the virtual environment in which `pulumi up` runs; a traceback helped nobody."""
+    python = ensure_venv(".venv") / "bin" / "python"
+    done = subprocess.run(
+        [python, "-m", "trainer", "plan", "--preset", "openwebtext-124m"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ExitCode.FATAL
+    assert done.stderr.startswith("python -m trainer plan needs torch, which ")
+    assert "-m pip install -r trainer/requirements.txt" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,113 @@
+"""A shell after `make demo`, in which the commands of a page are run as they stand there."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sandbox.cluster_commands import NAME_VARIABLE
+from sandbox.stack import Stack
+from sandbox.venvs import PROJECT
+from tests.e2e.lab import Lab
+
+SECONDS = 300
+LEFT_OUT = "..."
+# What a command says while its pod starts; on a busy machine there are more such lines.
+WAITS = re.compile(r"^\d+ s: waiting for pod .*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command, and the lines that the page shows below it."""
+
+    command: str
+    shown: tuple[str, ...]
+
+
+def steps_of(page: str) -> list[Step]:
+    """The commands of a page's blocks of kind `console`."""
+    found: list[Step] = []
+    for block in re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *shown = part.splitlines()
+            found.append(Step(command, tuple(shown)))
+    return found
+
+
+def pattern_of(shown: tuple[str, ...]) -> re.Pattern[str]:
+    """What the output must be like: `...` alone stands for lines, inside a line for text."""
+    lines = [
+        r"(?:.*\n)*?" if line.strip() == LEFT_OUT else any_text(line) + r"[ \t]*\n"
+        for line in shown
+    ]
+    return re.compile("".join(lines))
+
+
+def any_text(line: str) -> str:
+    """A pattern of one line; runs of spaces match any number of them."""
+    words = re.escape(line.rstrip()).replace(re.escape(LEFT_OUT), ".*")
+    return re.sub(r"(?:\\ )+", r"[ \\t]+", words)
+
+
+@contextmanager
+def demo_shell(lab: Lab, folders: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a shell after `make demo`; its stack files are copies."""
+    project = folders.mktemp("checkout")
+    for path in PROJECT.iterdir():
+        if not re.fullmatch(r"Pulumi\..+\.yaml|\..*state|build", path.name):
+            (project / path.name).symlink_to(path)
+    folder = folders.mktemp("stacks")
+    stacks: list[Stack] = []
+    for name in ("sandbox", "sandbox-multipod"):
+        file = project / f"Pulumi.{name}.yaml"
+        file.write_text((PROJECT / file.name).read_text())
+        stacks.append(Stack(name, folder / "backend", file, project))
+    here = {
+        "kubeconfig": str(lab.cluster.kubeconfig),
+        "containerdAddress": str(lab.cluster.containerd_address),
+        "dataRoot": str(lab.cluster.data_root),
+        "topology": "none",
+    }
+    platform, rider = stacks
+    platform.set_all({**here, "datasetFile": str(lab.text)})
+    rider.set_all({"datasetFile": str(lab.text)})
+    platform.up()
+    platform.set("topology", None)
+    try:
+        yield {
+            **platform.environment,
+            "PATH": f"{Path(lab.cluster.kubectl[0]).parent}:{platform.environment['PATH']}",
+            "KUBECONFIG": str(lab.cluster.kubeconfig),
+            NAME_VARIABLE: lab.cluster.name,
+            "PWD": str(project),
+        }
+    finally:
+        for stack in (rider, platform):
+            stack.destroy()
+
+
+def type_page(shell: dict[str, str], page: Path) -> None:
+    """Run each command of the page; it ends well and prints what the page shows."""
+    steps = steps_of(page.read_text())
+    assert len(steps) >= 4
+    for step in steps:
+        done = subprocess.run(
+            ["bash", "-c", f"{step.command}"],
+            cwd=shell["PWD"],
+            env={**os.environ, **shell},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        said = f"$ {step.command}\n{done.stdout}"
+        assert done.returncode == 0, said
+        printed = WAITS.sub("", done.stdout)
+        assert pattern_of(step.shown).fullmatch(printed), f"{said}\nshown: {step.shown}"
