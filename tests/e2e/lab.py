@@ -110,10 +110,10 @@ class Lab:
             f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in items
         }
 
-    def more_than_half_a_node(self) -> str:
-        """An amount of CPU of which each node has room for one, however many cores it has."""
+    def more_than_half_a_node(self, ranks: int = 1) -> str:
+        """CPU for each of so many ranks: each node has room for one such pod, whatever its size."""
         cores = self.get("nodes")["items"][0]["status"]["allocatable"]["cpu"]
-        return f"{int(cores) * 1000 // 2 + 1}m"
+        return f"{int(cores) * 1000 // (2 * ranks) + 1}m"
 
     def left(self) -> list[str]:
         """What of ours is in the cluster: objects with an owner."""

@@ -7,6 +7,7 @@ registry.
 """
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,9 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_fo
 STEPS = 20
 ON_ONE, ON_TWO, ON_LOST = "e2e-one-node", "e2e-two-nodes", "e2e-lost-node"
 ON_REPLACED, ON_FEWER = "e2e-replaced-node", "e2e-fewer-nodes"
+ON_CUT, ON_MORE = "e2e-cut-link", "e2e-more-nodes"
+SETTINGS = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPolicy": "deny"}
+CUT_SECONDS = 60
 LOSS_TOLERANCE = 1e-5
 
 
@@ -38,19 +42,18 @@ def nodes(lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture
 def stack(nodes: Lab) -> Iterator[Stack]:
-    settings = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPolicy": "deny"}
-    made = nodes.stack("e2e-nodes", "sandbox", {**run_settings(ON_ONE, STEPS), **settings})
+    made = nodes.stack("e2e-nodes", "sandbox", {**run_settings(ON_ONE, STEPS), **SETTINGS})
     yield made
     made.destroy()
 
 
-def spread(lab: Lab) -> dict[str, str]:
-    """Settings of two pods with a rank each, which no node has room for at the same time."""
+def spread(lab: Lab, ranks: int = 1) -> dict[str, str]:
+    """Settings of two pods with so many ranks each, of which a node has room for one alone."""
     return {
         "topology": "indexed-job",
         "pods": "2",
-        "processesPerPod": "1",
-        "cpuPerRank": lab.more_than_half_a_node(),
+        "processesPerPod": str(ranks),
+        "cpuPerRank": lab.more_than_half_a_node(ranks),
     }
 
 
@@ -63,9 +66,11 @@ def places(lab: Lab) -> dict[str, str]:
 def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
     nodes: Lab, stack: Stack
 ) -> None:
+    """Four ranks in one pod, and two in each of two pods."""
+    stack.set("processesPerPod", "4")
     stack.up()
     nodes.wait_done(ON_ONE)
-    stack.set_all({"runName": ON_TWO, **spread(nodes)})
+    stack.set_all({"runName": ON_TWO, **spread(nodes, ranks=2)})
     stack.up()
     nodes.wait_done(ON_TWO)
     assert len(set(places(nodes).values())) == 2
@@ -165,6 +170,48 @@ def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: 
     failed = nodes.get("job", "train-indexed")["status"].get("failed", 0)
     assert failed == 0  # it cost no restart
     assert set(changes(stack.up())) == {"unchanged"}
+
+
+@pytest.mark.in_depth
+def test_run_goes_on_after_a_link_was_cut_for_a_minute(nodes: Lab, stack: Stack) -> None:
+    """Nobody does anything: the ranks wait, or start again, and leave no step out."""
+    start(nodes, stack, ON_CUT)
+    _, node = after_the_first(nodes)
+    number = int(node.removeprefix(f"sandbox-{nodes.cluster.name}-"))
+    link = nodes.cluster.peer_link(number)
+    link.cut()
+    try:
+        time.sleep(CUT_SECONDS)
+    finally:
+        link.mend()
+    made = max(nodes.losses(ON_CUT))
+    wait_for("steps after the cut", lambda: max(nodes.losses(ON_CUT)) > made + 20, 300)
+    losses = nodes.losses(ON_CUT)
+    assert sorted(losses) == list(range(1, max(losses) + 1))
+    assert len(set(places(nodes).values())) == 2
+
+
+@pytest.mark.in_depth
+def test_node_that_joins_is_used_by_the_next_start(lab: Lab) -> None:
+    """The run has begun on two nodes, and goes on from its checkpoint on three."""
+    lab.cluster.up(2)
+    stack = lab.stack("e2e-nodes", "sandbox", {**run_settings(ON_MORE, ENDLESS), **SETTINGS})
+    try:
+        start(lab, stack, ON_MORE)
+        assert len(set(places(lab).values())) == 2
+        lab.cluster.up(3)
+        made = max(lab.losses(ON_MORE))
+        stack.set("pods", "3")
+        stack.up()
+        assert len(set(places(lab).values())) == 3
+        wait_for("steps of all three", lambda: max(lab.losses(ON_MORE)) > made, 300)
+        points = train_points(lab.run_dir(ON_MORE))
+        assert points[-1]["world_size"] == 3
+        steps = [point["step"] for point in points]
+        assert steps == sorted(set(steps))  # the two pods have saved; no step was made twice
+    finally:
+        stack.destroy()
+        lab.cluster.up(1)
 
 
 @pytest.mark.timeout(1200)  # two waits for steps, and half a minute until Kubernetes misses a node
