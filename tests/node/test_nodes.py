@@ -218,6 +218,28 @@ def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
 
 
 @pytest.mark.in_depth
+def test_two_machines_can_swap_their_names(lan: Lan) -> None:
+    """Each of them is left under one name and joined under the other at the same time."""
+    two, three = NAMES
+    stack = lan.stack(*NAMES)
+    stack.up()
+    at_two, at_three = (lan.settings(name)[0] for name in NAMES)
+    set_nodes(stack, [{**at_three, "name": two}, {**at_two, "name": three}])
+    output = stack.up()
+    members = lan.members()
+    assert sorted(members) == sorted([SERVER, two, three])
+    for name, was in ((two, three), (three, two)):
+        (entry, *_) = members[name]["status"]["addresses"]
+        found = lan.machines[was].host.shell("ip -4 -o address show scope global")
+        assert f" {entry['address']}/" in found, output
+    for machine in lan.machines.values():
+        assert machine.host.shell("systemctl is-active k3s-agent").strip() == "active"
+    assert set(counts(stack.up())) == {"unchanged"}
+    stack.destroy()
+    assert [machine.differences() for machine in lan.machines.values()] == [[], []]
+
+
+@pytest.mark.in_depth
 def test_machine_of_a_name_before_is_left_to_its_node(lan: Lan) -> None:
     """Where the machine could not be asked, so that the program took it for a new one."""
     two = NAMES[0]
