@@ -15,6 +15,7 @@ from infra.kube.storage_look import (
     StorageNeeds,
     storage_findings,
 )
+from infra.labels import VOLUME_LABEL, content_hash
 from infra.names import CLAIM
 from infra.storages.kind import Storage, StorageRequest, claim_manifest
 from infra.storages.nfs import NfsOptions, nfs
@@ -57,10 +58,12 @@ def storage_class(provisioner: str, mode: str = "Immediate") -> Json:
 
 
 def volume(class_name: str, mode: str, **source: object) -> Json:
+    """With the label by which a claim of this program selects it."""
+    name = unique("volume")
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": unique("volume")},
+        "metadata": {"name": name, "labels": {VOLUME_LABEL: content_hash(name)}},
         "spec": {
             "capacity": {"storage": "1Mi"},
             "accessModes": [mode],
