@@ -50,6 +50,8 @@ class K3sLook:
         place: what the host is in the cluster of this program: k3s (the first machine), k3s-server
             or k3s-agent (a further one); empty: it is in none, or was asked as a further one.
         node: name of the node that a further one is; empty: it is none, or it is not noted.
+        kubeconfig: checksum of the administrator's; empty: there is none. It is another one in each
+            cluster, and two looks that differ in it alone have found the same.
     """
 
     repair_id: str
@@ -57,8 +59,8 @@ class K3sLook:
     problem: str = ""
     owner: str = ""
     place: str = ""
-    kubeconfig: str = ""
     node: str = ""
+    kubeconfig: str = field(default="", compare=False)
 
 
 def look_at_k3s(

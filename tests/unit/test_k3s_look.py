@@ -21,26 +21,27 @@ OURS = {
     "owner": "owner-1",
     "kubeconfig": "sum-1",
 }
-THEIRS = {"owner": "owner-1", "kubeconfig": "sum-1"}
 
 
 def test_healthy_k3s_keeps_its_ids() -> None:
-    assert judge(OURS, NEW) == K3sLook("repair-1", "generation-1", **THEIRS)
+    assert judge(OURS, NEW) == K3sLook("repair-1", "generation-1", owner="owner-1")
 
 
 def test_stopped_k3s_is_repaired_and_not_replaced() -> None:
     """Fault 5 of the review: `up` never repaired a k3s that was stopped or damaged."""
-    assert judge({**OURS, "healthy": "no"}, NEW) == K3sLook(NEW, "generation-1", **THEIRS)
+    assert judge({**OURS, "healthy": "no"}, NEW) == K3sLook(NEW, "generation-1", owner="owner-1")
 
 
 def test_wiped_k3s_is_replaced() -> None:
     """Fault 5 of the review: what was in a wiped cluster has to be made anew as well."""
-    assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sLook(NEW, NEW, **THEIRS)
+    assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sLook(
+        NEW, NEW, owner="owner-1"
+    )
 
 
 def test_install_that_was_cut_off_is_gone_on_with() -> None:
     cut_off = {"healthy": "no", "noted_data": "no", "repair": "", "generation": ""}
-    assert judge({**OURS, **cut_off}, NEW) == K3sLook(NEW, NEW, **THEIRS)
+    assert judge({**OURS, **cut_off}, NEW) == K3sLook(NEW, NEW, owner="owner-1")
 
 
 def test_bare_host_gets_new_ids() -> None:
