@@ -45,17 +45,15 @@ async def on_an_own_platform(settings: Settings) -> None:
     export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner))
     export(platform_outputs(made))
     if settings.run:
-        ready = [*made.ready]
         if plan := settings.run.program_image:
             there = pulumi.ResourceOptions(depends_on=made.ready)
             image = program_image_args(settings.platform, plan)
-            ready.append(TrainerImage("program-image", image, there))
-        everything = [*ready]
+            everything.append(TrainerImage("program-image", image, there))
         run = make_run(
             settings.run,
             made.facts,
             made.connection,
-            ready,
+            [*everything],
             made.cluster.options,
             owns_platform=True,
         )

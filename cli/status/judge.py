@@ -255,7 +255,7 @@ def judge_platform(
     if pods is None:
         return PlatformStatus(len(nodes), not_ready, total, unseen=unseen)
     used = sum(gpus_held(pod) for pod in pods)
-    # Those of a machine that is lost wait for nobody's work, so they are not called idle.
+    # Nobody can use the GPUs of a machine that is lost, so they are not called idle.
     idle = {name: count for name, count in offered.items() if name not in not_ready}
     for pod in pods:
         name = str(part(pod, "spec").get("nodeName") or "")

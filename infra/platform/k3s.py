@@ -149,8 +149,8 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
     if look.place in FURTHER:
         raise pulumi.RunError(further_machine(args.host, FURTHER[look.place]))
     if args.cluster.k3s.existing == "adopt":
-        # What becomes of an adopted k3s is not ours, also where a stack of this program owns it: it
-        # is never repaired or replaced, and another kubeconfig of its is fetched.
+        # An adopted k3s is not ours, even where another stack of this program owns it: it is never
+        # repaired or replaced. When its kubeconfig has changed, that is fetched again.
         look = K3sLook(look.kubeconfig or look.repair_id, "", look.problem)
     if not look.problem:
         return K3sState(look, ())

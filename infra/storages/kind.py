@@ -109,9 +109,9 @@ def claim_manifest(
         class_name: empty: no class, which keeps provisioners from making a volume for this claim.
         volume: name of the volume that it is bound to; empty: the cluster chooses one.
 
-    The volume names the claim, and the claim selects the volume by a label. It does not name it:
-    then two parts of Kubernetes' controller mark the volume as bound at one moment. Every second
-    time the one that also marks the claim is late, and comes back after 15 s.
+    The volume names the claim, and the claim selects the volume by a label. A claim that names its
+    volume is often bound only after 15 s: two parts of Kubernetes' controller then mark the volume
+    at the same moment, and the one that would also mark the claim fails and is run again later.
     """
     return {
         "apiVersion": "v1",

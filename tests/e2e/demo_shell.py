@@ -97,7 +97,7 @@ def type_page(shell: dict[str, str], page: Path) -> None:
     assert len(steps) >= 4
     for step in steps:
         done = subprocess.run(
-            ["bash", "-c", f"{step.command}"],
+            ["bash", "-c", step.command],
             cwd=shell["PWD"],
             env={**os.environ, **shell},
             stdout=subprocess.PIPE,

@@ -670,10 +670,9 @@ def test_prometheus_is_led_to_the_platforms_own_kueue(tmp_path: Path) -> None:
     assert made.type.endswith(":ServiceMonitor")
     assert made.inputs["metadata"]["namespace"] == "disttrain"
     assert made.inputs["spec"]["namespaceSelector"]["matchNames"] == ["kueue-system"]
-    assert result.one("controller-kueue-open").urn in made.request.dependencies or (
-        result.one("controller-kueue-open").urn
-        in result.one("monitoring-look").request.dependencies
-    )
+    look = result.one("monitoring-look")
+    assert result.one("controller-kueue-open").urn in look.request.dependencies
+    assert look.urn in made.request.dependencies
     without = deploy("dev", tmp_path, {"monitoring": "existing"})
     assert "monitoring-queues" not in [resource.name for resource in without.resources]
 
