@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 from sandbox.cache import cached_folder, content_key
-from sandbox.toolchain import bin_dir, origins, tool_folder
+from sandbox.toolchain import bin_dir, origin, tool_folder
 from sandbox.tools.cluster import COMMAND_PROVIDER, KUBERNETES_PROVIDER, TOOLS
 
 PLUGINS = {"kubernetes": KUBERNETES_PROVIDER, "command": COMMAND_PROVIDER}
@@ -49,8 +49,10 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
 
 def runs_policy_packs() -> bool:
     """Whether the engine's Python language host can; the one that is built here is too old."""
-    is_built = not origins()["pulumi"].startswith("official release")
-    return _given_engine() is not None or not is_built
+    if _given_engine():
+        return True
+    engine = next(tool for tool in TOOLS if tool.name == "pulumi")
+    return origin(engine).startswith("official release")
 
 
 def plugin_home() -> Path:

@@ -42,9 +42,14 @@ def tool_folder(tool: Tool) -> Path:
     return cached_folder("tools", tool.key, make)
 
 
+def origin(tool: Tool) -> str:
+    """How the tool in the cache was made, such as `built from Go modules 1.34.2`."""
+    return (tool_folder(tool) / "origin").read_text().strip()
+
+
 def origins() -> dict[str, str]:
-    """How each tool in the cache was made, such as `built from Go modules 3.259.0`."""
-    return {tool.name: (tool_folder(tool) / "origin").read_text().strip() for tool in TOOLS}
+    """How each of `TOOLS` was made, by its name."""
+    return {tool.name: origin(tool) for tool in TOOLS}
 
 
 def _download(tool: Tool, folder: Path) -> str | None:
