@@ -19,7 +19,7 @@ import yaml
 from google.protobuf import empty_pb2
 from google.protobuf.json_format import MessageToDict
 from pulumi.runtime import mocks, rpc, set_all_config
-from pulumi.runtime.settings import configure, set_root_resource
+from pulumi.runtime.settings import SETTINGS, configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
 from infra.kube.findings import Findings
@@ -35,6 +35,7 @@ STACKS = ("dev", "multipod", "sandbox", "sandbox-multipod")
 PLATFORM_OF = {"multipod": "dev", "sandbox-multipod": "sandbox"}
 LOOK = K3sLook("repair-1", "generation-1")
 IMPORT_REQUEST = ""  # what the node's containerd would answer: the image is there
+LONGEST_SECONDS = 300.0  # a program that never ends fails its test then, and not the whole run
 TEXT = "To be, or not to be, that is the question:\n" * 40
 
 
@@ -252,6 +253,9 @@ def run_with(
 ) -> None:
     """Run the program against `monitor`."""
     set_root_resource(None)  # pyright: ignore[reportArgumentType]  # as before any program
+    # The SDK waits for every output of the process. One that a test has made outside of a program
+    # belongs to a loop that never runs, so it would be waited for without an end.
+    SETTINGS.outputs.clear()
     features = set(monitor.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)
     configure(
         mocks.MockSettings(
@@ -285,7 +289,7 @@ def run_with(
 
 def run_to_the_end() -> None:
     with own_event_loop() as loop:
-        loop.run_until_complete(run_in_stack(run_main))
+        loop.run_until_complete(asyncio.wait_for(run_in_stack(run_main), LONGEST_SECONDS))
 
 
 def run_main() -> None:

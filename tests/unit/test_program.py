@@ -1253,3 +1253,12 @@ def test_commands_on_a_lost_cluster_stay_as_they_are(tmp_path: Path) -> None:
     for command in on_cluster:
         assert list(command.request.ignoreChanges) == ["stdin"], command.name
         assert command.request.retainOnDelete, command.name
+
+
+def test_output_of_another_test_holds_no_program_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker waited for ever, since a test before had made an output outside of a program."""
+    monkeypatch.setattr("tests.unit.stacks.LONGEST_SECONDS", 20.0)
+    pulumi.Output.from_input("")
+    assert deploy("sandbox", tmp_path).outputs
