@@ -1,8 +1,8 @@
 """Checks of the host's system: distribution, kernel, rights, memory, security modules, clock."""
 
-from cli.check import Check, Fault, error, only_for_own_k3s, version_tuple, warning
+from cli.check import Check, Fault, error, only_for_own_k3s, skip_unless, version_tuple, warning
 from cli.facts import Facts, NotSeenError
-from infra.node.expectations import GIB, Expectations
+from infra.node.expectations import GIB, OTHER, Expectations
 
 FAMILIES = {  # ID or ID_LIKE of os-release -> family
     "debian": "Debian",
@@ -178,6 +178,19 @@ def clock(facts: Facts, _: Expectations) -> Fault | str:
     return f"within {skew} s" if synchronised else warning("the clock is not synchronised", fix)
 
 
+def nfs_client(facts: Facts, expect: Expectations) -> Fault | str:
+    """The host can mount the data from the NFS server, which the kubelet leaves to mount.nfs."""
+    only_for_own_k3s(expect)
+    # That of nfs-first-node comes with `up`.
+    skip_unless(expect.nfs == OTHER, "the data do not come from an NFS server of others")
+    if facts.one("mount_nfs") != "yes":
+        return error(
+            "mount.nfs is missing on this host, so no pod here would get the data",
+            "apt-get install nfs-common (dnf install nfs-utils, zypper install nfs-client)",
+        )
+    return "mount.nfs is there"
+
+
 HOST_CHECKS = (
     Check("os-family", os_family),
     Check("kernel", kernel),
@@ -193,4 +206,5 @@ HOST_CHECKS = (
     module("br_netfilter"),
     module("overlay"),
     Check("clock", clock),
+    Check("nfs-client", nfs_client),
 )

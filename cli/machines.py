@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from cli.check import PROBE_SECONDS, Result
 from cli.facts import Facts
 from cli.gather import SCRIPTS, UnreachableError, ask_host, gather
-from cli.pair_checks import Machine, questions
+from cli.pair import Machine
+from cli.pair_ways import questions
 from infra.node.doctor_plan import Plan
+from infra.node.expectations import FIRST_NODE
 from infra.node.shell_program import assemble_program
 
 CONNECTION = "connection"
@@ -46,7 +48,7 @@ def look_at_pairs(looked: list[Looked], expect_address: str) -> list[Machine]:
 
     def ask(name: str) -> Mapping[str, Facts]:
         others = [(known[other], at) for other, at in addresses.items() if other != name]
-        return _sees(known[name], others) if others else {}
+        return _sees(known[name], others, first) if others else {}
 
     with ThreadPoolExecutor(max_workers=max(len(known), 1)) as pool:
         seen = dict(zip(known, pool.map(ask, known), strict=True))
@@ -100,7 +102,7 @@ def _address(looked: Looked, given: str) -> str:
     return given or facts.get("node_ip") or (ssh.host if ssh else "")
 
 
-def _sees(looked: Looked, others: list[tuple[Looked, str]]) -> Mapping[str, Facts]:
+def _sees(looked: Looked, others: list[tuple[Looked, str]], first: str) -> Mapping[str, Facts]:
     facts = looked.facts or Facts()
     lines: list[str] = []
     for number, (other, address) in enumerate(others):
@@ -108,8 +110,9 @@ def _sees(looked: Looked, others: list[tuple[Looked, str]]) -> Mapping[str, Fact
             from_server=looked.is_server,
             to_server=other.is_server,
             share_images=looked.plan.expect.embedded_registry,
+            to_data=other.name == first and looked.plan.expect.nfs == FIRST_NODE,
         )
-        words = [what.replace(".", " ") for what in asked]
+        words = ["way -"] + [what.replace(".", " ") for what in asked]
         if facts.get("mtu").isdigit():
             words.append(f"mtu {facts.get('mtu')}")
         lines += [f"m{number} {address} {what}" for what in words]

@@ -92,12 +92,25 @@ def unpack_packages(folder: Path, names: Iterable[str]) -> None:
     """
     archives = folder / "archives"
     archives.mkdir()
-    _apt_get(["update"])
-    # apt's own user may not write into a folder of root's, which apt would say as a warning.
-    _apt_get(["-o", "APT::Sandbox::User=root", "download", *names], archives)
+    download_packages(archives, names)
     for archive in sorted(archives.glob("*.deb")):
         _run(["dpkg", "-x", str(archive), str(folder)])
     shutil.rmtree(archives)
+
+
+def download_packages(folder: Path, names: Iterable[str]) -> None:
+    """Put the archives of packages into a folder.
+
+    Args:
+        folder: is there.
+        names: the packages, as apt knows them.
+
+    Raises:
+        RuntimeError: apt-get failed; the text ends with its last lines.
+    """
+    _apt_get(["update"])
+    # apt's own user may not write into a folder of root's, which apt would say as a warning.
+    _apt_get(["-o", "APT::Sandbox::User=root", "download", *names], folder)
 
 
 def _apt_get(arguments: Iterable[str], folder: Path | None = None) -> None:

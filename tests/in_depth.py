@@ -78,6 +78,8 @@ FILES = {
         "kube/test_alerts_in_depth.py",
         "node/test_destroy_matrix.py",
         "node/test_mirror_in_depth.py",
+        "node/test_nfs_of_stack.py",
+        "node/test_nfs_server.py",
         "node/test_server_steps.py",
         "node/test_servers_in_depth.py",
         "sandbox/test_command_over_ssh.py",
@@ -85,6 +87,7 @@ FILES = {
         "sandbox/test_demo_local.py",
         "trainer/monitoring/test_alerts_in_depth.py",
         "vm/test_nfs.py",
+        "vm/test_nfs_first_node.py",
     ),
 }
 

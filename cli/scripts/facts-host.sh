@@ -30,6 +30,7 @@ system() {
     fact os_version "${VERSION_ID:-}"
   )
   fact kernel "$(uname -r)"
+  fact hostname "$(uname -n)"
   fact architecture "$(uname -m)"
   fact uid "$(id -u)"
   fact machine_id "$(cat /etc/machine-id 2>/dev/null)"
@@ -37,6 +38,7 @@ system() {
   if [ -d /run/systemd/system ]; then fact systemd yes; else fact systemd no; fi
   fact time "$(date +%s)"
   awk '/^(MemTotal|SwapTotal):/ { sub(":", "", $1); print $1 "_kib=" $2 }' /proc/meminfo
+  if has mount.nfs; then fact mount_nfs yes; else fact mount_nfs no; fi
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     fact cgroup v2
     fact cgroup_controllers "$(cat /sys/fs/cgroup/cgroup.controllers)"
@@ -162,6 +164,8 @@ network() {
     [ -z "$device" ] || {
       fact device "$device"
       fact mtu "$(cat "/sys/class/net/$device/mtu" 2>/dev/null)"
+      fact mac "$(cat "/sys/class/net/$device/address" 2>/dev/null)"
+      fact link_speed "$(cat "/sys/class/net/$device/speed" 2>/dev/null)"
       # k3s takes the address of this device for the node's own.
       fact node_ip "$(limited ip -4 -o addr show dev "$device" scope global | awk 'NR == 1 { split($4, a, "/"); print a[1] }')"
     }
@@ -223,6 +227,7 @@ k3s_parts() {
   fact k3s_unit "$unit"
   fact k3s_data "$data"
   fact k3s_ours "$ours"
+  fact k3s_version "$(awk '$1 == "version" { print $2 }' /etc/rancher/disttrain 2>/dev/null)"
   if has systemctl; then
     fact k3s_active "$(limited systemctl is-active "$SERVICE" | head -n 1)"
   else

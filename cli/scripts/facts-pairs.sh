@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints what this host sees of others, one fact a line, as facts-host.sh does. Reads only.
-# PEERS has a line for each question: `NAME ADDRESS tcp PORT`, `NAME ADDRESS udp PORT` or
-# `NAME ADDRESS mtu BYTES`. All are asked side by side; each has PROBE_SECONDS.
+# PEERS has a line for each question: `NAME ADDRESS tcp PORT`, `NAME ADDRESS udp PORT`, `NAME ADDRESS mtu
+# BYTES` or `NAME ADDRESS way -`. All are asked side by side; each has PROBE_SECONDS.
 # Usage: facts-pairs.sh
 set -u
 
@@ -77,8 +77,9 @@ ask_mtu() { # name address bytes
   case $2 in *:*) header=48 ;; *) header=28 ;; esac
   whole="-M do -s $(($3 - header))"
   # shellcheck disable=SC2086 # words
-  if limited ping -c 1 -W 1 $whole "$2" >/dev/null; then
+  if answer=$(limited ping -c 1 -W 1 $whole "$2"); then
     fact "pair.$1.mtu" fits
+    ask_latency "$1" "$2" "$(printf '%s\n' "$answer" | fastest)"
     return
   fi
   limited ping -c 2 -i 0.2 -W 2 "$2" >/dev/null &
@@ -93,11 +94,51 @@ ask_mtu() { # name address bytes
   fi
 }
 
+fastest() { sed -n 's|^rtt min[^=]* = \([0-9.]*\)/.*|\1|p'; } # of what ping has counted, in ms
+
+# pair.NAME.milliseconds, until the answer. A busy machine is late once, and a long way each time: where
+# the first answer is late, the fastest of some more counts.
+ask_latency() { # name address milliseconds
+  [ -n "$3" ] || return
+  if [ "${3%%.*}" -lt 2 ]; then
+    fact "pair.$1.milliseconds" "$3"
+  else
+    again=$(limited ping -c 8 -i 0.2 -W 1 "$2" | fastest)
+    fact "pair.$1.milliseconds" "${again:-$3}"
+  fi
+}
+
+# pair.NAME.name=the name and the addresses that it stands for here, where the address is a name;
+# pair.NAME.source=own address and device of the packets that go there.
+ask_way() { # name address
+  at=$2
+  case $2 in
+    *[!0-9.]*)
+      case $2 in
+        *:*) ;;
+        *)
+          found=$(limited getent ahosts "$2" | awk '!seen[$1]++ { printf " %s", $1 }')
+          fact "pair.$1.name" "$2$found"
+          at=$(echo "$found" | awk '{ print $1 }')
+          ;;
+      esac
+      ;;
+  esac
+  [ -n "$at" ] && has ip || return
+  source=$(limited ip -o route get "$at" | awk '{
+    for (i = 1; i < NF; i++) { if ($i == "dev") d = $(i + 1); if ($i == "src") s = $(i + 1) }
+    if (s != "" && d != "") print s, d; exit }')
+  [ -z "$source" ] || fact "pair.$1.source" "$source"
+}
+
 main() {
   ask_ports &
   printf '%s\n' "$PEERS" | {
     while read -r name address kind bytes; do
-      [ "$kind" != mtu ] || ask_mtu "$name" "$address" "$bytes" &
+      case $kind in
+        mtu) ask_mtu "$name" "$address" "$bytes" & ;;
+        way) ask_way "$name" "$address" & ;;
+      esac
     done
     wait
   }

@@ -11,13 +11,14 @@ from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.no_proxy import bypasses_proxy, split_no_proxy
 from infra.node.doctor_plan import Machine, Plan, SshTarget
-from infra.node.expectations import Expectations
+from infra.node.expectations import FIRST_NODE, OTHER, Expectations
 from infra.settings import HostSettings, NodeSettings, PlatformSettings, RunSettings
 from infra.settings.compute import ComputeSettings
 from infra.settings.node import SshSettings
 from infra.settings.secret import Secret
 from infra.settings.torch_index import cuda_version
 
+_NFS = {"nfs": OTHER, "nfs-first-node": FIRST_NODE}  # by the setting storage
 _UNITS = {"Ki": 1, "Mi": 1024, "Gi": 1024**2, "Ti": 1024**3}
 
 
@@ -139,6 +140,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         pods=compute.world.pods if compute else ranks,
         several=bool(settings.nodes),
         shared_data=bool(settings.nodes) and settings.storage_kind.name == "host-path",
+        nfs=_NFS.get(settings.storage_kind.name, ""),
         embedded_registry=bool(settings.shared_registry),
         tolerated_taints=_tolerated_taints(run),
         operator=operator is not None,

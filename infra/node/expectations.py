@@ -11,6 +11,7 @@ NAMESPACE = "disttrain"
 HTTPS_PROBE = "https://github.com/"
 HTTP_PROBE = "http://github.com/"
 GIB = 1024 * 1024  # the number of KiB in a GiB
+FIRST_NODE, OTHER = "first-node", "other"  # of `nfs`
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,9 @@ class Expectations:
     over all pods of a node. `several` is true where other machines have GPUs and pods too, so that
     `gpus` need not be on one. With `embedded_registry` machines give each other the image, by the
     embedded registry of k3s. `service` is k3s' own on the host. With `shared_data` the data folder
-    is the same one on every machine. `node_interface` is the network interface that k3s is to use,
+    is the same one on every machine. `nfs` says whose server the nodes mount the data from: that of
+    the first machine (FIRST_NODE), one of others (OTHER), or none (empty).
+    `node_interface` is the network interface that k3s is to use,
     empty for that of the default route; `interface_address` is the address that it has to have, if
     that is said. `tolerated_taints` are keys of taints that do not keep our pods away, `*` stands
     for all.
@@ -42,6 +45,7 @@ class Expectations:
     several: bool = False
     service: str = "k3s"
     shared_data: bool = False
+    nfs: str = ""
     embedded_registry: bool = False
     tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
     operator: bool = True

@@ -18,6 +18,7 @@ from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.host import HostTrust, HostTrustArgs
 from infra.platform.k3s import api_address, k3s_variables, server_variables
+from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
 from infra.settings.nodes import shown_nodes
@@ -203,8 +204,8 @@ def check_nodes(settings: PlatformSettings, storage: Storage) -> None:
         raise pulumi.RunError(
             f"nodes: {shown} cannot be used: the storage ({settings.storage_kind.name}) is a "
             "folder of the first machine, and pods on these would not find their data. Set "
-            "storage: nfs, or, where the folder is the same one on every machine, "
-            "storageOptions.shared: true."
+            "storage: nfs or nfs-first-node, or, where the folder is the same one on every "
+            "machine, storageOptions.shared: true."
         )
     delivery = DELIVERIES[settings.delivery.name]
     if delivery.needs_node and not delivery.serves_further:
@@ -221,8 +222,9 @@ def make_agents(
     owner: pulumi.Input[str],
     generation: pulumi.Input[str],
     server: pulumi.Resource,
+    nfs: NfsServer | None = None,
 ) -> list[pulumi.Resource]:
-    """Register all machines. All wait for the first one.
+    """Register all machines. All wait for the first one, and may mount what `nfs` serves.
 
     Servers join one after the other, as etcd takes no more than one new member at a time, and leave
     in the reverse order. Agents wait for all servers, and not for each other.
@@ -230,10 +232,11 @@ def make_agents(
     made: list[pulumi.Resource] = []
     # One that is lost is forgotten first: etcd takes no new member beside it.
     for node in sorted(servers(settings), key=lambda node: not node.host.gone):
-        made.append(_make(settings, node, looks, owner, generation, [server, *made[-1:]]))
+        made.append(_make(settings, node, looks, owner, generation, [server, *made[-1:]], nfs))
     agents = [node for node in settings.nodes if not node.is_server]
     first = [server, *made]
-    return [*made, *(_make(settings, node, looks, owner, generation, first) for node in agents)]
+    made += [_make(settings, node, looks, owner, generation, first, nfs) for node in agents]
+    return made
 
 
 def servers(settings: PlatformSettings) -> list[NodeSettings]:
@@ -248,15 +251,21 @@ def _make(
     owner: pulumi.Input[str],
     generation: pulumi.Input[str],
     before: list[pulumi.Resource],
+    nfs: NfsServer | None,
 ) -> pulumi.Resource:
     """A machine with its doctor; it is examined while the first machine is being installed."""
     name = f"node-{node.name}"
+    future = looks.get(node.name)
+    look = future.result() if future else None
     examined: list[pulumi.Resource] = []
     if not node.host.gone:
         doctor = DoctorArgs(machine_plan(settings, node), settings.doctor)
         examined.append(Doctor(f"{name}-doctor", doctor))
-    examined += _prepare(name, settings, node, examined)
-    look = looks.get(node.name)
+    examined += _prepare(name, settings, node, look, examined)
+    if nfs:
+        machine = NfsMachineArgs(node.name, nfs, host_runner(node.host), node.host.gone)
+        opts = pulumi.ResourceOptions(depends_on=[*examined])
+        before = [*before, NfsMachine(f"{name}-nfs", machine, opts)]
     args = AgentArgs(
         node=node,
         server=settings.host,
@@ -269,23 +278,26 @@ def _make(
         },
         grace_seconds=settings.limits.termination_grace_seconds,
         generation=generation,
-        look=look.result() if look else None,
+        look=look,
         examined=examined,
         servers=before,
     )
-    return Agent(name, args, _renamed(settings, args.look))
+    return Agent(name, args, _renamed(settings, look))
 
 
-def _renamed(settings: PlatformSettings, look: K3sLook | None) -> pulumi.ResourceOptions | None:
+def _renamed(
+    settings: PlatformSettings, look: K3sLook | None, end: str = ""
+) -> pulumi.ResourceOptions | None:
     """For a machine that has another name now than it has in the cluster.
 
     To the engine it would be a new machine, which joins first, and one of before, which leaves
-    last: what one machine cannot do. As the same resource it leaves before it joins.
+    last: what one machine cannot do. As the same resource it leaves before it joins, and keeps what
+    else was brought to it; `end` is that of such a resource's name.
     """
     before = look.node if look else ""
     if not before or before in (node.name for node in settings.nodes):
         return None
-    return pulumi.ResourceOptions(aliases=[pulumi.Alias(name=f"node-{before}")])
+    return pulumi.ResourceOptions(aliases=[pulumi.Alias(name=f"node-{before}{end}")])
 
 
 def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, pulumi.Input[str]]:
@@ -304,17 +316,25 @@ def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, p
 
 
 def _prepare(
-    name: str, settings: PlatformSettings, node: NodeSettings, after: list[pulumi.Resource]
+    name: str,
+    settings: PlatformSettings,
+    node: NodeSettings,
+    look: K3sLook | None,
+    after: list[pulumi.Resource],
 ) -> list[pulumi.Resource]:
     """The authorities and the files of a bundle, as the first machine has them."""
     runner = host_runner(node.host)
     made: list[pulumi.Resource] = []
-    opts = pulumi.ResourceOptions(depends_on=[*after])
+
+    def opts(end: str) -> pulumi.ResourceOptions:
+        ours = pulumi.ResourceOptions(depends_on=[*after])
+        return pulumi.ResourceOptions.merge(ours, _renamed(settings, look, end))
+
     if settings.proxy.ca_bundle:
         trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
-        made.append(HostTrust(f"{name}-trust", trust, opts))
+        made.append(HostTrust(f"{name}-trust", trust, opts("-trust")))
     if settings.bundle:
         way = host_variable(host_text(node.host))
         sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner)
-        made.append(SentBundle(f"{name}-bundle", sent, opts))
+        made.append(SentBundle(f"{name}-bundle", sent, opts("-bundle")))
     return made

@@ -11,7 +11,10 @@ from infra.node.runner import Runner, Script
 from infra.platform.airgap_files import check_bundle, send_bundle
 from infra.platform.data_folder import DataFolder, DataFolderArgs
 from infra.platform.host_guard import HostGuard, HostGuardArgs
+from infra.platform.nfs_server import NfsServer, NfsServerArgs
+from infra.platform.stack_name import shown_stack_name
 from infra.settings import PlatformSettings
+from infra.storages.kind import Storage
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,34 @@ class HostTrust(pulumi.ComponentResource):
         self.register_outputs({"installed": self.installed})
 
 
+@dataclass(frozen=True)
+class PreparedHost:
+    """The first machine, before the cluster.
+
+    Args:
+        made: what the cluster waits for, and what `destroy` comes to after the cluster.
+        nfs: the server of the data; None: the storage needs none.
+    """
+
+    made: list[pulumi.Resource]
+    nfs: NfsServer | None = None
+
+
 def prepare_host(
     settings: PlatformSettings,
-    data_folder: str,
+    storage: Storage,
     runner: Runner,
     owner: pulumi.Input[str],
     checked: list[pulumi.Resource],
-) -> list[pulumi.Resource]:
-    """Register what the cluster waits for, and what `destroy` comes to after the cluster.
+) -> PreparedHost:
+    """Register what comes before the cluster.
 
     For a cluster that exists this is the data folder alone, if there is one.
 
     Args:
         settings: of the platform.
-        data_folder: the folder of the host that holds the data; empty: there is none.
+        storage: says which folder of the host holds the data, if one does, and whether the other
+            machines mount it.
         runner: runs scripts on the host.
         owner: identifies the platform.
         checked: what comes before anything on the host.
@@ -78,10 +95,23 @@ def prepare_host(
             trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
             made.append(HostTrust("trust", trust, _after(made)))
     made += send_bundle(settings, runner, _after(made))
-    if not data_folder:
-        return made
-    folder = DataFolderArgs(PurePosixPath(data_folder), settings.storage.purge, runner)
-    return [*made, DataFolder("data-root", folder, _after(made))]
+    if not storage.folder_on_host:
+        return PreparedHost(made)
+    path = PurePosixPath(storage.folder_on_host)
+    folder = DataFolderArgs(path, settings.storage.purge, runner)
+    made.append(DataFolder("data-root", folder, _after(made)))
+    if not storage.served_at:
+        return PreparedHost(made)
+    serve = NfsServerArgs(
+        folder=storage.folder_on_host,
+        address=storage.served_at,
+        owner=owner,
+        stack=shown_stack_name(settings.stack),
+        proxy=settings.proxy,
+        runner=runner,
+    )
+    nfs = NfsServer("nfs", serve, _after(made))
+    return PreparedHost([*made, nfs], nfs)
 
 
 def _after(made: list[pulumi.Resource]) -> pulumi.ResourceOptions:

@@ -84,6 +84,7 @@ def make_storage(settings: PlatformSettings) -> Storage:
         folder=str(settings.storage.data_root),
         size=settings.storage.size,
         options=chosen.options,
+        address=settings.cluster.node_address,
     )
     try:
         return STORAGES[chosen.name].make(request)
@@ -148,7 +149,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     looks = start_looks(settings)
     await check_adoption(settings.cluster, look, owner.identity)
     checked = check_machine(settings, storage, owner.identity)
-    host = prepare_host(settings, storage.folder_on_host, runner, owner.identity, checked)
+    host = prepare_host(settings, storage, runner, owner.identity, checked)
     cluster = Cluster(
         "cluster",
         ClusterArgs(
@@ -165,7 +166,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             shared_registry=settings.shared_registry,
             several_servers=bool(servers(settings)),
         ),
-        pulumi.ResourceOptions(depends_on=host),
+        pulumi.ResourceOptions(depends_on=[*host.made]),
     )
     queues_seen = await see_queues(settings, cluster.kubeconfig)
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
@@ -179,7 +180,9 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         is_gone=facts.is_gone,
         generation=cluster.generation,
     )
-    agents = make_agents(settings, looks, owner.identity, cluster.generation, cluster.server)
+    agents = make_agents(
+        settings, looks, owner.identity, cluster.generation, cluster.server, host.nfs
+    )
     ready: list[pulumi.Resource] = [cluster, *agents]
     if settings.gpu_operator:
         operator = GpuOperator(
@@ -205,7 +208,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     volume = DataVolume(
         "data",
         DataVolumeArgs(storage, settings.stack, connection, namespace.uid, keeps_claim=keeps),
-        inside(cluster, namespace, *host),
+        inside(cluster, namespace, *host.made),
     )
     proxy = ProxyConfig(
         "proxy",

@@ -42,6 +42,11 @@ class StorageChoice(Kind, Protocol):
         """Whether the namespace has to be there before."""
         ...
 
+    @property
+    def needs_own_machines(self) -> bool:
+        """Whether something is set up on the machines of a k3s that the stack installs."""
+        ...
+
 
 class NetworkChoice(Kind, Protocol):
     """What the settings have to know of a network profile; see `infra/networks/profile.py`."""

@@ -7,6 +7,7 @@ from infra.names import CLAIM
 from infra.settings.cluster import ClusterSettings
 from infra.settings.kinds import Chosen, StorageChoice
 from infra.settings.namespace import NamespaceSettings
+from infra.settings.nodes import is_loopback
 from infra.settings.reader import Reader
 
 # k3s' uninstaller and the kubelet remove what lies in these folders.
@@ -75,15 +76,35 @@ def _check_place(
             "storage",
             chosen.name,
             "the way to the data lies in the cluster, which here comes and goes with this stack",
-            "Set host-path or nfs, or use a cluster that stays (cluster: existing, or "
-            "k3sExisting: adopt)",
+            "Set host-path, nfs or nfs-first-node, or use a cluster that stays (cluster: existing, "
+            "or k3sExisting: adopt)",
         )
+    if kind.needs_own_machines:
+        _check_own_machines(reader, chosen, cluster)
     if kind.needs_namespace and not namespace.exists:
         reader.problem(
             "storage",
             chosen.name,
             "the claim is there before, and so is its namespace, which this stack must not make",
             "Set namespaceExisting: use, and namespace to the one that holds the claim",
+        )
+
+
+def _check_own_machines(reader: Reader, chosen: Chosen, cluster: ClusterSettings) -> None:
+    if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
+        reader.problem(
+            "storage",
+            chosen.name,
+            "it sets up an NFS server on the first machine of a k3s that this stack installs, and "
+            "the machines of this cluster are somebody else's",
+            "Set nfs with a server that exists, storage-class or existing-claim",
+        )
+    elif not cluster.node_address or is_loopback(cluster.node_address):
+        reader.problem(
+            "nodeAddress",
+            cluster.node_address,
+            f"with storage: {chosen.name} it is the address at which every node mounts the data",
+            "Set the first machine's address, as the other machines reach it",
         )
 
 

@@ -19,12 +19,14 @@ class StorageRequest:
         folder: the setting `dataRoot`, a folder of the node.
         size: the setting `dataSize`, such as `50Gi`.
         options: an instance of the kind's options dataclass.
+        address: of the first machine, as the other nodes reach it; empty: it is not known.
     """
 
     namespace: str
     folder: str
     size: str
     options: Any = None
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Storage:
         data_go_with_claim: the cluster may delete the data once the claim is gone.
         group_writes: the volume's root belongs to root at first, and the kubelet has to give it to
             the group of the pods.
+        served_at: address under which the first machine serves `folder_on_host` by NFS; empty: it
+            serves nothing.
     """
 
     identity: str
@@ -57,6 +61,7 @@ class Storage:
     size: str = ""
     data_go_with_claim: bool = False
     group_writes: bool = False
+    served_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ class StorageKind:
         needs_cluster: the cluster has to outlive `pulumi destroy`, because the way to the data
             lies in it, or has to be there before the first `pulumi up`.
         needs_namespace: the namespace has to be there before (`namespaceExisting: use`).
+        needs_own_machines: something is set up on the machines, which therefore have to be those of
+            a k3s that the stack installs, with an address by which they reach the first one.
     """
 
     name: str
@@ -80,6 +87,7 @@ class StorageKind:
     purges: Literal["folder", "claim", "nothing"] = "folder"
     needs_cluster: bool = False
     needs_namespace: bool = False
+    needs_own_machines: bool = False
 
 
 # The provider's own wait would warn that there is no storage class where that is intended, and wait

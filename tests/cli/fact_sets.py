@@ -18,6 +18,7 @@ uid=0
 systemd=yes
 time=1790000000
 clock_skew=0
+mount_nfs=yes
 MemTotal_kib=65536000
 SwapTotal_kib=0
 cgroup=v2
@@ -230,6 +231,7 @@ FAULTS: dict[str, Seeded] = {
         {"interface": "absent", "interfaces": "eth0 lo"},
         {"node_interface": "eth9"},
     ),
+    "nfs-client": Seeded("mount.nfs is missing", {"mount_nfs": "no"}, {"nfs": "other"}),
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
     "dns": Seeded(
         "cannot resolve github.com",

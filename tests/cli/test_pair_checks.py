@@ -6,17 +6,26 @@ import pytest
 
 from cli.check import Result
 from cli.facts import Facts
-from cli.pair_checks import PAIR_CHECKS, Machine, questions, run_pair_checks
-from infra.node.expectations import Expectations
+from cli.pair import Machine
+from cli.pair_checks import PAIR_CHECKS, run_pair_checks
+from cli.pair_ways import questions
+from infra.node.expectations import FIRST_NODE, Expectations
 from tests.cli.fact_sets import Changes, facts_with
 
 SERVER, TWO, THREE = "10.1.2.3", "gpu2", "gpu3"
+IPS = {SERVER: "198.51.100.1", TWO: "198.51.100.2", THREE: "198.51.100.3"}
 EXPECT = Expectations(
-    gpus=9, pods=3, ranks=9, several=True, shared_data=True, embedded_registry=True
+    gpus=9,
+    pods=3,
+    ranks=9,
+    several=True,
+    shared_data=True,
+    embedded_registry=True,
+    nfs=FIRST_NODE,
 )
 ETCD = {"tcp.2379": "refused", "tcp.2380": "open"}
 WELL = {"udp.8472": "refused", "tcp.6443": "open", "tcp.10250": "refused", "mtu": "fits"}
-WELL["tcp.5001"] = "refused"
+WELL |= {"tcp.5001": "refused", "tcp.2049": "open", "milliseconds": "0.181"}
 
 
 @dataclass(frozen=True)
@@ -33,9 +42,9 @@ class Seeded:
 
 FAULTS = {
     "same-machine": Seeded(
-        "both names lead to ip-10.1.2.3, one machine",
+        "both names lead to 198.51.100.1, one machine",
         f"{SERVER}, {TWO}",
-        {"node_ip": f"ip-{SERVER}", "machine_id": f"id-{SERVER}"},
+        {"node_ip": IPS[SERVER], "machine_id": f"id-{SERVER}"},
     ),
     "machine-id": Seeded(
         "one is a copy", f"{SERVER}, {TWO}", {"machine_id": f"id-{SERVER}"}, severity="warning"
@@ -88,6 +97,78 @@ FAULTS = {
         way=(TWO, SERVER),
         seen={"tcp.5001": "silent"},
     ),
+    "same-address": Seeded(
+        f"k3s would take {IPS[SERVER]} for the address of both (eth0 and docker0)",
+        f"{SERVER}, {TWO}",
+        {"node_ip": IPS[SERVER], "device": "docker0"},
+    ),
+    "same-name": Seeded(
+        f"both have the host name host-{SERVER}: NFS takes them for one client",
+        f"{SERVER}, {TWO}",
+        {"hostname": f"host-{SERVER}"},
+    ),
+    "same-hardware-address": Seeded(
+        f"eth0 and eth0 have the hardware address mac-{SERVER}",
+        f"{SERVER}, {TWO}",
+        {"mac": f"mac-{SERVER}"},
+    ),
+    "same-kernel": Seeded(
+        "kernels 5.14 and 6.1",
+        f"{SERVER}, {TWO}",
+        {"kernel": "6.1.0-28-amd64"},
+        severity="warning",
+    ),
+    "same-k3s": Seeded(
+        "k3s v1.34 and v1.33",
+        f"{SERVER}, {TWO}",
+        {"k3s_version": "v1.33.6+k3s1"},
+        severity="warning",
+    ),
+    "same-gpu": Seeded(
+        "GPUs NVIDIA A10 and NVIDIA L4",
+        f"{SERVER}, {TWO}",
+        {"gpu": ["NVIDIA L4, [N/A]"] * 3},
+        severity="warning",
+    ),
+    "same-gpu-count": Seeded(
+        "numbers of GPUs 3 and 4",
+        f"{SERVER}, {TWO}",
+        {"gpu_pci": [f"0000:{bus}:00.0 0x2236" for bus in ("17", "65", "ca", "e3")]},
+        severity="warning",
+    ),
+    "same-speed": Seeded(
+        "links of 100000 Mb/s and 1000 Mb/s",
+        f"{SERVER}, {TWO}",
+        {"link_speed": "1000"},
+        severity="warning",
+    ),
+    "pair-clock": Seeded("their clocks are 70 s apart", f"{SERVER}, {TWO}", {"clock_skew": "-70"}),
+    "pair-name": Seeded(
+        "gpu3 does not know the name gpu01.example.com",
+        f"{THREE} -> {SERVER}",
+        way=(THREE, SERVER),
+        seen={"name": "gpu01.example.com", "tcp.6443": "unreachable"},
+    ),
+    "pair-source": Seeded(
+        "packets leave by eth1 with 192.0.2.9, and k3s takes 198.51.100.3 (eth0)",
+        f"{THREE} -> {TWO}",
+        way=(THREE, TWO),
+        seen={"source": "192.0.2.9 eth1"},
+        severity="warning",
+    ),
+    "pair-nfs-port": Seeded(
+        "port 2049 cannot be reached: packets are lost",
+        f"{TWO} -> {SERVER}",
+        way=(TWO, SERVER),
+        seen={"tcp.2049": "silent"},
+    ),
+    "pair-latency": Seeded(
+        "a packet and its answer take 31.2 ms",
+        f"{TWO} -> {THREE}",
+        way=(TWO, THREE),
+        seen={"milliseconds": "31.2"},
+        severity="warning",
+    ),
     "pair-mtu": Seeded(
         "a packet of 9000 bytes, which eth0 allows, is lost",
         f"{THREE} -> {TWO}",
@@ -103,15 +184,25 @@ def machines(changes: Changes, way: tuple[str, str], seen: dict[str, str]) -> li
     made: list[Machine] = []
     for name in (SERVER, TWO, THREE):
         own: Changes = {
-            "node_ip": f"ip-{name}",
+            "node_ip": IPS[name],
             "machine_id": f"id-{name}",
             "data_source": "nfs nas:/exports/training",
             "device": "eth0",
             "mtu": "9000",
+            "hostname": f"host-{name}",
+            "mac": f"mac-{name}",
+            "link_speed": "100000",
+            "k3s_version": "v1.34.2+k3s1",
             **(changes if name == TWO else {}),
         }
         sees = {
-            other: {**WELL, **ETCD, **(seen if (name, other) == way else {})}
+            other: {
+                **WELL,
+                **ETCD,
+                "source": f"{own['node_ip']} eth0",
+                "name": f"{other}.example.com 10.1.2.3",
+                **(seen if (name, other) == way else {}),
+            }
             for other in (SERVER, TWO, THREE)
             if other != name
         }
@@ -127,7 +218,8 @@ def findings(results: list[Result]) -> list[tuple[str, str, str]]:
 def test_machines_that_fit_have_no_finding_and_each_check_looks() -> None:
     results = run_pair_checks(machines({}, ("", ""), {}), EXPECT)
     assert findings(results) == []
-    quiet = {"machine-id", "same-architecture", "same-driver"}  # they speak of faults alone
+    # What is alike and what differs as it should is not said of every two machines.
+    quiet = {id for id in FAULTS if id.startswith("same-")} - {"same-machine"} | {"machine-id"}
     assert {result.id for result in results} == {check.id for check in PAIR_CHECKS} - quiet
 
 
@@ -218,3 +310,39 @@ def test_machine_that_saw_nothing_makes_no_finding() -> None:
     made = machines({}, ("", ""), {})
     made[1] = replace(made[1], sees={})
     assert findings(run_pair_checks(made, EXPECT)) == []
+
+
+def test_one_machine_under_two_names_is_said_once() -> None:
+    """That its names, addresses and clocks are alike is no further fault."""
+    alike: Changes = {
+        **{"node_ip": IPS[SERVER], "machine_id": f"id-{SERVER}"},
+        **{"hostname": f"host-{SERVER}", "mac": f"mac-{SERVER}"},
+    }
+    found = findings(run_pair_checks(machines(alike, ("", ""), {}), EXPECT))
+    assert [id for id, place, _ in found if place == f"{SERVER}, {TWO}"] == ["same-machine"]
+
+
+def test_name_of_the_first_machines_node_is_taken() -> None:
+    """Its node is called as its host is; a further one with this name could not join."""
+    made = machines({}, ("", ""), {})
+    made[0] = replace(made[0], facts=facts_with({"hostname": "GPU2", "gpu": [], "gpu_pci": []}))
+    found = findings(run_pair_checks(made[:2], replace(EXPECT, gpus=0)))
+    assert ("same-name", f"{SERVER}, {TWO}", "error") in found
+
+
+def test_what_others_look_after_or_nobody_knows_is_no_fault() -> None:
+    """The version of others' k3s, a link that names no speed, and NFS of another server."""
+    other: Changes = {"k3s_version": "v1.33.6+k3s1", "link_speed": "-1"}
+    foreign = replace(EXPECT, provision=False)
+    assert findings(run_pair_checks(machines(other, ("", ""), {}), foreign)) == []
+    blocked = {"tcp.2049": "silent"}
+    alone = replace(EXPECT, nfs="other")
+    assert findings(run_pair_checks(machines({}, (TWO, SERVER), blocked), alone)) == []
+    assert findings(run_pair_checks(machines({}, (TWO, THREE), blocked), EXPECT)) == []
+
+
+def test_name_that_leads_to_another_machine_is_named() -> None:
+    """Behind NAT that is no fault, so it is a warning."""
+    elsewhere = {"name": "gpu01.example.com 203.0.113.9"}
+    found = run_pair_checks(machines({}, (THREE, SERVER), elsewhere), EXPECT)
+    assert findings(found) == [("pair-name", f"{THREE} -> {SERVER}", "warning")]

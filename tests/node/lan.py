@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.node.doctor_plan import Machine, Plan, SshTarget
-from infra.node.expectations import Expectations
+from infra.node.expectations import FIRST_NODE, Expectations
 from infra.node.shell_program import assemble_program, script_text
 from sandbox.stack import Stack
 from tests.node.host import Entry, Host
@@ -130,6 +130,8 @@ class Lan:
                 gpus=0,
                 several=True,
                 node_address=SERVER_ADDRESS,
+                node_interface=BRIDGE,  # its default route leads elsewhere
+                nfs=FIRST_NODE,
                 embedded_registry=True,
                 https_probe=self.lab.mirror.url,  # k3s' release host, which no test host reaches
             ),

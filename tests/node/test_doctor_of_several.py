@@ -4,7 +4,7 @@ import contextlib
 import functools
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -82,6 +82,13 @@ def faults(lan: Lan) -> dict[str, Fault]:
             TWO, SERVER_ADDRESS, f"{kubelet} {refused}", "pair-kubelet-port", f"{server} -> {TWO}"
         ),
         "flannel": Fault(TWO, three, f"{flannel} {lost}", "pair-flannel-port", f"{THREE} -> {TWO}"),
+        "nfs": Fault(
+            server,
+            three,
+            f"--protocol tcp --dport 2049 {lost}",
+            "pair-nfs-port",
+            f"{THREE} -> {server}",
+        ),
         "sharing": Fault(
             THREE, two, f"{sharing} {lost}", "pair-sharing-ports", f"{TWO} -> {THREE}"
         ),
@@ -95,11 +102,14 @@ def test_hosts_that_reach_each_other_have_no_finding(lan: Lan) -> None:
     assert between(lan) == set()
     places = {result.place for result in report.results if result.id == "kernel"}
     assert places == {lan.lab.host.address, *NAMES}
-    ways = {result.place for result in report.results if result.id == "pair-flannel-port"}
-    assert len(ways) == 6  # every two, both ways
+    for asked in ("pair-flannel-port", "pair-source", "pair-mtu", "pair-latency"):
+        ways = {result.place for result in report.results if result.id == asked}
+        assert len(ways) == 6, asked  # every two, both ways
 
 
-@pytest.mark.parametrize("name", ["api", in_depth("kubelet"), "flannel", in_depth("sharing")])
+@pytest.mark.parametrize(
+    "name", ["api", in_depth("kubelet"), "flannel", in_depth("sharing"), in_depth("nfs")]
+)
 def test_fault_between_two_hosts_is_named_by_the_pair(lan: Lan, name: str) -> None:
     fault = faults(lan)[name]
     with present(lan, fault):
@@ -133,6 +143,72 @@ def test_packets_that_are_too_large_for_the_way_are_named(lan: Lan) -> None:
     finally:
         host.shell(f"ip link set {BRIDGE} mtu 1500")
     assert between(lan) == set()
+
+
+# What is done on gpu-two, what undoes it, the id of what is found then, and where.
+CHANGES = {
+    "host name": (
+        f"hostname {THREE}",
+        f"hostname {TWO}",
+        "same-name",
+        f"{TWO}, {THREE}",
+    ),
+    "source": (
+        f"ip address add 192.0.2.77/24 dev {BRIDGE}; "
+        f"ip route add 192.0.2.3/32 dev {BRIDGE} src 192.0.2.77",
+        f"ip route del 192.0.2.3/32; ip address del 192.0.2.77/24 dev {BRIDGE}",
+        "pair-source",
+        f"{TWO} -> {THREE}",
+    ),
+    "k3s": (
+        "mkdir -p /etc/rancher; echo version v1.30.1+k3s1 >/etc/rancher/disttrain",
+        "rm -r /etc/rancher",
+        "same-k3s",
+        f"{TWO}, {THREE}",
+    ),
+}
+
+
+@pytest.mark.in_depth
+@pytest.mark.parametrize("name", list(CHANGES))
+def test_change_of_a_host_is_named_by_the_pair(lan: Lan, name: str) -> None:
+    """What makes two hosts differ, or be alike, seen on real ones."""
+    do, undo, check_id, place = CHANGES[name]
+    host = lan.machines[TWO].host
+    other = lan.machines[THREE].host
+    if name == "k3s":  # the other one has been brought to a newer one already
+        other.shell("mkdir -p /etc/rancher; echo version v1.34.1+k3s1 >/etc/rancher/disttrain")
+    host.shell(do)
+    try:
+        assert (check_id, place) in between(lan)
+        assert {found for found, _ in between(lan)} == {check_id}
+    finally:
+        host.shell(undo)
+        if name == "k3s":
+            other.shell("rm -r /etc/rancher")
+    assert between(lan) == set()
+
+
+@pytest.mark.in_depth
+def test_name_that_one_host_does_not_know_is_named(lan: Lan) -> None:
+    """Of the first machine; another host knows it, and a third one takes it for somebody else."""
+    name = "first.example.com"
+    plan = lan.doctor_plan()
+    plan = replace(plan, expect=replace(plan.expect, node_address=name))
+    server, three = lan.lab.host.address, lan.machines[THREE].host
+
+    def found() -> set[tuple[str, str]]:
+        results = [result for result in examine(plan).results if result.is_finding]
+        return {(r.id, r.place) for r in results if is_of_several(r)}
+
+    three.shell(f"cp /etc/hosts /etc/aside; echo {SERVER_ADDRESS} {name} >>/etc/hosts")
+    try:
+        assert found() == {("pair-name", f"{TWO} -> {server}")}
+        three.shell(f"cp /etc/aside /etc/hosts; echo {address(lan, TWO)} {name} >>/etc/hosts")
+        ids = {("pair-name", f"{TWO} -> {server}"), ("pair-name", f"{THREE} -> {server}")}
+        assert ids <= found()
+    finally:
+        three.shell("mv /etc/aside /etc/hosts")
 
 
 @pytest.mark.in_depth

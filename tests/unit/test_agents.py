@@ -73,6 +73,18 @@ def test_machine_with_another_name_is_the_same_resource(tmp_path: Path) -> None:
     assert renamed_from(tmp_path, "gpu-old", TWO) == ["node-gpu-old"]
 
 
+def test_machine_with_another_name_keeps_its_authorities(tmp_path: Path) -> None:
+    """The resource of its old name would take them from it, once that of the new one is there."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    look = K3sLook("repair-1", "", node="gpu-old")
+    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
+        changes = {**FITTING, "nodes": [TWO], "caBundle": str(authority)}
+        result = deploy("dev", tmp_path, changes)
+    aliases = result.one("node-gpu2-trust").request.aliases
+    assert [alias.spec.name for alias in aliases] == ["node-gpu-old-trust"]
+
+
 @pytest.mark.parametrize("noted", ["", "gpu2", "gpu3"])
 def test_name_of_no_other_machine_is_taken_for_an_old_one(tmp_path: Path, noted: str) -> None:
     """Neither where it is unknown or unchanged, nor where the list has a machine of that name."""

@@ -31,18 +31,17 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Client:
-    """A machine with the export at /data.
+    """A machine that is linked to the server.
 
     Args:
         name: its host name.
         number: 1 to 254, another one for each.
-        exported: the folder of the server.
-        options: of mount.nfs, with commas between them.
     """
 
-    def __init__(self, name: str, number: int, exported: Path, options: str) -> None:
+    def __init__(self, name: str, number: int) -> None:
         self.name, self._link = name, f"to-{name}"
         server, own = f"10.98.{number}.1", f"10.98.{number}.2"
+        self.server, self.address = server, own
         ready, go_on = os.pipe(), os.pipe()
         self._holder = os.fork()
         if self._holder == 0:
@@ -55,8 +54,23 @@ class Client:
         os.write(go_on[1], b"x")
         self._inside("ip", "address", "add", f"{own}/24", "dev", "eth0")
         self._inside("ip", "link", "set", "eth0", "up")
+        self._inside("ip", "route", "add", "default", "via", server)
         MOUNT_POINT.mkdir(exist_ok=True)
-        self._inside("mount.nfs", f"{server}:{exported}", str(MOUNT_POINT), "-o", options)
+
+    def mount(self, exported: Path, options: str, server: str = "") -> None:
+        """Mount a folder of the server at /data.
+
+        Args:
+            exported: the folder of the server.
+            options: of mount.nfs, with commas between them.
+            server: another address of it than the one on the link.
+        """
+        source = f"{server or self.server}:{exported}"
+        self._inside("mount.nfs", source, str(MOUNT_POINT), "-o", options)
+
+    def unmount(self) -> None:
+        """Take it away, whether the server still answers or not."""
+        self._inside("umount", "-l", str(MOUNT_POINT))
 
     def set_link(self, state: str) -> None:
         """`up`, or `down`: then no packet reaches the machine or leaves it."""

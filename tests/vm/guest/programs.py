@@ -12,7 +12,7 @@ LIBRARIES = PACKAGES / "usr/lib/x86_64-linux-gnu"
 
 def run(*command: str) -> str:
     """Output of a command. Raises RuntimeError with its words when it fails."""
-    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(
             f"{' '.join(command)} failed ({done.returncode}): {done.stdout}{done.stderr}"
@@ -20,7 +20,8 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """In which the programs of the packages find each other and their libraries."""
     own = [str(PACKAGES / name) for name in ("usr/sbin", "sbin", "usr/bin", "bin")]
     return {
         **os.environ,

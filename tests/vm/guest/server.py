@@ -14,21 +14,26 @@ PIPES, STATE = "/run/rpc_pipefs", "/var/lib/nfs/nfsdcld"
 
 
 def start() -> None:
-    """With the disk as the exported folder, which the user of the pods may write to."""
+    """Serve the folder to all clients."""
+    prepare()
+    Path("/etc/exports").write_text(f"{EXPORTED} 10.98.0.0/16(rw,sync,no_subtree_check)\n")
+    go_on()
+
+
+def prepare() -> None:
+    """The disk is the folder, which the pods' user may write to; what a server needs is up."""
     EXPORTED.mkdir(parents=True)
     run("mount", "-t", "ext4", "/dev/vda", str(EXPORTED))
     run("chown", f"{USER_ID}:{USER_ID}", str(EXPORTED))
     for kind, place in (("nfsd", "/proc/fs/nfsd"), ("rpc_pipefs", PIPES)):
         Path(place).mkdir(parents=True, exist_ok=True)
         run("mount", "-t", kind, kind, place)
-    Path("/etc/exports").write_text(f"{EXPORTED} 10.98.0.0/16(rw,sync,no_subtree_check)\n")
     for file in ("etab", "rmtab"):
         (Path("/var/lib/nfs") / file).touch()
     Path(STATE).mkdir()
     run(
         "nfsdcld", "--pipefsdir", PIPES, "--storagedir", STATE
     )  # remembers which clients have a right to their locks after a restart
-    go_on()
 
 
 def go_on() -> None:

@@ -19,7 +19,8 @@ def begin(options: str) -> dict[str, Any]:
     """Start the server and two clients, whose mounts have these options."""
     server.start()
     for number, name in enumerate(NAMES, 1):
-        CLIENTS[name] = Client(name, number, server.EXPORTED, options)
+        CLIENTS[name] = Client(name, number)
+        CLIENTS[name].mount(server.EXPORTED, options)
     return {"mounted": [c.mounted() for c in CLIENTS.values()], "clients": server.clients()}
 
 

@@ -1,0 +1,220 @@
+"""Checks of the ways between machines: pure judgements over what each of them has seen.
+
+What one machine sees of another comes from facts-pairs.sh.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+
+from cli.check import Fault, error, warning
+from cli.pair import Found, Machine, PairCheck, way
+from infra.node.expectations import FIRST_NODE, Expectations
+
+API_PORT, KUBELET_PORT, FLANNEL_PORT, SHARING_PORT = 6443, 10250, 8472, 5001
+NFS_PORT = 2049
+ETCD_PORTS = (2379, 2380)  # for its clients, and for its members among each other
+MOST_MILLISECONDS = 5.0  # in one rack it is a tenth of one, and each all-reduce takes several ways
+
+
+def questions(
+    *, from_server: bool, to_server: bool, share_images: bool = False, to_data: bool = False
+) -> list[str]:
+    """What one machine has to reach on another, as `protocol.port`.
+
+    Args:
+        from_server: the one is the server.
+        to_server: the other one is.
+        share_images: k3s' embedded registry is on, for which each node listens at two ports.
+        to_data: the other one serves the data by NFS.
+    """
+    asked = [f"udp.{FLANNEL_PORT}"]
+    if share_images:
+        asked.append(f"tcp.{SHARING_PORT}")
+    if to_server or share_images:
+        asked.append(f"tcp.{API_PORT}")
+    if from_server:
+        asked.append(f"tcp.{KUBELET_PORT}")
+    if from_server and to_server:
+        asked += [f"tcp.{port}" for port in ETCD_PORTS]
+    if to_data:
+        asked.append(f"tcp.{NFS_PORT}")
+    return asked
+
+
+def api_port(machines: list[Machine], expect: Expectations) -> Found:
+    """Every machine reaches the API server, by which its kubelet joins the cluster."""
+    yield from _reaching(machines, expect, API_PORT)
+
+
+def kubelet_port(machines: list[Machine], expect: Expectations) -> Found:
+    """The server reaches every kubelet; logs, exec and port forwarding go that way."""
+    yield from _reaching(machines, expect, KUBELET_PORT)
+
+
+def etcd_ports(machines: list[Machine], expect: Expectations) -> Found:
+    """Servers reach each other's etcd, which keeps the cluster's data on several of them."""
+    for port in ETCD_PORTS:
+        yield from _reaching(machines, expect, port)
+
+
+def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
+    """Machines reach each other's UDP port 8472, by which pods talk across machines."""
+    for source, target, seen in _seen(machines, expect, f"udp.{FLANNEL_PORT}"):
+        fix = f"on {target.name}, allow UDP {FLANNEL_PORT} from {source.name}"
+        if has_flannel(source) or has_flannel(target):
+            continue  # it takes such packets, and answers none
+        yield (
+            way(source, target),
+            warning(f"UDP packets to port {FLANNEL_PORT} are lost", fix)
+            if seen in ("silent", "unreachable")
+            else "they arrive",
+        )
+
+
+def sharing_ports(machines: list[Machine], expect: Expectations) -> Found:
+    """Machines reach each other's ports 5001 and 6443, by which they give each other the image."""
+    if not expect.embedded_registry:
+        return
+    for port in (SHARING_PORT, API_PORT):
+        for source, target, seen in _seen(machines, expect, f"tcp.{port}"):
+            if port == SHARING_PORT or not target.is_server:  # the server's is that of the API
+                yield way(source, target), _reached(source, target, port, seen)
+
+
+def path_mtu(machines: list[Machine], expect: Expectations) -> Found:
+    """Packets of the size that the devices allow pass between machines; others would vanish."""
+    for source, target, seen in _seen(machines, expect, "mtu"):
+        size = source.facts.get("mtu")
+        if seen == "too large":
+            yield (
+                way(source, target),
+                warning(
+                    f"a packet of {size} bytes, which {source.facts.get('device')} allows, is lost",
+                    "set one MTU on all machines and on what is between them",
+                ),
+            )
+        elif seen == "fits":
+            yield way(source, target), f"{size} bytes pass"
+
+
+def nfs_port(machines: list[Machine], expect: Expectations) -> Found:
+    """Every machine reaches port 2049 of the first one, where that serves the data by NFS."""
+    if expect.nfs != FIRST_NODE:
+        return
+    for source, target, seen in _seen(machines, expect, f"tcp.{NFS_PORT}"):
+        if target is machines[0]:
+            yield way(source, target), _reached(source, target, NFS_PORT, seen)
+
+
+def name_of_machine(machines: list[Machine], expect: Expectations) -> Found:
+    """A name that stands for a machine in the settings leads the others to that machine."""
+    for source, target, seen in _seen(machines, expect, "name"):
+        name, *found = seen.split()
+        own = target.facts.values.get("address", [])
+        if not found:
+            yield (
+                way(source, target),
+                error(
+                    f"{source.name} does not know the name {name}",
+                    f"set nodeAddress to an address, or add {name} to DNS or to /etc/hosts there",
+                ),
+            )
+        elif own and not set(found) & set(own):
+            yield (
+                way(source, target),
+                warning(
+                    f"{source.name} takes {name} for {', '.join(found)}, which is no address of "
+                    f"{target.name}",
+                    f"correct {name} in DNS or in /etc/hosts there; behind NAT this is fine",
+                ),
+            )
+        else:
+            yield way(source, target), ", ".join(found)
+
+
+def own_address_on_the_way(machines: list[Machine], expect: Expectations) -> Found:
+    """A machine's packets to another leave with the address that k3s takes for its own."""
+    for source, target, seen in _seen(machines, expect, "source"):
+        address, _, device = seen.partition(" ")
+        own = source.facts.get("node_ip")
+        if not own or ipaddress.ip_address(address).version != ipaddress.ip_address(own).version:
+            continue
+        key = "nodeInterface" if source is machines[0] else "interface at its place in nodes"
+        yield (
+            way(source, target),
+            warning(
+                f"packets leave by {device} with {address}, and k3s takes {own} "
+                f"({source.facts.get('device')}) for the address of {source.name}: pods would talk "
+                "over another network than the machines, or not at all",
+                f"set {key} to {device}, or correct the routes of {source.name}",
+            )
+            if address != own
+            else f"{address} by {device}",
+        )
+
+
+def latency(machines: list[Machine], expect: Expectations) -> Found:
+    """A packet between two machines takes no longer than in one room; each step waits for many."""
+    for source, target, seen in _seen(machines, expect, "milliseconds"):
+        yield (
+            way(source, target),
+            warning(
+                f"a packet and its answer take {seen} ms, the fastest of several",
+                "use machines of one place, and a way between them without a tunnel",
+            )
+            if float(seen) > MOST_MILLISECONDS
+            else f"{seen} ms",
+        )
+
+
+def has_flannel(machine: Machine) -> bool:
+    """Whether the pod network of k3s is there already."""
+    return any(route.endswith(" flannel.1") for route in machine.facts.values.get("route", []))
+
+
+def _reaching(machines: list[Machine], expect: Expectations, port: int) -> Found:
+    what = f"tcp.{port}"
+    for source, target, seen in _seen(machines, expect, what):
+        if what not in questions(from_server=source.is_server, to_server=target.is_server):
+            continue
+        yield way(source, target), _reached(source, target, port, seen)
+
+
+def _reached(source: Machine, target: Machine, port: int, seen: str) -> Fault | str:
+    if seen not in ("silent", "unreachable"):
+        return seen
+    words = "packets are lost" if seen == "silent" else "the way is refused"
+    return error(
+        f"port {port} cannot be reached: {words}",
+        f"allow TCP {port} from {source.name} in the firewall of {target.name}",
+    )
+
+
+def _seen(
+    machines: list[Machine], expect: Expectations, what: str
+) -> Iterator[tuple[Machine, Machine, str]]:
+    """Each two machines, and what the first one sees of the other; k3s of ours alone needs it."""
+    if not expect.provision:
+        return
+    for source in machines:
+        for target in machines:
+            if source is not target and source.sees and target.name in source.sees:
+                sees = source.sees[target.name]
+                seen = sees.get(what)
+                # Without an address nothing was asked; name_of_machine says so.
+                if seen and (what == "name" or len(sees.get("name", "- -").split()) > 1):
+                    yield source, target, seen
+
+
+WAY_CHECKS = (
+    PairCheck("pair-name", name_of_machine),
+    PairCheck("pair-source", own_address_on_the_way),
+    PairCheck("pair-api-port", api_port),
+    PairCheck("pair-kubelet-port", kubelet_port),
+    PairCheck("pair-etcd-ports", etcd_ports),
+    PairCheck("pair-flannel-port", flannel_port),
+    PairCheck("pair-sharing-ports", sharing_ports),
+    PairCheck("pair-nfs-port", nfs_port),
+    PairCheck("pair-mtu", path_mtu),
+    PairCheck("pair-latency", latency),
+)

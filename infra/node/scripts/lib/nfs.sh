@@ -1,0 +1,120 @@
+# shellcheck shell=sh disable=SC2034 # not every script that includes this uses every constant
+# What the scripts about NFS have in common: where things are, and what of them is ours.
+ROOT=${ROOT:-} # for tests
+readonly EXPORTS="$ROOT/etc/exports.d" # exportfs reads the files there whose names end with .exports
+readonly NOTES="$ROOT/var/lib/disttrain-nfs"
+readonly NFSD="$ROOT/proc/fs/nfsd"
+readonly LOCK="$ROOT/run/disttrain-nfs.lock"
+readonly LOCK_SECONDS=600
+readonly REMAINS="$ROOT/etc/exports.ucf-dist $ROOT/etc/default/nfs-common.ucf-dist \
+$ROOT/etc/default/nfs-kernel-server.ucf-dist $ROOT/var/lib/nfs/export-lock \
+$ROOT/var/lib/nfs/.etab.lock $ROOT/var/lib/nfs/.rmtab.lock $ROOT/var/lib/nfs"
+# The trainer's user owns the folder, and root of a client has no rights of root in it.
+readonly OPTIONS=rw,sync,no_subtree_check,root_squash,sec=sys
+readonly MARK='# made by disttrain:'
+
+fail() {
+  echo "$1" >&2
+  exit 1
+}
+
+dry() { [ -n "${DRY_RUN:-}" ]; }
+
+# The exports of several machines are changed side by side, and one package manager works at a time.
+# The lock is not for what is started meanwhile, which may be a server.
+one_at_a_time() {
+  dry && return
+  command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
+  exec 9>"$LOCK"
+  flock -w "$LOCK_SECONDS" 9 || fail "another run still works on this host ($LOCK is locked)"
+}
+
+is_ours() { # file of exports
+  case $(head -n 1 "$1" 2>/dev/null) in "$MARK"*) ;; *) return 1 ;; esac
+}
+
+# Whether the file has been made for another stack than this one.
+is_of_other_stack() { # file of exports
+  noted=$(sed -n "1s/^$MARK.* owner //p" "$1")
+  [ -n "$noted" ] && [ -n "${OWNER:-}" ] && [ "$noted" != "$OWNER" ]
+}
+
+# The lines of exports that are not ours, each after the name of its file.
+exports_of_others() {
+  for file in "$ROOT/etc/exports" "$EXPORTS"/*.exports; do
+    if [ -e "$file" ] && ! is_ours "$file"; then
+      awk -v file="$file" 'NF && $1 !~ /^#/ { print file, $0 }' "$file"
+    fi
+  done
+}
+
+client_word() { # as `exportfs` takes it
+  case $1 in
+    *:*) echo "[$1]" ;;
+    *) echo "$1" ;;
+  esac
+}
+
+exported_line() { [ ! -e "$1" ] || sed -n 2p "$1"; }
+
+# Lets one client mount the folder, now and after each start of the server, and nothing else of what
+# the files of exports say is applied meanwhile: they may be other people's, half way through.
+set_export() { # file, client, what it is for
+  if [ -e "$1" ] && ! is_ours "$1"; then
+    fail "$1 was not made by this program. Move it to another name, and run pulumi up again"
+  fi
+  if [ -e "$1" ] && is_of_other_stack "$1"; then
+    fail "$1 belongs to another stack: $(head -n 1 "$1"). Destroy that stack first, or, if it is \
+lost, remove the file on this host"
+  fi
+  wanted="$DATA_ROOT $2($OPTIONS)"
+  before=$(exported_line "$1")
+  if [ "$before" != "$wanted" ]; then
+    printf '%s %s (stack %s) owner %s\n%s\n' "$MARK" "$3" "${STACK:-}" "${OWNER:-}" "$wanted" >"$1.new"
+    chmod 644 "$1.new"
+    mv "$1.new" "$1"
+    [ -z "$before" ] || take_back "$before"
+  fi
+  exportfs -i -o "$OPTIONS" "$(client_word "$2"):$DATA_ROOT" ||
+    fail "exportfs refuses $DATA_ROOT for $2 (the setting dataRoot). It has to lie on a file system \
+that Linux can export, such as ext4 or xfs"
+}
+
+# A machine that has another name now has two files for a moment, and keeps what the new one says.
+take_back() { # line of a file of exports, whose file has gone or says something else by now
+  for other in "$EXPORTS"/disttrain*.exports; do
+    [ "$(exported_line "$other")" != "$1" ] || return 0
+  done
+  folder=${1%% *} client=${1#* }
+  exportfs -u "$(client_word "${client%%(*}"):$folder" 2>/dev/null || true
+}
+
+remove_export() { # file
+  if [ ! -e "$1" ]; then return; fi
+  if ! is_ours "$1" || is_of_other_stack "$1"; then
+    echo "$1 is not of this stack, and stays"
+    return
+  fi
+  before=$(exported_line "$1")
+  rm -f "$1"
+  if command -v exportfs >/dev/null; then take_back "$before"; fi
+}
+
+is_served() { # client
+  exportfs -s | awk -v folder="$DATA_ROOT" -v client="$1(" \
+    '$1 == folder && index($2, client) == 1 { found = 1 } END { exit !found }'
+}
+
+# The address by which the server sees this host, which may be the server itself. That of the settings
+# may be a name, and a host often has a name for itself that leads to its loopback.
+own_address() {
+  command -v ip >/dev/null || fail "ip is missing on this host: install iproute2"
+  found=$(getent ahosts "$SERVER_ADDRESS" | awk 'NR == 1 { print $1 }')
+  [ -n "$found" ] || fail "this host does not know the name $SERVER_ADDRESS (the setting nodeAddress): \
+set an address there, or let all machines know the name"
+  source=$(ip -o route get "$found" 2>/dev/null |
+    awk '{ for (i = 1; i < NF; i++) if ($i == "src") { print $(i + 1); exit } }')
+  [ -n "$source" ] || fail "this host has no way to $SERVER_ADDRESS (the setting nodeAddress), the \
+first machine, at which it is to mount the data"
+  echo "$source"
+}

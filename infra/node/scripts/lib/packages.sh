@@ -1,0 +1,122 @@
+# shellcheck shell=sh
+# Installs a package of the distribution with what it needs, and takes exactly that away again.
+# Needs NOTES, a folder of ours, REMAINS, files and empty folders that the packages leave behind, each
+# folder after its files, and `fail`. May be empty: HTTP_PROXY, HTTPS_PROXY, NO_PROXY, by which
+# packages are fetched.
+readonly OURS="$NOTES/packages"             # those that came with ours, one a line
+readonly THERE="$NOTES/there"               # of REMAINS what was there before
+readonly CONFIGURED="$NOTES/configurations" # of these the configuration alone was there before
+
+package_manager() {
+  for manager in apt-get dnf zypper; do
+    command -v "$manager" >/dev/null || continue
+    echo "$manager"
+    return
+  done
+  fail "this host has none of apt-get, dnf and zypper: install an NFS server and its client there \
+by hand, and run pulumi up again"
+}
+
+# Lower case is what apt, dnf and zypper read; what they say may repeat an address with a password.
+with_proxy() {
+  env http_proxy="${HTTP_PROXY:-}" https_proxy="${HTTPS_PROXY:-}" no_proxy="${NO_PROXY:-}" \
+    DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1 "$@" </dev/null 2>&1 9>&-
+}
+
+# No package that is there is removed for it, and none of the recommended ones comes along.
+apt_install() {
+  with_proxy apt-get -q -y -o DPkg::Lock::Timeout=300 --no-install-recommends --no-remove install "$@"
+}
+
+# What apt would bring; a package that it would only upgrade has its old version in brackets.
+apt_plan() { apt_install --simulate "$1" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'; }
+
+packages_in() { # state, as dpkg shortens it
+  dpkg-query -W -f '${db:Status-Abbrev}|${Package}\n' | awk -F '|' -v state="$1" '$1 ~ "^" state { print $2 }'
+}
+
+# What is to come is noted first, so that an install that is broken off can be taken away too.
+install_by_apt() { # package
+  for try in 1 2; do
+    planned=$(apt_plan "$1")
+    if [ -n "$planned" ]; then
+      echo "$planned" | add_to "$OURS"
+      packages_in rc | grep -xF "$planned" | add_to "$CONFIGURED"
+      apt_install "$1" && return
+    fi
+    # The list of packages of a fresh machine is empty, and that of an old one names what is gone.
+    [ "$try" = 2 ] || with_proxy apt-get -q -o DPkg::Lock::Timeout=300 update || return
+  done
+  apt_install "$1"
+}
+
+# A key of a repository, which may come along, is no package.
+rpm_names() { rpm -qa --queryformat '%{NAME}\n' | grep -vx gpg-pubkey | sort -u; }
+
+install_by_rpm() { # words of the manager, and the package
+  rpm_names >"$NOTES/then"
+  with_proxy "$@" || installed=$?
+  rpm_names | comm -13 "$NOTES/then" - | add_to "$OURS"
+  rm -f "$NOTES/then"
+  return "${installed:-0}"
+}
+
+add_to() { # file; names on standard input
+  cat - "$1" 2>/dev/null | sort -u >"$1.new"
+  mv "$1.new" "$1"
+}
+
+install_package() { # its name for apt, for dnf, for zypper
+  manager=$(package_manager)
+  mkdir -p "$NOTES"
+  [ -e "$THERE" ] || for path in $REMAINS; do
+    [ ! -e "$path" ] || echo "$path"
+  done >"$THERE"
+  case $manager in
+    apt-get) package=$1 && set -- install_by_apt "$1" ;;
+    dnf) package=$2 && set -- install_by_rpm dnf -q -y --setopt=install_weak_deps=False install "$2" ;;
+    zypper)
+      package=$3
+      set -- install_by_rpm zypper --quiet --non-interactive install --no-recommends "$3"
+      ;;
+  esac
+  echo "installing $package by $manager"
+  "$@" >"$NOTES/says" || {
+    tail -n 15 "$NOTES/says" | cut -c 1-300 | sed 's#://[^/]*@#://[secret]@#g' >&2
+    fail "$manager cannot install $package, which the setting storage needs on this host. Mend what \
+it says, or install the package by hand, and run pulumi up again"
+  }
+  rm -f "$NOTES/says"
+}
+
+# Neither dpkg nor rpm takes away a package that another one needs; such a one stays, and is named.
+remove_packages() {
+  [ -s "$OURS" ] || return 0
+  if [ "$(package_manager)" = apt-get ]; then
+    remove_by_dpkg >"$NOTES/says" 2>&1 || true
+    left=$(packages_in .i | grep -xF "$(cat "$OURS")" | paste -sd ' ' -)
+  else
+    names=$(rpm_names | grep -xF "$(cat "$OURS")")
+    # shellcheck disable=SC2086 # one word for each
+    [ -z "$names" ] || rpm -e $names >"$NOTES/says" 2>&1 || true
+    left=$(rpm_names | grep -xF "$(cat "$OURS")" | paste -sd ' ' -)
+  fi
+  if [ -n "$left" ]; then
+    tail -n 10 "$NOTES/says" | cut -c 1-300
+    echo "these packages stay, as others need them: $left"
+    return
+  fi
+  for path in $REMAINS; do
+    if grep -qxF "$path" "$THERE"; then continue; fi
+    if [ -d "$path" ]; then rmdir "$path" 2>/dev/null || true; else rm -f "$path"; fi
+  done
+}
+
+remove_by_dpkg() {
+  names=$(packages_in .i | grep -xF "$(cat "$OURS")")
+  # shellcheck disable=SC2086 # one word for each
+  [ -z "$names" ] || dpkg --remove $names
+  names=$(packages_in rc | grep -xF "$(cat "$OURS")" | grep -vxF "$(cat "$CONFIGURED" 2>/dev/null)")
+  # shellcheck disable=SC2086
+  [ -z "$names" ] || dpkg --purge $names
+}

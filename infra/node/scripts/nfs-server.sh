@@ -1,0 +1,140 @@
+#!/bin/sh
+# create: lets this host serve the data folder by NFS 4, to itself for a start; nfs-export.sh adds the
+#   other machines. A server that is missing comes from the package of the distribution.
+# delete: takes back all exports of ours, stops a server that create has started, and removes what it
+#   has installed. The data stay, and so does what was there before, or what others use by now.
+# Needs: DATA_ROOT, SERVER_ADDRESS (of this host, as the others reach it). May be empty: OWNER, STACK;
+# HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only says what would change).
+# Usage: nfs-server.sh create|delete
+set -eu
+umask 022
+
+: "${DATA_ROOT:?}" "${SERVER_ADDRESS:?}"
+
+. ./lib/nfs.sh
+. ./lib/packages.sh
+
+readonly OWN_EXPORT="$EXPORTS/disttrain.exports"
+readonly BEFORE="$NOTES/before" # what was there before us, one `key value` a line
+readonly UNIT=nfs-server        # so it is called in every distribution
+
+# Where something is mounted in the folder, others would see the folder below it, and fill that.
+refuse_mounts_below() {
+  below=$(awk -v root="$DATA_ROOT/" 'index($2, root) == 1 { print $2; exit }' "$ROOT/proc/self/mounts")
+  [ -z "$below" ] || fail "dataRoot: $DATA_ROOT cannot be served by NFS, as something is mounted in \
+it ($below), which the other machines would not see. Mount that disk at $DATA_ROOT itself"
+}
+
+refuse_same_folder() {
+  others=$(exports_of_others | awk -v folder="$DATA_ROOT" '$2 == folder { print $1; exit }')
+  [ -z "$others" ] || fail "dataRoot: $DATA_ROOT is exported already, by $others of this host, which \
+this program did not make. Set another dataRoot, or storage: nfs with this server and this path, or \
+take the folder out of that file"
+}
+
+is_active() { systemctl is-active --quiet "$UNIT"; }
+
+# To start the server would serve what is written there, which nobody has wanted so far.
+refuse_to_start_for_others() {
+  others=$(exports_of_others | cut -d ' ' -f 1 | sort -u | paste -sd ' ' -)
+  [ -z "$others" ] || fail "the NFS server of this host is off, and its start would also serve what \
+$others names, which is not ours. Start it yourself (systemctl start $UNIT), or empty that file"
+}
+
+has_server() { command -v exportfs >/dev/null && command -v rpc.nfsd >/dev/null; }
+
+prepare() {
+  if [ ! -e "$BEFORE" ]; then
+    is_active || refuse_to_start_for_others
+    mkdir -p "$NOTES"
+    {
+      echo "service $(systemctl is-enabled "$UNIT" 2>/dev/null)"
+      echo "server $(systemctl is-active "$UNIT" 2>/dev/null)"
+      for path in "$ROOT/etc/exports" "$EXPORTS"; do [ ! -e "$path" ] || echo "$path there"; done
+    } >"$BEFORE.new"
+    mv "$BEFORE.new" "$BEFORE"
+  fi
+  has_server || install_package nfs-kernel-server nfs-utils nfs-kernel-server
+  mkdir -p "$EXPORTS"
+}
+
+start() {
+  systemctl enable --quiet "$UNIT" 9>&-
+  is_active || systemctl start "$UNIT" 2>"$NOTES/says" 9>&- || true
+  [ "$(cat "$NFSD/threads" 2>/dev/null || echo 0)" -gt 0 ] || {
+    cat "$NOTES/says" >&2 2>/dev/null || true
+    journalctl --unit="$UNIT" --unit=proc-fs-nfsd.mount --no-pager --output=cat --lines=10 2>/dev/null |
+      cut -c 1-300 >&2 || true
+    fail "the NFS server of this host ($UNIT) does not start: the lines above say why. Its kernel \
+has to have the module nfsd, which containers and some small kernels lack. Mend it, or set storage to \
+another kind"
+  }
+  grep -q '+4\.1' "$NFSD/versions" ||
+    fail "the NFS server of this host does not speak version 4.1 ($(cat "$NFSD/versions")): set \
+vers4.1=y in the section [nfsd] of /etc/nfs.conf there, restart $UNIT, and run pulumi up again"
+  rm -f "$NOTES/says"
+}
+
+create() {
+  if dry; then
+    has_server || echo "would install: an NFS server"
+    [ -e "$OWN_EXPORT" ] || echo "would write: $OWN_EXPORT"
+    is_active || echo "would start: $UNIT"
+    return
+  fi
+  one_at_a_time
+  [ -d "$DATA_ROOT" ] || fail "dataRoot: $DATA_ROOT is not there"
+  refuse_mounts_below
+  refuse_same_folder
+  prepare
+  address=$(own_address)
+  set_export "$OWN_EXPORT" "$address" "this host"
+  start
+  is_served "$address" || fail "the NFS server of this host runs, and does not serve $DATA_ROOT to \
+$address, itself: look with exportfs -s what it serves"
+  echo "$DATA_ROOT is served by NFS at $SERVER_ADDRESS"
+}
+
+was() { grep -qxF "$1 $2" "$BEFORE"; }
+
+# By now others may have their own exports on the server that we have brought.
+leave_server() {
+  others=$(exports_of_others | cut -d ' ' -f 1 | sort -u | paste -sd ' ' -)
+  if [ -n "$others" ] && ! was server active; then
+    echo "the NFS server of this host stays, as $others names folders that are not ours"
+    return
+  fi
+  was service enabled || systemctl disable --quiet "$UNIT" 2>/dev/null || true
+  was server active || systemctl stop "$UNIT" 2>/dev/null || true
+  # Debian's package takes this file with it, also where it was there before the package.
+  file="$ROOT/etc/exports"
+  if was "$file" there && [ -e "$file" ]; then cp -p "$file" "$NOTES/exports"; fi
+  remove_packages
+  if [ -e "$NOTES/exports" ] && [ ! -e "$file" ]; then cp -p "$NOTES/exports" "$file"; fi
+}
+
+delete() {
+  if [ ! -e "$BEFORE" ]; then
+    echo "no NFS server of this host is of this program"
+    return
+  elif dry; then
+    for file in "$EXPORTS"/disttrain*.exports; do [ ! -e "$file" ] || echo "would take back: $file"; done
+    return
+  fi
+  one_at_a_time
+  for file in "$OWN_EXPORT" "$EXPORTS"/disttrain-*.exports; do remove_export "$file"; done
+  if [ -e "$OWN_EXPORT" ]; then return; fi # of another stack, whose server it is by now
+  leave_server
+  was "$EXPORTS" there || rmdir "$EXPORTS" 2>/dev/null || true
+  rm -rf "$NOTES"
+  echo "$DATA_ROOT is no longer served by NFS; the data are kept"
+}
+
+main() {
+  case $1 in
+    create | delete) "$1" ;;
+    *) echo "unknown action $1" >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,157 @@
+"""The NFS server of storage `nfs-first-node`: on the first machine, and mounted by the others.
+
+Three commands, so that each goes when its machine goes and none before: the server, the client of
+each further machine, and the permission for that machine to mount. A machine that leaves is drained
+first, and its pods save to the folder until they have ended.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.dependencies import dependencies
+from infra.node.runner import Runner, Script
+from infra.platform.proxy import proxy_environment
+from infra.settings import ProxySettings
+
+ADDRESS = "address="  # begins the last line of nfs-client.sh
+
+
+@dataclass(frozen=True)
+class NfsServerArgs:
+    """What is served, and whose it is.
+
+    Args:
+        folder: of the first machine.
+        address: of the first machine, as the others reach it.
+        owner: identifies the platform.
+        stack: its name, for people.
+        proxy: by which packages are fetched.
+        runner: runs scripts on the first machine.
+    """
+
+    folder: str
+    address: str
+    owner: pulumi.Input[str]
+    stack: str
+    proxy: ProxySettings
+    runner: Runner
+
+
+class NfsServer(pulumi.ComponentResource):
+    """The server, which at first serves the folder to its own machine alone.
+
+    Destroying it takes back all that it serves of ours, and removes what it has installed. The data
+    stay where they are.
+    """
+
+    served: pulumi.Output[str]
+    """Output of the script: what is served where."""
+
+    def __init__(
+        self, name: str, args: NfsServerArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:NfsServer", name, {}, opts)
+        self.args = args
+        command = args.runner.run(
+            f"{name}-server",
+            Script(
+                "nfs-server.sh",
+                {
+                    "DATA_ROOT": args.folder,
+                    "SERVER_ADDRESS": args.address,
+                    **_whose(args),
+                    **package_proxy(args.proxy),
+                },
+                replace_on_another_host=True,
+            ),
+            pulumi.ResourceOptions(
+                parent=self,
+                depends_on=dependencies(opts),
+                custom_timeouts=pulumi.CustomTimeouts(create="15m", update="15m", delete="10m"),
+            ),
+        )
+        self.served = pulumi.Output.from_input(command.stdout)
+        self.register_outputs({"served": self.served})
+
+
+@dataclass(frozen=True)
+class NfsMachineArgs:
+    """A further machine.
+
+    Args:
+        node: name of its node.
+        server: where it mounts.
+        runner: runs scripts on the machine.
+        gone: the machine is lost, and may not mount any more if it comes back.
+    """
+
+    node: str
+    server: NfsServer
+    runner: Runner
+    gone: bool
+
+
+class NfsMachine(pulumi.ComponentResource):
+    """The client of a further machine, and its permission to mount.
+
+    The permission is for the address that the machine itself says it has on its way to the server:
+    that of the settings may be one of another network, or a name.
+    """
+
+    address: pulumi.Output[str]
+    """As the server sees it."""
+
+    def __init__(
+        self, name: str, args: NfsMachineArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("disttrain:infra:NfsMachine", name, {}, opts)
+        server = args.server.args
+        timeouts = pulumi.CustomTimeouts(create="15m", update="15m", delete="10m")
+        client = args.runner.run(
+            f"{name}-client",
+            Script(
+                "nfs-client.sh",
+                {
+                    "NODE": args.node,
+                    "SERVER_ADDRESS": server.address,
+                    **package_proxy(server.proxy),
+                },
+                replace_on_another_host=True,
+            ),
+            pulumi.ResourceOptions(
+                parent=self, depends_on=dependencies(opts), custom_timeouts=timeouts
+            ),
+        )
+        self.address = pulumi.Output.from_input(client.stdout).apply(own_address)
+        if not args.gone:
+            server.runner.run(
+                f"{name}-export",
+                Script(
+                    "nfs-export.sh",
+                    {
+                        "DATA_ROOT": server.folder,
+                        "NODE": args.node,
+                        "CLIENT": self.address,
+                        **_whose(server),
+                    },
+                    replace_on_another_host=True,
+                ),
+                pulumi.ResourceOptions(parent=self, depends_on=[args.server]),
+            )
+        self.register_outputs({"address": self.address})
+
+
+def own_address(output: str) -> str:
+    """What nfs-client.sh says at its end."""
+    return output.strip().rpartition(ADDRESS)[2]
+
+
+def package_proxy(proxy: ProxySettings) -> Mapping[str, pulumi.Input[str]]:
+    """The proxies, as the scripts take them that install packages."""
+    return {name: value for name, value in proxy_environment(proxy).items() if name.isupper()}
+
+
+def _whose(args: NfsServerArgs) -> Mapping[str, pulumi.Input[str]]:
+    return {"OWNER": args.owner, "STACK": args.stack}
