@@ -72,6 +72,14 @@ class Api:
             self._client = Client(self.access)
         return self._client
 
+    def read_kubeconfig(self) -> None:
+        """Read it now, by the quick client where that knows it, and not with the first request.
+
+        Raises:
+            ValueError: the kubeconfig cannot be used.
+        """
+        self._sender()
+
     def _sender(self) -> Requests:
         """What sends the next request: the official client only where it has to, or is there."""
         from infra.kube.quick_client import QuickClient, UnsupportedError
