@@ -233,7 +233,8 @@ class Coordinator:
             self._say(f"node {failed} ended the round soon after its start: the next is without it")
         for node in self._running:
             self._reception.send(node, Stop(reason, fatal))
-        self._running = set[int]()
+        # What is not told by now would be told without the node that is lost.
+        self._running, self._stalled = set[int](), {}
 
     def _tell_if_stalled(self, cut_off: int | None = None) -> None:
         """Once all nodes have said where their ranks are, or have had the time for it.
