@@ -55,7 +55,7 @@ def ask_by_pod(
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     with running(api, pod, quiet=True, start_seconds=start_seconds) as path:
-        response = api.client.stream(f"{path}/log", {"follow": "true"})
+        response = api.stream(f"{path}/log", {"follow": "true"})
         text = b"".join(response.stream(65536)).decode(errors="replace").strip()
     last = text.rpartition("\n")[2]
     if not last.startswith("{"):

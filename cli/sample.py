@@ -63,7 +63,7 @@ def sample(api: Api, place: RunPlace, options: list[str]) -> int:
 
 def show_log(api: Api, path: str) -> None:
     """Copy the pod's log to standard output until it ends. Raises BrokenPipeError."""
-    response = api.client.stream(f"{path}/log", {"follow": "true"})
+    response = api.stream(f"{path}/log", {"follow": "true"})
     try:
         for block in response.stream(4096):
             sys.stdout.buffer.write(block)

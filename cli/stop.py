@@ -88,6 +88,6 @@ class LastLines:
         query = {"follow": "true", "tailLines": str(LINES), "timestamps": "true"}
         # Without these lines the answer is that nothing was seen, and the run is stopped anyway.
         with suppress(OSError, HTTPError, ValueError):
-            response = Api(self._access).client.stream(f"{self._path}/log", query)
+            response = Api(self._access).stream(f"{self._path}/log", query)
             for block in response.stream(4096):
                 self._text.extend(block)

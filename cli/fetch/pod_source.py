@@ -53,7 +53,7 @@ def get_by_client(
     api: Api, path: str, query: Mapping[str, str], headers: Mapping[str, str], seconds: float
 ) -> Response:
     """See `Get`."""
-    return api.client.stream(path, dict(query), headers, seconds)
+    return api.stream(path, dict(query), headers, seconds)
 
 
 class PodSource:

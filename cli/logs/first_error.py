@@ -16,7 +16,10 @@ SAME_CRASH_SECONDS = 120.0
 _ROUND = re.compile(r"\[node \d+\] round \d+: ")
 _NODE_ENDED = re.compile(r"\[node \d+\] (?:fatal|giving up for now|stopped by a signal)\b")
 _RANK_IN_TEXT = re.compile(r"\brank (\d+) was (?:killed|ended) by|^\[rank(\d+)\]:|^rank (\d+): ")
-_HANGS = re.compile(r"\[node \d+\] no step for \d+ s: rank (?P<rank>\d+) on node (?P<node>\d+) ")
+_HANGS = re.compile(
+    r"\[node \d+\] no step for \d+ s: "
+    r"(?:rank (?P<rank>\d+) on |ranks [\d, ]+ on )?node (?P<node>\d+) "
+)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ def _at_fault(line: Line) -> Line:
     if lost := NODE_LOST.match(line.text):
         return replace(line, node=int(lost["node"]))
     if hangs := _HANGS.match(line.text):
-        return replace(line, node=int(hangs["node"]), rank=int(hangs["rank"]))
+        rank = int(hangs["rank"]) if hangs["rank"] else None
+        return replace(line, node=int(hangs["node"]), rank=rank)
     named = _RANK_IN_TEXT.search(line.text)
     rank = int(next(group for group in named.groups() if group)) if named else None
     return replace(line, rank=rank)

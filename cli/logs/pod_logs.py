@@ -118,7 +118,7 @@ class PodLogs:
         if position.last:
             query["sinceTime"] = api_time(position.at)
         with suppress(OSError, HTTPError, ValueError):
-            response = api.client.stream(self._path(pod), query)
+            response = api.stream(self._path(pod), query)
             rest = b""
             for block in response.stream(65536):
                 *lines, rest = (rest + block).split(b"\n")

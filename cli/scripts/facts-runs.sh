@@ -3,7 +3,8 @@
 #   now=this machine's time
 #   runs=yes, or absent
 #   run=NAME|steps of the whole run|done: yes or no|checkpoint's step|its age|last record of metrics
-#   said=NAME|a line of node 0's log that tells whether a checkpoint is being written, in their order
+#   said=NAME|a line of node 0's log that tells whether a checkpoint is being written, or which one was
+#     last verified, in their order
 # Ages are in seconds; what is not known is empty.
 # Usage: facts-runs.sh
 set -u
@@ -31,7 +32,8 @@ checkpoint() {
 }
 
 # Of node 0's log the last lines of each sort, in their order: of saves (two: a begin, and that training
-# waits for it), of steps, and of starts and ends of the ranks. Its lines are `time node rank text`.
+# waits for it), of steps, of starts and ends of the ranks, and of checkpoints that were verified: by a
+# start, by the mirror, and as the node says it again. Its lines are `time node rank text`.
 said() {
   tail -c "$LOG_BYTES" "$1/logs/node-00000.log" 2>/dev/null | cut -c "-$LONGEST_LINE" | awk -v name="$1" '
     BEGIN { sub(".*/", "", name) }
@@ -39,8 +41,14 @@ said() {
     text ~ /^(checkpoint step-|training waits for checkpoint |(warning: )?the checkpoint of step )/ { two = one; one = NR }
     text ~ /^step [0-9]/ { step = NR }
     text ~ /^\[node 0\] (round|training stopped|fatal|giving up|run )/ { ranks = NR }
-    NR == one || NR == step || NR == ranks { line[NR] = $1 " " text }
-    END { for (i = 1; i <= NR; i++) if (i == two || i == one || i == step || i == ranks) print "said=" name "|" line[i] }'
+    text ~ /^continuing after step [0-9]/ { read = NR }
+    text ~ /^\[mirror\] step [0-9]+: [0-9,]+ bytes copied/ { sent = NR }
+    text ~ /^\[node 0\] said at [^ ]+: (continuing|\[mirror\])/ { again = NR }
+    NR == one || NR == step || NR == ranks || NR == read || NR == sent || NR == again { line[NR] = $1 " " text }
+    END {
+      for (i = 1; i <= NR; i++)
+        if (i == two || i == one || i == step || i == ranks || i == read || i == sent || i == again) print "said=" name "|" line[i]
+    }'
 }
 
 one_run() {

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         place = cluster_place(arguments.stack)
     api = Api(place.access, PATIENCE_SECONDS)
     try:
-        api.client  # noqa: B018  it reads the kubeconfig, which may be gone with its cluster
+        api.read_kubeconfig()  # it may be gone with its cluster
     except ValueError as reason:
         if arguments.kubeconfig:
             raise

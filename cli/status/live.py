@@ -21,6 +21,7 @@ from cli.status.screen import (
     slow_rank_of,
     span_of_seconds,
     transport_of,
+    verified_of,
 )
 from infra.kube.errors import ApiError, UnreachableError
 
@@ -81,6 +82,11 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
         for run in seen.runs
         if (found := transport_of(run))
     ]
+    verified = [
+        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), found)
+        for run in seen.runs
+        if (found := verified_of(run, now))
+    ]
     goodput = [
         Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), f"goodput {account}")
         for run in seen.runs
@@ -94,7 +100,7 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
     rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
     runs = [table] if seen.runs else [Text("no run is on this platform")]
     foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
-    more = [*goodput, *costs, *rest, "", foot]
+    more = [*verified, *goodput, *costs, *rest, "", foot]
     return Group(platform, *machines, "", *runs, *reasons, *slow, *transports, *more)
 
 

@@ -12,8 +12,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from trainer.checkpoint.verified_words import BY_START, Verified, read_verified
+from trainer.checkpoint.verified_words import Verified, newer_of, read_verified
 from trainer.checkpoint.words import SaveLine, read_line
+from trainer.launch.said_again import read_again
 from trainer.transport.asked import OTHER
 from trainer.volume.figures import SHARED
 
@@ -26,7 +27,7 @@ _PROGRAM_UNSEEN = re.compile(r"program: it runs; (?P<why>.*)")
 _NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
 _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
-_LOST = re.compile(r"training stopped: (?P<why>.*)")
+_LOST = re.compile(r"(?:training stopped|starting again after a failed pod): (?P<why>.*)")
 _HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
 _GOODPUT = re.compile(r"goodput (?P<account>\d.*?)(?:; (?P<rank_hours>[\d.]+) rank-hours)?$")
 _TRANSPORT = re.compile(rf"{OTHER}(?P<said>.*)|transport[ :]")
@@ -142,9 +143,8 @@ def _after_save(before: Progress, at: datetime | None, save: SaveLine) -> Progre
 
 
 def _after_verified(before: Progress, at: datetime | None, found: Verified) -> Progress:
-    """The newest one; a start that takes an older one has found the newer ones damaged."""
     known = before.verified_step
-    if found.by != BY_START and known is not None and known > found.step:
+    if known is not None and newer_of(Verified(known, before.verified_by), found) is not found:
         return before
     return replace(before, verified_step=found.step, verified_at=at, verified_by=found.by)
 
@@ -181,6 +181,8 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
         return replace(before, trouble=lost["why"], trouble_at=at, **no_more)
     if hangs := _HANGS.match(text):
         return replace(before, hang=hangs["who"])
+    if again := read_again(text):
+        return _after(before, *again)
     if account := _GOODPUT.match(text):
         hours = float(account["rank_hours"]) if account["rank_hours"] else None
         return replace(before, goodput=account["account"], rank_hours=hours, goodput_at=at)

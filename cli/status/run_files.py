@@ -38,6 +38,8 @@ class RunFiles:
             lost says nothing, so it may also be one that was never finished.
         saving_seconds_ago: how long ago its save was begun.
         saving_holds: whether training waits for it: that is the state `saving`.
+        verified_step, verified_seconds_ago, verified_by: the checkpoint of which every byte was
+            last read, when, and by what.
     """
 
     name: str
@@ -52,6 +54,9 @@ class RunFiles:
     saving_step: int | None = None
     saving_seconds_ago: float | None = None
     saving_holds: bool = False
+    verified_step: int | None = None
+    verified_seconds_ago: float | None = None
+    verified_by: str = ""
 
 
 def read_run_files(plan: Plan) -> list[RunFiles]:
@@ -96,7 +101,20 @@ def _parse(value: str, log_of: Callable[[str], Iterable[str]], now: float) -> Ru
         float(saved_age) if saved_age.lstrip("-").isdecimal() else None,
         is_done == "yes",
     )
-    return run if run.is_done else _with_save(run, read_progress("\n".join(log_of(name))), now)
+    told = read_progress("\n".join(log_of(name)))
+    run = _with_verified(run, told, now)
+    return run if run.is_done else _with_save(run, told, now)
+
+
+def _with_verified(run: RunFiles, told: Progress, now: float) -> RunFiles:
+    """With the checkpoint that was last verified, where the log tells of one."""
+    at = told.verified_at
+    return replace(
+        run,
+        verified_step=told.verified_step,
+        verified_seconds_ago=None if at is None else max(0.0, now - at.timestamp()),
+        verified_by=told.verified_by,
+    )
 
 
 def _with_save(run: RunFiles, told: Progress, now: float) -> RunFiles:
@@ -129,8 +147,13 @@ def as_text(runs: Sequence[RunFiles], plan: Plan, reason: str) -> str:
         f"the cluster was not seen: {reason}",
         f"from the runs' own files ({where}); whether their pods live is not known:",
     ]
-    rows = columns([HEAD, *map(_row, runs)]) if runs else ["there is no run yet"]
-    return "\n".join([*lines, *rows])
+    if not runs:
+        return "\n".join([*lines, "there is no run yet"])
+    head, *rows = columns([HEAD, *map(_row, runs)])
+    lines.append(head)
+    for run, row in zip(runs, rows, strict=True):
+        lines += [row, *_verified(run)]
+    return "\n".join(lines)
 
 
 def as_json(runs: Sequence[RunFiles], reason: str) -> str:
@@ -156,6 +179,15 @@ def _row(run: RunFiles) -> tuple[str, ...]:
         "finished" if run.is_done else last,
         f"{saved}{when}{_saving(run)}",
     )
+
+
+def _verified(run: RunFiles) -> list[str]:
+    """The line about it below the run's own; none where there is nothing to say."""
+    if run.verified_step is None:
+        return []
+    ago = run.verified_seconds_ago
+    when = "" if ago is None else f"{span_of_seconds(ago)} ago, "
+    return [f"  verified: step {run.verified_step}, {when}by {run.verified_by}"]
 
 
 def _saving(run: RunFiles) -> str:

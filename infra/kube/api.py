@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +15,9 @@ from infra.kube.objects import Json, parts
 from infra.kube.say import say, shorten
 
 if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+    from websocket import WebSocket
+
     from infra.kube.client import Client
     from infra.kube.quick_client import QuickClient
 
@@ -71,6 +76,39 @@ class Api:
         if self._client is None:
             self._client = Client(self.access)
         return self._client
+
+    def read_kubeconfig(self) -> None:
+        """Read it now, by the quick client where that knows it, and not with the first request.
+
+        Raises:
+            ValueError: the kubeconfig cannot be used.
+        """
+        self._sender()
+
+    def stream(
+        self,
+        path: str,
+        query: dict[str, str],
+        headers: Mapping[str, str] | None = None,
+        silence_seconds: float | None = None,
+    ) -> "BaseHTTPResponse":
+        """A GET whose body is read while it comes; see `Client.stream`."""
+        with self._new_client_after_failure():
+            return self.client.stream(path, query, headers, silence_seconds)
+
+    def websocket(self, path: str, query: list[tuple[str, str]]) -> "WebSocket":
+        """An open connection to a subresource; see `Client.websocket`."""
+        with self._new_client_after_failure():
+            return self.client.websocket(path, query)
+
+    @contextmanager
+    def _new_client_after_failure(self) -> Iterator[None]:
+        """The next client asks the credential plugin, which may open a tunnel to the server."""
+        try:
+            yield
+        except Exception:
+            self._forget_clients()
+            raise
 
     def _sender(self) -> Requests:
         """What sends the next request: the official client only where it has to, or is there."""

@@ -77,7 +77,7 @@ def stream(
     query += [(name, "true") for name in ("stdin", "stdout", "stderr")]
     end = time.monotonic() + limit_seconds
     try:
-        socket = api.client.websocket(f"{pod_path}/exec", query)
+        socket = api.websocket(f"{pod_path}/exec", query)
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(shorten(str(error), 300)) from None
     stderr = bytearray()

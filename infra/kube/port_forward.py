@@ -55,7 +55,7 @@ def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> 
 
 def _copy(here: socket.socket, access: Access, path: str, pod_port: int) -> None:
     """Copy both ways until one side ends."""
-    there = Api(access).client.websocket(path, [("ports", str(pod_port))])
+    there = Api(access).websocket(path, [("ports", str(pod_port))])
     there.settimeout(None)
 
     def send() -> None:

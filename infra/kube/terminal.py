@@ -39,7 +39,7 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
     query = [("container", container), *(("command", word) for word in command)]
     query += [(name, "true") for name in ("stdin", "stdout", "tty")]
     try:
-        socket = api.client.websocket(f"{pod_path}/exec", query)
+        socket = api.websocket(f"{pod_path}/exec", query)
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(shorten(str(error), 300)) from None
     socket.settimeout(FRAME_SECONDS)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,17 @@ STORE_KEY = "key-of-the-store-3141592653"
 
 
 @pytest.fixture(scope="module")
-def single(lab: Lab) -> Stack:
+def single(lab: Lab) -> Iterator[Stack]:
+    """A test destroys it, unless that was left out, as where `-m in_depth` chooses one test."""
     settings = {**run_settings(SINGLE_RUN, MAX_STEPS, **SPARES), **PROXY, "podPolicy": "deny"}
     stack = lab.stack("e2e-single", "sandbox", settings)
     stack.preview()  # on a cluster that has nothing of ours yet
     stack.up()
     lab.wait_done(SINGLE_RUN)
-    return stack
+    yield stack
+    if json.loads(stack.export())["deployment"].get("resources"):
+        with suppress(PulumiFailedError):  # what is left then is a failure of its own
+            stack.destroy()
 
 
 @pytest.fixture(scope="module")
@@ -535,18 +540,24 @@ def test_tensorboard_shows_all_runs_and_leaves_no_pod(lab: Lab, single: Stack) -
         command, cwd=single.project, env=single.environment, stdout=subprocess.PIPE, text=True
     ) as board:
         assert board.stdout
-        line = board.stdout.readline()
-        found = re.fullmatch(r"TensorBoard is at (http://127.0.0.1:\d+/); Ctrl-C ends it\n", line)
-        assert found, line
+        said = list[str]()
+        while not said or re.match(r"\d+ s: waiting for pod ", said[-1]):
+            said.append(board.stdout.readline())
+        print("".join(said))
+        address = r"TensorBoard is at (http://127.0.0.1:\d+/); Ctrl-C ends it\n"
+        found = re.fullmatch(address, said[-1])
+        assert found, said
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
         def has_run() -> bool:
             with direct.open(f"{found[1]}data/runs", timeout=60) as answer:
                 return f"{SINGLE_RUN}/tensorboard" in json.loads(answer.read())
 
-        wait_for("the run that is over", has_run, 120)
-        assert len(lab.kubectl(*pods).split()) == 1
-        board.send_signal(signal.SIGINT)
+        try:
+            wait_for("the run that is over", has_run, 120)
+            assert len(lab.kubectl(*pods).split()) == 1
+        finally:  # also after a failure: leaving the block waits for its end
+            board.send_signal(signal.SIGINT)
         assert board.wait(120) == 130
     wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 300)
 

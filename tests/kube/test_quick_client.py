@@ -22,3 +22,20 @@ print(api.get(path + "/a")["data"], api.delete(path + "/a", {{}}), "kubernetes" 
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "{'key': 'value'} True False\n"
+
+
+def test_status_looks_without_the_official_client(lab: Lab) -> None:
+    """At a cluster that answers, with everything that one look asks of it."""
+    words = ["status", "--kubeconfig", str(lab.cluster.kubeconfig), "--namespace", lab.namespace()]
+    code = f"""
+import sys
+from cli.__main__ import main
+main({words!r})
+print(*sorted({{"kubernetes", "requests", "urllib3", "pulumi", "rich"}} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    first, *_, modules = done.stdout.splitlines()
+    assert first.startswith("1 node")
+    assert modules == ""

@@ -44,6 +44,7 @@ PURE = (
     "trainer.transport.asked",
     "trainer.transport.lines",
     "trainer.launch.exit_codes",
+    "trainer.launch.said_again",
     "trainer.mirror.contents",
     "trainer.mirror.place",
     "trainer.volume.figures",

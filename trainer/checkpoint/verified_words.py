@@ -33,6 +33,17 @@ def read_verified(text: str) -> Verified | None:
     return None
 
 
+def newer_of(known: Verified | None, found: Verified) -> Verified:
+    """Which of two counts, of which `found` was said later.
+
+    It is the newer checkpoint; but a start that takes an older one has found the newer ones
+    damaged.
+    """
+    if found.by != BY_START and known is not None and known.step > found.step:
+        return known
+    return found
+
+
 def continued(step: int, name: str) -> str:
     """All ranks have read the checkpoint whose folder has this name, and go on from it."""
     return f"continuing after step {step} from {name}"

@@ -43,11 +43,12 @@ from trainer.launch.messages import (
     Wait,
 )
 from trainer.launch.ports import store_port
-from trainer.launch.reception import PING_SECONDS, Reception
+from trainer.launch.reception import CUT_OFF, PING_SECONDS, Reception
 from trainer.watch.hang import RankState, from_text
 
 _POLL_SECONDS = 0.5
 _STALLED_SECONDS = 5.0
+Stalls = Callable[[Sequence[RankState], float, Sequence[int], Sequence[int]], None]
 
 
 class Coordinator:
@@ -61,7 +62,7 @@ class Coordinator:
         say: Callable[[str], None],
         rules: RoundRules,
         ping_seconds: float = PING_SECONDS,
-        stalled: Callable[[Sequence[RankState], float, Sequence[int]], None] | None = None,
+        stalled: Stalls | None = None,
         done: Callable[[], None] | None = None,
         proven: Callable[[Mapping[int, Proven]], None] | None = None,
     ):
@@ -75,7 +76,8 @@ class Coordinator:
             rules: which nodes a round needs.
             ping_seconds: a node that says nothing for so long may be replaced by another.
             stalled: called when the ranks of the round stand still, with what is known of them, the
-                seconds, and the nodes that have not said where theirs are.
+                seconds, the nodes that have not said where theirs are, and those of them that do
+                not acknowledge what node 0 sends them.
             done: called when all nodes of a round have finished; after it no round is started.
             proven: called when all nodes of a round have seen each other's files on the volume.
 
@@ -153,6 +155,8 @@ class Coordinator:
     def _left(self, node: int, reason: str) -> None:
         self._waiting.pop(node, None)
         if node in self._running:
+            if reason.startswith(CUT_OFF):
+                self._tell_if_stalled(cut_off=node)
             self._running.remove(node)
             self._stop_round(node, f"node {node} {reason}", fatal=False)
 
@@ -229,19 +233,24 @@ class Coordinator:
             self._say(f"node {failed} ended the round soon after its start: the next is without it")
         for node in self._running:
             self._reception.send(node, Stop(reason, fatal))
-        self._running = set[int]()
+        # What is not told by now would be told without the node that is lost.
+        self._running, self._stalled = set[int](), {}
 
-    def _tell_if_stalled(self) -> None:
-        """Once all nodes have said where their ranks are, or have had the time for it."""
+    def _tell_if_stalled(self, cut_off: int | None = None) -> None:
+        """Once all nodes have said where their ranks are, or have had the time for it.
+
+        `cut_off`: a node whose connection has just broken because nothing reaches it.
+        """
         missing = sorted(self._running - self._stalled.keys())
-        has_waited = time.monotonic() - self._stalled_since > _STALLED_SECONDS
-        if not self._stalled or (missing and not has_waited):
+        away = [node for node in missing if node == cut_off or self._reception.is_silent(node)]
+        is_over = time.monotonic() - self._stalled_since > _STALLED_SECONDS or cut_off is not None
+        if not self._stalled or (missing != away and not is_over):
             return
         said, self._stalled = self._stalled, {}
         states = [state for message in said.values() for state in from_text(message.states)]
         seconds = max(message.seconds for message in said.values())
         if states and self._tell_stalled is not None:
-            self._tell_stalled(states, seconds, missing)
+            self._tell_stalled(states, seconds, missing, away)
 
     def _tell_waiting(self) -> None:
         usual = Wait(*self._gathering.describe(self._waiting, is_running=bool(self._running)))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trainer.launch.status_files import StatusFiles
 from trainer.watch.beat import NO_STEP, Phase, Seen, read_beat
+from trainer.watch.connections import connections_of
 from trainer.watch.hang import RankState
 from trainer.watch.stack import ask_for_stack, place_in
 
@@ -91,19 +92,23 @@ class HangWatch:
         if self._has_told or now - self._asked_at < ANSWER_SECONDS:
             return []
         self._has_told = True
-        return [
-            RankState(
-                rank=self._first_rank + local_rank,
-                node=self._node,
-                step=rank.seen.step + 1,
-                phase=rank.seen.phase,
-                waits=rank.seen.waits,
-                process=_state_of(rank.pid),
-                place=_place(self._status.stack_file(local_rank)),
-            )
-            for local_rank, rank in enumerate(self._ranks)
-            if rank.seen is not None
-        ]
+        seen = [(place, rank) for place, rank in enumerate(self._ranks) if rank.seen is not None]
+        return [self._state(place, rank) for place, rank in seen]
+
+    def _state(self, local_rank: int, rank: _Rank) -> RankState:
+        assert rank.seen is not None
+        connections = connections_of(rank.pid)
+        return RankState(
+            rank=self._first_rank + local_rank,
+            node=self._node,
+            step=rank.seen.step + 1,
+            phase=rank.seen.phase,
+            waits=rank.seen.waits,
+            process=_state_of(rank.pid),
+            place=_place(self._status.stack_file(local_rank)),
+            own=connections.own,
+            silent=connections.silent,
+        )
 
 
 def _state_of(pid: int) -> str:

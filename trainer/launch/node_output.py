@@ -17,6 +17,7 @@ from pathlib import Path
 from trainer.launch.line_pipe import LinePipe
 from trainer.launch.rotating_file import RotatingFile
 from trainer.launch.run_log import RunLog, log_path
+from trainer.launch.said_again import SaidAgain
 
 SETTLE_SECONDS = 3.0
 Tap = Callable[[int | None, list[bytes]], None]
@@ -35,6 +36,7 @@ class NodeOutput:
     def __init__(self, node_rank: int, run_dir: Path | None) -> None:
         self._node_rank = node_rank
         self._lock = threading.Lock()
+        self._said_again = SaidAgain()
         self._can_print = True
         self._log = None
         if run_dir is not None:
@@ -82,6 +84,11 @@ class NodeOutput:
         at, shown = datetime.now(UTC), list[bytes]()
         with self._lock:  # so that both have the same order, which `./disttrain logs` uses
             for line in lines:
+                for text in self._said_again.before(at, line):
+                    again = f"[node {self._node_rank}] {text}".encode()
+                    if self._log is not None:
+                        self._log.put(at, None, again)
+                    shown.append(again)
                 notice = self._log.put(at, rank, line) if self._log is not None else ""
                 if notice:  # before the line, as that may have to be the last one
                     shown.append(f"[node {self._node_rank}] {notice}".encode())

@@ -25,6 +25,9 @@ REVISION_VARIABLE = "DISTTRAIN_REVISION"
 PLACE = "pod_failures.json"
 WITHOUT_A_WORD = "it ended without a word, as when the kernel kills it or its machine is lost"
 
+AFTER_FAILURE = "starting again after a failed pod: "
+"""So begins what node 0 says then; `./disttrain status` reads it (cli/status/progress.py)."""
+
 
 @dataclass(frozen=True)
 class Count:
@@ -77,11 +80,12 @@ class PodFailures:
 
         Args:
             newest: reads the newest checkpoint from the volume. It is asked only where a pod of
-                before has ended without a word.
+                before has failed.
         """
         self._read()
         if self._writes and self._count.trains:
             self._write(self._count.failed(newest(), WITHOUT_A_WORD))
+        self._tell(newest)
 
     def round_begins(self) -> None:
         """Called before the ranks are started."""
@@ -112,6 +116,17 @@ class PodFailures:
             "cause is mended, change a setting of the run, such as run.train.max_pod_failures, and "
             "run pulumi up: pods of changed settings are counted anew"
         )
+
+    def _tell(self, newest: Callable[[], str]) -> None:
+        """Say which restart this is, unless a pod before this one has brought the run further."""
+        count = self._count
+        if not self._writes or not count.failures or self.spent() is not None:
+            return
+        if newest() <= count.newest:
+            self._say(
+                f"{AFTER_FAILURE}{count.reason} (pod restart {count.failures} of {self._most} "
+                "without a newer checkpoint)"
+            )
 
     def _read(self) -> None:
         if not self._reads:

@@ -7,6 +7,7 @@ one rank are rivals: the second waits until the first gives no answer.
 from __future__ import annotations
 
 import contextlib
+import errno
 import selectors
 import socket
 import time
@@ -22,8 +23,13 @@ from trainer.launch.messages import (
     Refused,
     SignedLines,
 )
+from trainer.watch.connections import is_silent
+from trainer.watch.hang import AS_BY
 
 PING_SECONDS = 10.0
+CUT_OFF = "is cut off"
+"""So begins why a node has left that the network does not reach any more."""
+_UNREACHED = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _HELLO_SECONDS = 20.0
 _MOST_STRANGERS = 256
 _SAY_EVERY_SECONDS = 10.0
@@ -112,6 +118,11 @@ class Reception:
         """Close the connection of a node."""
         self._drop(self._nodes[node], reason)
 
+    def is_silent(self, node: int) -> bool:
+        """Whether a connected node does not acknowledge what was sent to it."""
+        peer = self._nodes.get(node)
+        return peer is not None and is_silent(peer.line.connection)
+
     def own_address(self, node: int) -> str:
         """The address of this machine that the node is connected to; empty if it is gone."""
         with contextlib.suppress(OSError):
@@ -139,7 +150,9 @@ class Reception:
             peer.line.send(Refused("this is node 0 of a run with another key"))
             self._drop(peer, f"was not understood ({error})")
         except ConnectionError as error:
-            self._drop(peer, f"lost the connection ({error})")
+            is_cut_off = getattr(error.__cause__, "errno", None) in _UNREACHED
+            why = f"{CUT_OFF}: it acknowledges nothing any more, {AS_BY}"
+            self._drop(peer, f"{why if is_cut_off else 'lost the connection'} ({error})")
         else:
             for message in messages:
                 if not peer.line.closed:

@@ -18,7 +18,11 @@ class StallTeller:
         self._say, self._events = say, events
 
     def tell(
-        self, states: Sequence[RankState], seconds: float, missing: Sequence[int] = ()
+        self,
+        states: Sequence[RankState],
+        seconds: float,
+        missing: Sequence[int] = (),
+        away: Sequence[int] = (),
     ) -> None:
         """Tell of ranks that have made no step.
 
@@ -26,9 +30,10 @@ class StallTeller:
             states: what each rank does.
             seconds: for how long no rank has made a step.
             missing: nodes that have not said where their ranks are.
+            away: those of them that do not acknowledge what node 0 sends them.
         """
-        self._say(describe_hang(states, seconds, missing))
-        found = culprits(states, missing)
+        self._say(describe_hang(states, seconds, missing, away))
+        found = culprits(states, missing, away)
         for node in missing if not found else ():
             self._events.write(Name.HANG, rank=None, node=node, seconds=round(seconds, 1))
         for state in found:

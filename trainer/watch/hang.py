@@ -7,10 +7,12 @@ error ends their wait later.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from trainer.watch.beat import Phase
+from trainer.watch.dead_links import DeadLinks, dead_links, end_words
 
 _STATES = {
     "T": "stopped",
@@ -20,6 +22,9 @@ _STATES = {
     "R": "runs",
     "S": "sleeps",
 }
+
+_ADDRESSES = ("own", "silent")
+AS_BY = "as by a dead network card, link or switch, or a machine that is off"
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class RankState:
         waits: whether it is in a collective.
         process: the letter of its process (proc(5)); empty where the system does not say.
         place: the Python line in which it sits; empty: it has not answered.
+        own, silent: addresses of its ends of connections to other machines, and of the peers that
+            do not acknowledge what it sends (trainer/watch/connections.py).
     """
 
     rank: int
@@ -42,6 +49,8 @@ class RankState:
     waits: bool
     process: str
     place: str
+    own: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
 
     @property
     def is_stopped(self) -> bool:
@@ -57,23 +66,35 @@ def to_text(states: Sequence[RankState]) -> str:
 def from_text(text: str) -> list[RankState]:
     """The inverse. Raises ValueError for anything else."""
     try:
-        states = [RankState(**entry) for entry in json.loads(text)]
+        states = [RankState(**_with_tuples(entry)) for entry in json.loads(text)]
         for state in states:
             Phase(state.phase)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ValueError(f"this says nothing about ranks: {error}") from None
     return states
 
 
-def culprits(states: Sequence[RankState], missing: Sequence[int] = ()) -> list[RankState]:
+def _with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has lists."""
+    return {key: tuple(value) if key in _ADDRESSES else value for key, value in entry.items()}
+
+
+def culprits(
+    states: Sequence[RankState], missing: Sequence[int] = (), away: Sequence[int] = ()
+) -> list[RankState]:
     """The ranks that the others wait for; empty where the states do not tell.
 
-    `missing`: nodes that have not said where their ranks are.
+    Args:
+        states: of all ranks that were seen.
+        missing: nodes that have not said where their ranks are.
+        away: those of them that do not acknowledge what node 0 sends them.
     """
     if stopped := [state for state in states if state.is_stopped]:
         return stopped
     if busy := [state for state in states if not state.waits]:
         return busy
+    if (links := dead_links(states, away)).pairs or links.cut_off:
+        return [state for state in states if state.node in links.cut_off]
     if missing:  # one of theirs may have reached some of the others and not all of them
         return []
     # All wait, but not for the same: who is further has left out what the others wait in.
@@ -82,18 +103,29 @@ def culprits(states: Sequence[RankState], missing: Sequence[int] = ()) -> list[R
     return ahead if len(ahead) < len(states) else []
 
 
-def describe_hang(states: Sequence[RankState], seconds: float, missing: Sequence[int] = ()) -> str:
+def describe_hang(
+    states: Sequence[RankState],
+    seconds: float,
+    missing: Sequence[int] = (),
+    away: Sequence[int] = (),
+) -> str:
     """One sentence for the log.
 
     Args:
         states: of all ranks that were seen, at least one.
         seconds: how long no rank has moved.
         missing: nodes that have not said where their ranks are.
+        away: those of them that do not acknowledge what node 0 sends them.
     """
     states = sorted(states, key=lambda state: state.rank)
-    found = culprits(states, missing)
+    found = culprits(states, missing, away)
     victims = [state for state in states if state not in found]
     begin, nodes = f"no step for {seconds:.0f} s", ", ".join(map(str, missing))
+    links = dead_links(states, away)
+    if (links.pairs or links.cut_off) and all(state.node in links.cut_off for state in found):
+        waits = f"{_ranks(victims)} {_wait(victims)}" if victims else ""
+        for_it = f"; {waits}{' for it' if links.cut_off else ''} in {_collective(victims[0])}"
+        return f"{begin}: {_cut_off(links, found)}{for_it if victims else ''}"
     if not found and missing:
         return (
             f"{begin}: node(s) {nodes} did not say where their ranks are; {_ranks(states)} "
@@ -110,6 +142,24 @@ def describe_hang(states: Sequence[RankState], seconds: float, missing: Sequence
     if missing:
         parts.append(f"node(s) {nodes} did not say where their ranks are")
     return f"{begin}: {'; '.join(parts)}"
+
+
+def _cut_off(links: DeadLinks, found: Sequence[RankState]) -> str:
+    """Which node nothing reaches, or which two do not reach each other."""
+    if not links.cut_off:
+        pairs = "; ".join(f"{end_words(a)} and {end_words(b)}" for a, b in links.pairs)
+        return (
+            f"nothing arrives any more between {pairs}: what they send is not acknowledged, "
+            f"{AS_BY}; look at the network between them"
+        )
+    nodes = " and ".join(map(end_words, links.cut_off))
+    who = f"{_ranks(found)} on {nodes}" if found else nodes
+    verb = "is" if len(found or links.cut_off) == 1 else "are"
+    at = f" (at {', '.join(links.addresses)})" if links.addresses else ""
+    return (
+        f"{who} {verb} cut off from the other nodes: what is sent there{at} is not acknowledged, "
+        f"{AS_BY}"
+    )
 
 
 def _wait(states: Sequence[RankState]) -> str:

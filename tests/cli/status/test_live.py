@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fcntl import ioctl
 from io import StringIO
@@ -78,6 +79,15 @@ def test_drawing_has_the_words_of_the_plain_screen() -> None:
     assert "STACK STATE STEP LOSS TOKENS/S MFU ETA SAVED" in lines
     assert "dev training 40/100 2.5 900 31% 1m -" in lines
     assert "other: no step is reported any more (for 7 min)" in lines
+
+
+def test_verified_checkpoint_stands_below_the_runs() -> None:
+    """In the words of the plain screen."""
+    known = {"verified_step": 700, "verified_by": "the copy to the mirror", "verified_at": NOW}
+    run = replace(RUN, progress=replace(RUN.progress, **known))
+    assert "dev: verified: step 700, 0 s ago, by the copy to the mirror" in text_of(
+        120, Look(SEEN.platform, (run,), "")
+    )
 
 
 def test_silent_node_is_seen_before_kubernetes_misses_it() -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from cli.status.progress import Progress, last_words, read_progress
 from trainer.checkpoint import verified_words
 from trainer.launch.goodput_line import goodput_line
+from trainer.launch.said_again import said_again
 from trainer.program.progress import Point
 from trainer.program.work import UNSEEN
 from trainer.transport.asked import asked_of, line
@@ -163,6 +164,20 @@ def test_time_between_reports_is_that_of_most_of_them() -> None:
     log = "\n".join(line.replace(":13Z", f":{second}Z") for second in seconds)
     assert read_progress(log).seconds_between_reports == 2.0
     assert read_progress(line).seconds_between_reports is None
+
+
+def test_line_that_is_said_again_is_as_old_as_at_first() -> None:
+    """A node repeats what else would not be among its last lines (trainer/launch/said_again.py)."""
+    at = datetime(2026, 11, 22, 6, 40, 9, tzinfo=UTC)
+    verified = said_again(at, verified_words.continued(10, "step-00000010"))
+    account = said_again(at, "[node 0] goodput 92.3% of 3.1 h: 0 restarts, 0 steps made again")
+    lines = [f"2026-11-22T09:00:00Z [node 0] {text}\n" for text in (verified, account)]
+    found = read_progress("".join(lines) + STEPS)
+    assert (found.verified_step, found.verified_at) == (10, at)
+    assert found.goodput == "92.3% of 3.1 h: 0 restarts, 0 steps made again"
+    assert found.goodput_at == at
+    wrong = verified.replace("-22T", "-99T")
+    assert read_progress(f"2026-11-22T09:00:00Z [node 0] {wrong}\n").verified_step is None
 
 
 def test_newest_account_of_the_time_counts() -> None:

@@ -17,8 +17,9 @@ from infra.kube.access import Access
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
 from tests.cli.fetch.local_pod import add_checkpoint, make_run
-from trainer.checkpoint import words
+from trainer.checkpoint import verified_words, words
 from trainer.launch.run_log import log_path, record_of
+from trainer.launch.said_again import said_again
 
 RECORD = {"step": 797, "unix_time": 1000.0, "loss": 2.047, "tokens_per_second": 6900.4}
 
@@ -108,6 +109,41 @@ def test_files_tell_of_a_save_under_way(
         assert 90 < found.saving_seconds_ago < 900
     (run / "done.json").touch()
     assert read_run_files(plan_of(tmp_path))[0].saving_step is None
+
+
+STARTED = verified_words.continued(700, "step-00000700")
+COPIED = f"[mirror] {verified_words.copied(750, 1_234_567, 0.5)}"
+LONG_AGO = datetime(2026, 11, 22, 6, 40, 9, tzinfo=UTC)
+AGAIN = f"[node 0] {said_again(LONG_AGO, COPIED)}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "step", "by"),
+    [
+        ([NEXT, STEP], None, ""),
+        ([STARTED, NEXT, STEP], 700, verified_words.BY_START),
+        ([STARTED, STEP, COPIED, STEP, STEP], 750, verified_words.BY_MIRROR),
+        ([COPIED, STARTED, STEP], 700, verified_words.BY_START),
+        ([COPIED, *MANY_STEPS, AGAIN, STEP], 750, verified_words.BY_MIRROR),
+    ],
+    ids=["never", "by a start", "by the mirror", "an older one", "said again"],
+)
+def test_files_tell_which_checkpoint_was_verified(
+    tmp_path: Path, lines: list[str], step: int | None, by: str
+) -> None:
+    """As `status` reads it of a pod's log; also of a run that is over."""
+    run = a_run(tmp_path)
+    writes_log(run, lines)
+    (run / "done.json").touch()
+    (found,) = read_run_files(plan_of(tmp_path))
+    assert (found.verified_step, found.verified_by) == (step, by)
+    if lines[-2:] == [AGAIN, STEP]:
+        age = (datetime.now(UTC) - LONG_AGO).total_seconds()
+        assert found.verified_seconds_ago == pytest.approx(age, abs=60)
+    said = as_text([found], plan_of(tmp_path), "no route").splitlines()
+    assert [line.split(",")[0] for line in said[4:]] == (
+        [] if step is None else [f"  verified: step {step}"]
+    )
 
 
 def test_save_is_its_own_run_s_and_as_old_as_its_begin(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""A look starts quickly: it imports nothing that takes longer than the look itself."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.ports import free_port
+
+PROJECT = Path(__file__).parents[3]
+HEAVY = ("kubernetes", "requests", "urllib3", "websocket", "certifi", "pulumi", "rich", "torch")
+CODE = """
+import sys
+from cli import __main__
+from cli.status import command
+command.PATIENCE_SECONDS = 0.0
+print(__main__.main(sys.argv[1:]), *sorted({heavy} & set(sys.modules)))
+"""
+
+
+def kubeconfig(folder: Path, **more: str) -> Path:
+    """Of a server that is not there, with these further keys of its cluster."""
+    server = f"https://127.0.0.1:{free_port()}"
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": server, **more}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def looked(file: Path) -> tuple[str, str]:
+    """The exit status of a look with what it has imported of HEAVY, and its error."""
+    words = [sys.executable, "-c", CODE.format(heavy=set(HEAVY)), "status", "--kubeconfig"]
+    done = subprocess.run([*words, file], cwd=PROJECT, capture_output=True, text=True, check=True)
+    return done.stdout.strip(), done.stderr
+
+
+def test_status_imports_no_official_client(tmp_path: Path) -> None:
+    """Nor does it import what only a terminal, a stack or a training needs."""
+    status, error = looked(kubeconfig(tmp_path))
+    assert status == "2"
+    assert "the cluster could not be asked: " in error
+    assert "refused" in error
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("proxy-url", "http://127.0.0.1:9"), ("certificate-authority", "/nowhere/ca.crt")],
+)
+def test_official_client_reads_what_others_cannot(tmp_path: Path, key: str, value: str) -> None:
+    """And it has the words for a kubeconfig that nobody can use."""
+    status, error = looked(kubeconfig(tmp_path, **{key: value}))
+    assert status.startswith("2 ")
+    assert "kubernetes" in status.split()
+    assert "error: " in error

@@ -1,0 +1,95 @@
+"""Lines that `./disttrain status` needs stay among the last ones of a node's log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cli.status.look import LINES
+from cli.status.progress import Progress, read_progress
+from trainer.checkpoint import verified_words
+from trainer.launch.said_again import EVERY_LINES, SaidAgain, read_again
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+AT = datetime(2026, 11, 22, 6, 40, 9, 123456, tzinfo=UTC)
+STARTED = verified_words.continued(700, "step-00000700")
+COPIED = f"[mirror] {verified_words.copied(750, 1_234_567, 0.5)}"
+OLDER = f"[mirror] {verified_words.copied(600, 1_234_567, 0.5)}"
+GOODPUT = "[node 0] goodput 92.3% of 3.1 h: 0 restarts, 0 steps made again; 9.320 rank-hours"
+STEP = "step 797/4000 loss 2.0470 val_loss none tokens/s 6900 mfu 10% eta 5 min"
+# What a rank of node 0 prints goes through this: argv has the run's directory and the lines.
+NODE = """
+import os, sys
+from pathlib import Path
+from trainer.launch.node_output import NodeOutput
+output = NodeOutput.of(0, Path(sys.argv[1]))
+pipe = output.pipe(0)
+with os.fdopen(os.dup(pipe.write_end), "w") as rank:
+    pipe.start()
+    for line in sys.argv[2:]:
+        text, _, times = line.partition(" x ")
+        rank.write((text + "\\n") * int(times or 1))
+pipe.wait_for_end(60)
+output.close()
+"""
+
+
+def printed(lines: list[str]) -> list[str]:
+    """What a node prints in the place of these lines."""
+    node, shown = SaidAgain(), list[str]()
+    for line in lines:
+        shown += [f"[node 0] {text}" for text in node.before(AT, line.encode())]
+        shown.append(line)
+    return shown
+
+
+def seen(lines: list[str]) -> Progress:
+    """What status reads of the last lines."""
+    return read_progress("\n".join(f"2026-11-25T10:00:00Z {line}" for line in lines[-LINES:]))
+
+
+@pytest.mark.parametrize("steps", [*range(0, 450, 7), 10_000])
+def test_verified_checkpoint_stays_among_the_last_lines(steps: int) -> None:
+    """However many lines of steps have followed it, and with the time when it was verified."""
+    found = seen(printed([STARTED, COPIED, GOODPUT, *[STEP] * steps]))
+    assert (found.verified_step, found.verified_by) == (750, verified_words.BY_MIRROR)
+    assert found.goodput.startswith("92.3% of 3.1 h")
+    assert found.rank_hours == 9.32
+    if steps > LINES:
+        assert found.verified_at == found.goodput_at == AT.replace(microsecond=0)
+
+
+def test_what_is_said_again_is_what_counts() -> None:
+    """Not an older checkpoint of the mirror, but an older one that a start had to take."""
+    for lines, step in (([COPIED, OLDER], 750), ([COPIED, STARTED], 700), ([STARTED, COPIED], 750)):
+        (again,) = {
+            found[1]
+            for line in printed([*lines, *[STEP] * (3 * EVERY_LINES)])
+            if (found := read_again(line.removeprefix("[node 0] ")))
+        }
+        assert f"step {step}" in again
+
+
+def test_nothing_is_said_again_without_need() -> None:
+    """A log of other lines stays as it is, and the last line stays the last one."""
+    assert printed([STEP] * 1000) == [STEP] * 1000
+    many = printed([STARTED, *[STEP] * 1000])
+    assert len(many) == 1001 + 1000 // EVERY_LINES
+    assert printed([STARTED, *[STEP] * EVERY_LINES])[-1] == STEP
+
+
+def test_both_logs_of_a_node_have_it(tmp_path: Path) -> None:
+    """The container's, which Kubernetes shows, and the run's own on the volume."""
+    words = [sys.executable, "-c", NODE, str(tmp_path), STARTED, f"{STEP} x 1000"]
+    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    shown = done.stdout.splitlines()
+    assert seen(shown).verified_step == 700
+    kept = (tmp_path / "logs" / "node-00000.log").read_text().splitlines()
+    assert [line.split(" ", 3)[3] for line in kept] == shown
+    again = [line for line in kept if "[node 0] said at " in line]
+    assert {line.split(" ")[2] for line in again} == {"-"}
+    assert len(again) == 1000 // EVERY_LINES

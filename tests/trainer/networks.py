@@ -1,0 +1,84 @@
+"""Networks of pods on one machine: a namespace for each pod, and a switch that can cut its links.
+
+Each pod has two interfaces, `eth0` at which the nodes meet and `net1` for the ranks, as with a
+second network. A link is cut at the switch, as by a dead cable: nothing that is sent arrives, and
+nobody is told.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+INTERFACES = ("eth0", "net1")
+
+
+class Networks:
+    """The namespaces of `pods` pods; see `networks`."""
+
+    def __init__(self, pods: int) -> None:
+        self._name = f"pods-{uuid.uuid4().hex[:8]}"
+        self._made = list[str]()
+        self._pods = pods
+
+    def make(self) -> None:
+        """All of them, each pod with the address `address(number, interface)`."""
+        switch = self._add("switch")
+        for interface in INTERFACES:
+            _ip("-n", switch, "link", "add", interface, "type", "bridge")
+            _ip("-n", switch, "link", "set", interface, "up")
+        for number in range(self._pods):
+            pod = self._add(str(number))
+            _ip("-n", pod, "link", "set", "lo", "up")
+            for interface in INTERFACES:
+                port = self._port(number, interface)
+                peer = ("peer", "name", interface, "netns", pod)
+                _ip("-n", switch, "link", "add", port, "type", "veth", *peer)
+                _ip("-n", switch, "link", "set", port, "master", interface, "up")
+                address = f"{self.address(number, interface)}/24"
+                _ip("-n", pod, "addr", "add", address, "dev", interface)
+                _ip("-n", pod, "link", "set", interface, "up")
+
+    def address(self, pod: int, interface: str) -> str:
+        """Of a pod."""
+        return f"10.77.{INTERFACES.index(interface)}.{pod + 1}"
+
+    def inside(self, pod: int) -> Sequence[str]:
+        """The begin of a command that runs in the network of a pod."""
+        return ("ip", "netns", "exec", f"{self._name}-{pod}")
+
+    def set_link(self, pod: int, interface: str, state: str) -> None:
+        """`down` or `up`, at the switch."""
+        port = self._port(pod, interface)
+        _ip("-n", f"{self._name}-switch", "link", "set", port, state)
+
+    def remove(self) -> None:
+        """Their interfaces go with them."""
+        for name in self._made:
+            _ip("netns", "del", name)
+
+    def _port(self, pod: int, interface: str) -> str:
+        return f"{interface}-{pod}"
+
+    def _add(self, what: str) -> str:
+        name = f"{self._name}-{what}"
+        _ip("netns", "add", name)
+        self._made.append(name)
+        return name
+
+
+@contextmanager
+def networks(pods: int) -> Iterator[Networks]:
+    """Make them, and remove them when all of their processes have ended."""
+    made = Networks(pods)
+    try:
+        made.make()
+        yield made
+    finally:
+        made.remove()
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
