@@ -255,7 +255,7 @@ def run_with(
     set_root_resource(None)  # pyright: ignore[reportArgumentType]  # as before any program
     # The SDK waits for every output of the process. One that a test has made outside of a program
     # belongs to a loop that never runs, so it would be waited for without an end.
-    SETTINGS.outputs.clear()
+    SETTINGS.outputs.clear()  # pyright: ignore[reportAttributeAccessIssue]
     features = set(monitor.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)
     configure(
         mocks.MockSettings(
