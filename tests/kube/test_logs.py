@@ -81,6 +81,13 @@ def _has(path: Path, text: bytes) -> bool:
     return text in path.read_bytes()
 
 
+def newest_lines_are_ticks(lab: Lab, run: Run) -> bool:
+    """What a pod prints reaches the API server some time after the volume."""
+    ask = ("logs", "--namespace", run.namespace, "--tail", "1")
+    newest = [lab.kubectl(*ask, pod["metadata"]["name"]) for pod in run.pods()]
+    return len(newest) == 2 and all(" tick " in line for line in newest)
+
+
 def end(lab: Lab, run: Run) -> None:
     """The workload and its pods are gone, and with them their logs at the API server."""
     lab.api.delete(run.path, {"propagationPolicy": "Foreground"})
@@ -164,6 +171,7 @@ def test_what_living_pods_print_is_followed_and_shown_once(
 def test_who_may_start_no_pod_sees_what_the_api_has(lab: Lab, claim: Run, tmp_path: Path) -> None:
     run = Run(lab, claim.namespace, "dev", "StatefulSet", **claim.more)
     begin(lab, run, "one")
+    wait_for("the API server to have them too", lambda: newest_lines_are_ticks(lab, run))
     viewer_of(lab, run.namespace, tmp_path, "view", "rolebinding")
     process = cli(lab, run, tmp_path, "logs", "--no-follow", kubeconfig=tmp_path / "kubeconfig")
     with process:
