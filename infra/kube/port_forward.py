@@ -10,9 +10,12 @@ import websocket
 
 from infra.kube.access import Access
 from infra.kube.api import Api
+from infra.kube.channels import read_frame, send_frame, wait_readable
+from infra.kube.errors import UnreachableError
 
 DATA, ERROR = 0, 1  # channels of v4.channel.k8s.io, for the one port that is asked for
 BLOCK_BYTES = 64 << 10
+FRAME_SECONDS = 60.0  # a message that has begun is complete before that
 HERE = "127.0.0.1"  # nobody on the network gets in
 
 
@@ -40,7 +43,7 @@ def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> 
 
     class Connection(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            with suppress(OSError, ValueError, websocket.WebSocketException):
+            with suppress(OSError, ValueError, UnreachableError, websocket.WebSocketException):
                 _copy(self.request, access, f"{pod_path}/portforward", pod_port)
 
     with _Server((HERE, local_port), Connection) as server:
@@ -54,32 +57,25 @@ def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> 
 
 
 def _copy(here: socket.socket, access: Access, path: str, pod_port: int) -> None:
-    """Copy both ways until one side ends."""
+    """Copy both ways until one side ends; HTTP's clients close when they have their answer."""
     there = Api(access).websocket(path, [("ports", str(pod_port))])
-    there.settimeout(None)
-
-    def send() -> None:
-        with suppress(OSError, websocket.WebSocketException):
-            while block := here.recv(BLOCK_BYTES):
-                there.send_binary(bytes([DATA]) + block)
-        there.shutdown()  # HTTP's clients close when they have their answer
-
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
+    there.settimeout(FRAME_SECONDS)
     begun = set[int]()
     try:
-        while frame := there.recv():
-            data = frame.encode() if isinstance(frame, str) else frame
-            channel, content = data[0], data[1:]
-            if channel not in begun:  # the first frame of each channel repeats the port
-                begun.add(channel)
-                content = content[2:]
-            if channel == ERROR and content:
-                return
-            if content:
+        while True:
+            ready = wait_readable(there, here)
+            if there in ready:
+                channel, content = read_frame(there)
+                if channel not in begun:  # the first frame of each channel repeats the port
+                    begun.add(channel)
+                    content = content[2:]
+                if channel == ERROR and content:
+                    return
                 here.sendall(content)
+            if here in ready:
+                block = here.recv(BLOCK_BYTES)
+                if not block:
+                    return
+                send_frame(there, DATA, block)
     finally:
-        with suppress(OSError):
-            here.shutdown(socket.SHUT_RDWR)
         there.shutdown()
-        thread.join(1)

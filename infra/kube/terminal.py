@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import termios
 import tty
@@ -14,6 +13,7 @@ from typing import Any
 import websocket
 
 from infra.kube.api import Api
+from infra.kube.channels import read_frame, send_frame, wait_readable
 from infra.kube.errors import UnreachableError
 from infra.kube.exec_stream import ERROR, STDIN, STDOUT, exit_code_of
 from infra.kube.say import shorten
@@ -46,7 +46,7 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
     woken, wake = os.pipe()
     try:
         with _raw(here), _on_new_size(lambda: os.write(wake, b"s")):
-            _send(socket, RESIZE, _size(here))
+            send_frame(socket, RESIZE, _size(here))
             return exit_code_of(_converse(socket, here, woken))
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
@@ -57,38 +57,23 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
 
 
 def _converse(socket: Any, here: int, woken: int) -> dict[str, Any]:
-    """Pass both directions on until the command has ended; returns how, as a Status object.
-
-    One thread does both, because a TLS connection must not be read and written at the same time.
-    """
+    """Pass both directions on until the command has ended; returns how, as a Status object."""
     while True:
-        # What the connection has decrypted already is not seen by select.
-        waits = not getattr(socket.sock, "pending", int)()
-        ready, _, _ = select.select([here, woken, socket.sock], [], [], None if waits else 0)
-        if socket.sock in ready or not waits:
-            channel, content = _frame(socket)
+        ready = wait_readable(socket, here, woken)
+        if socket in ready:
+            channel, content = read_frame(socket)
             if channel == STDOUT:
                 _write_all(here, content)
             elif channel == ERROR and content:
                 return json.loads(content)
         if woken in ready:
             os.read(woken, BLOCK_BYTES)
-            _send(socket, RESIZE, _size(here))
+            send_frame(socket, RESIZE, _size(here))
         if here in ready:
             keys = _read(here)
             if not keys:
                 raise UnreachableError("the terminal was closed")
-            _send(socket, STDIN, keys)
-
-
-def _frame(socket: Any) -> tuple[int, bytes]:
-    """Channel and content of a message; -1 for one that only keeps the connection alive."""
-    kind, frame = socket.recv_data_frame(control_frame=True)
-    if kind == websocket.ABNF.OPCODE_CLOSE:
-        raise UnreachableError("the connection ended before the command did")
-    if kind not in (websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_TEXT) or not frame.data:
-        return -1, b""
-    return frame.data[0], frame.data[1:]
+            send_frame(socket, STDIN, keys)
 
 
 def _read(here: int) -> bytes:
@@ -96,10 +81,6 @@ def _read(here: int) -> bytes:
         return os.read(here, BLOCK_BYTES)
     except OSError:  # the window was closed
         return b""
-
-
-def _send(socket: Any, channel: int, content: bytes) -> None:
-    socket.send_binary(bytes([channel]) + content)
 
 
 def _size(here: int) -> bytes:

@@ -3,6 +3,7 @@
 import http.client
 import threading
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -39,7 +40,9 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_many_bytes_and_connections_go_both_ways(lab: Lab, claim: Run) -> None:
+@pytest.fixture
+def server(lab: Lab, claim: Run) -> Iterator[int]:
+    """Port of this machine that leads to the server in a pod; nothing listens there afterwards."""
     pod = TaskPod(
         task="server",
         owner=claim.owner,
@@ -51,20 +54,41 @@ def test_many_bytes_and_connections_go_both_ways(lab: Lab, claim: Run) -> None:
     )
     with running(lab.api, pod) as path, forwarded(lab.access(), path, PORT, 0) as port:
         wait_for("the server", lambda: answers(port))
-        content = bytes(range(256)) * 40_000  # ten megabytes, each byte value
-        assert reversed_by(port, content) == content[::-1]
-        wrong: list[int] = []
-
-        def ask(number: int) -> None:
-            text = str(number).encode() * 1000
-            if reversed_by(port, text) != text[::-1]:
-                wrong.append(number)
-
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
+        yield port
     with pytest.raises(OSError, match="refused"):
         reversed_by(port, b"x")
+
+
+def wrong_answers(port: int, askers: int, times: int) -> list[str]:
+    """What was not the reverse of what was sent, where several ask at once."""
+    wrong: list[str] = []
+
+    def ask(number: int) -> None:
+        for _ in range(times):
+            text = str(number).encode() * 1000
+            try:
+                if reversed_by(port, text) != text[::-1]:
+                    wrong.append(f"another text than that of {number}")
+            except (OSError, http.client.HTTPException) as reason:
+                wrong.append(repr(reason))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(askers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return wrong
+
+
+def test_many_bytes_and_connections_go_both_ways(server: int) -> None:
+    content = bytes(range(256)) * 40_000  # ten megabytes, each byte value
+    assert reversed_by(server, content) == content[::-1]
+    assert wrong_answers(server, askers=8, times=1) == []
+
+
+def test_no_connection_gets_the_bytes_of_another(server: int) -> None:
+    """One thread closed a connection that another one still read.
+
+    The system gave its number to the next one, which then got bytes of the former or lost its own.
+    """
+    assert wrong_answers(server, askers=4, times=100) == []
