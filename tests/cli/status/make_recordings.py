@@ -248,20 +248,23 @@ class Recorder:
         self.take(f"{kind.name}-fatal", state, "its initial weights are not there", is_so)
 
     def in_queue(self, kind: WorkloadKind) -> None:
-        """What Kueue adds: waiting at first, and put back for another."""
+        """What Kueue adds: put back for another, stopped in the queue, waiting from the start."""
         name, lab, stack = kind.name, self.lab, self.stack
-        stack.set_all({"queue": QUEUE, **self.settings(kind, f"r-{name}-queued", ENDLESS)})
-        start_others(lab, "others")
-        stack.up()
-        self.take(f"{name}-queued", "queued", "others have all of its queue", has_no_live_pod)
-        end_others(lab, "others")
-        self.take(f"{name}-admitted", "training", "others have left its queue", trains)
+        stack.set_all({"queue": QUEUE, **self.settings(kind, f"r-{name}-queue", ENDLESS)})
+        stack.up()  # the first one also makes the platform with its queue
+        self.take(f"{name}-admitted", "training", "its queue has room for it", trains)
         start_others(lab, URGENT, URGENT)
         wait_for("the pods to go", lambda: not training_pods(lab, stack), LIMIT_SECONDS)
         self.take(f"{name}-preempted", "queued", "work of a higher priority has its place")
         people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
         self.take(f"{name}-stopped-in-queue", "stopped", "./disttrain stop, while it waited")
         end_others(lab, URGENT)
+        start_others(lab, "others")
+        stack.set_all(self.settings(kind, f"r-{name}-queued", ENDLESS))
+        stack.up()
+        self.take(f"{name}-queued", "queued", "others have all of its queue", has_no_live_pod)
+        end_others(lab, "others")
+        self.take(f"{name}-admitted-late", "training", "others have left its queue", trains)
 
 
 @contextmanager
