@@ -23,7 +23,6 @@ readonly OWNERSHIP_FILE=/etc/rancher/disttrain
 # Lies among k3s' data, so that it goes with them: tells whether they are those that we noted.
 readonly GENERATION_FILE=/var/lib/rancher/k3s/server/db/disttrain-generation
 readonly LOCK=/run/disttrain-k3s.lock
-readonly LOCK_SECONDS=600
 
 case $PLACE in # what the first machine can do with a k3s of others, and a further one cannot
   k3s) USE_IT_AS_IT_IS="Or use its k3s as it is: pulumi config set k3sExisting adopt. " ;;
@@ -31,23 +30,7 @@ case $PLACE in # what the first machine can do with a k3s of others, and a furth
 esac
 readonly AGENT_LABEL=disttrain.dev/agent # of Nodes that `nodes` of the settings has brought
 
-fail() {
-  echo "$1" >&2
-  exit 1
-}
-
-dry() { [ -n "${DRY_RUN:-}" ]; }
-
-# An earlier run may still be at work: its program was killed, or another person runs `up` too.
-one_at_a_time() {
-  dry && return
-  command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
-  exec 9>"$LOCK"
-  if ! flock -n 9; then
-    echo "another run is at work on this host; waiting for it, at most $LOCK_SECONDS s"
-    flock -w "$LOCK_SECONDS" 9 || fail "another run still works on this host ($LOCK is locked)"
-  fi
-}
+. ./lib/turn.sh
 
 # kubectl's cache would go to the home of root otherwise. The lock is not for its children.
 k3s_kubectl() {

@@ -5,7 +5,6 @@ readonly EXPORTS="$ROOT/etc/exports.d" # exportfs reads the files there whose na
 readonly NOTES="$ROOT/var/lib/disttrain-nfs"
 readonly NFSD="$ROOT/proc/fs/nfsd"
 readonly LOCK="$ROOT/run/disttrain-nfs.lock"
-readonly LOCK_SECONDS=600
 readonly REMAINS="$ROOT/etc/exports.ucf-dist $ROOT/etc/default/nfs-common.ucf-dist \
 $ROOT/etc/default/nfs-kernel-server.ucf-dist $ROOT/var/lib/nfs/export-lock \
 $ROOT/var/lib/nfs/.etab.lock $ROOT/var/lib/nfs/.rmtab.lock $ROOT/var/lib/nfs"
@@ -13,21 +12,8 @@ $ROOT/var/lib/nfs/.etab.lock $ROOT/var/lib/nfs/.rmtab.lock $ROOT/var/lib/nfs"
 readonly OPTIONS=rw,sync,no_subtree_check,root_squash,sec=sys
 readonly MARK='# made by disttrain:'
 
-fail() {
-  echo "$1" >&2
-  exit 1
-}
-
-dry() { [ -n "${DRY_RUN:-}" ]; }
-
 # The exports of several machines are changed side by side, and one package manager works at a time.
-# The lock is not for what is started meanwhile, which may be a server.
-one_at_a_time() {
-  dry && return
-  command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
-  exec 9>"$LOCK"
-  flock -w "$LOCK_SECONDS" 9 || fail "another run still works on this host ($LOCK is locked)"
-}
+. ./lib/turn.sh
 
 is_ours() { # file of exports
   case $(head -n 1 "$1" 2>/dev/null) in "$MARK"*) ;; *) return 1 ;; esac
