@@ -83,8 +83,11 @@ def _has(path: Path, text: bytes) -> bool:
 
 def newest_lines_are_ticks(lab: Lab, run: Run) -> bool:
     """What a pod prints reaches the API server some time after the volume."""
-    ask = ("logs", "--namespace", run.namespace, "--tail", "1")
-    newest = [lab.kubectl(*ask, pod["metadata"]["name"]) for pod in run.pods()]
+    logs = [
+        f"/api/v1/namespaces/{run.namespace}/pods/{pod['metadata']['name']}/log"
+        for pod in run.pods()
+    ]
+    newest = [lab.api.text(path, {"tailLines": "1"}) for path in logs]
     return len(newest) == 2 and all(" tick " in line for line in newest)
 
 
