@@ -8,6 +8,7 @@ import shutil
 import signal
 from pathlib import Path
 
+from infra.kube.errors import ApiError
 from tests.kube.lab import PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.kube.test_status import viewer_of
@@ -82,12 +83,13 @@ def _has(path: Path, text: bytes) -> bool:
 
 
 def newest_lines_are_ticks(lab: Lab, run: Run) -> bool:
-    """What a pod prints reaches the API server some time after the volume."""
-    logs = [
-        f"/api/v1/namespaces/{run.namespace}/pods/{pod['metadata']['name']}/log"
-        for pod in run.pods()
-    ]
-    newest = [lab.api.text(path, {"tailLines": "1"}) for path in logs]
+    """What a pod prints, and that it runs, reach the API server some time after the volume."""
+    logs = [f"{pod['metadata']['name']}/log" for pod in run.pods()]
+    pods = f"/api/v1/namespaces/{run.namespace}/pods"
+    try:
+        newest = [lab.api.text(f"{pods}/{log}", {"tailLines": "1"}) for log in logs]
+    except ApiError:  # a container is still waiting to start, for all that the server knows
+        return False
     return len(newest) == 2 and all(" tick " in line for line in newest)
 
 
