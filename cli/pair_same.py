@@ -53,15 +53,12 @@ def same_architecture(machines: list[Machine], _: Expectations) -> Found:
 
 def same_driver(machines: list[Machine], _: Expectations) -> Found:
     """All machines with GPUs have one version of NVIDIA's driver; NCCL is tested with just that."""
-    drivers = [(machine, machine.facts.get("driver")) for machine in machines]
-    having = [(machine, driver) for machine, driver in drivers if driver]
-    for machine, driver in having[1:]:
-        first, wanted = having[0]
-        if driver != wanted:
-            yield (
-                between(first, machine),
-                warning(f"drivers {wanted} and {driver}", "install the same driver on both"),
-            )
+    yield from _unlike(
+        machines,
+        lambda machine: machine.facts.get("driver"),
+        "drivers",
+        "install the same driver on both",
+    )
 
 
 def gpus_of_all(machines: list[Machine], expect: Expectations) -> Found:

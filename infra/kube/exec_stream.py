@@ -9,6 +9,7 @@ from typing import Any
 import websocket
 
 from infra.kube.api import Api
+from infra.kube.channels import send_frame
 from infra.kube.errors import UnreachableError
 from infra.kube.objects import part, parts
 from infra.kube.say import shorten
@@ -103,7 +104,7 @@ def stream(
 
 def _send(socket: websocket.WebSocket, block: bytes) -> None:
     try:
-        socket.send_binary(bytes([STDIN]) + block)
+        send_frame(socket, STDIN, block)
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
 
