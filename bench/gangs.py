@@ -1,9 +1,10 @@
-"""Measures gangs in a queue while the controllers are killed: `python -m bench.gangs`, as root.
+"""Measures gangs in a queue while its controllers are killed: `python -m bench.gangs`, as root.
 
-JobSets of three pods wait in a platform's own queue of Kueue that has room for one of them. The
-API server is watched all the time: at no moment may pods of two of them be there that have not
-ended. Meanwhile Kueue's and JobSet's controllers are killed (SIGKILL) at drawn moments and started
-again. The table goes to docs/benchmarks.md.
+Gangs of three pods wait in a queue that has room for one of them: JobSets in a platform's own queue
+of Kueue, then Jobs of Volcano in a queue of Volcano. The API server is watched all the time: at no
+moment may pods of two of them be there that have not ended. At first nothing disturbs them, and it
+is timed how soon the next gang runs. Then the controllers are killed (SIGKILL) at drawn moments and
+started again. The table goes to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -16,144 +17,148 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from bench.gangs_rows import PODS, overlaps, row
-from bench.kinds_watch import Watch
+from bench.gangs_queues import LABEL, QUEUES, Queue
+from bench.gangs_rows import disturbed, overlaps, undisturbed
+from bench.kinds_watch import Seen, Watch
 from bench.node import cluster_lab
+from bench.row import Row
 from bench.table import publish
-from infra.names import QUEUE_LABEL
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import running, start_controller
+from sandbox.controllers.controller import Controller, running, start_controller
 from sandbox.stack import Stack
-from tests.e2e.lab import NAMESPACE, Lab, wait_for
+from tests.e2e.lab import Lab, wait_for
 
 HEADING = "## Gangs in a queue"
-NAMES = ("jobset", "kueue")
-QUEUE, LABEL = "gpus", "bench/gang"
-WORK_SECONDS = 2
 IN_QUEUE = 2  # so many gangs are there at every time, and the queue has room for one
 
 
 @contextmanager
-def queue(lab: Lab) -> Iterator[None]:
-    """A platform whose queue has room for one gang, on a cluster with both controllers."""
-    settings = {"topology": "none", "queues.name": QUEUE, "queues.quota.cpu": f"{PODS * 100}m"}
-    stack: Stack = lab.stack("bench-gangs", "sandbox", settings)
-    with running(lab.cluster, [CONTROLLERS[name] for name in NAMES]):
+def made(lab: Lab, queue: Queue) -> Iterator[None]:
+    """The queue, on a cluster with its controllers and a platform."""
+    stack: Stack = lab.stack("bench-gangs", "sandbox", {"topology": "none", **queue.settings})
+    with running(lab.cluster, [CONTROLLERS[name] for name in queue.controllers]):
         stack.up()
+        for item in queue.objects:
+            lab.kubectl("create", "-f", _file(lab, item))
         yield
+        lab.kubectl("delete", queue.resource, "--all")
         stack.destroy()
-
-
-def gang(name: str, image: str) -> dict[str, Any]:
-    """A JobSet whose pods work for a moment and end."""
-    container = {
-        "name": "work",
-        "image": image,
-        "command": ["sleep", str(WORK_SECONDS)],
-        "resources": {"requests": {"cpu": "100m"}},
-    }
-    pod = {
-        "metadata": {"labels": {LABEL: name}},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [container],
-        },
-    }
-    job = {"parallelism": PODS, "completions": PODS, "template": pod}
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {QUEUE_LABEL: QUEUE}},
-        "spec": {"replicatedJobs": [{"name": "nodes", "template": {"spec": job}}]},
-    }
 
 
 class Killer(threading.Thread):
     """Kills a controller at a drawn moment, starts it again, and so on until it is told to end."""
 
-    def __init__(self, lab: Lab, draw: random.Random, kills: int) -> None:
+    def __init__(self, lab: Lab, names: Sequence[str], draw: random.Random, kills: int) -> None:
         super().__init__(daemon=True)
-        self.lab, self.draw, self.kills, self.done = lab, draw, kills, 0
-        self.over = threading.Event()
+        self.lab, self.names, self.draw = lab, names, draw
+        self.kills, self.done = kills, 0
 
     def run(self) -> None:
         """Each kill is followed by the start of what was killed."""
-        while self.done < self.kills and not self.over.wait(self.draw.uniform(0, 3)):
-            controller = CONTROLLERS[self.draw.choice(NAMES)]
-            self._kill(controller.name)
+        while self.done < self.kills:
+            time.sleep(self.draw.uniform(0, 3))
+            controller = CONTROLLERS[self.draw.choice(self.names)]
+            self._kill(controller)
             self.done += 1
             start_controller(self.lab.cluster, controller)
 
-    def _kill(self, name: str) -> None:
-        """With its child, where a shell has started it."""
+    def _kill(self, controller: Controller) -> None:
+        """All of its programs, each with its child where a shell has started it."""
         node = self.lab.cluster.node(1)
-        pid = (node.layout.run / f"{name}.pid").read_text().split()[0]
         assert node.holder is not None
         script = 'kill -9 "$1" $(cat "/proc/$1/task/$1/children")'
-        self.lab.shell(" ".join(map(_quoted, node.holder.enter("sh", "-c", script, "sh", pid))))
-        wait_for(f"the end of {name}", lambda: node.ended([name]), 30, 0.05)
-        node.end(name)  # it is forgotten: whoever waits for the cluster would be told of its end
+        for name in (program.name for program in controller.programs):
+            pid = (node.layout.run / f"{name}.pid").read_text().split()[0]
+            words = node.holder.enter("sh", "-c", script, "sh", pid)
+            self.lab.shell(" ".join(map(_quoted, words)))
+            wait_for(f"the end of {name}", lambda name=name: node.ended([name]), 30, 0.05)
+            node.end(name)  # it is forgotten: whoever waits for the cluster would be told of it
 
 
 def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def gangs(lab: Lab, killer: Killer) -> int:
-    """Let gangs come and go for as long as there are kills to make; returns how many were there."""
+def _file(lab: Lab, item: object) -> str:
+    path = lab.scratch / "object.json"
+    path.write_text(json.dumps(item))
+    return str(path)
+
+
+def gangs(lab: Lab, queue: Queue, first: int, goes_on: Callable[[int], bool]) -> int:
+    """Let gangs come and go for as long as `goes_on` says, given how many were made.
+
+    Returns:
+        how many were made; the first one has the number `first`.
+    """
     image = next(name for name in lab.trainer_images() if not name.startswith("sha256:"))
-    number, given = 0, lab.scratch / "gang.json"
-    killer.start()
-    while killer.is_alive():
-        waiting = [
-            item["metadata"]["name"]
-            for item in lab.get("jobset")["items"]
-            if not item.get("status", {}).get("terminalState")
-        ]
-        if len(waiting) < IN_QUEUE:
-            given.write_text(json.dumps(gang(f"gang-{number}", image)))
+    count = 0
+    while goes_on(count):
+        items = lab.get(queue.resource)["items"]
+        if len([item for item in items if not queue.is_over(item)]) < IN_QUEUE:
+            given = _file(lab, queue.gang(f"gang-{first + count}", image))
             try:
-                lab.kubectl("create", "-f", str(given))
-                number += 1
+                lab.kubectl("create", "-f", given)
+                count += 1
             except AssertionError:  # the webhook's controller was killed a moment ago
                 time.sleep(0.5)
         time.sleep(0.2)
-    if killer.done < killer.kills:
+
+    def all_over() -> bool:
+        return all(queue.is_over(item) for item in lab.get(queue.resource)["items"])
+
+    wait_for("the end of the last gangs", all_over, 300)
+    return count
+
+
+def measured(lab: Lab, queue: Queue, count: int, kills: int, seed: int) -> list[Row]:
+    """Both rows of a queue: `count` gangs that nothing disturbs, then those that kills disturb."""
+    with Watch(lab, LABEL) as pods:
+        gangs(lab, queue, 0, lambda made: made < count)
+    calm = _shown(pods.seen())
+    killer = Killer(lab, queue.controllers, random.Random(seed), kills)
+    with Watch(lab, LABEL) as pods:
+        killer.start()
+        number = gangs(lab, queue, count, lambda _: killer.is_alive())
+    if killer.done < kills:
         raise RuntimeError(f"the thread that kills has ended after {killer.done} kills")
-    wait_for("the end of the last gangs", lambda: _all_over(lab), 300)
-    return number
+    stormy = [seen for seen in _shown(pods.seen()) if not _is_of_first(seen, count)]
+    return [undisturbed(calm, count, queue.title), disturbed(stormy, number, kills, queue.title)]
 
 
-def _all_over(lab: Lab) -> bool:
-    items = lab.get("jobset")["items"]
-    return all(item.get("status", {}).get("terminalState") == "Completed" for item in items)
+def _is_of_first(seen: Seen, count: int) -> bool:
+    """Whether a pod is one of the first gangs', whose objects are still there."""
+    return int(seen.mark.removeprefix("gang-")) < count
+
+
+def _shown(seen: Sequence[Seen]) -> Sequence[Seen]:
+    for line in overlaps(seen):
+        print(line)
+    return seen
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure; returns 1 if two gangs held pods at once."""
+    """Measure; returns 1 if two gangs held pods at once, or the next one came too late."""
     parser = argparse.ArgumentParser(prog="python -m bench.gangs", description=__doc__)
+    parser.add_argument("queues", nargs="*", default=[*QUEUES], metavar="|".join(QUEUES))
+    parser.add_argument("--gangs", type=int, default=20, help="that nothing disturbs")
     parser.add_argument("--kills", type=int, default=50, help="of controllers")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which they come")
     options = parser.parse_args(words)
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as scratch, cluster_lab(Path(scratch)) as lab, queue(lab):
-        killer = Killer(lab, random.Random(options.seed), options.kills)
-        with Watch(lab, LABEL) as pods:
-            number = gangs(lab, killer)
-        lab.kubectl("delete", "jobset", "--all")
-        seen = pods.seen()
-    for line in overlaps(seen):
-        print(line)
-    found = row(seen, number, killer.done)
-    print(found.measured)
-    publish(HEADING, "gangs", [found], load)
-    return int(found.met is False)
+    load, rows = os.getloadavg()[0], list[Row]()
+    with tempfile.TemporaryDirectory() as scratch, cluster_lab(Path(scratch)) as lab:
+        for name in options.queues:
+            queue = QUEUES[name]
+            with made(lab, queue):
+                rows += measured(lab, queue, options.gangs, options.kills, options.seed)
+    for row in rows:
+        print(row.what, row.measured, sep=": ")
+    publish(HEADING, "gangs", rows, load)
+    return int(any(row.met is False for row in rows))
 
 
 if __name__ == "__main__":

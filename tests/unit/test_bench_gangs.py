@@ -1,6 +1,6 @@
 """The automaton of `bench.gangs`: pods of two gangs at once are found, and nothing else is."""
 
-from bench.gangs_rows import overlaps, row, starts_after_room
+from bench.gangs_rows import disturbed, overlaps, starts_after_room, undisturbed
 from bench.kinds_watch import Seen
 
 ENDED = "Succeeded"
@@ -24,11 +24,22 @@ def test_gangs_one_after_another_do_not_overlap() -> None:
     )
     assert overlaps(seen) == []
     assert starts_after_room(seen) == [6.0]  # from a2's end at 5 to b2 at 11
-    assert row(seen, 2, 1).met
+    assert disturbed(seen, 2, 1, "controllers").met
 
 
 def test_single_pod_that_comes_too_early_is_found() -> None:
     seen = story(*gang("a", "Running"), ("a0", ENDED), ("a1", ENDED), ("b0", "Pending"))
     (found,) = overlaps(seen)
     assert found == "5.000: b0 came while a, b had pods"
-    assert not row(seen, 2, 1).met
+    assert not disturbed(seen, 2, 1, "controllers").met
+
+
+def test_late_next_gang_misses_the_bar() -> None:
+    """Six seconds from the end of one gang until the next one runs are more than five."""
+    late = story(
+        *gang("a", "Running"), *gang("a", ENDED), *gang("a", "gone"), *gang("b", "Running")
+    )
+    in_time = story(*gang("a", "Running"), *gang("a", ENDED), *gang("b", "Running"))
+    assert not undisturbed(late, 2, "controllers").met
+    assert undisturbed(in_time, 2, "controllers").met
+    assert not undisturbed(story(*gang("a", "Running")), 1, "controllers").met
