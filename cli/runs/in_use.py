@@ -69,8 +69,8 @@ def refusal(run: str, found: Users) -> str:
     """Why a run cannot be deleted, as far as records tell; empty where it can."""
     if stacks := found.stacks.get(run):
         return (
-            f"run {run!r} is in use: {', '.join(stacks)}. First: pulumi destroy there, or another "
-            "run.run_name in the stack's settings and pulumi up"
+            f"run {run!r} is in use: {', '.join(stacks)}. First, in that stack: pulumi destroy, or "
+            "another runName and pulumi up"
         )
     if found.unknown:
         return (

@@ -29,6 +29,13 @@ def test_run_of_a_record_is_in_use_and_others_are_not() -> None:
     assert refusal("two", found) == ""
 
 
+def test_refusal_names_the_setting_of_stacks() -> None:
+    """It is `runName`; `run.run_name`, the trainer's name for it, is refused in a stack."""
+    refused = refusal("mine", users([], [], "mine"))
+    assert "another runName and pulumi up" in refused
+    assert "run_name" not in refused
+
+
 def test_both_configurations_of_a_change_count() -> None:
     """While `pulumi up` replaces one configuration by the next, both objects are there."""
     configs = [config("o1", "run_name: one"), config("o1", "run_name: two")]
