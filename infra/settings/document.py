@@ -18,10 +18,13 @@ _INTRODUCTION = """\
 
 <!-- Written by `make docs` from Pulumi.yaml: change the descriptions there. -->
 
-A setting is set with `pulumi config set KEY VALUE`, one inside an object with
+Set a setting with `pulumi config set KEY VALUE`, one inside an object with
 `pulumi config set --path 'run.train.max_steps' 2000`, and a secret with
-`pulumi config set --secret KEY`. They are kept in the stack's file, `Pulumi.<stack>.yaml`; a
-setting that is not there has its default. An empty default means "not set".
+`pulumi config set --secret KEY`. They are stored in the stack's file, `Pulumi.<stack>.yaml`. A
+setting that is not in the file has its default. An empty default means "not set".
+
+For a first training you need only a few: those in [quickstart.md](quickstart.md). Each section
+below names the file with its rules. "Node" and "machine" mean the same here.
 
 Before the program starts, Pulumi's engine checks the types, one setting at a time. Then the program
 checks everything else and shows all problems at once: the key, its value, why it cannot be used,
@@ -29,6 +32,7 @@ and what to do. While a setting is wrong, nothing is created, changed or deleted
 """
 _SECTION = re.compile(r"^  # --- (?P<title>.+) \((?P<file>\w+\.py)\) ---$")
 _KEY = re.compile(r"^  (?P<key>\w+):$")
+_PAGE_NAME = re.compile(r"\bdocs/([\w-]+\.md)")
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,12 @@ def _table(section: Section, config: dict[str, Any]) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """The text with the signs that Markdown would take for a tag or the end of the cell."""
-    return text.replace("<", r"\<").replace("|", r"\|")
+    """The text for a cell of the table.
+
+    What Markdown would take for a tag or the end of the cell is escaped, and the name of another
+    page becomes a link to it.
+    """
+    return _PAGE_NAME.sub(r"[\1](\1)", text.replace("<", r"\<").replace("|", r"\|"))
 
 
 def main(page: Path = PAGE) -> None:

@@ -13,10 +13,21 @@ from cli.pair_checks import PAIR_CHECKS
 PROJECT = Path(__file__).parents[2]
 OPERATIONS = (PROJECT / "docs/operations.md").read_text()
 SECURITY = (PROJECT / "docs/security.md").read_text()
-PAGES = (*sorted((PROJECT / "docs").glob("*.md")), *sorted(PROJECT.glob("*.md")))
+PAGES = (*sorted((PROJECT / "docs").rglob("*.md")), *sorted(PROJECT.glob("*.md")))
+LINK = re.compile(r"\]\((?!https?:)([\w./-]*)(?:#([\w-]+))?\)")
+# In texts of the programs: `docs/node.md#the-first-machine-is-lost`.
+REFERENCE = re.compile(r"(?<![\w/.])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
 # `run` in `pulumi config set --path 'run.train.seed'`; a word in capitals such as KEY is a place to
 # fill in.
 COMMAND = re.compile(r"pulumi config set (?:--path |--secret )*['\"]?([A-Za-z0-9]+)")
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of a page's headlines: small letters, without signs, spaces as dashes."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headlines = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", headline) for headline in headlines)
+    return {re.sub(r"[^\w -]", "", headline.lower()).replace(" ", "-") for headline in plain}
 
 
 def test_operations_page_lists_exactly_the_checks_that_there_are() -> None:
@@ -34,8 +45,27 @@ def test_settings_that_a_page_tells_to_set_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([\w./-]+\.md)\)", page.read_text()):
-        assert (page.parent / target).is_file(), target
+    """To a file that exists, and to a headline that the page has."""
+    for target, anchor in LINK.findall(page.read_text()):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+def test_readme_leads_to_every_page_of_docs() -> None:
+    linked = {target for target, _ in LINK.findall((PROJECT / "README.md").read_text())}
+    assert sorted(f"docs/{page.name}" for page in (PROJECT / "docs").glob("*.md")) == sorted(
+        {target for target in linked if re.fullmatch(r"docs/[\w-]+\.md", target)}
+    )
+
+
+@pytest.mark.parametrize("folder", ["infra", "cli", "trainer", "docker"])
+def test_pages_that_programs_name_have_that_headline(folder: str) -> None:
+    for file in (PROJECT / folder).rglob("*"):
+        if file.suffix in {".py", ".sh"} or file.name == "Dockerfile":
+            for page, anchor in REFERENCE.findall(file.read_text()):
+                assert (PROJECT / page).is_file(), f"{file}: {page}"
+                assert not anchor or anchor in anchors(PROJECT / page), f"{file}: {page}#{anchor}"
 
 
 @pytest.mark.parametrize("page", ["operations.md", "security.md"])

@@ -55,9 +55,10 @@ def test_page_is_written_with_signs_of_markdown_escaped(tmp_path: Path) -> None:
     main(page)
     assert page.read_text() == PAGE.read_text()
     config = '\nconfig:\n  # --- One (one.py) ---\n  a:\n    type: string\n    default: ""\n'
-    text = document(f"{config}    description: a <tag> or | a bar\n")
+    text = document(f"{config}    description: a <tag> or | a bar, see docs/data.md\n")
     assert "## One\n\nRules: `infra/settings/one.py`." in text
-    assert "| `a` | string |  | a \\<tag> or \\| a bar |\n" in text
+    cell = "a \\<tag> or \\| a bar, see [data.md](data.md)"
+    assert f"| `a` | string |  | {cell} |\n" in text
 
 
 def test_a_key_without_a_section_is_refused() -> None:
