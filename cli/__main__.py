@@ -1,4 +1,4 @@
-"""`./disttrain COMMAND`: commands that look at a host, a cluster or a run, and that steer a run."""
+"""`./disttrain COMMAND`: commands to examine a host, a cluster or a run, and to steer a run."""
 
 import argparse
 import importlib
@@ -35,23 +35,23 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "completion": Command(
-        "print a script with which a shell completes these commands",
+        "print a script for your shell that completes these commands",
         "cli.completion",
         'completion bash >"$HOME/.local/share/bash-completion/completions/disttrain"',
     ),
     "dashboard": Command(
-        "show all runs on a page in a browser of this machine",
+        "show all runs on a page in a browser on this machine",
         "cli.dashboard.command",
         "dashboard --port 8700",
     ),
     "doctor": Command(
-        "find what is wrong with a host and its cluster, and how to mend it",
+        "find problems of a host and its cluster, and how to fix them",
         "cli.doctor",
         "doctor --stack dev",
     ),
-    "extend": Command("let a run train for more steps", "cli.extend", "extend --steps 8000"),
+    "extend": Command("make a run train for more steps", "cli.extend", "extend --steps 8000"),
     "fetch": Command(
-        "bring a run's results and a verified checkpoint to this machine",
+        "copy a run's results and a verified checkpoint to this machine",
         "cli.fetch.command",
         "fetch dev --checkpoint best --to ./results",
     ),
@@ -60,46 +60,52 @@ COMMANDS: Mapping[str, Command] = {
         "cli.goodput.command",
         "goodput --price-per-gpu-hour 1.20",
     ),
-    "logs": Command("follow the logs of all pods of a run", "cli.logs.command", "logs --tail 20"),
+    "logs": Command(
+        "show and follow the logs of all ranks of a run", "cli.logs.command", "logs --tail 20"
+    ),
     "monitoring": Command(
-        "print the dashboard for Grafana or the alert rules for Prometheus",
+        "print a dashboard for Grafana, or alert rules for Prometheus",
         "cli.monitoring",
         "monitoring dashboard >disttrain.json",
     ),
     "push": Command(
-        "put a run's folder of this machine onto the volume",
+        "copy a run's folder from this machine to the volume",
         "cli.push.command",
         "push ./runs/dev --run dev-again",
     ),
-    "resume": Command("let a stopped run go on", "cli.resume", "resume --stack multipod"),
+    "resume": Command(
+        "continue a stopped or suspended run", "cli.resume", "resume --stack multipod"
+    ),
     "runs": Command(
-        "list the runs on the volume, compare them, delete them",
+        "list, compare or delete the runs on the volume",
         "cli.runs.command",
         "runs compare dev multipod --to losses.svg",
     ),
     "sample": Command(
-        "write text with a run's newest checkpoint",
+        "generate text with a run's newest checkpoint",
         "cli.sample",
         'sample -- --prompt "To be" --max-new-tokens 200',
     ),
     "shell": Command(
-        "open a shell, or run a command, beside a rank of a run",
+        "open a shell, or run a command, in the pod of a rank",
         "cli.shell.command",
         "shell --rank 5 -- cat /proc/meminfo",
     ),
     "status": Command(
-        "show the platform and how far all runs on it are",
+        "show the platform, and the state and progress of all its runs",
         "cli.status.command",
         "status --watch",
     ),
-    "stop": Command("let a run save, and give its GPUs back", "cli.stop", "stop --stack dev"),
+    "stop": Command(
+        "let a run save a checkpoint, and free its GPUs", "cli.stop", "stop --stack dev"
+    ),
     "tensorboard": Command(
-        "show TensorBoard of all runs in a browser of this machine",
+        "show TensorBoard of all runs in a browser on this machine",
         "cli.tensorboard",
         "tensorboard --port 7007",
     ),
     "verify": Command(
-        "check a run after its launch, each point with its evidence",
+        "check a run after its launch, and show the evidence for each point",
         "cli.verify.command",
         "verify --stack dev --restart",
     ),

@@ -9,7 +9,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The one argument of `disttrain completion`."""
-    parser.add_argument("shell", choices=SHELLS, help="for which shell")
+    parser.add_argument("shell", choices=SHELLS, help="your shell")
 
 
 def run(arguments: argparse.Namespace) -> int:

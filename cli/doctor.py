@@ -44,45 +44,43 @@ CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain doctor`."""
     add = parser.add_argument
-    add(
-        "--stack", help="take the host, the cluster and what is expected from this stack's settings"
-    )
+    add("--stack", help="use the host, the cluster and the expectations of this stack's settings")
     add("--host", default="local", help="local, or ssh://user@host:port (default: %(default)s)")
     add("--identity", default="", metavar="FILE", help="private key for --host ssh://")
     add("--host-key", default="", help="the host's public key (default: the one in known_hosts)")
     add(
         "--ask-sudo-password",
         action="store_true",
-        help="ask for it, for a user whose sudo demands one",
+        help="ask for the password, if sudo needs one",
     )
     add(
         "--gpus",
         type=int,
         default=1,
-        help="GPUs that the training uses; 0: none (default: %(default)s)",
+        help="GPUs that the training uses; 0 for none (default: %(default)s)",
     )
     add("--pods", type=int, default=1, help="pods that share these GPUs (default: %(default)s)")
     add("--data-root", default=DATA_ROOT, help="data folder on the node (default: %(default)s)")
-    add("--namespace", default=NAMESPACE, help="of the training (default: %(default)s)")
+    add("--namespace", default=NAMESPACE, help="namespace of the training (default: %(default)s)")
     add(
         "--kubeconfig",
         default="",
-        help="of an existing cluster; without it, k3s on the host is examined",
+        help="kubeconfig of an existing cluster; without it, k3s on the host is examined",
     )
     add(
         "--kubectl",
         default="kubectl",
-        help="command to use with --kubeconfig (default: %(default)s)",
+        help="kubectl command to use with --kubeconfig (default: %(default)s)",
     )
     add("--no-internet", action="store_true", help="do not expect the host to reach the internet")
     add("--host-only", action="store_true", help="do not examine the cluster")
     add("--json", action="store_true", help="print all results as JSON")
-    add("--all", action="store_true", help="show also the checks that found nothing")
+    add("--all", action="store_true", help="also show the checks that found nothing")
     add(
         "--fail-on",
         choices=FAIL_ON,
         default="warning",
-        help="findings that make the exit status 1 (default: %(default)s)",
+        help="which findings cause exit status 1; warning includes errors (default: %(default)s)",
     )
     add("--plan", choices=("-",), help=argparse.SUPPRESS)  # `pulumi up` sends JSON by stdin
 

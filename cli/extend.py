@@ -12,7 +12,7 @@ SETTING = "run.train.max_steps"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain extend`."""
     add = parser.add_argument
-    add("--steps", type=int, required=True, help="how many steps the run has in all, from now on")
+    add("--steps", type=int, required=True, help="new number of steps of the whole run")
     add("--stack", default="", help="whose run (default: the selected stack)")
     add(
         "--config-file",

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "part",
         choices=_PARTS,
-        help="dashboard: JSON that Grafana imports; rules: a rule file of Prometheus",
+        help="dashboard: JSON for Grafana's import; rules: a rule file for Prometheus",
     )
 
 

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--when-busy",
         choices=WHEN_BUSY,
         default="refuse",
-        help="where another run has the GPUs: let it save and take its place, wait for its end, "
+        help="if another run has the GPUs: replace it after it has saved, wait for its end, "
         "or refuse (default)",
     )
 

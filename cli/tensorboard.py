@@ -22,8 +22,13 @@ START_SECONDS = 120
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain tensorboard`."""
     add = parser.add_argument
-    add("--stack", default="", help="a stack on the volume (default: the selected stack)")
-    add("--port", type=int, default=PORT, help=f"of this machine (default: {PORT}); 0: any")
+    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add(
+        "--port",
+        type=int,
+        default=PORT,
+        help=f"port on this machine; 0 for any free one (default: {PORT})",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

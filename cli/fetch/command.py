@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         default="latest",
         metavar="WHICH",
-        help="best, latest, none, or the number of a step (default: latest)",
+        help="best, latest, none, or a step number (default: latest)",
     )
-    add("--to", default="", metavar="FOLDER", help="where it goes (default: ./runs/RUN)")
+    add("--to", default="", metavar="FOLDER", help="target folder (default: ./runs/RUN)")
     add(
         "--from",
         dest="origin",
@@ -41,9 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         choices=(AUTO, EXEC),
         default=AUTO,
-        help="exec: never by the API server's proxy to pods, which is faster where it works",
+        help="exec: do not use the API server's proxy to pods, which is faster if it works",
     )
-    add("--streams", type=int, default=4, metavar="N", help="transfers at once (default: 4)")
+    add(
+        "--streams",
+        type=int,
+        default=4,
+        metavar="N",
+        help="number of transfers at the same time (default: 4)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,13 +26,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain logs`."""
     add = parser.add_argument
     add("--stack", default="", help="whose run (default: the selected stack)")
-    add("--rank", default="", metavar="RANKS", help="global ranks alone, such as 0,2 or 0-3")
-    add("--since", default="", metavar="TIME", help="an age such as 10m, or 2026-11-22T09:00")
-    add("--grep", default="", metavar="REGEX", help="lines alone in which this is found")
-    add("--first-error", action="store_true", help="what ended the newest failed start, and where")
-    add("--tail", type=int, default=-1, metavar="LINES", help="begin with the last lines alone")
-    add("--timestamps", action="store_true", help="the time of each line, in the local zone")
-    add("--no-follow", action="store_true", help="end when all that is there has been shown")
+    add("--rank", default="", metavar="RANKS", help="only these global ranks, such as 0,2 or 0-3")
+    add(
+        "--since",
+        default="",
+        metavar="TIME",
+        help="only newer lines: an age such as 10m, or a time such as 2026-11-22T09:00",
+    )
+    add("--grep", default="", metavar="REGEX", help="only lines that match this regular expression")
+    add(
+        "--first-error",
+        action="store_true",
+        help="show what ended the newest failed start, and on which rank",
+    )
+    add("--tail", type=int, default=-1, metavar="LINES", help="begin with the last LINES lines")
+    add(
+        "--timestamps",
+        action="store_true",
+        help="show the time of each line, in the local time zone",
+    )
+    add("--no-follow", action="store_true", help="end when all existing lines have been shown")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -18,8 +18,13 @@ TASK = "push"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain push`."""
     add = parser.add_argument
-    add("folder", metavar="FOLDER", help="a run's folder, as `disttrain fetch` leaves it")
-    add("--run", default="", metavar="RUN", help="its name there (default: the folder's name)")
+    add("folder", metavar="FOLDER", help="a run's folder, as `disttrain fetch` makes it")
+    add(
+        "--run",
+        default="",
+        metavar="RUN",
+        help="name of the run on the volume (default: the folder's name)",
+    )
     add("--stack", default="", help="a stack on the platform (default: the selected stack)")
 
 

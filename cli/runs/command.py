@@ -26,15 +26,19 @@ MOST_PICTURE_BYTES = 64 << 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain runs` and of its own commands."""
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     _add_stack(parser, "")
     commands = parser.add_subparsers(dest="action", metavar="delete | compare")
-    delete = commands.add_parser("delete", help="remove runs from the volume, for good")
+    delete = commands.add_parser("delete", help="delete runs from the volume, permanently")
     delete.add_argument("names", nargs="+", metavar="NAME")
-    delete.add_argument("--yes", action="store_true", help="do not ask for each name to be typed")
-    compare = commands.add_parser("compare", help="the last numbers, and a picture of the losses")
+    delete.add_argument("--yes", action="store_true", help="do not ask to type each name")
+    compare = commands.add_parser(
+        "compare", help="show the last metrics of runs, and draw their losses"
+    )
     compare.add_argument("names", nargs="+", metavar="NAME")
-    compare.add_argument("--to", default="", metavar="FILE.svg", help="draw the losses into it")
+    compare.add_argument(
+        "--to", default="", metavar="FILE.svg", help="draw the losses into this file"
+    )
     for command in (delete, compare):
         _add_stack(command, argparse.SUPPRESS)
 

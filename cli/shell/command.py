@@ -38,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain shell`."""
     add = parser.add_argument
     add("--stack", default="", help="whose run (default: the selected stack)")
-    add("--rank", type=int, default=0, help="beside which rank (default: 0)")
+    add("--rank", type=int, default=0, help="global rank (default: 0)")
     add(
         "command",
         nargs=argparse.REMAINDER,
         metavar="...",
-        help="after --: a command instead of a shell; RANK_PID is the rank's process id",
+        help="after --: a command instead of a shell; $RANK_PID is the rank's process id",
     )
 
 

@@ -30,11 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain status`."""
     add = parser.add_argument
     add("--stack", default="", help="a stack on the platform (default: the selected stack)")
-    add("--kubeconfig", default="", help="for viewers, who have no stack: the way to the cluster")
-    add("--context", default="", help="of that kubeconfig (default: its current one)")
-    add("--namespace", default="disttrain", help="where to look, with --kubeconfig")
-    add("--json", action="store_true", help="for programs")
-    add("--watch", action="store_true", help=f"look again every {WATCH_SECONDS:g} s until Ctrl-C")
+    add("--kubeconfig", default="", help="for users without a stack: kubeconfig of the cluster")
+    add("--context", default="", help="context in that kubeconfig (default: its current one)")
+    add(
+        "--namespace",
+        default="disttrain",
+        help="namespace of the platform, with --kubeconfig (default: disttrain)",
+    )
+    add("--json", action="store_true", help="print JSON, for programs")
+    add("--watch", action="store_true", help=f"refresh every {WATCH_SECONDS:g} s until Ctrl-C")
     add_price_option(parser)
 
 

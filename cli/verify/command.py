@@ -20,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--restart",
         action="store_true",
-        help="also delete a training pod, and see the run go on from its checkpoint",
+        help="also delete a training pod, and check that the run continues from its checkpoint",
     )
     add(
         "--nodes",
         action="store_true",
-        help="instead of a run: a smoke test with the free GPUs of each node",
+        help="check the nodes instead of a run: a smoke test with the free GPUs of each",
     )
-    add("--json", action="store_true", help="for programs")
+    add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
