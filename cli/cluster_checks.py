@@ -112,7 +112,7 @@ def node_schedulable(facts: Facts, expect: Expectations) -> Fault | str:
         return error(f"node {node.name} is cordoned", f"kubectl uncordon {node.name}")
     taint = node.blocking_taint(expect.tolerated_taints)
     return error(
-        f"node {node.name} has the taint {taint}, which our pods do not tolerate",
+        f"node {node.name} has the taint {taint}, which the training pods do not tolerate",
         f"kubectl taint nodes {node.name} {taint.split(':')[0]}-, or set tolerations",
     )
 
@@ -124,7 +124,7 @@ def stuck_namespace(facts: Facts, expect: Expectations) -> Fault | str:
         if phase == "Terminating" and name in (expect.namespace, OPERATOR_NAMESPACE):
             return error(
                 f"namespace {name} is being deleted: {why.strip() or 'no reason given'}",
-                f"kubectl get all,cm,pvc -n {name}; docs/operations.md shows how to go on",
+                f"kubectl get all,cm,pvc -n {name}; docs/operations.md says what to do then",
             )
     return "none"
 

@@ -42,7 +42,7 @@ def disk_system(facts: Facts, expect: Expectations) -> Fault | str:
     for name, least_mib in (("programs", PROGRAMS_MIB), ("settings", SETTINGS_MIB)):
         path, _fs, _size, free, *_, mode = _disk(facts, name)
         if mode == "ro":
-            return error(f"{path} lies on a read-only mount", "remount it with the option rw")
+            return error(f"{path} is on a read-only mount", "remount it with the option rw")
         if free.isdigit() and int(free) < least_mib * 1024:
             return error(
                 f"{path}: {int(free) // 1024} MiB free, {least_mib} MiB wanted",
@@ -74,12 +74,12 @@ def data_root(facts: Facts, expect: Expectations) -> Fault | str:
         return error(f"{expect.data_root} is a {kind}", "set dataRoot to a folder")
     if mode == "ro":
         return error(
-            f"{expect.data_root} lies on a read-only mount",
+            f"{expect.data_root} is on a read-only mount",
             "remount it with the option rw, or set dataRoot",
         )
     if filesystem in ("tmpfs", "ramfs"):
         return warning(
-            f"{expect.data_root} lies in memory ({filesystem}) and is lost at the next boot",
+            f"{expect.data_root} is in memory ({filesystem}) and is lost at the next boot",
             "set dataRoot to a folder on a disk",
         )
     return f"{kind}, {filesystem}"

@@ -92,7 +92,7 @@ def data_is_shared(machines: list[Machine], expect: Expectations) -> Found:
             yield (
                 machine.name,
                 error(
-                    f"{expect.data_root} lies on a disk of this machine ({source}, {kind}), and "
+                    f"{expect.data_root} is on a disk of this machine ({source}, {kind}), and "
                     "the pods of other machines would not see what is written there",
                     f"mount the shared file system at {expect.data_root}, or set storage: nfs or "
                     "nfs-first-node",

@@ -24,7 +24,7 @@ LOGS_SECONDS = 3.0
 GOODPUT_SECONDS = 15.0
 SAMPLE_SECONDS = 600.0
 NO_FOLDER = "which folder of the volume is this run's was not seen: its configuration is not there"
-ELSEWHERE = "the run is in namespace {}; this page reads the volume of another one alone"
+ELSEWHERE = "the run is in namespace {}; this page only reads the volume of another namespace"
 
 Answer = dict[str, Any]
 

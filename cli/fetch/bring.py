@@ -158,13 +158,15 @@ class Bringer:
         """What it means that a file has other contents than it must have."""
         where = damaged.file.target.relative_to(self._folder.root)
         if where.parts[0] != "checkpoints":
-            self._say(f"{where} was written anew while it was read; it comes again")
+            self._say(f"{where} was rewritten while it was read; it is copied again")
             return
         directory = str(PurePosixPath(self._run_path) / where.parent.as_posix())
         answer = self._source.ask("verify", directory)
         reason = str(answer["problem"])
         if not answer["found"] or not reason:
-            self._say(f"{where} is not what was sent, or was replaced meanwhile; it comes again")
+            self._say(
+                f"{where} is not what was sent, or was replaced meanwhile; it is copied again"
+            )
             return
         self._refused[int(where.parent.name.removeprefix("step-"))] = reason
         if self._choice != LATEST:
@@ -191,6 +193,6 @@ def _check_space(root: Path, needed: int) -> None:
     free = shutil.disk_usage(root).free
     if needed > free:
         raise ValueError(
-            f"--to {root}: {needed:,} bytes are to come, and {free:,} are free there. Make room, "
-            "choose another folder, or fetch the metrics alone: --checkpoint none"
+            f"--to {root}: {needed:,} bytes are to be copied, and {free:,} are free there. Free "
+            "some space, choose another folder, or fetch only the metrics: --checkpoint none"
         )

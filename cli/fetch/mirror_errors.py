@@ -39,7 +39,7 @@ def reason_of(error: StoreError, url: str) -> str:
             "run.checkpoint.mirror of the run, and AWS_ENDPOINT_URL with the address of its store"
         )
     return (
-        f"--from {url}: the store does not answer as it should ({kind}: {words}). Look whether "
-        "AWS_ENDPOINT_URL and AWS_REGION are those of the store and whether this machine reaches "
-        "it, then run the same command again: it goes on with what has arrived"
+        f"--from {url}: the store does not answer as it should ({kind}: {words}). Check that "
+        "AWS_ENDPOINT_URL and AWS_REGION are those of the store and that this machine reaches it, "
+        "then run the same command again: it continues with what has arrived"
     )

@@ -50,8 +50,8 @@ def checked_name(name: str) -> str:
         raise ValueError("the stack has no run of its own: name one. `./disttrain runs` lists them")
     if not NAME.fullmatch(name):
         raise ValueError(
-            f"RUN: {name!r} cannot be used: a run's name has letters, digits, '.', '_' and '-' "
-            "alone. `./disttrain runs` lists the runs on the volume"
+            f"RUN: {name!r} cannot be used: a run's name has only letters, digits, '.', '_' and "
+            "'-'. `./disttrain runs` lists the runs on the volume"
         )
     return name
 

@@ -137,10 +137,10 @@ class Transfer:
                 if cuts > MOST_CUTS:
                     raise TaskError(
                         f"the connection was cut {cuts} times without a new byte ({reason}); what "
-                        "has arrived is kept, and the same command goes on there"
+                        "has arrived is kept, and the same command continues there"
                     ) from None
                 self._progress.end()  # its line on a terminal gives way
-                self._say(f"{reason}; it goes on with what has arrived")
+                self._say(f"{reason}; it continues with what has arrived")
                 if self._stop.wait(min(cuts, 5)):
                     raise _StoppedError from None
         for index in dict.fromkeys(piece.file for piece in batch):

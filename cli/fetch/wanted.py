@@ -107,13 +107,11 @@ def choose(
     for checkpoint in sorted(checkpoints, key=lambda c: c.step, reverse=True):
         if not problems[checkpoint.step]:
             return checkpoint, said
-        said.append(
-            f"checkpoint step {checkpoint.step} is passed over: {problems[checkpoint.step]}"
-        )
+        said.append(f"checkpoint step {checkpoint.step} is skipped: {problems[checkpoint.step]}")
     reasons = f" ({'; '.join(said)})" if said else ""
     raise ValueError(
-        f"--checkpoint: latest cannot be had: {where} has no verified checkpoint of this run"
-        f"{reasons}. Use --checkpoint none for its metrics alone"
+        f"--checkpoint: latest cannot be fetched: {where} has no verified checkpoint of this run"
+        f"{reasons}. Use --checkpoint none for only its metrics"
     )
 
 
@@ -147,7 +145,7 @@ def _of_step(
     if found is None:
         there = ", ".join(str(c.step) for c in checkpoints) or "none"
         raise ValueError(
-            f"--checkpoint: step {step} cannot be had: {where} has no checkpoint of it. The "
+            f"--checkpoint: step {step} cannot be fetched: {where} has no checkpoint of it. The "
             f"steps there: {there}"
         )
     if problems[step]:

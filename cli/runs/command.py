@@ -71,18 +71,18 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in chosen:
         if not NAME.fullmatch(name):
             raise ValueError(
-                f"NAME: {name!r} cannot be used: a run's name has letters, digits, '.', '_' and "
-                "'-' alone, and no path. `./disttrain runs` lists the runs"
+                f"NAME: {name!r} cannot be used: a run's name has only letters, digits, '.', '_' "
+                "and '-', and no path. `./disttrain runs` lists the runs"
             )
     if len(set(chosen)) < len(chosen):
         raise ValueError("NAME: a run is named twice")
     if arguments.action == "compare":
         if len(chosen) < 2:
-            raise ValueError(f"NAME: {chosen[0]!r} alone cannot be compared: name two runs or more")
+            raise ValueError(f"NAME: one run ({chosen[0]!r}) cannot be compared: name two or more")
         if arguments.to and not arguments.to.endswith(".svg"):
             raise ValueError(
-                f"--to: {arguments.to!r} cannot be used: the picture is an SVG file. Let the name "
-                "end in .svg"
+                f"--to: {arguments.to!r} cannot be used: the plot is an SVG file. Use a name that "
+                "ends in .svg"
             )
 
 

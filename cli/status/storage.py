@@ -61,7 +61,7 @@ def claim_lines(claims: Iterable[Claim]) -> list[str]:
 def _line(claim: Claim) -> str:
     where = f"  storage: claim {claim.name} of namespace {claim.namespace}"
     if not claim.phase:
-        return f"{where} was not seen: these credentials may not look at it"
+        return f"{where} is not known: these credentials may not read it"
     return f"{where} is {claim.phase}: {_WHY.get(claim.phase, 'docs/storage.md')}"
 
 

@@ -36,8 +36,8 @@ def create(job: Job, api: Api) -> None:
     say(report.text(everything=True))
     if report.exit_code("error"):
         raise TaskError(
-            "verify: after, and a point is wrong. The run itself goes on. Mend it and run pulumi "
-            "up again, or look on with ./disttrain verify"
+            "verify: after, and a point is wrong. The run itself continues. Fix the problem and "
+            "run pulumi up again, or check again with ./disttrain verify"
         )
 
 

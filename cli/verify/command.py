@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     if arguments.nodes:
         if arguments.restart:
-            raise ValueError("--restart: it cannot be used with --nodes, which looks at no run")
+            raise ValueError("--restart: it cannot be used with --nodes, which checks no run")
         volume = volume_place(arguments.stack)
         about, results = f"namespace {volume.namespace}", check_nodes(Api(volume.access), volume)
     else:

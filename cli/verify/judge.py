@@ -81,7 +81,7 @@ def _loss_falls(seen: Evidence) -> Result:
     last = fmean(loss for _, loss in seen.losses[-share:])
     said = f"mean {first:.4f} of the first {share} records, {last:.4f} of the last {share}"
     if not last < first:  # a loss that is no number is not below anything
-        fix = "a lower run.train.learning_rate, or a look at the data"
+        fix = "lower run.train.learning_rate, or check the data"
         return result("loss-falls", "warning", said, fix)
     return result("loss-falls", "ok", said)
 
@@ -93,7 +93,7 @@ def _checkpoint(seen: Evidence) -> Result:
     if found is None:
         return result("checkpoint", "not checked", "there is none yet")
     if found["problem"]:
-        fix = "a restart goes on from an older one; look at the disk"
+        fix = "a restart continues from an older one; check the disk"
         return result("checkpoint", "error", f"step {found['step']}: {found['problem']}", fix)
     said = (
         f"step {found['step']}, {found['age_seconds']:.0f} s old: {found['files']} files of "

@@ -122,8 +122,8 @@ def _refuse_folder_of_a_platform(writer: BundleWriter, platform_stack: str) -> N
     if others := writer.purposes - {DATASET, TOKENIZER}:
         raise ValueError(
             f"{writer.folder} holds the bundle of a platform ({', '.join(sorted(others))}), and "
-            f"this stack, which runs on the platform of stack {platform_stack!r}, needs a text "
-            "alone. Choose another folder: `make bundle STACK=... BUNDLE=FOLDER`"
+            f"this stack, which runs on the platform of stack {platform_stack!r}, only needs "
+            "a text. Choose another folder: `make bundle STACK=... BUNDLE=FOLDER`"
         )
 
 

@@ -73,9 +73,9 @@ def check(request: DeliveryRequest) -> None:
 def _check_cluster(cluster: ClusterFacts) -> None:
     if cluster.whose == "existing":
         raise ValueError(
-            "imageDelivery: 'mirror' cannot be used with cluster: existing: it takes settings of "
-            "k3s on every node (embedded-registry, registries.yaml), and these nodes are not ours "
-            "to change. Set registry; with one node that is this machine, import."
+            "imageDelivery: 'mirror' cannot be used with cluster: existing: it changes "
+            "settings of k3s on every node (embedded-registry, registries.yaml), and disttrain "
+            "does not change these nodes. Set registry; with one node that is this machine, import."
         )
     if cluster.whose == "adopted":
         raise ValueError(

@@ -87,15 +87,15 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
     own = kueue_workload(api, namespace, item)
     if own is None:
         return [
-            f"{workload} trains without a place in queue {queue}, because Kueue does not look at "
-            f"objects of kind {workload.kind}: whoever runs Kueue adds that kind to "
+            f"{workload} trains without a place in queue {queue}, because Kueue does not watch "
+            f"objects of kind {workload.kind}: ask the administrator of Kueue to add that kind to "
             "integrations.frameworks of its configuration"
         ]
     if ignores_places(own):
         return [
-            f"{workload} starts on any machines, because Kueue does not look at what the run asks "
-            "for by placement: whoever runs Kueue turns on its feature gate "
-            "TopologyAwareScheduling (by default it is on since Kueue 0.14)"
+            f"{workload} starts on any machines, because Kueue ignores the setting placement: ask "
+            "the administrator of Kueue to turn on its feature gate TopologyAwareScheduling (by "
+            "default it is on since Kueue 0.14)"
         ]
     return []
 
@@ -116,7 +116,7 @@ def queue_place(said: str, queue: str) -> str:
         queue: LocalQueue of the run; empty: it stands in none.
     """
     if not queue:
-        return "the run stands in no queue of Kueue"
+        return "the run is in no queue of Kueue"
     lines = [line for line in said.splitlines() if WAITS in line]
     told = lines[-1] if lines else f"the run had its place in queue {queue}"
     return f"when pulumi up ended: {told}"

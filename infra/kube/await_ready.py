@@ -147,8 +147,8 @@ def create(job: Job, api: Api) -> None:
         say(f"training failed: {reason}")
         last_lines(api, job.namespace, selector)
         raise TaskError(
-            f"training failed: {reason}\nWhen the cause is mended: change the setting and run "
-            f"pulumi up; if it was no setting, first: kubectl -n {job.namespace} delete "
+            f"training failed: {reason}\nTo fix it: change the setting that caused it and run "
+            f"pulumi up. If the cause was no setting, first run: kubectl -n {job.namespace} delete "
             f"{workload.typed} {workload.name}"
         ) from None
 

@@ -43,8 +43,8 @@ def delete(job: Job, api: Api) -> None:
             say(f"the cluster does not answer ({reason}); the node itself is asked next")
             return
         raise TaskError(
-            f"the cluster does not answer ({reason}), so it cannot be seen whether other stacks' "
-            "runs stand on it. Nothing was deleted; run pulumi destroy when it answers"
+            f"the cluster does not answer ({reason}), so it is not known whether runs of other "
+            "stacks use it. Nothing was deleted; run pulumi destroy when it answers"
         ) from None
     others = sorted(
         annotation(item, names.STACK_ANNOTATION) or f"of owner {label(item, names.OWNER_LABEL)}"

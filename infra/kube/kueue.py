@@ -31,8 +31,8 @@ def served_version(api: Api) -> str:
         if version in served:
             return version
     raise TaskError(
-        f"the cluster serves {GROUP} as {', '.join(served)}, and this program reads "
-        f"{' and '.join(VERSIONS)} alone: install a Kueue that serves one of them"
+        f"the cluster serves {GROUP} as {', '.join(served)}, and this program only reads "
+        f"{' and '.join(VERSIONS)}: install a Kueue that serves one of them"
     )
 
 
@@ -107,8 +107,8 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
     workload = kueue_workload(api, namespace, item)
     if workload is None:
         raise TaskError(
-            f"{kind} {name} stands in queue {queue}, and Kueue has not taken it up: does its "
-            "controller run? (kubectl get pods -n kueue-system)"
+            f"{kind} {name} is in queue {queue}, but Kueue has not made a Workload for it: "
+            "does its controller run? (kubectl get pods -n kueue-system)"
         )
     version = str(workload["apiVersion"]).rpartition("/")[2]
     path = f"{collection(version, 'workloads', namespace)}/{name_of(workload)}"

@@ -55,7 +55,7 @@ def delete(job: Job, api: Api) -> None:
     def ask() -> str:
         inside = standing_in(api, job.namespace, job.text("cluster_queue"))
         left[:] = [named(inside)] if inside else []
-        return f"{left[0]} stands in it" if left else ""
+        return f"{left[0]} is in it" if left else ""
 
     try:
         wait_for(f"queue {job.text('queue')} to be empty", ask, EMPTY_SECONDS)
@@ -67,7 +67,7 @@ def delete(job: Job, api: Api) -> None:
 def in_the_way(queue: str, namespace: str, work: str) -> str:
     """The words for work that keeps a queue from being taken away. Pure."""
     return (
-        f"{work} stands in queue {queue} of namespace {namespace}, which goes with this platform. "
-        "The queue is left as it is. First let that end or delete it, or take it out of the queue "
-        "(of a stack of yours: pulumi config rm queue, pulumi up)"
+        f"{work} is in queue {queue} of namespace {namespace}, which is deleted with this "
+        "platform. The queue is left as it is. First wait until that has ended, delete it, or "
+        "remove it from the queue (for a stack of yours: pulumi config rm queue, pulumi up)"
     )

@@ -71,7 +71,7 @@ def _problem(name: str, container: Json) -> str:
     for state in ("state", "lastState"):
         ended = part(container, state, "terminated")
         if ended.get("exitCode") == FATAL_EXIT_CODE:
-            return f"pod {name} ended with exit code {FATAL_EXIT_CODE}: nothing that a retry mends"
+            return f"pod {name} ended with exit code {FATAL_EXIT_CODE}: a retry cannot help"
     restarts = int(container.get("restartCount") or 0)
     if restarts >= MOST_RESTARTS:
         return f"pod {name} was started {restarts + 1} times"

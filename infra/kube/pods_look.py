@@ -113,7 +113,7 @@ def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) ->
         spec = part(quota, "spec")
         if spec.get("scopes") or spec.get("scopeSelector"):
             found.notes.append(
-                f"quota {name_of(quota)} of namespace {run.namespace} is for some pods alone, and "
+                f"quota {name_of(quota)} of namespace {run.namespace} is only for some pods, and "
                 "was not checked"
             )
             continue

@@ -127,12 +127,12 @@ def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:
     start = f"queue: {queue!r} cannot be used: namespace {namespace}"
     if object_at(api, f"/api/v1/namespaces/{namespace}") is None:
         return (
-            f"{start} is not there yet, and a LocalQueue lies in a namespace. Make the platform "
+            f"{start} does not exist yet, and a LocalQueue needs a namespace. Make the platform "
             "first (pulumi config set topology none; pulumi up), then the LocalQueue"
         )
-    hint = f"Set one of {known}, or ask" if known else "It has none at all: ask"
+    hint = f"Set one of {known}, or ask" if known else "It has none: ask"
     return (
-        f"{start} has no such LocalQueue. {hint} whoever runs the cluster to make it "
+        f"{start} has no such LocalQueue. {hint} the administrator of the cluster to make it "
         "(https://kueue.sigs.k8s.io/docs/concepts/local_queue/)"
     )
 

@@ -74,9 +74,9 @@ def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
         return None
     since = str(condition(own, "Evicted")["lastTransitionTime"])
     words = (
-        f"in queue {queue}: {eviction}; Kueue still counts its place. If it does so for more than "
-        "some minutes, Kueue has forgotten the run (kueue#14811), and looks at it again after "
-        "./disttrain stop and ./disttrain resume"
+        f"in queue {queue}: {eviction}; Kueue still counts its place. If this lasts for more "
+        "than some minutes, Kueue has forgotten the run (kueue#14811). ./disttrain stop and then "
+        "./disttrain resume make Kueue look at it again"
     )
     return InQueue(queue, datetime.fromisoformat(since), words)
 

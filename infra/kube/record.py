@@ -114,5 +114,5 @@ def parse_record(item: Json) -> Record:
         name = f"ConfigMap {metadata.get('name')} in namespace {metadata.get('namespace')}"
         raise ValueError(
             f"{name} is the record of a run and cannot be read ({error!r}). Delete it if that run "
-            "is no more: kubectl delete configmap"
+            "no longer exists: kubectl delete configmap"
         ) from None

@@ -61,8 +61,8 @@ def unserved(api: Api, group_version: str, kind: str, setting: str, otherwise: s
         return not_usable(setting, otherwise)
     return not_usable(
         setting,
-        f"the cluster serves {kind} of {group} as {', '.join(others)}, and this program knows "
-        f"{version} alone. Install a version of the controller that serves {group_version}; "
+        f"the cluster serves {kind} of {group} as {', '.join(others)}, and this program only "
+        f"knows {version}. Install a version of the controller that serves {group_version}; "
         "docs/clusters.md names those that were tried",
     )
 

@@ -228,8 +228,8 @@ def _look_at_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findin
     usable = [node for node in nodes if not part(node, "spec").get("unschedulable")]
     if len(usable) > 1:
         found.problems.append(
-            f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_NODE}, which one "
-            f"node alone can mount, and the cluster has {len(usable)} nodes for pods "
+            f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_NODE}, which "
+            f"only one node can mount, and the cluster has {len(usable)} nodes for pods "
             f"({names_of(usable[:5])}{', ...' if len(usable) > 5 else ''}). Set topology: "
             f"single-pod, or a storage with {MANY_NODES} (docs/storage.md)"
         )

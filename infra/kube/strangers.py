@@ -117,17 +117,17 @@ def refusal(place: OwnNamespace, seen: Seen) -> str:
             f"{place.subject} cannot be taken away: namespace {name} is deleted with it, and "
             f"others have objects there ({_listed(seen.strangers)}), which would be deleted too. "
             "It is left as it is. Move what is still needed to another namespace and delete it in "
-            f"this one (`kubectl -n {name} get KIND NAME -o yaml` shows it), or mark what may go: "
-            f"kubectl -n {name} annotate KIND NAME {names.MAY_GO_ANNOTATION}={MAY_GO}; and run "
-            "the command again"
+            f"this one (`kubectl -n {name} get KIND NAME -o yaml` shows it), or mark what may be "
+            f"deleted: kubectl -n {name} annotate KIND NAME {names.MAY_GO_ANNOTATION}={MAY_GO}. "
+            "Then run the command again"
         )
     if seen.unseen:
         return (
             f"{place.subject} cannot be taken away: namespace {name} is deleted with it, and "
-            f"it cannot be seen whether others have objects of these kinds there: "
-            f"{_listed(seen.unseen)}. It is left as it is. Where a right is missing, let somebody "
-            "run the command who may list these kinds. Where an API does not answer, mend it or "
-            "delete its APIService: without it, Kubernetes cannot end a namespace either"
+            f"it is not known whether others have objects of these kinds there: "
+            f"{_listed(seen.unseen)}. It is left as it is. If a right is missing, let somebody "
+            "who may list these kinds run the command. If an API does not answer, repair it or "
+            "delete its APIService: without that, Kubernetes cannot delete a namespace either"
         )
     return ""
 

@@ -150,9 +150,9 @@ def send(file: SentFile, pod: Pod, command: str = "pulumi up") -> None:
             if cuts > MOST_CUTS:
                 raise TaskError(
                     f"the connection was cut {cuts} times at {max(have, 0):,} of {file.size:,} "
-                    f"bytes of {file.source} ({reason}); {command} goes on there"
+                    f"bytes of {file.source} ({reason}); {command} continues there"
                 ) from None
-            say(f"{file.target}: {reason}; it goes on with what has arrived")
+            say(f"{file.target}: {reason}; it continues with what has arrived")
             time.sleep(min(cuts, 5))
             continue
         if answer["ok"]:

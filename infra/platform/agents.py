@@ -211,7 +211,7 @@ def check_nodes(settings: PlatformSettings, storage: Storage) -> None:
     if delivery.needs_node and not delivery.serves_further:
         raise pulumi.RunError(
             f"nodes: {shown} cannot be used: imageDelivery: {settings.delivery.name} brings the "
-            "image to the first machine alone, and pods on these could not start. Set "
+            "image only to the first machine, and pods on these could not start. Set "
             "imageDelivery: import, mirror or registry."
         )
 

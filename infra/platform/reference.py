@@ -88,7 +88,7 @@ def check_image(stack: str, image: ImageFacts) -> None:
     plan = plan_image(PROJECT_ROOT, image.repository, image.base, image.torch_index_url or None)
     if plan.reference != image.reference:
         raise pulumi.RunError(
-            f"platform: stack {stack!r} has delivered the image {image.reference}, and the "
-            f"trainer's files here make {plan.reference}. The pods would not run the code that "
-            f"lies here. Deliver it first: pulumi up --stack {stack}"
+            f"platform: stack {stack!r} has delivered the image {image.reference}, but the "
+            f"trainer's files in this folder make {plan.reference}. The pods would not run the "
+            f"code of this folder. Deliver it first: pulumi up --stack {stack}"
         )

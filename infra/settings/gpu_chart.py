@@ -59,7 +59,7 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
         return ChartSource(str(path), "")
     if "@" in text:
         shown = re.sub(r"//.*@", "//[secret]@", text)
-        reason = "its user and password would stand in plain text in Pulumi's state"
+        reason = "its user and password would be in plain text in Pulumi's state"
         reader.problem(_KEY, shown, reason, "Set an address without them, or the path of a chart")
     elif scheme[1] == "oci":
         return ChartSource(text, "")

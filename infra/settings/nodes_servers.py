@@ -42,8 +42,8 @@ def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: Clust
     if there % 2 == 0 and listed % 2 == 0:
         fewer, more = there - 1, there + 1
         reason = (
-            f"it makes {there} servers, which bear the loss of no more machines than {fewer} "
-            "would: etcd works as long as more than half of its servers do"
+            f"it makes {there} servers, which survive the loss of no more machines than {fewer} "
+            "would: etcd works only while more than half of its servers work"
         )
         hint = (
             f"Set role: server on as many as make {fewer} or {more} with the first machine; a "

@@ -74,7 +74,7 @@ def toleration_fault(item: object) -> str:
     if operator == "Exists" and value:
         return "the operator Exists takes no value"
     if type(value) is not str or not is_value(value):
-        return f"{value!r} cannot be the value of a taint; numbers stand in quotation marks"
+        return f"{value!r} cannot be the value of a taint; put numbers in quotation marks"
     if "effect" in given and given["effect"] not in _EFFECTS:
         return f"the effect {given['effect']!r} is none of {', '.join(_EFFECTS)}"
     seconds = given.get("tolerationSeconds")

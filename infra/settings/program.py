@@ -96,7 +96,8 @@ def _read_build(reader: Reader, value: object, image: object) -> ImagePlan | Non
         reader.problem(
             key,
             str(value),
-            "the platform is that of another stack, and a run alone brings no image to its nodes",
+            "the platform belongs to another stack, and only that stack can bring an image to its "
+            "nodes",
             "Push the image to a registry that the nodes reach and name it in program.image, or "
             "set the program in the stack that owns the platform",
         )
@@ -174,7 +175,7 @@ def _read_files(reader: Reader, text: str) -> dict[str, bytes]:
 
 
 _SMALLER = (
-    "Name a folder that holds the program alone, and put data on the volume or larger code "
+    "Name a folder that contains only the program, and put data on the volume or larger code "
     "into the image (imageBase)"
 )
 

@@ -37,7 +37,7 @@ def read_queue(
         example="high",
     )
     if priority and not name:
-        reader.problem("queuePriority", priority, "the run stands in no queue", "Set queue too")
+        reader.problem("queuePriority", priority, "the run is in no queue", "Set queue too")
     if not name:
         return QueueSettings("", "")
     if not kinds[topology.name].queued:

@@ -42,8 +42,8 @@ def read_levels(reader: Reader, value: object) -> tuple[str, ...]:
         if fault := _fault(levels, place):
             reader.problem(f"{KEY}[{place}]", label, *fault)
     if len(levels) > _MOST_LEVELS:
-        reason = f"Kueue takes {_MOST_LEVELS} levels at the most"
-        reader.problem(KEY, given, reason, "Leave out levels of which no run would ever ask")
+        reason = f"Kueue accepts at most {_MOST_LEVELS} levels"
+        reader.problem(KEY, given, reason, "Leave out levels that no run needs")
     elif levels and levels[-1] != HOST and HOST not in levels:
         reader.problem(
             KEY,
@@ -68,7 +68,7 @@ def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
         return f"it is level {levels.index(label) + 1} already", "Name each label once"
     if label == HOST and place != len(levels) - 1:
         return (
-            "a machine holds no wider place, so it can be the last level alone",
+            "a machine contains no other place, so it can only be the last level",
             "Write the levels from the widest to the machine",
         )
     return None
@@ -102,7 +102,7 @@ def check_placement(
             reader.problem(
                 "placement",
                 wish.placement,
-                "the run stands in no queue, and Kubernetes places one pod after the other, so it "
+                "the run is in no queue, and Kubernetes places one pod after the other, so it "
                 "cannot look for a place with room for all of them",
                 "Set queue to one with a topology, or placement to packed",
             )

@@ -225,7 +225,7 @@ def _dataset_url(reader: Reader) -> str:
         reader.problem(
             "datasetUrl",
             url.url_without_password,
-            "it is secret, and would stand in plain text in a ConfigMap and in the volume",
+            "it is secret, and would be in plain text in a ConfigMap and on the volume",
             "Download the text to this machine and set datasetFile, or use an address without "
             "user, password and token",
         )

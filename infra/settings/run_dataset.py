@@ -28,7 +28,7 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
             reader.problem(
                 f"{key}.url",
                 url.url_without_password,
-                "it is secret, and would stand in plain text in a ConfigMap and in the volume",
+                "it is secret, and would be in plain text in a ConfigMap and on the volume",
                 "Use an address without user, password and token, or set datasetFile",
             )
             continue
@@ -64,5 +64,5 @@ def check_time_for_dataset(reader: Reader, dataset: DatasetConfig, limits: Limit
             str(limits.dataset_timeout_seconds),
             f"the data set has {size / 1e9:.1f} GB to download and to turn into tokens",
             f"Set at least {needed}; a Job that runs out of time loses nothing, and the next "
-            "`pulumi up` goes on where it was",
+            "`pulumi up` continues where it stopped",
         )

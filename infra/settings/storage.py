@@ -46,8 +46,8 @@ def read_storage(
         reader.problem(
             "dataOnDestroy",
             "purge",
-            f"storage: {chosen.name} leads to data that are not this stack's to delete",
-            "Set keep, and delete them where they lie",
+            f"storage: {chosen.name} leads to data that does not belong to this stack",
+            "Set keep, and delete the data where it is",
         )
     elif purge:
         by_folder = kind.purges == "folder"
@@ -75,7 +75,7 @@ def _check_place(
         reader.problem(
             "storage",
             chosen.name,
-            "the way to the data lies in the cluster, which here comes and goes with this stack",
+            "the access to the data is in the cluster, which this stack installs and removes",
             "Set host-path, nfs or nfs-first-node, or use a cluster that stays (cluster: existing, "
             "or k3sExisting: adopt)",
         )
@@ -122,8 +122,8 @@ def _read_data_root(reader: Reader) -> PurePosixPath:
             reader.problem(
                 "dataRoot",
                 text,
-                "k3s' uninstaller and the kubelet delete what lies in their folders",
-                f"Set a folder that neither holds nor lies in {', '.join(K3S_FOLDERS)}",
+                "k3s' uninstaller and the kubelet delete what is in their folders",
+                f"Set a folder that neither contains nor is inside {', '.join(K3S_FOLDERS)}",
             )
             break
     return root

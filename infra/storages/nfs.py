@@ -74,8 +74,8 @@ def _check(options: NfsOptions) -> None:
     for word in ("soft", "softerr"):
         if word in words:
             raise ValueError(
-                f"storageOptions.mountOptions: {word!r} lets writes fail while the server is away, "
-                "and a checkpoint would be cut short; set hard, with which writers wait"
+                f"storageOptions.mountOptions: {word!r} lets writes fail while the server does not "
+                "answer, and checkpoints would fail; set hard, with which writes wait"
             )
 
 

@@ -45,7 +45,7 @@ class VolcanoOptions:
 
     def __post_init__(self) -> None:
         if not self.queue:
-            raise ValueError("queue is empty, and every run of Volcano stands in a queue")
+            raise ValueError("queue is empty, and every run of Volcano is in a queue")
         if self.restarts < 0:
             raise ValueError(f"restarts is {self.restarts}, and 0 is the least")
 

@@ -98,7 +98,7 @@ def test_platform_does_not_go_with_others_work_in_its_queue(kueue: Lab, stack: S
     made = kueue.uids(*KINDS, "job", "namespace")
     with pytest.raises(PulumiFailedError) as refused:
         stack.destroy()
-    assert f"Job guest stands in queue {QUEUE}" in " ".join(refused.value.args[0].split())
+    assert f"Job guest is in queue {QUEUE}" in " ".join(refused.value.args[0].split())
     assert kueue.uids(*KINDS, "job", "namespace") == made
     end_others(kueue, "guest")
 

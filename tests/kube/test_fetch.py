@@ -50,7 +50,7 @@ def test_fetch_goes_on_after_cut_connections(
     words = ("fetch", "--to", str(here), "--by", by)
     output = finished(cli(lab, claim, tmp_path, *words, kubeconfig=kubeconfig))
     assert "by exec" not in output  # the proxy of a real API server can be used
-    assert output.count("it goes on with what has arrived") >= 2, output
+    assert output.count("it continues with what has arrived") >= 2, output
     assert gate.cuts_down == []
     assert contents(here) == contents(run)
     size = sum(len(content) for content in contents(run).values())

@@ -124,7 +124,7 @@ def fetch_it(lab: Lab, claim: Run, gate: Gate, folder: Path, kubeconfig: Path, b
     assert process.returncode == 0, output
     print(f"{time.monotonic() - begin:.1f} s\n{output}")
     assert gate.cuts_down == []
-    assert output.count("it goes on with what has arrived") >= len(CUTS), output
+    assert output.count("it continues with what has arrived") >= len(CUTS), output
     directory = here / "checkpoints" / "step-00000100"
     assert {name: sha256_of(directory / name) for name in SIZES} == hashes
     assert not list(here.rglob("*.partial-*"))

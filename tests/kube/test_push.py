@@ -63,7 +63,7 @@ def test_push_that_was_ended_goes_on_and_has_no_name_before(
     gate.cut_after_bytes = 10_000_000
     status, output = ended(cli(lab, claim, tmp_path, "push", str(run), kubeconfig=kubeconfig))
     assert status == 0, output
-    assert "it goes on with what has arrived" in output
+    assert "it continues with what has arrived" in output
     assert [path.name for path in runs_folder(claim).iterdir()] == ["demo"]
     assert contents(runs_folder(claim) / "demo") == contents(run)
 

@@ -67,7 +67,7 @@ def test_each_reason_that_keeps_a_run_out_is_told(kueue: Lab) -> None:
         return "\n".join(queue_findings(lab.api, namespace, "gpus", priority, comes).problems)
 
     assert problems("urgent", "localqueues/gpus", "workloadpriorityclasses/urgent") == ""
-    assert f"namespace {namespace} has no such LocalQueue. It has none at all: ask" in problems()
+    assert f"namespace {namespace} has no such LocalQueue. It has none: ask" in problems()
     (absent,) = queue_findings(lab.api, "t-absent", "gpus").problems
     assert "namespace t-absent is not there yet" in absent
     spec = {"metadata": {"name": "gpus"}, "spec": {"clusterQueue": "team"}}

@@ -61,7 +61,7 @@ def test_queue_with_others_work_keeps_its_platform_from_going(
     workload = put_into_queue(run, "full")
     lab.api.patch(workload, {"metadata": {"ownerReferences": [owner_of(run)]}})
     destroy_guard.delete(job_of(lab, run.namespace, run.owner, queue=fields), lab.api)
-    with pytest.raises(TaskError, match=f"Job {run.name} stands in queue gpus of namespace"):
+    with pytest.raises(TaskError, match=f"Job {run.name} is in queue gpus of namespace"):
         open_queue.delete(job_of(lab, run.namespace, run.owner, **fields), lab.api)
     other = Run(lab, run.namespace, "other")
     put_into_queue(other, "full")
@@ -128,7 +128,9 @@ def test_up_waits_until_kueue_takes_runs_into_the_queue(
     fields, whole = queue_of(lab, namespace, "ours")
     local = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/localqueues/gpus"
     job = job_of(lab, namespace, "ours", **fields)
-    with pytest.raises(TaskError, match="Kueue has not taken it up: does its controller run"):
+    with pytest.raises(
+        TaskError, match="Kueue has not made a Workload for it: does its controller run"
+    ):
         open_queue.create(job, lab.api)
     say(lab, local, "Active", "True", "")
     say(lab, whole, "Active", "False", "Can't admit new workloads: references missing flavor")

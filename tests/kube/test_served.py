@@ -47,7 +47,7 @@ def test_version_that_nobody_knows_is_named(lab: Lab) -> None:
         assert lab.run("served", "create", {**job, "group_version": f"{group}/v1"}) == (0, "")
         wanted = f"{group}/v1alpha9"
         status, output = lab.run("served", "create", {**job, "group_version": wanted})
-        said = f"the cluster serves {kind} of {group} as v1, and this program knows v1alpha9 alone"
+        said = f"the cluster serves {kind} of {group} as v1, and this program only knows v1alpha9"
         assert (status, said in output) == (1, True), output
         assert f"topology: 'gang' cannot be used: {said}" in output
         status, output = lab.run("served", "create", {**job, "group_version": "no.example.org/v1"})

@@ -35,7 +35,7 @@ def mounted(where: str, options: str) -> tuple[str, str]:
 FAULTS = (
     Fault("disk-tmp", "/tmp: 0.0 GiB free", *mounted("/tmp", "size=20m")),
     Fault("inodes", "/tmp: 0 inodes left", *mounted("/tmp", "size=64g,nr_inodes=1")),
-    Fault("data-root", "lies in memory", *mounted(DATA_ROOT, "size=64g")),
+    Fault("data-root", "is in memory", *mounted(DATA_ROOT, "size=64g")),
     Fault("data-root", "is a file", f"touch {DATA_ROOT}", f"rm {DATA_ROOT}"),
     Fault("data-root", "is a link", f"ln -s /srv {DATA_ROOT}", f"rm {DATA_ROOT}"),
     Fault(

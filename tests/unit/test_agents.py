@@ -310,7 +310,7 @@ def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
     kind = replace(DELIVERIES["import"], serves_further=False)
     with (
         patch("infra.platform.agents.DELIVERIES", {"import": kind}),
-        pytest.raises(pulumi.RunError, match="image to the first machine alone"),
+        pytest.raises(pulumi.RunError, match="image only to the first machine"),
     ):
         deployed(tmp_path, TWO, **IMPORTED)
 

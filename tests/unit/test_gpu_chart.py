@@ -89,6 +89,6 @@ def test_path_without_a_chart_is_refused(content: bytes | None, tmp_path: Path) 
 
 def test_address_with_a_password_is_refused_and_not_shown() -> None:
     said = refusal("https://me:hunter7@charts.corp.example/nvidia")
-    assert "its user and password would stand in plain text" in said
+    assert "its user and password would be in plain text" in said
     assert "hunter7" not in said
     assert "Helm takes no chart from ftp://" in refusal("ftp://charts.corp.example")

@@ -80,7 +80,9 @@ def test_what_the_nodes_could_not_share_is_refused_before_anything_is_made(
 def test_one_machine_and_clusters_of_others_are_refused_with_the_ways_out(tmp_path: Path) -> None:
     with pytest.raises(pulumi.RunError, match=r"there is one machine.* Set import, which does the"):
         deployed(tmp_path, **MIRRORED)
-    with pytest.raises(pulumi.RunError, match=r"with cluster: existing.* not ours to change\. Set"):
+    with pytest.raises(
+        pulumi.RunError, match=r"with cluster: existing.* does not change these nodes\. Set"
+    ):
         deploy("sandbox", tmp_path, MIRRORED)
     with pytest.raises(pulumi.RunError, match=r"with k3sExisting: adopt.* Set import or registry"):
         deployed(tmp_path, **MIRRORED, k3sExisting="adopt")

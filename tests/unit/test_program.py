@@ -448,7 +448,7 @@ def test_outputs_are_named_in_camel_case_and_complete(deployment: tuple[str, Dep
     assert outputs["runPath"] == f"/data/runs/{stack}"
     said = "not known yet" if "multi" in stack else "one pod writes to the volume"
     assert outputs["volumeProof"].startswith(said)  # the recording engine runs no wait
-    assert outputs["queuePlace"] == "the run stands in no queue of Kueue"
+    assert outputs["queuePlace"] == "the run is in no queue of Kueue"
     assert "_" not in "".join(outputs)
     existing = str(result.one("cluster-provider").inputs["kubeconfig"])
     assert outputs["kubeconfig"] == existing
@@ -814,7 +814,7 @@ def test_secret_variables_in_plain_text_are_refused_unseen(tmp_path: Path) -> No
         ("tolerations", [{"value": "x"}], "without a key the operator must be Exists"),
         ("tolerations", [{"key": "a", "operator": "In"}], "neither Equal nor Exists"),
         ("tolerations", [{"key": "a", "operator": "Exists", "value": "b"}], "takes no value"),
-        ("tolerations", [{"key": "a", "value": 1}], "numbers stand in quotation marks"),
+        ("tolerations", [{"key": "a", "value": 1}], "put numbers in quotation marks"),
         ("tolerations", [{"key": "a", "value": "b", "effect": "Never"}], "is none of NoSchedule"),
         (
             "tolerations",

@@ -118,5 +118,5 @@ def test_run_on_anothers_platform_builds_no_image(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM mine:1")
     with pytest.raises(pulumi.RunError) as refused:
         deployed(tmp_path, {}, build=str(tmp_path))
-    assert "the platform is that of another stack" in str(refused.value)
+    assert "the platform belongs to another stack" in str(refused.value)
     assert "name it in program.image" in str(refused.value)

@@ -166,7 +166,7 @@ def test_no_folder_of_a_host_is_made_for_data_elsewhere(
 @pytest.mark.parametrize(
     ("stack", "changes", "words"),
     [
-        ("sandbox", {**NFS, "dataOnDestroy": "purge"}, "storage: nfs leads to data that are not"),
+        ("sandbox", {**NFS, "dataOnDestroy": "purge"}, "storage: nfs leads to data that does not"),
         ("sandbox", {**EXISTING, "dataOnDestroy": "purge"}, "dataOnDestroy: 'purge' cannot be"),
         (
             "sandbox",
@@ -175,8 +175,8 @@ def test_no_folder_of_a_host_is_made_for_data_elsewhere(
             f"set, checkpoint and log unconfirmed. Set disttrain/{CLAIM}",
         ),
         ("sandbox", {**EXISTING, "namespaceExisting": "refuse"}, "Set namespaceExisting: use"),
-        ("dev", CLASS, "storage: 'storage-class' cannot be used: the way to the data lies in the"),
-        ("dev", EXISTING, "storage: 'existing-claim' cannot be used: the way to the data lies in"),
+        ("dev", CLASS, "storage: 'storage-class' cannot be used: the access to the data is in the"),
+        ("dev", EXISTING, "storage: 'existing-claim' cannot be used: the access to the data is in"),
         ("sandbox", {**NFS, "storageOptions": {"server": "a"}}, "storageOptions.path"),
     ],
 )

@@ -151,9 +151,9 @@ def test_all_pods_of_a_run_are_one_set_to_kueue(
         ([RACK, 7, HOST], "cannot be used: it is not a list of labels. Write it like"),
         (["a b", HOST], "queues.topology[0]: 'a b' cannot be used: it is not the key of a label"),
         ([RACK, RACK, HOST], f"queues.topology[1]: '{RACK}' cannot be used: it is level 1 already"),
-        ([HOST, RACK], f"queues.topology[0]: '{HOST}' cannot be used: a machine holds no wider"),
+        ([HOST, RACK], f"queues.topology[0]: '{HOST}' cannot be used: a machine contains no other"),
         ([ZONE, RACK], f"'queues.topology[2]' {HOST}"),
-        ([f"example.com/{n}" for n in range(16)] + [HOST], "Kueue takes 16 levels at the most"),
+        ([f"example.com/{n}" for n in range(16)] + [HOST], "Kueue accepts at most 16 levels"),
     ],
 )
 def test_levels_that_cannot_be_are_refused(levels: object, said: str) -> None:
@@ -178,7 +178,7 @@ def test_levels_that_cannot_be_are_refused(levels: object, said: str) -> None:
         ),
         (
             {"placement": "one-place", "queue": ""},
-            "placement: 'one-place' cannot be used: the run stands in no queue",
+            "placement: 'one-place' cannot be used: the run is in no queue",
         ),
         (
             {"placement": "one-place", **queues()},

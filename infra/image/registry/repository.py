@@ -35,7 +35,9 @@ class Repository:
             return None
         self._server.expect(answer, f"read {tag}", 200)
         if not json.loads(answer.data).get("config"):
-            raise self._server.error(f"{tag} is no image of one platform, so it is not one of ours")
+            raise self._server.error(
+                f"{tag} is no image of one platform, so disttrain did not make it"
+            )
         config = self._server.ask("GET", f"blobs/{config_digest(answer.data)}")
         self._server.expect(config, f"read the configuration of {tag}", 200)
         return image_at_node(answer.data, config.data)

@@ -53,7 +53,7 @@ def test_latest_falls_back_to_one_that_verifies(
     assert brought.checkpoint
     assert brought.checkpoint.step == 100
     assert steps_in(tmp_path / "here") == ["step-00000100"]
-    assert any("step 300 is passed over: layout.json is missing" in line for line in said)
+    assert any("step 300 is skipped: layout.json is missing" in line for line in said)
     reason = "model-00000.bin does not have the sha256 of manifest.json"
     assert f"step-00000200 is damaged on the volume: {reason}" in said
 
@@ -72,7 +72,10 @@ def test_damaged_one_that_was_asked_for_is_refused(
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ("150", "step 150 cannot be had: the volume has no checkpoint of it. The steps there: 100"),
+        (
+            "150",
+            "step 150 cannot be fetched: the volume has no checkpoint of it. The steps there: 100",
+        ),
         ("best", "no whole checkpoint on the volume has a validation loss"),
     ],
 )

@@ -70,7 +70,7 @@ def test_damaged_copy_is_passed_over_until_none_is_left(
     assert [path.name for path in (tmp_path / "here/checkpoints").iterdir()] == ["step-00000100"]
     damage(url, 100)
     with pytest.raises(
-        ValueError, match=r"latest cannot be had: the mirror file://\S+ has no verif"
+        ValueError, match=r"latest cannot be fetched: the mirror file://\S+ has no verif"
     ):
         fetch(url, tmp_path / "none")
 
@@ -188,7 +188,7 @@ def test_fetch_goes_on_where_the_store_went_away(
 
     with monkeypatch.context() as patch:
         patch.setattr("cli.fetch.progress.Progress.add", lambda _self, size: count(size))
-        with pytest.raises(TaskError, match="the same command goes on there"):
+        with pytest.raises(TaskError, match="the same command continues there"):
             fetch(f"s3://{bucket}", tmp_path / "here")
     gate.open()
     brought = fetch(f"s3://{bucket}", tmp_path / "here")

@@ -65,7 +65,7 @@ def test_each_claim_is_asked_for_once_and_a_missing_one_is_none() -> None:
     [
         ("Pending", "is Pending: it has no volume yet, and no pod can start before"),
         ("Lost", "is Lost: its volume is gone"),
-        ("", "was not seen: these credentials may not look at it"),
+        ("", "is not known: these credentials may not read it"),
     ],
 )
 def test_a_claim_that_no_pod_can_mount_stands_below_the_nodes(phase: str, said: str) -> None:

@@ -101,7 +101,7 @@ def test_exit_code_that_no_retry_mends_ends_the_wait_at_once(state: str) -> None
         return item
 
     found = look(job(), ended(78))
-    assert found.failure == "pod train-0 ended with exit code 78: nothing that a retry mends"
+    assert found.failure == "pod train-0 ended with exit code 78: a retry cannot help"
     assert look(job(), ended(75)).failure == ""
 
 

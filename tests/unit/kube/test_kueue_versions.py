@@ -34,7 +34,7 @@ def test_newest_known_version_is_asked_for() -> None:
 
 
 def test_unknown_version_is_named() -> None:
-    with pytest.raises(TaskError, match="as v1, and this program reads"):
+    with pytest.raises(TaskError, match="as v1, and this program only reads"):
         served_version(cluster("v1"))
     (problem,) = queue_findings(cluster("v1"), "any", "gpus").problems
     assert problem.startswith("queue: 'gpus' cannot be used: the cluster serves")

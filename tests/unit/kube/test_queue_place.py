@@ -155,7 +155,7 @@ def test_run_that_kueue_has_forgotten_says_so() -> None:
         "Kueue still counts its place."
     )
     assert "(kueue#14811)" in found.words
-    assert "./disttrain stop and ./disttrain resume" in found.words
+    assert "./disttrain stop and then ./disttrain resume" in found.words
     assert found.since is not None
     again = workload("b", RESERVED, ADMITTED, {**evicted, "status": "False"})
     assert in_queue("gpus", again, [queue()], [again]) is None
@@ -190,7 +190,7 @@ def test_output_has_the_place_or_says_that_it_is_had() -> None:
     assert "held by Job a in namespace default (priority 0)" in told
     trains = "all ranks have stepped: 2 of 2 pods are ready\n"
     assert queue_place(trains, "gpus").endswith("the run had its place in queue gpus")
-    assert queue_place(trains, "") == "the run stands in no queue of Kueue"
+    assert queue_place(trains, "") == "the run is in no queue of Kueue"
 
 
 def test_run_that_kueue_has_not_seen_says_so() -> None:

@@ -88,7 +88,7 @@ def test_refusal_names_the_objects_and_both_ways_out() -> None:
 
 def test_what_cannot_be_seen_is_not_deleted() -> None:
     said = refusal(KUEUE, Seen(unseen=["Secret (secrets is forbidden)"]))
-    assert "cannot be seen whether others have objects of these kinds there: Secret (sec" in said
+    assert "is not known whether others have objects of these kinds there: Secret (sec" in said
     assert refusal(KUEUE, Seen()) == ""
 
 

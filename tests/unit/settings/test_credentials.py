@@ -62,7 +62,7 @@ def test_secret_address_of_the_text_is_refused(url: str, secret_keys: tuple[str,
     """Fault 20 of the review: user and password in `datasetUrl` stood in a ConfigMap."""
     text = refusal({**TEXT, "datasetUrl": url}, secret_keys)
     assert "datasetUrl: " in text
-    assert "would stand in plain text in a ConfigMap" in text
+    assert "would be in plain text in a ConfigMap" in text
     assert "set datasetFile" in text
     assert "hunter2" not in text
 

@@ -155,7 +155,7 @@ def test_a_tokenizer_of_this_machine_goes_to_the_volume(tmp_path: Path) -> None:
         ({"datasetFiles": ["https://h/a"]}, "datasetFiles[0]: "),
         (
             {"datasetFiles": [{"url": "https://u:pass@h/a", "sha256": "0" * 64}]},
-            "stand in plain text in a ConfigMap",
+            "be in plain text in a ConfigMap",
         ),
         ({"datasetFiles": FILES, "datasetUrl": "https://h/a"}, "datasetFiles is set too"),
         ({"datasetOptions": {"columns": "x"}}, "datasetOptions.columns"),

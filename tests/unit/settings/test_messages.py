@@ -116,7 +116,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"queue": "team", "whenBusy": "refuse"},
         "queue: 'team' cannot be used: whenBusy is refuse, and a run in a queue waits for its turn",
     ),
-    ({"queuePriority": "urgent"}, "queuePriority: 'urgent' cannot be used: the run stands in no"),
+    ({"queuePriority": "urgent"}, "queuePriority: 'urgent' cannot be used: the run is in no"),
     (
         {"queues": {"quota": {"cpu": 4}}},
         "queues.name: '' cannot be used: it is not the name of a LocalQueue. Write it like gpus",

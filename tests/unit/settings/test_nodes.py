@@ -214,7 +214,9 @@ def test_number_of_servers_that_bears_a_loss_is_taken(gone: tuple[bool, ...]) ->
 )
 def test_even_number_of_servers_is_refused(gone: tuple[bool, ...], there: int, fewer: int) -> None:
     said = refusal(with_nodes(*as_servers(*gone)))
-    assert f"it makes {there} servers, which bear the loss of no more machines than {fewer}" in said
+    assert (
+        f"it makes {there} servers, which survive the loss of no more machines than {fewer}" in said
+    )
     assert f"make {fewer} or {fewer + 2} with the first machine; a lost server stays" in said
 
 
