@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cli.__main__ import COMMANDS, parser_of
+from cli.completion import options_of
 from cli.doctor import CHECKS
 from cli.machines import CONNECTION
 from cli.pair_checks import PAIR_CHECKS
@@ -14,6 +16,10 @@ PROJECT = Path(__file__).parents[2]
 OPERATIONS = (PROJECT / "docs/operations.md").read_text()
 SECURITY = (PROJECT / "docs/security.md").read_text()
 PAGES = (*sorted((PROJECT / "docs").rglob("*.md")), *sorted(PROJECT.glob("*.md")))
+# `./disttrain logs --tail 20`: the command, and the words up to the end of what is typed.
+TYPED = re.compile(r"\./disttrain ([a-z]+)([^\n`|;#&()]*)")
+# `make demo` in a text, or at the begin of a line in a block.
+TARGET = re.compile(r"(?:`|^)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([\w./-]*)(?:#([\w-]+))?\)")
 # In texts of the programs: `docs/node.md#the-first-machine-is-lost`.
 REFERENCE = re.compile(r"(?<![\w/.])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
@@ -50,6 +56,20 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         file = page.parent / target if target else page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_that_a_page_types_exist(page: Path) -> None:
+    """With their options; what stands after ` -- ` belongs to another program."""
+    known = options_of(parser_of(COMMANDS))
+    known["runs"] += ["--yes", "--to"]  # of its own subcommands
+    text = page.read_text()
+    for name, rest in TYPED.findall(text):
+        options = re.findall(r"(?<!\S)--[a-z][a-z-]*", rest.partition(" -- ")[0])
+        assert name in known, name
+        assert sorted(set(options) - set(known[name])) == [], f"./disttrain {name}"
+    targets = set(re.findall(r"^([a-z0-9-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    assert sorted(set(TARGET.findall(text)) - targets) == []
 
 
 def test_readme_leads_to_every_page_of_docs() -> None:
