@@ -13,7 +13,7 @@ IMAGE_REASONS = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "Inval
 
 
 def kubeconfig(facts: Facts, _: Expectations) -> Fault | str:
-    """The kubeconfig can be read by you and by nobody else."""
+    """Only you can read the kubeconfig."""
     if facts.one("kubeconfig") != "readable":
         return error(
             "the kubeconfig cannot be read", "run this as its owner (sudo), or name another file"
@@ -28,7 +28,7 @@ def kubeconfig(facts: Facts, _: Expectations) -> Fault | str:
 
 
 def kubeconfig_ca(facts: Facts, _: Expectations) -> Fault | str:
-    """The kubeconfig holds the cluster's certificate authority and checks the server with it."""
+    """The kubeconfig contains the cluster's certificate authority, and uses it."""
     fix = "copy it again from the node (/etc/rancher/k3s/k3s.yaml), with its certificate authority"
     if facts.one("kubeconfig_insecure") == "yes":
         return error("the kubeconfig switches TLS checks off (insecure-skip-tls-verify)", fix)
@@ -54,7 +54,7 @@ def client_certificate(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def api_server(facts: Facts, expect: Expectations) -> Fault | str:
-    """The API server answers, with a certificate that the kubeconfig's authority has signed."""
+    """The API server answers with a certificate signed by the kubeconfig's authority."""
     answer = facts.one("api")
     if answer == "ok":
         return "ready"
@@ -90,7 +90,7 @@ def node_ready(facts: Facts, _: Expectations) -> Fault | str:
 
 
 def node_pressure(facts: Facts, _: Expectations) -> Fault | str:
-    """No node is short of disk, memory or processes; a kubelet under pressure ends pods."""
+    """No node is short of disk, memory or processes; otherwise its kubelet evicts pods."""
     for node in nodes_of(facts):
         found = [c.split(":")[0] for c in node.conditions if c.endswith("Pressure:True")]
         if found:
@@ -102,7 +102,7 @@ def node_pressure(facts: Facts, _: Expectations) -> Fault | str:
 
 
 def node_schedulable(facts: Facts, expect: Expectations) -> Fault | str:
-    """At least one node is not cordoned and has no taint that our pods do not tolerate."""
+    """At least one node is not cordoned and has only taints that training pods tolerate."""
     nodes = nodes_of(facts)
     usable = [node for node in nodes if node.takes_pods(expect.tolerated_taints)]
     if usable:
@@ -118,7 +118,7 @@ def node_schedulable(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def stuck_namespace(facts: Facts, expect: Expectations) -> Fault | str:
-    """No namespace that we use is stuck in its deletion because of a finalizer."""
+    """No namespace of disttrain is stuck in its deletion because of a finalizer."""
     require_api(facts)
     for name, phase, why in facts.rows("namespace", 3):
         if phase == "Terminating" and name in (expect.namespace, OPERATOR_NAMESPACE):
@@ -166,7 +166,7 @@ def volume_bound(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def image_present(facts: Facts, expect: Expectations) -> Fault | str:
-    """The node's containerd has the trainer image under the name that the pods ask for."""
+    """The node's containerd has the trainer image with the name that the pods ask for."""
     skip_unless(expect.image, "the image's name is known only with --stack")
     if facts.one("image") != "present":
         return error(
@@ -177,7 +177,7 @@ def image_present(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def waiting_pods(facts: Facts, expect: Expectations) -> Fault | str:
-    """No pod of ours waits for something that does not come by itself."""
+    """No pod of disttrain waits for something that needs your help."""
     for pod in pods_of(facts):
         if pod.namespace != expect.namespace:
             continue
@@ -200,7 +200,7 @@ def waiting_pods(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def cluster_dns(facts: Facts, _: Expectations) -> Fault | str:
-    """The cluster's DNS works; the ranks of a multi-pod training find each other by it."""
+    """The cluster's DNS works; the ranks of a multi-pod training find each other with it."""
     pods = [pod for pod in pods_of(facts) if pod.k8s_app == "kube-dns"]
     skip_unless(pods, "the cluster's DNS is not a pod with the label k8s-app=kube-dns")
     if not any(pod.is_ready for pod in pods):

@@ -9,7 +9,7 @@ OPERATOR_NAMESPACE = "gpu-operator"
 
 
 def gpus_allocatable(facts: Facts, expect: Expectations) -> Fault | str:
-    """The nodes have room for every pod: all GPUs of a pod have to be on one node."""
+    """The nodes have room for every pod: all GPUs of a pod must be on one node."""
     _gpus_wanted(expect)
     usable = [node for node in nodes_of(facts) if node.takes_pods(expect.tolerated_taints)]
     if not usable:
@@ -33,7 +33,7 @@ def gpus_allocatable(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def gpu_sharing(facts: Facts, expect: Expectations) -> Fault | str:
-    """NCCL refuses two ranks on one physical GPU, so time slices do not count as GPUs."""
+    """Time slices do not count as GPUs, because NCCL refuses two ranks on one GPU."""
     _gpus_wanted(expect)
     nodes = nodes_of(facts)
     physical = sum(node.gpu_count for node in nodes)
@@ -82,7 +82,7 @@ def operator_pods(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def cluster_policy(facts: Facts, expect: Expectations) -> Fault | str:
-    """The GPU Operator reports its own work, in the ClusterPolicy, as ready."""
+    """The GPU Operator reports in the ClusterPolicy that it is ready."""
     _operator_wanted(expect)
     state = facts.one("cluster_policy")
     if state != "ready":

@@ -37,7 +37,7 @@ def disk_tmp(facts: Facts, _: Expectations) -> Fault | str:
 
 
 def disk_system(facts: Facts, expect: Expectations) -> Fault | str:
-    """The folders of k3s' binary and settings can be written and have room."""
+    """The folders of k3s' binary and settings are writable and have room."""
     only_for_own_k3s(expect)
     for name, least_mib in (("programs", PROGRAMS_MIB), ("settings", SETTINGS_MIB)):
         path, _fs, _size, free, *_, mode = _disk(facts, name)
@@ -52,7 +52,7 @@ def disk_system(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def inodes(facts: Facts, _: Expectations) -> Fault | str:
-    """The disks have inodes left; without, no file can be made even if gigabytes are free."""
+    """The disks have inodes left; without them no file can be made, even with free space."""
     few: list[str] = []
     for name in ("data", "containerd", "tmp"):
         path, _fs, _size, _free, total, free, _mode = _disk(facts, name)

@@ -23,7 +23,7 @@ DRIVER_CONTAINER = ("Debian", "RHEL")
 
 
 def gpu_device(facts: Facts, expect: Expectations) -> Fault | str:
-    """The PCI bus shows as many NVIDIA GPUs as the training asks for."""
+    """The PCI bus has as many NVIDIA GPUs as the training asks for."""
     _gpus_wanted(expect)
     found = facts.all("gpu_pci")
     if expect.several:  # the check gpus-of-all counts them
@@ -42,7 +42,7 @@ def gpu_device(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def gpu_driver(facts: Facts, expect: Expectations) -> Fault | str:
-    """NVIDIA's kernel driver is loaded, unless the GPU Operator is to install it."""
+    """NVIDIA's kernel driver is loaded, unless the GPU Operator installs it."""
     _with_device(facts, expect)
     version = facts.get("driver")
     if version:
@@ -85,7 +85,7 @@ def gpu_generation(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def nouveau(facts: Facts, expect: Expectations) -> Fault | str:
-    """The free driver nouveau is not loaded; it would keep NVIDIA's driver from the GPUs."""
+    """The free driver nouveau is not loaded; it would block NVIDIA's driver."""
     _with_device(facts, expect)
     if facts.one("nouveau") == "loaded":
         return error(
@@ -123,7 +123,7 @@ def nvidia_smi(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def gpu_errors(facts: Facts, expect: Expectations) -> Fault | str:
-    """No GPU has reported an error since the boot that programs cannot cause."""
+    """Since the boot, no GPU has reported an error that programs cannot cause."""
     _with_driver(facts, expect)
     xids = [(gpu, int(number), count) for gpu, number, count in facts.rows("xid", 3)]
     for gpu, number, count in xids:
@@ -159,7 +159,7 @@ def gpu_errors(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def gpu_mig(facts: Facts, expect: Expectations) -> Fault | str:
-    """No GPU is in MIG mode unless a MIG profile is set; it would offer slices only."""
+    """No GPU is in MIG mode unless a MIG profile is set; it would offer only slices."""
     _with_driver(facts, expect)
     modes = [gpu.split(",")[1].strip() for gpu in facts.all("gpu") if "," in gpu]
     if not modes:
@@ -174,7 +174,7 @@ def gpu_mig(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def container_toolkit(facts: Facts, expect: Expectations) -> Fault | str:
-    """NVIDIA's container toolkit is on the host, unless the GPU Operator is to install it."""
+    """NVIDIA's container toolkit is on the host, unless the GPU Operator installs it."""
     _with_device(facts, expect)
     path = facts.get("container_runtime")
     if not path and not (expect.operator and expect.operator_toolkit):

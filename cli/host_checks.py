@@ -56,7 +56,7 @@ def architecture(facts: Facts, _: Expectations) -> Fault | str:
 
 
 def root_access(facts: Facts, expect: Expectations) -> Fault | str:
-    """The user is root or may become root, which installing and some checks need."""
+    """The user is root or may become root; the installation and some checks need that."""
     if facts.get("root_problem"):
         return (error if expect.provision else warning)(
             f"the user is not root, and sudo says: {facts.get('root_problem')}",
@@ -96,7 +96,7 @@ def cgroup(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def memory(facts: Facts, _: Expectations) -> Fault | str:
-    """There is memory for k3s, the GPU Operator and the trainer's processes."""
+    """There is enough memory for k3s, the GPU Operator and the trainer's processes."""
     gib = facts.number("MemTotal_kib") / GIB
     if gib < MEMORY_GIB * 0.9:  # firmware keeps a part
         level = error if gib < LEAST_MEMORY_GIB else warning
@@ -128,7 +128,7 @@ def swap(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def selinux(facts: Facts, expect: Expectations) -> Fault | str:
-    """Where SELinux is enforcing, the policy of k3s is installed."""
+    """If SELinux is enforcing, the SELinux policy of k3s is installed."""
     only_for_own_k3s(expect)
     if facts.one("selinux") == "enforcing" and facts.one("selinux_k3s") != "yes":
         return warning(
@@ -139,7 +139,7 @@ def selinux(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def apparmor(facts: Facts, expect: Expectations) -> Fault | str:
-    """Where AppArmor is on, apparmor_parser is installed; without it no pod starts."""
+    """If AppArmor is on, apparmor_parser is installed; without it no pod starts."""
     only_for_own_k3s(expect)
     if facts.one("apparmor") == "on" and facts.one("apparmor_parser") != "yes":
         return error(
@@ -179,7 +179,7 @@ def clock(facts: Facts, _: Expectations) -> Fault | str:
 
 
 def nfs_client(facts: Facts, expect: Expectations) -> Fault | str:
-    """The host can mount the data from the NFS server, which the kubelet leaves to mount.nfs."""
+    """The host can mount the data from the NFS server; the kubelet uses mount.nfs for that."""
     only_for_own_k3s(expect)
     # That of nfs-first-node comes with `up`.
     skip_unless(expect.nfs == OTHER, "the data do not come from an NFS server of others")

@@ -8,7 +8,7 @@ UNINSTALL = "/usr/local/bin/k3s-uninstall.sh (it deletes that cluster), or set c
 
 
 def k3s_complete(facts: Facts, expect: Expectations) -> Fault | str:
-    """The parts of k3s (binary, systemd unit, data) are all there or all absent."""
+    """The parts of k3s (binary, systemd unit, data) are all present or all absent."""
     only_for_own_k3s(expect)
     parts = {name: facts.one(f"k3s_{name}") == "yes" for name in ("binary", "unit", "data")}
     there = [name for name, is_there in parts.items() if is_there]
@@ -25,7 +25,7 @@ def k3s_complete(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def k3s_owner(facts: Facts, expect: Expectations) -> Fault | str:
-    """The k3s on the host was installed by this program, which changes no other."""
+    """The k3s on the host was installed by disttrain, which changes no other."""
     only_for_own_k3s(expect)
     whole = facts.one("k3s_binary") == facts.one("k3s_unit") == "yes"
     skip_unless(whole, "k3s is not installed, or not all of it")
@@ -38,7 +38,7 @@ def k3s_owner(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def k3s_running(facts: Facts, expect: Expectations) -> Fault | str:
-    """The service k3s runs where it is installed."""
+    """The service k3s is running, if it is installed."""
     only_for_own_k3s(expect)
     skip_unless(facts.one("k3s_unit") == "yes", "k3s is not installed yet")
     state = facts.one("k3s_active")
@@ -75,7 +75,7 @@ def other_kubernetes(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def other_containerd(facts: Facts, expect: Expectations) -> Fault | str:
-    """The host's own containerd runs no pods; beside k3s it may serve Docker."""
+    """The host's own containerd runs no pods; it may serve Docker."""
     only_for_own_k3s(expect)
     pods = facts.number("containerd_pods")
     if pods:

@@ -21,7 +21,7 @@ def port(number: int) -> Check:
             )
         return f"{state} {who}".strip()
 
-    about = f"No program but k3s listens on port {number}, which k3s needs."
+    about = f"No program except k3s listens on port {number}, which k3s needs."
     return Check(f"port-{number}", judge, about=about)
 
 
@@ -59,7 +59,7 @@ def ip_forward(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def default_route(facts: Facts, expect: Expectations) -> Fault | str:
-    """There is a default route; k3s finds its own address by it, also without internet."""
+    """There is a default route; k3s finds its own address with it, even without internet."""
     only_for_own_k3s(expect)
     if not any(route.startswith("default ") for route in facts.all("route")):
         return error(
@@ -108,7 +108,7 @@ def node_address(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def node_interface(facts: Facts, expect: Expectations) -> Fault | str:
-    """The interface named for k3s is up and has one address: nodeAddress, where that is set."""
+    """The interface named for k3s is up and has one address: nodeAddress, if that is set."""
     only_for_own_k3s(expect)
     name = expect.node_interface
     skip_unless(name, "k3s takes the interface of the default route")

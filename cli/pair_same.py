@@ -13,7 +13,7 @@ OF_ONE_MACHINE = ("ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs", "f2f
 
 
 def same_machine(machines: list[Machine], _: Expectations) -> Found:
-    """Two names stand for two machines; one machine cannot be two nodes."""
+    """Two names mean two machines; one machine cannot be two nodes."""
     for one, two in identified(machines):
         fix = "take one of the two out of nodes, or correct its address"
         yield (
@@ -25,7 +25,7 @@ def same_machine(machines: list[Machine], _: Expectations) -> Found:
 
 
 def machine_id(machines: list[Machine], _: Expectations) -> Found:
-    """Every machine has a machine-id of its own; a copied disk brings along another's."""
+    """Every machine has its own machine-id; a copied disk has that of another machine."""
     for one, two in identified(machines):
         if same(one, two, "machine_id") and not same(one, two, "node_ip"):
             yield (
@@ -52,7 +52,7 @@ def same_architecture(machines: list[Machine], _: Expectations) -> Found:
 
 
 def same_driver(machines: list[Machine], _: Expectations) -> Found:
-    """All machines with GPUs have one version of NVIDIA's driver; NCCL is tested with just that."""
+    """All machines with GPUs have one version of NVIDIA's driver; NCCL is tested like that."""
     yield from _unlike(
         machines,
         lambda machine: machine.facts.get("driver"),
@@ -82,7 +82,7 @@ def gpus_of_all(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def data_is_shared(machines: list[Machine], expect: Expectations) -> Found:
-    """The data folder is the same one on every machine, where the settings say so."""
+    """The data folder is the same one on every machine, if the settings say so."""
     if not expect.shared_data:
         return
     sources = {m.name: m.facts.get("data_source").partition(" ")[::2] for m in machines}
@@ -103,7 +103,7 @@ def data_is_shared(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def same_address(machines: list[Machine], _: Expectations) -> Found:
-    """No two machines have one address as their own, such as that of a bridge on each of them."""
+    """No two machines have the same address, such as that of a bridge on each of them."""
     for one, two in combinations(machines, 2):
         address = one.facts.get("node_ip")
         if address and same(one, two, "node_ip") and not one_machine(one, two):
@@ -119,7 +119,7 @@ def same_address(machines: list[Machine], _: Expectations) -> Found:
 
 
 def same_name(machines: list[Machine], expect: Expectations) -> Found:
-    """No two machines have one host name; the first one's is also the name of its node."""
+    """No two machines have the same host name; that of the first is also its node's name."""
     for one, two in combinations(machines, 2):
         name = one.facts.get("hostname")
         if not name or one_machine(one, two):
@@ -146,7 +146,7 @@ def same_name(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def same_hardware_address(machines: list[Machine], _: Expectations) -> Found:
-    """No two machines have one hardware (MAC) address; a switch would mix up their packets."""
+    """No two machines have the same MAC address; a switch would mix up their packets."""
     for one, two in combinations(machines, 2):
         address = one.facts.get("mac")
         if address and same(one, two, "mac") and not one_machine(one, two):
@@ -161,7 +161,7 @@ def same_hardware_address(machines: list[Machine], _: Expectations) -> Found:
 
 
 def clocks(machines: list[Machine], _: Expectations) -> Found:
-    """The clocks of all machines agree; certificates, leases and logs of several depend on them."""
+    """The clocks of all machines agree; certificates, leases and logs depend on them."""
     known = [(m, m.facts.number("clock_skew")) for m in machines if m.facts.get("clock_skew")]
     for other, skew in known[1:]:
         first, of_first = known[0]
@@ -179,7 +179,7 @@ def clocks(machines: list[Machine], _: Expectations) -> Found:
 
 
 def same_kernel(machines: list[Machine], _: Expectations) -> Found:
-    """All machines have kernels of one series, so that drivers and the network act the same."""
+    """All machines have kernels of one series, so that drivers and the network work alike."""
     yield from _unlike(
         machines,
         lambda machine: ".".join(map(str, version_tuple(machine.facts.get("kernel"))[:2])),
@@ -189,7 +189,7 @@ def same_kernel(machines: list[Machine], _: Expectations) -> Found:
 
 
 def same_k3s(machines: list[Machine], expect: Expectations) -> Found:
-    """All machines that have k3s have one minor version of it; a kubelet must not be newer."""
+    """All machines with k3s have the same minor version; a kubelet must not be newer."""
     if expect.provision:
         yield from _unlike(
             machines,
@@ -205,7 +205,7 @@ def same_gpu(machines: list[Machine], _: Expectations) -> Found:
 
 
 def same_gpu_count(machines: list[Machine], expect: Expectations) -> Found:
-    """Machines with GPUs have equally many; one that has lost a GPU is otherwise seen late."""
+    """Machines with GPUs have the same number; otherwise a lost GPU is noticed late."""
     if any(isinstance(found, Fault) for _, found in gpus_of_all(machines, expect)):
         return  # which says how many each of them has
     yield from _unlike(
@@ -217,7 +217,7 @@ def same_gpu_count(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def same_speed(machines: list[Machine], _: Expectations) -> Found:
-    """The links of all machines have one speed; an all-reduce goes at that of the slowest."""
+    """The links of all machines have one speed; an all-reduce is as fast as the slowest."""
 
     def speed(machine: Machine) -> str:
         found = machine.facts.get("link_speed")  # -1 where the device does not know it

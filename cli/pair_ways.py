@@ -42,7 +42,7 @@ def questions(
 
 
 def api_port(machines: list[Machine], expect: Expectations) -> Found:
-    """Every machine reaches the API server, by which its kubelet joins the cluster."""
+    """Every machine reaches the API server, through which its kubelet joins the cluster."""
     yield from _reaching(machines, expect, API_PORT)
 
 
@@ -58,7 +58,7 @@ def etcd_ports(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
-    """Machines reach each other's UDP port 8472, by which pods talk across machines."""
+    """Machines reach each other's UDP port 8472, which carries traffic between their pods."""
     for source, target, seen in _seen(machines, expect, f"udp.{FLANNEL_PORT}"):
         fix = f"on {target.name}, allow UDP {FLANNEL_PORT} from {source.name}"
         if has_flannel(source) or has_flannel(target):
@@ -72,7 +72,7 @@ def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def sharing_ports(machines: list[Machine], expect: Expectations) -> Found:
-    """Machines reach each other's ports 5001 and 6443, by which they give each other the image."""
+    """Machines reach each other's ports 5001 and 6443, through which they share the image."""
     if not expect.embedded_registry:
         return
     for port in (SHARING_PORT, API_PORT):
@@ -82,7 +82,7 @@ def sharing_ports(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def path_mtu(machines: list[Machine], expect: Expectations) -> Found:
-    """Packets of the size that the devices allow pass between machines; others would vanish."""
+    """Packets of the largest allowed size pass between machines; otherwise they are lost."""
     for source, target, seen in _seen(machines, expect, "mtu"):
         size = source.facts.get("mtu")
         if seen == "too large":
@@ -98,7 +98,7 @@ def path_mtu(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def nfs_port(machines: list[Machine], expect: Expectations) -> Found:
-    """Every machine reaches port 2049 of the first one, where that serves the data by NFS."""
+    """Every machine reaches port 2049 of the first one, if that serves the data by NFS."""
     if expect.nfs != FIRST_NODE:
         return
     for source, target, seen in _seen(machines, expect, f"tcp.{NFS_PORT}"):
@@ -107,7 +107,7 @@ def nfs_port(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def name_of_machine(machines: list[Machine], expect: Expectations) -> Found:
-    """A name that stands for a machine in the settings leads the others to that machine."""
+    """A machine's name in the settings leads the other machines to that machine."""
     for source, target, seen in _seen(machines, expect, "name"):
         name, *found = seen.split()
         own = target.facts.values.get("address", [])
@@ -133,7 +133,7 @@ def name_of_machine(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def own_address_on_the_way(machines: list[Machine], expect: Expectations) -> Found:
-    """A machine's packets to another leave with the address that k3s takes for its own."""
+    """A machine's packets to another have the address that k3s uses for the machine."""
     for source, target, seen in _seen(machines, expect, "source"):
         address, _, device = seen.partition(" ")
         own = source.facts.get("node_ip")
@@ -154,7 +154,7 @@ def own_address_on_the_way(machines: list[Machine], expect: Expectations) -> Fou
 
 
 def latency(machines: list[Machine], expect: Expectations) -> Found:
-    """A packet between two machines takes no longer than in one room; each step waits for many."""
+    """The latency between two machines is low; each step waits for many packets."""
     for source, target, seen in _seen(machines, expect, "milliseconds"):
         yield (
             way(source, target),

@@ -92,7 +92,7 @@ def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:
-    """A k3s that uses a proxy does so by these settings, so that pods use the same one."""
+    """If k3s uses a proxy, it is that of these settings, so that pods use the same one."""
     prefixes = ("", "CONTAINERD_")
     names = [f"k3s_env.{p}{n}" for p in prefixes for n in ("HTTP_PROXY", "HTTPS_PROXY")]
     found = [facts.get(name) for name in names if facts.get(name)]
@@ -106,7 +106,7 @@ def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def way_out(facts: Facts, expect: Expectations) -> Fault | str:
-    """Where no proxy is set, the address that k3s is downloaded from answers."""
+    """If no proxy is set, the address from which k3s is downloaded answers."""
     skip_unless(expect.provision and expect.internet, "nothing is downloaded from outside")
     skip_unless(not expect.has_proxy, "a proxy is used; see proxy-reachable")
     skip_unless(facts.get("k3s_binary") != "yes", "k3s is there already")
