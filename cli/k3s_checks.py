@@ -31,10 +31,10 @@ def k3s_owner(facts: Facts, expect: Expectations) -> Fault | str:
     skip_unless(whole, "k3s is not installed, or not all of it")
     if facts.one("k3s_ours") != "yes":
         return warning(
-            "k3s is there and was not installed by this program",
+            "k3s is installed, but not by disttrain",
             "set cluster: existing and kubeconfig: /etc/rancher/k3s/k3s.yaml to use it as it is",
         )
-    return "installed by this program"
+    return "installed by disttrain"
 
 
 def k3s_running(facts: Facts, expect: Expectations) -> Fault | str:

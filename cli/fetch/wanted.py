@@ -150,8 +150,8 @@ def _of_step(
         )
     if problems[step]:
         raise ValueError(
-            f"--checkpoint: step {step} cannot be had: {problems[step]}. Use latest, which takes "
-            "the newest one that is not damaged"
+            f"--checkpoint: step {step} cannot be fetched: {problems[step]}. Use latest, "
+            "which is the newest one that is not damaged"
         )
     return found
 
@@ -162,14 +162,14 @@ def _best(checkpoints: Sequence[Checkpoint], refused: Mapping[int, str], where: 
     measured = [(c.val_loss, c.step, c) for c in whole if c.val_loss is not None]
     if not measured:
         raise ValueError(
-            f"--checkpoint: best cannot be had: no whole checkpoint {at(where)} has a "
+            f"--checkpoint: best cannot be fetched: no complete checkpoint {at(where)} has a "
             "validation loss. Use latest, or a step"
         )
     found = min(measured, key=lambda each: each[:2])[2]
     if reason := refused.get(found.step):
         raise ValueError(
-            f"--checkpoint: best cannot be had: it is step {found.step}, and {reason}. Use latest, "
-            "or another step"
+            f"--checkpoint: best cannot be fetched: it is step {found.step}, and {reason}. Use "
+            "latest, or another step"
         )
     return found
 

@@ -30,8 +30,8 @@ def on_lost_node(run: RunStatus, pods: Sequence[Json], platform: PlatformStatus)
     if where := _place_on(pods, platform.not_ready):
         told, node = where
         detail = (
-            f"{told}, which does not answer; where that machine is surely "
-            f"off, `kubectl taint node {node} {OUT_OF_SERVICE}` lets the pod start on another one"
+            f"{told}, which does not answer; if you are sure that this machine is off, "
+            f"`kubectl taint node {node} {OUT_OF_SERVICE}` lets the pod start on another one"
         )
         return replace(run, state="stalled", detail=detail)
     if where := _place_on(pods, platform.silent):

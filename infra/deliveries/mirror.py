@@ -55,9 +55,9 @@ def check(request: DeliveryRequest) -> None:
     _check_cluster(request.cluster)
     if not request.further:
         raise ValueError(
-            "imageDelivery: 'mirror' cannot be used: there is one machine, and nobody to get the "
-            "image from it. Set import, which does the same on one machine, or list further "
-            "machines in nodes."
+            "imageDelivery: 'mirror' cannot be used: there is only one machine, so no other one "
+            "could pull the image from it. Set import, which does the same on one machine, or list "
+            "further machines in nodes."
         )
     _check_repository(request.plan)
     _check_registries(request)

@@ -20,7 +20,7 @@ def last_lines(api: Api, namespace: str, selector: str) -> None:
         if len(pods) > MOST_PODS:
             say(f"--- and {len(pods) - MOST_PODS} more pods")
     except (ApiError, UnreachableError) as reason:
-        say(f"the pods' last lines cannot be had: {reason}")
+        say(f"the last lines of the pods cannot be read: {reason}")
 
 
 def _log(api: Api, namespace: str, pod: Json) -> str:

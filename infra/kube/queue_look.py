@@ -115,7 +115,7 @@ def _look_at_queue(
     elif team is None:
         found.problems.append(
             f"queue: {queue!r} cannot be used: its ClusterQueue {name} is not there, so no run of "
-            "it would ever start. Ask whoever runs the cluster to make it"
+            "it would ever start. Ask the administrator of the cluster to make it"
         )
     elif not _look_at_stop(f"its ClusterQueue {name}", queue, team, found):
         _look_at_active(f"its ClusterQueue {name}", queue, team, found)

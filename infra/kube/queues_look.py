@@ -94,8 +94,8 @@ def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> Queu
         if nodes is None:
             keys = " and ".join(f"queues.quota.{resource}" for resource in resources)
             raise TaskError(
-                f"{start}these credentials may not read the nodes, so it cannot be seen how much "
-                f"there is. Set {keys}"
+                f"{start}these credentials may not read the nodes, so it is not known how much "
+                f"they offer. Set {keys}"
             )
         inside = places(usable(nodes), wanted.levels)
         if inside.problem:

@@ -164,7 +164,7 @@ def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
     if not needs.can_grow and asked and amount(needs.size) > amount(asked):
         found.problems.append(
             f"{needs.size_key}: {needs.size!r} cannot be used for {held} and asks for {asked}, "
-            "because nobody would make it larger. Make it so first, where its class allows that: "
+            "because this stack does not make it larger. Do that first, if its class allows it: "
             f"`kubectl -n {needs.namespace} patch persistentvolumeclaim {needs.claim} -p "
             f'\'{{"spec":{{"resources":{{"requests":{{"storage":"{needs.size}"}}}}}}}}\'`'
         )

@@ -86,7 +86,7 @@ def _missing(node: Json, levels: Sequence[str]) -> list[str]:
 def _left_out(names: Sequence[str], without: dict[str, list[str]]) -> str:
     return (
         f"{KEY}: runs in the queue will not use {_named(names)}, and its quota does not count "
-        f"what is there: {_each(without)}. kubectl label node NAME LABEL=PLACE takes a node in"
+        f"them: {_each(without)}. To add a node: kubectl label node NAME LABEL=PLACE"
     )
 
 
@@ -124,8 +124,8 @@ def look_at_place(
     if not levels:
         found.problems.append(
             f"placement: 'one-place' cannot be used: queue {queue} has no topology, so Kueue would "
-            "never start the run. Set placement to packed, or ask whoever runs the cluster for a "
-            "queue with a topology"
+            "never start the run. Set placement to packed, or ask the administrator of the "
+            "cluster for a queue with a topology"
         )
     elif place not in levels:
         found.problems.append(

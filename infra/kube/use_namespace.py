@@ -20,7 +20,7 @@ def create(job: Job, api: Api) -> None:
     if item is None:
         raise TaskError(
             f"namespace: {name!r} cannot be used with namespaceExisting: use: the cluster has no "
-            f"such namespace. Let it be made (kubectl create namespace {name}), or set "
+            f"such namespace. Create it (kubectl create namespace {name}), or set "
             "namespaceExisting: refuse, so that this stack makes and deletes it"
         )
     if is_ending(item):

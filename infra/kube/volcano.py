@@ -92,7 +92,7 @@ def words_of_gang(api: Api, namespace: str, item: Json) -> str:
     phase, spec = phase_of(item), part(item, "spec")
     if phase == "Restarting":
         count = f"restart {part(item, 'status').get('retryCount')}, and the run fails at "
-        return f"Volcano makes all pods anew ({count}{spec.get('maxRetry')})"
+        return f"Volcano makes all pods again ({count}{spec.get('maxRetry')})"
     if phase not in ("", "Pending"):
         return ""
     where = f"in queue {spec.get('queue')} of Volcano"
@@ -155,14 +155,15 @@ def volcano_queue_findings(api: Api, queue: str) -> Findings:
         return found
     if item is None:
         known = listed(api, QUEUES)
-        hint = f"Set one of {known}" if known else "It has none at all: does its scheduler run?"
+        hint = f"Set one of {known}" if known else "It has none: does its scheduler run?"
         found.problems.append(f"{start}: Volcano has no such queue. {hint}")
         return found
     state = str(part(item, "status").get("state") or "Open")  # a new queue has none for a moment
     if state != "Open":
         found.problems.append(
-            f"{start} now: it is {state}, so it takes no run. Whoever runs the cluster opens it"
+            f"{start} now: it is {state}, so it accepts no run. "
+            "Ask the administrator of the cluster to open it"
         )
     if queue == "root":
-        found.problems.append(f"{start}: it is there for other queues alone. Set one of these")
+        found.problems.append(f"{start}: it only groups other queues. Set one of these")
     return found

@@ -121,7 +121,7 @@ def join(job: Job) -> None:
         print(job.on_server("await", STARTED=started), end="")
     except StepError as error:
         log = job.on_machine("look", "log")
-        raise StepError(f"{error}k3s on the machine said at last:\n{log}") from None
+        raise StepError(f"{error}the last log lines of k3s on the machine:\n{log}") from None
 
 
 def leave(job: Job) -> None:

@@ -31,16 +31,16 @@ NAME = "disttrain"
 WEBHOOK = f"{NAME}-alert-webhook"
 SETTING = "monitoring: 'existing'"
 OTHERWISE = (
-    f"the cluster serves no {GROUP_VERSION}, so no Prometheus operator is there. Let the platform "
-    "bring one (pulumi config set monitoring install), or let a Prometheus of your own find the "
+    f"the cluster serves no {GROUP_VERSION}, so it has no Prometheus operator. Let the platform "
+    "install one (pulumi config set monitoring install), or let your own Prometheus find the "
     "pods by their annotations: pulumi config set monitoring none"
 )
 
 
 OTHERWISE_OWN = (
-    "the Prometheus operator that is there was brought by this stack (monitoring: 'install'), and "
-    "would go with that setting. It is left as it is. Keep install; or take it away first (pulumi "
-    "config set monitoring none; pulumi up), and install another one"
+    "this stack has installed the Prometheus operator (monitoring: 'install'), and would remove it "
+    "with that setting. It is left as it is. Keep install; or remove it first (pulumi config set "
+    "monitoring none; pulumi up), and install another one"
 )
 
 

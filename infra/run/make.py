@@ -244,7 +244,7 @@ def _ready_means(settings: RunSettings) -> str:
         return ""
     if settings.config.program.progress is None:
         return "the program runs (its steps are not seen, as program.progress is not set)"
-    return "rank 0 of the program has told a step"
+    return "rank 0 of the program has printed a step"
 
 
 def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:

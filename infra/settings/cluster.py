@@ -147,7 +147,7 @@ def _normal(text: str) -> str:
 def _read_grows(reader: Reader, kind: str) -> bool:
     grows = reader.boolean("clusterGrows")
     if grows and kind != "existing":
-        reason = "k3s has the machines of this stack, and nobody adds others by itself"
+        reason = "k3s only has the machines of this stack"
         reader.problem("clusterGrows", "true", reason, "Remove it, or set cluster: existing")
     return grows
 
@@ -173,7 +173,7 @@ def _read_k3s(reader: Reader) -> K3sSettings:
         reader.problem(
             "k3sMirror",
             mirror,
-            "what comes by http could be changed on the way",
+            "a download by http could be changed on its way",
             "Set an https address, or both k3sSha256 and k3sInstallerSha256",
         )
     return K3sSettings(

@@ -52,7 +52,9 @@ def read_alert_webhook(
     if proxy is None or bypasses_proxy(parts.hostname or "", split_no_proxy(proxies.no_proxy)):
         return AlertWebhook(address, "")
     if proxy.url_has_password:
-        reason = f"{name} is on the way, and Alertmanager would hold its password in plain text"
+        reason = (
+            f"it is reached through {name}, and Alertmanager would store its password in plain text"
+        )
         hint = "Set a proxy without a password, or add the address's host to noProxy"
         reader.problem(key, address.text, reason, hint)
     return AlertWebhook(address, proxy.url_without_password)

@@ -121,8 +121,8 @@ def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
         reader.problem(
             KEY,
             "...",
-            "machines join a k3s that this stack installs, and this cluster is not its own",
-            "Remove the list, and let whoever runs the cluster add machines to it",
+            "machines can only join a k3s that this stack installs",
+            "Remove the list, and ask the cluster's administrator to add machines to it",
         )
     elif not cluster.node_address or is_loopback(cluster.node_address):
         reader.problem(

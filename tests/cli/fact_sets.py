@@ -278,7 +278,7 @@ FAULTS: dict[str, Seeded] = {
     "k3s-complete": Seeded(
         "binary there, unit missing", {"k3s_binary": "yes", "k3s_unit": "no"}, bare=True
     ),
-    "k3s-owner": Seeded("was not installed by this", {"k3s_ours": "no"}, severity="warning"),
+    "k3s-owner": Seeded("but not by disttrain", {"k3s_ours": "no"}, severity="warning"),
     "k3s-running": Seeded(
         "the service k3s is failed", {"k3s_active": "failed"}, severity="warning"
     ),

@@ -290,7 +290,7 @@ def test_own_prometheus_is_not_taken_for_one_of_others(
     finally:
         stack.set_all(settings)
     said = " ".join(str(refused.value).split())
-    assert "was brought by this stack (monitoring: 'install'), and would go with" in said, said
+    assert "this stack has installed the Prometheus operator (monitoring: 'install')" in said, said
     assert traces(lab) == there
 
 

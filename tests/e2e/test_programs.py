@@ -98,11 +98,11 @@ def assert_whole(lab: Lab, run_name: str, marker: Mapping[str, Any], steps: int)
 
 
 def test_ddp_example_steps_and_status_shows_them(lab: Lab, stack: Stack) -> None:
-    """`up` ends when rank 0 has told a step; status has step, total and loss."""
+    """`up` ends when rank 0 has printed a step; status has step, total and loss."""
     command = ("python", "train.py", "--steps", str(ENDLESS))
     set_program(stack, DDP, *command, files=example("ddp"), progress=PATTERN)
     output = stack.up()
-    assert f"rank 0 of the program has told a step: {PODS} of {PODS} pods are ready" in output
+    assert f"rank 0 of the program has printed a step: {PODS} of {PODS} pods are ready" in output
     run = wait_for(
         "a step in status",
         lambda: (seen := run_status(lab, stack))["progress"]["step"] and seen,

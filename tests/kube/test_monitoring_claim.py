@@ -49,7 +49,7 @@ def test_claim_that_holds_numbers_is_not_changed(lab: Lab, run: Run) -> None:
     status, output = lab.run("monitoring-claim", "create", job(run, gib=40))
     assert status == 1
     assert f"monitoringStorageGib: '40Gi' cannot be used for the claim {CLAIM}" in output
-    assert "asks for 20Gi, because nobody would make it larger" in output
+    assert "asks for 20Gi, because this stack does not make it larger" in output
     assert f"kubectl -n {run.namespace} patch persistentvolumeclaim {CLAIM} -p" in output
     assert '{"spec":{"resources":{"requests":{"storage":"40Gi"}}}}' in output
     head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}

@@ -101,7 +101,7 @@ FAULTS = (
     ),
     Fault(
         "k3s-owner",
-        "was not installed by this program",
+        "but not by disttrain",
         "mv /etc/rancher/disttrain /root/aside",
         "mv /root/aside /etc/rancher/disttrain",
         with_k3s=True,

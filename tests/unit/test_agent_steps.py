@@ -123,7 +123,7 @@ def test_node_that_does_not_come_up_is_explained_by_the_log_of_its_machine(tmp_p
     look = SCRIPTS["look"] + '\n[ "$1" != log ] || echo "Node password rejected"'
     with pytest.raises(StepError) as error:
         join(job(tmp_path / "notes", {"member": member, "look": look}))
-    assert "not Ready\nk3s on the machine said at last:" in str(error.value)
+    assert "not Ready\nthe last log lines of k3s on the machine:" in str(error.value)
     assert "Node password rejected" in str(error.value)
 
 

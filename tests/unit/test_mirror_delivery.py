@@ -78,7 +78,9 @@ def test_what_the_nodes_could_not_share_is_refused_before_anything_is_made(
 
 
 def test_one_machine_and_clusters_of_others_are_refused_with_the_ways_out(tmp_path: Path) -> None:
-    with pytest.raises(pulumi.RunError, match=r"there is one machine.* Set import, which does the"):
+    with pytest.raises(
+        pulumi.RunError, match=r"there is only one machine.* Set import, which does the"
+    ):
         deployed(tmp_path, **MIRRORED)
     with pytest.raises(
         pulumi.RunError, match=r"with cluster: existing.* does not change these nodes\. Set"

@@ -71,7 +71,7 @@ def test_program_has_no_data_set_and_no_sample_command(tmp_path: Path) -> None:
 
 def test_up_says_what_a_ready_program_means(tmp_path: Path) -> None:
     seen = deployed(tmp_path, {}, progress=r"step (?P<step>\d+)").one("training-await").program
-    assert "rank 0 of the program has told a step" in seen
+    assert "rank 0 of the program has printed a step" in seen
     unseen = deployed(tmp_path, {}).one("training-await").program
     assert "its steps are not seen, as program.progress is not set" in unseen
 

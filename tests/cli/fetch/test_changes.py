@@ -94,7 +94,7 @@ def test_step_that_was_pruned_meanwhile_is_refused(
         if words[0] == "send":
             prune(run, 100)
 
-    with pytest.raises(ValueError, match="step 100 cannot be had"):
+    with pytest.raises(ValueError, match="step 100 cannot be fetched"):
         fetch(monkeypatch, LocalPod(before=go_on), run, tmp_path / "here", "100")
 
 

@@ -76,7 +76,7 @@ def test_damaged_one_that_was_asked_for_is_refused(
             "150",
             "step 150 cannot be fetched: the volume has no checkpoint of it. The steps there: 100",
         ),
-        ("best", "no whole checkpoint on the volume has a validation loss"),
+        ("best", "no complete checkpoint on the volume has a validation loss"),
     ],
 )
 def test_one_that_is_not_there_is_named(

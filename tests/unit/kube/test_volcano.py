@@ -217,7 +217,7 @@ def test_nothing_is_said_of_pods_that_were_started() -> None:
     other = {**job("Pending"), "apiVersion": "batch/v1"}
     assert words_of_gang(api(cluster), "any", other) == ""
     told = words_of_gang(api(cluster), "any", job("Restarting", retryCount=2))
-    assert told == "Volcano makes all pods anew (restart 2, and the run fails at 19)"
+    assert told == "Volcano makes all pods again (restart 2, and the run fails at 19)"
 
 
 def test_queue_is_refused_where_no_run_could_stand_in_it() -> None:
@@ -228,7 +228,7 @@ def test_queue_is_refused_where_no_run_could_stand_in_it() -> None:
 
     start = "topologyOptions.queue: 'team' cannot be used"
     assert problems("team") == [
-        f"{start}: Volcano has no such queue. It has none at all: does its scheduler run?"
+        f"{start}: Volcano has no such queue. It has none: does its scheduler run?"
     ]
     cluster.objects[f"{QUEUES}/default"] = {"metadata": {"name": "default"}}
     assert problems("default") == []
@@ -236,7 +236,8 @@ def test_queue_is_refused_where_no_run_could_stand_in_it() -> None:
     closed = {"metadata": {"name": "team"}, "status": {"state": "Closed"}}
     cluster.objects[f"{QUEUES}/team"] = closed
     assert problems("team") == [
-        f"{start} now: it is Closed, so it takes no run. Whoever runs the cluster opens it"
+        f"{start} now: it is Closed, so it accepts no run. Ask the administrator "
+        "of the cluster to open it"
     ]
     cluster.objects[f"{QUEUES}/team"] = {"forbidden": True}
     found = volcano_queue_findings(api(cluster), "team")

@@ -95,8 +95,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             "alertWebhook": "https://hooks.example.org/hunter2",
             "httpsProxy": "http://me:hunter2@proxy.example.org:3128",
         },
-        "alertWebhook: [secret] cannot be used: httpsProxy is on the way, and Alertmanager would "
-        "hold its password in plain text",
+        "alertWebhook: [secret] cannot be used: it is reached through httpsProxy, and "
+        "Alertmanager would store its password in plain text",
     ),
     ({"metricsPort": 80}, "metricsPort: 80 cannot be used: the pods do not run as root"),
     ({"metricsPort": 29516}, "metricsPort: 29516 cannot be used: the pods meet at the ports 29500"),
@@ -183,7 +183,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"clusterAccess": "tunnel"}, "clusterAccess: 'tunnel' cannot be used: a tunnel leads to k3s"),
     (
         {"clusterGrows": True},
-        "clusterGrows: 'true' cannot be used: k3s has the machines of this stack",
+        "clusterGrows: 'true' cannot be used: k3s only has the machines of this stack",
     ),
     (
         {"lostNodes": "replace"},
