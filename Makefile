@@ -9,7 +9,7 @@ UV_VERSION = 0.13.8
 # Where it is set, each of the hundreds of programs that the tests start compiles the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-help: ## this list
+help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
 
 setup: ## install what is missing: packages, virtualenvs, tools (built or downloaded, cached)
@@ -25,7 +25,7 @@ demo-local: ## the same training on this machine, no root, no cluster (PRESET= P
 	@$(SANDBOX) demo-local $(if $(PRESET),--preset $(PRESET)) $(if $(PROCESSES),--processes $(PROCESSES)) \
 		$(if $(DEVICE),--device $(DEVICE)) $(if $(STEPS),--steps $(STEPS))
 
-test: lint ## each promise once; `bash .ci/run` asks all that every commit has to pass
+test: lint ## lint and the quick tests; `bash .ci/run` runs all that every commit has to pass
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests -n 2 --maxfail 20 --dist loadgroup --no-loadscope-reorder --second-try --require tests/e2e --require tests/node --junitxml=build/junit.xml
 
@@ -38,23 +38,23 @@ lint: ## ruff, pyright, shellcheck
 	.venv-dev/bin/shellcheck infra/node/scripts/lib/root.sh cli/scripts/*.sh disttrain .ci/run \
 		tests/node/boot.sh tests/node/stand_in/*.sh
 
-unit: ## the tests that end in seconds
+unit: ## the unit tests, about a minute
 	@$(SANDBOX) setup --only-dev
 	$(DEV) -m pytest tests/unit -n 2 --dist loadgroup
 
-e2e: ## the end-to-end tests alone
+e2e: ## only the end-to-end tests
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests/e2e --require tests/e2e
 
-test-engines: ## what takes too long for every commit: all engines and queues, more faults and orders, NFS
+test-engines: ## the tests that take hours: all topologies and queues, more faults, NFS
 	@$(SANDBOX) setup --for-tests
 	DISTTRAIN_TESTS=all $(DEV) -m pytest tests -m in_depth
 
-bench: ## measure the trainer's bars into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
+bench: ## measure the trainer into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)
 	@$(SANDBOX) setup --only-dev
 	$(DEV) -m bench
 
-test-gpu: ## what only a GPU can show, with the torch of $(PYTHON); status 77: no GPU, nothing was run
+test-gpu: ## the tests that need a GPU, with the torch of $(PYTHON); status 77: no GPU, nothing was run
 	@$(PYTHON) -m tests.gpu
 
 bench-gpu: ## measure the trainer on a GPU into docs/benchmarks.md; status 77: no GPU, nothing was run

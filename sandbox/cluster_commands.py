@@ -29,7 +29,7 @@ def programs() -> Path:
 
 def _which(parser: argparse.ArgumentParser) -> None:
     usual = os.environ.get(NAME_VARIABLE, "default")
-    parser.add_argument("--name", default=usual, help=f"of the cluster (default: {usual})")
+    parser.add_argument("--name", default=usual, help=f"name of the cluster (default: {usual})")
     parser.add_argument(
         "--state-root", type=Path, default=STATE_ROOT, help="folder of all clusters"
     )
@@ -48,7 +48,7 @@ def _which_node(parser: argparse.ArgumentParser) -> None:
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
     parser.add_argument(
-        "--nodes", type=int, help="how many (default: as many as there are, or one)"
+        "--nodes", type=int, help="number of nodes (default: as many as there are, or one)"
     )
     parser.add_argument(
         "--with",
@@ -81,7 +81,7 @@ def _remove(arguments: argparse.Namespace) -> None:
 
 def _gpus_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
-    parser.add_argument("count", type=int, help=f"0 to {MOST}; 0 takes them away")
+    parser.add_argument("count", type=int, help=f"0 to {MOST}; 0 removes them")
 
 
 def _gpus(arguments: argparse.Namespace) -> None:
@@ -91,7 +91,7 @@ def _gpus(arguments: argparse.Namespace) -> None:
 
 def _fake_nodes_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
-    parser.add_argument("count", type=int, help=f"0 to {MOST_FAKE_NODES}; 0 takes them away")
+    parser.add_argument("count", type=int, help=f"0 to {MOST_FAKE_NODES}; 0 removes them")
 
 
 def _fake_nodes(arguments: argparse.Namespace) -> None:
@@ -148,9 +148,9 @@ def _link_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
     parser.add_argument("--node", type=int, required=True, help="which node, counted from 1")
     act = parser.add_mutually_exclusive_group(required=True)
-    act.add_argument("--cut", action="store_true", help="drop everything in both directions")
-    act.add_argument("--rate", help="limit it in both directions, such as 10mbit")
-    act.add_argument("--mend", action="store_true", help="whole and without a limit again")
+    act.add_argument("--cut", action="store_true", help="drop all packets in both directions")
+    act.add_argument("--rate", help="limit the rate in both directions, such as 10mbit")
+    act.add_argument("--mend", action="store_true", help="restore the link, without a limit")
 
 
 def _link(arguments: argparse.Namespace) -> None:
@@ -167,8 +167,8 @@ def _link(arguments: argparse.Namespace) -> None:
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     _which_node(parser)
     parser.add_argument("component", help=", ".join((*COMPONENTS, MIRROR, *CONTROLLERS)))
-    parser.add_argument("--lines", type=int, default=40, help="how many of the last ones")
-    parser.add_argument("--follow", action="store_true", help="wait for more")
+    parser.add_argument("--lines", type=int, default=40, help="number of lines")
+    parser.add_argument("--follow", action="store_true", help="wait for new lines")
 
 
 def _logs(arguments: argparse.Namespace) -> None:
@@ -179,21 +179,21 @@ def _logs(arguments: argparse.Namespace) -> None:
 
 
 CLUSTER_COMMANDS = {
-    "up": Command("start a Kubernetes; fine when it runs already", _up, _up_arguments),
-    "down": Command("end it and remove it; data and images stay", _down, _down_arguments),
+    "up": Command("start a cluster; does nothing if it is up", _up, _up_arguments),
+    "down": Command("stop and remove a cluster; data and images stay", _down, _down_arguments),
     "remove": Command(
-        "end a controller that `up --with` has started, with all objects of its kinds",
+        "stop a controller that `up --with` has started, and delete all objects of its kinds",
         _remove,
         _remove_arguments,
     ),
-    "gpus": Command("offer GPUs that do not exist to pods", _gpus, _gpus_arguments),
+    "gpus": Command("let a device plugin offer GPUs that do not exist", _gpus, _gpus_arguments),
     "fake-nodes": Command(
-        "have nodes that do not exist, for questions of size", _fake_nodes, _fake_nodes_arguments
+        "add nodes that do not exist, to test size", _fake_nodes, _fake_nodes_arguments
     ),
-    "status": Command("what runs and what does not (exit 0 up, 1 broken, 3 down)", _status, _which),
-    "exec": Command("run a command inside, as on the node", _exec, _exec_arguments),
+    "status": Command("show what runs (exit status 0 up, 1 broken, 3 down)", _status, _which),
+    "exec": Command("run a command on a node, or a shell", _exec, _exec_arguments),
     "link": Command(
-        "cut, slow down or mend the link between a node and the others", _link, _link_arguments
+        "cut, slow down or restore the link between a node and the others", _link, _link_arguments
     ),
-    "logs": Command("last lines of a component's log", _logs, _logs_arguments),
+    "logs": Command("show the last lines of a component's log", _logs, _logs_arguments),
 }

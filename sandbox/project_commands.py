@@ -25,10 +25,15 @@ def _demo_down(_: argparse.Namespace) -> None:
 
 def _demo_local_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--preset", default=demo_local.DEFAULT_PRESET, help="a file in trainer/presets")
-    add("--processes", type=int, default=0, help="ranks (default: 2, with --device cuda 1)")
+    add("--preset", default=demo_local.DEFAULT_PRESET, help="name of a file in trainer/presets")
+    add(
+        "--processes",
+        type=int,
+        default=0,
+        help="number of ranks (default: 2, or 1 with --device cuda)",
+    )
     add("--device", choices=("auto", "cpu", "cuda"), default="", help="default: the preset's")
-    add("--steps", type=int, default=0, help="length of the run (default: the preset's, or 300)")
+    add("--steps", type=int, default=0, help="number of steps (default: the preset's, or 300)")
 
 
 def _demo_local(arguments: argparse.Namespace) -> None:
@@ -54,12 +59,16 @@ def _clean_cache(_: argparse.Namespace) -> None:
 
 
 PROJECT_COMMANDS = {
-    "setup": Command("install what is missing", setup.run, setup.add_arguments),
-    "demo": Command("cluster, `pulumi up`, training, a sample", _demo, _demo_arguments),
-    "demo-down": Command("`pulumi destroy` and stop the cluster; the data stays", _demo_down),
-    "demo-local": Command(
-        "the same training without a cluster", _demo_local, _demo_local_arguments
+    "setup": Command(
+        "install missing packages, virtual environments and tools", setup.run, setup.add_arguments
     ),
-    "env": Command("shell lines that let you run pulumi and kubectl on the demo", _env),
+    "demo": Command("start a cluster, `pulumi up`, train, print a sample", _demo, _demo_arguments),
+    "demo-down": Command("`pulumi destroy`, and stop the cluster; the data stays", _demo_down),
+    "demo-local": Command(
+        "the same training on this machine, without a cluster", _demo_local, _demo_local_arguments
+    ),
+    "env": Command(
+        "print `export` lines, with which a shell runs pulumi and kubectl on the demo", _env
+    ),
     "clean-cache": Command("empty the cache of tools, virtualenvs and images", _clean_cache),
 }
