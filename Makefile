@@ -10,7 +10,7 @@ UV_VERSION = 0.13.8
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
+	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
 
 setup: ## install what is missing: packages, virtualenvs, tools (built or downloaded, cached)
 	@$(SANDBOX) setup
