@@ -42,9 +42,8 @@ def test_nodes_without_a_label_are_left_out_and_named() -> None:
     """Kueue puts no pod of the queue there, so they are no part of its quota."""
     found = places([node("a", rack="1"), node("b"), node("c", rack="2")], [RACK, HOST])
     assert (found.problem, names(found.nodes)) == ("", ["a", "c"])
-    assert (
-        f"will not use b, and its quota does not count what is there: {RACK} is missing on b"
-        in (found.note)
+    assert f"will not use b, and its quota does not count them: {RACK} is missing on b" in (
+        found.note
     )
     complete = places([node("a", rack="1")], [RACK, HOST])
     assert (complete.problem, complete.note) == ("", "")

@@ -168,7 +168,7 @@ def test_all_wrong_items_are_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"k3sExisting": "adopt"}, "nodes: '...' cannot be used: machines join a k3s that this"),
+        ({"k3sExisting": "adopt"}, "nodes: '...' cannot be used: machines can only join a k3s"),
         ({"nodeAddress": "127.0.0.1"}, "nodeAddress: '127.0.0.1' cannot be used: the further"),
         (
             {"k3sExisting": "adopt", "nodeInterface": "eth1"},
