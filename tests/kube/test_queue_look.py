@@ -69,7 +69,7 @@ def test_each_reason_that_keeps_a_run_out_is_told(kueue: Lab) -> None:
     assert problems("urgent", "localqueues/gpus", "workloadpriorityclasses/urgent") == ""
     assert f"namespace {namespace} has no such LocalQueue. It has none: ask" in problems()
     (absent,) = queue_findings(lab.api, "t-absent", "gpus").problems
-    assert "namespace t-absent is not there yet" in absent
+    assert "namespace t-absent does not exist yet" in absent
     spec = {"metadata": {"name": "gpus"}, "spec": {"clusterQueue": "team"}}
     local = make(lab, "localqueues", {"kind": "LocalQueue", **spec}, namespace)
     assert "its ClusterQueue team is not there" in problems()

@@ -65,7 +65,7 @@ def test_queue_with_others_work_keeps_its_platform_from_going(
         open_queue.delete(job_of(lab, run.namespace, run.owner, **fields), lab.api)
     other = Run(lab, run.namespace, "other")
     put_into_queue(other, "full")
-    with pytest.raises(TaskError, match="nothing was deleted: Workload job-train-other stands in"):
+    with pytest.raises(TaskError, match="nothing was deleted: Workload job-train-other is in"):
         destroy_guard.delete(job_of(lab, run.namespace, run.owner, queue=fields), lab.api)
 
 
@@ -129,7 +129,7 @@ def test_up_waits_until_kueue_takes_runs_into_the_queue(
     local = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/localqueues/gpus"
     job = job_of(lab, namespace, "ours", **fields)
     with pytest.raises(
-        TaskError, match="Kueue has not made a Workload for it: does its controller run"
+        TaskError, match="Kueue has not taken it up: does its controller run"
     ):
         open_queue.create(job, lab.api)
     say(lab, local, "Active", "True", "")
