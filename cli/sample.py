@@ -1,24 +1,20 @@
 """`disttrain sample`: writes text with the newest checkpoint, in a pod that ends with it."""
 
 import argparse
-import math
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, redirect_stdout
 
 from cli.endings import end_in_order
+from cli.followed_log import followed_log
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, refuse_program, run_place
 from infra.kube.api import Api
-from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import part, parts
-from infra.kube.say import shorten
 from infra.kube.task_pod import running
 
 LIMIT_SECONDS = 1800
 STATUS_SECONDS = 30
-AWAY_SECONDS = 60.0  # so long the API server may be away while the pod writes
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
 
@@ -69,44 +65,13 @@ def sample(api: Api, place: RunPlace, options: list[str]) -> int:
 def show_log(api: Api, path: str) -> None:
     """Copy the pod's log to standard output until it ends.
 
-    Where the connection is cut the log is read again, without what was shown already.
-
     Raises:
         BrokenPipeError: nobody reads the standard output any more.
-        ApiError: the API server has no such log any more.
-        UnreachableError: the connection is cut, and the API server stays away.
+        ApiError, UnreachableError: the log cannot be read to its end.
     """
-    from urllib3.exceptions import HTTPError  # here, as the import takes its time
-
-    shown, end = 0, math.inf
-    while True:
-        passed = 0
-        try:
-            for block in _log(api, path):
-                end = math.inf
-                new = block[max(0, shown - passed) :]
-                passed += len(block)
-                shown = max(shown, passed)
-                sys.stdout.buffer.write(new)
-                sys.stdout.buffer.flush()
-            return
-        except HTTPError as error:
-            end = min(end, time.monotonic() + AWAY_SECONDS)
-            if time.monotonic() >= end:
-                reason = shorten(str(error), 300)
-                raise UnreachableError(f"the text is cut off: {reason}") from None
-        time.sleep(1)
-
-
-def _log(api: Api, path: str) -> Iterator[bytes]:
-    """The pod's log from its begin. Raises HTTPError, ApiError."""
-    response = api.stream(f"{path}/log", {"follow": "true"})
-    try:
-        if response.status >= 300:
-            raise ApiError(response.status, shorten(response.data.decode(errors="replace"), 300))
-        yield from response.stream(4096)
-    finally:
-        response.close()
+    for block in followed_log(api, path):
+        sys.stdout.buffer.write(block)
+        sys.stdout.buffer.flush()
 
 
 def exit_code(api: Api, path: str) -> int:

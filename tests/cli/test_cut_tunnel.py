@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 from cli.logs.pod_logs import PodLogs
+from cli.place_pod import place_pod
+from cli.pod_answer import ask_by_pod
 from cli.sample import sample
 from cli.stack_outputs import RunPlace
 from cli.stop import LastLines
@@ -216,12 +218,23 @@ def test_cut_that_lasts_ends_sample_with_a_sentence(
     tunnel: Tunnel, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a traceback, and not for ever."""
-    monkeypatch.setattr("cli.sample.AWAY_SECONDS", 0.0)
+    monkeypatch.setattr("cli.followed_log.AWAY_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stdout", Screen())
     pod = pod_of(monkeypatch, "To be, or ", "not to be\n")
     pod.before_the_rest = tunnel.cut
-    with pytest.raises(UnreachableError, match="the text is cut off: "):
+    with pytest.raises(UnreachableError, match="the pod's log is cut off: "):
         sample(Api(access), place_at(access), [])
+
+
+def test_answer_of_pod_is_whole_after_cut(
+    tunnel: Tunnel, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a pod that a command starts and asks for one JSON object, such as the look at a node."""
+    pod = pod_of(monkeypatch, 'some words\n{"read', 'able": true}\n')
+    pod.before_the_rest = tunnel.cut
+    made = place_pod(place_at(access), "look", deadline_seconds=60)
+    assert ask_by_pod(Api(access), made, failed="no answer") == ({"readable": True}, "")
+    assert (tunnel.opened, pod.requests) == (2, 2)
 
 
 def test_stop_sees_the_last_save_after_cut(
