@@ -3,26 +3,32 @@
     python -m bench.injected_rank CONFIG KIND RANK SECONDS    with RANK, WORLD_SIZE, MASTER_* set
 
 Each rank sleeps for `USUAL_SECONDS` in each forward pass, so that a step takes as long on a busy
-machine; the slow one sleeps for so many seconds more in what KIND names (tests/trainer/accidents).
+machine; the slow one does in addition what KIND names (tests/trainer/accidents), for so many
+seconds where that is a sleep. With a CPU quota nobody sleeps, as it does not slow down a sleep.
 """
 
 from __future__ import annotations
 
 import sys
 
-from tests.trainer.accidents import Accident, prepare
+from tests.trainer.accidents import KINDS, Accident, prepare
 from trainer.__main__ import main
 
 USUAL_SECONDS = 0.1
+BEGUN_STEPS = 3  # then the start is over
 ALWAYS = "/"  # a switch that is always there
-CLEAN = "none"
+CLEAN, QUOTA = "none", "CPU quota"
+
+
+def usual_seconds(kind: str) -> float:
+    """How long each rank sleeps in each forward pass."""
+    return 0.0 if kind == QUOTA else USUAL_SECONDS
+
 
 if __name__ == "__main__":
     config, kind, slow, seconds = sys.argv[1:]
-    ranks = [Accident("slow forward", rank, ALWAYS, USUAL_SECONDS) for rank in range(3)]
-    for accident in [
-        *ranks,
-        *([Accident(kind, int(slow), ALWAYS, float(seconds))] * (kind != CLEAN)),
-    ]:
-        prepare(accident)
+    for rank in range(3):
+        prepare(Accident("slow forward", rank, ALWAYS, usual_seconds(kind)))
+    if kind in KINDS:  # the others are done from outside
+        prepare(Accident(kind, int(slow), ALWAYS, float(seconds)))
     sys.exit(main(["train", "--config", config]))

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,19 @@ from trainer.parallel.cores import available_cores
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 _BESIDE = CHECKOUT.parent / "shared" / "data" / "tinyshakespeare.txt"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one rank runs.
+
+    Args:
+        wrapper: a command that executes the rank's.
+        environment: further variables.
+    """
+
+    wrapper: Sequence[str] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -56,20 +69,45 @@ class Bench:
         arguments = ["-m", "trainer", "train", "--config", str(self.write(config))]
         return self._start_all(arguments, config.run_dir, world_size)
 
-    def run_ranks(self, arguments: list[str], directory: Path, world_size: int) -> list[Path]:
-        """Run a Python command on so many ranks to its end; returns what each has printed."""
-        ranks = self._start_all(arguments, directory, world_size)
+    def run_ranks(
+        self,
+        arguments: list[str],
+        directory: Path,
+        world_size: int,
+        places: Sequence[Place] | None = None,
+        while_they_run: Callable[[list[subprocess.Popen[bytes]], Path], None] | None = None,
+    ) -> list[Path]:
+        """Run a Python command on so many ranks to its end; returns what each has printed.
+
+        Args:
+            arguments: of Python.
+            directory: for what they print.
+            world_size: so many.
+            places: where each rank runs; None: all beside each other.
+            while_they_run: called once with the ranks and with what the first one prints.
+        """
+        ranks = self._start_all(arguments, directory, world_size, places)
         logs = [directory / f"rank-{rank}.log" for rank in range(world_size)]
-        codes = [process.wait() for process in ranks]
+        try:
+            if while_they_run is not None:
+                while_they_run(ranks, logs[0])
+            codes = [process.wait() for process in ranks]
+        finally:
+            for process in ranks:
+                process.kill()
         if any(codes):
             texts = "\n".join(log.read_text() for log in logs)
             raise RuntimeError(f"ranks ended with {codes}:\n{texts}")
         return logs
 
     def _start_all(
-        self, arguments: list[str], directory: Path, world_size: int
+        self,
+        arguments: list[str],
+        directory: Path,
+        world_size: int,
+        places: Sequence[Place] | None = None,
     ) -> list[subprocess.Popen[bytes]]:
-        port = free_port()
+        port, places = free_port(), places or [Place()] * world_size
         return [
             self.start(
                 arguments,
@@ -81,9 +119,11 @@ class Bench:
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port),
                     "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
+                    **place.environment,
                 },
+                place.wrapper,
             )
-            for rank in range(world_size)
+            for rank, place in enumerate(places)
         ]
 
     def _finish(
@@ -106,13 +146,20 @@ class Bench:
         return file
 
     def start(
-        self, arguments: list[str], log: Path, environment: dict[str, str]
+        self,
+        arguments: list[str],
+        log: Path,
+        environment: dict[str, str],
+        wrapper: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
-        """Start Python with `arguments`; what it prints is added to `log`."""
+        """Start Python with `arguments`; what it prints is added to `log`.
+
+        `wrapper`: a command that executes the one that follows it.
+        """
         threads = {"OMP_NUM_THREADS": str(self.threads)}
         with log.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, *arguments],
+                [*wrapper, sys.executable, *arguments],
                 cwd=CHECKOUT,
                 env={**os.environ, **threads, **environment},
                 stdin=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.row import Row
 from bench.runs import CHECKOUT
+from trainer.parallel.cores import available_cores
 
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -35,7 +36,8 @@ def when_and_load(load_before: float) -> str:
     """
     date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
     load = f"load {load_before:.1f} to {os.getloadavg()[0]:.1f}"
-    return f"{date}, {load} on {os.cpu_count()} cores"
+    cores, own = os.cpu_count(), available_cores()
+    return f"{date}, {load} on {cores} cores" + (f", of which it had {own}" if own != cores else "")
 
 
 def publish(heading: str, name: str, rows: Sequence[Row], load_before: float) -> None:

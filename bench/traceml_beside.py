@@ -1,9 +1,9 @@
 """Measures traceml-ai 0.5.0 beside our search for slow ranks: `python -m bench.traceml_beside`.
 
-Three ranks on this machine's processor train the same model, once for each place in which one rank
-is made slow, and once without. Both run to the end; what counts is which rank and which cause they
-name. The table goes to docs/benchmarks.md, which says what can be compared. traceml-ai comes from
-the package index into a virtualenv of its own.
+Three ranks on this machine's processor train the same model, once for each thing that makes one of
+them slow (bench/traceml_scenes.py), and once without. Both run to the end; what counts is which
+rank and which cause they name. The table goes to docs/benchmarks.md, which says what can be
+compared. traceml-ai comes from the package index into a virtualenv of its own. As root.
 """
 
 from __future__ import annotations
@@ -16,28 +16,25 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.injected_rank import CLEAN, USUAL_SECONDS
 from bench.row import Row
 from bench.runs import CHECKOUT, Bench, free_port
-from bench.table import publish
-from trainer.watch.slow import Cause
+from bench.table import publish, when_and_load
+from bench.traceml_scenes import KINDS, RANKS, SECONDS, SLOW, Kind, Scene, scene_of
 
 HEADING = "## traceml beside it"
 PACKAGE = "traceml-ai==0.5.0"
 VENV = CHECKOUT / "build" / "traceml"
-RANKS, SLOW, SECONDS = 3, 1, 0.3
-# What is slow -> what we have to call it, and what traceml has to.
-KINDS = {
-    "slow data": (Cause.DATA, "INPUT_STRAGGLER"),
-    "slow forward": (Cause.COMPUTE, "COMPUTE_STRAGGLER"),
-    "slow backward": (Cause.COMPUTE, "COMPUTE_STRAGGLER"),
-    CLEAN: (None, None),
-}
 STRAGGLERS = ("STRAGGLER", "INPUT_STRAGGLER", "COMPUTE_STRAGGLER", "H2D_STRAGGLER")
-_SLOW_RANK = re.compile(r"slow rank: rank (?P<rank>\d+) on node 0 takes .*?: (?P<cause>.*?) \(")
+LIMIT_SECONDS = 600.0  # for a run
+_SLOW = re.compile(
+    r"slow rank: (?:rank (?P<rank>\d+) on node \d+ takes|no single rank:) .*: (?P<cause>[\w ]+) \("
+)
+_STEP = re.compile(r"step (\d+)/")
 
 
 def ensure_traceml() -> Path:
@@ -53,10 +50,11 @@ def ensure_traceml() -> Path:
     return programs
 
 
-def of_ours(bench: Bench, kind: str, steps: int) -> tuple[str, bool]:
+def of_ours(bench: Bench, kind: str, steps: int, scene: Scene) -> tuple[str, bool]:
     """What our trainer says, and whether that is right."""
+    before = KINDS[kind].steps_before
     settings = [
-        f"--train.max_steps={steps}",
+        f"--train.max_steps={before + steps}",
         "--train.warmup_steps=1",
         f"--train.global_batch_size={4 * RANKS}",
         "--eval.interval=0",
@@ -65,35 +63,101 @@ def of_ours(bench: Bench, kind: str, steps: int) -> tuple[str, bool]:
     ]
     config = bench.config(f"ours-{kind.replace(' ', '-')}", settings)
     words = ["-m", "bench.injected_rank", str(bench.write(config)), kind, str(SLOW), str(SECONDS)]
-    log = bench.run_ranks(words, config.run_dir, RANKS)[0].read_text().splitlines()
-    said = [(at, m) for at, line in enumerate(log) if (m := _SLOW_RANK.match(line))]
-    cause = KINDS[kind][0]
+    clean_lines = 0
+
+    def inject(ranks: list[subprocess.Popen[bytes]], log: Path) -> None:
+        nonlocal clean_lines
+        wait(lambda: steps_of(lines_of(log)) >= before, ranks, log)
+        clean_lines = len(lines_of(log)) if before else 0
+        scene.inject()
+
+    log = bench.run_ranks(words, config.run_dir, RANKS, scene.places, inject)[0]
+    return found_by_ours(lines_of(log), clean_lines, KINDS[kind])
+
+
+def found_by_ours(log: Sequence[str], clean_lines: int, kind: Kind) -> tuple[str, bool]:
+    """What the log of rank 0 says, of which nobody was slow in the first `clean_lines` lines."""
+    said = [(at, found) for at, line in enumerate(log) if (found := _SLOW.match(line))]
     if not said:
-        return "names nobody", cause is None
-    at, found = said[0]
-    made = sum(line.startswith("step ") for line in log[:at])
-    is_right = {(int(m["rank"]), m["cause"]) for _, m in said} == {(SLOW, str(cause))}
-    return f"rank {found['rank']}, {found['cause']}, after {made} steps", is_right
+        return "names nobody", kind.cause is None
+    at, first = said[0]
+    after = steps_of(log[:at]) - steps_of(log[:clean_lines])
+    who = f"rank {first['rank']}" if first["rank"] else "no single rank"
+    named = {(found["rank"] and int(found["rank"]), found["cause"]) for _, found in said}
+    is_right = at >= clean_lines and named == {(kind.rank, str(kind.cause))}
+    return f"{who}, {first['cause']}, after {after} steps", is_right
 
 
-def of_traceml(bench: Bench, programs: Path, kind: str, steps: int) -> tuple[str, bool]:
+def lines_of(log: Path) -> list[str]:
+    """What was printed so far."""
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def steps_of(lines: Sequence[str]) -> int:
+    """The last step that is logged."""
+    return max((int(found[1]) for line in lines if (found := _STEP.match(line))), default=0)
+
+
+def wait(
+    until: Callable[[], bool], processes: Sequence[subprocess.Popen[bytes]], log: Path
+) -> None:
+    """Wait until it has come; not for ever, nor when a process has ended."""
+    end = time.monotonic() + LIMIT_SECONDS
+    while not until():
+        has_ended = any(process.poll() is not None for process in processes)
+        if has_ended or time.monotonic() > end:
+            raise RuntimeError(f"the run has not come so far:\n{log.read_text()[-3000:]}")
+        time.sleep(0.1)
+
+
+def of_traceml(
+    bench: Bench, programs: Path, kind: str, steps: int, scene: Scene
+) -> tuple[str, bool]:
     """What traceml says in its summary at the end, and whether that is right."""
-    config = bench.config("traceml", [f"--train.global_batch_size={4 * RANKS}"])
     name = kind.replace(" ", "-")
-    logs = bench.root / "traceml-logs"
-    words: list[str | Path] = [programs / "traceml", "run", "--mode", "summary"]
-    words += ["--nproc-per-node", str(RANKS), "--logs-dir", logs, "--run-name", name]
-    words += ["--master-port", str(free_port()), "--aggregator-port", str(free_port())]
-    words += [CHECKOUT / "bench" / "traceml_rank.py", "--args", bench.write(config), kind]
-    words += [str(SLOW), str(SECONDS), str(steps)]
+    logs, begun = bench.root / "traceml-logs", bench.root / f"traceml-{name}-begun"
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    summaries = [*logs.rglob("final_summary.json")]
-    mine = [path for path in summaries if name in path.parts]
-    if done.returncode or not mine:
-        raise RuntimeError(f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    return verdict(json.loads(mine[0].read_text()), KINDS[kind][1])
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": scene.interface,
+    }
+    started, printed = list[subprocess.Popen[bytes]](), list[Path]()
+    for node, command in enumerate(traceml_commands(bench, programs, kind, steps, scene, begun)):
+        printed.append(bench.root / f"traceml-{name}-{node}.log")
+        with printed[-1].open("wb") as log:
+            started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+    try:
+        wait(begun.exists, started, printed[0])
+        scene.inject()
+        codes = [process.wait(LIMIT_SECONDS) for process in started]
+    finally:
+        for process in started:
+            process.terminate()  # it ends its ranks
+            process.wait()
+    mine = [path for path in logs.rglob("final_summary.json") if name in path.parts]
+    if any(codes) or not mine:
+        raise RuntimeError("\n".join(log.read_text()[-3000:] for log in printed))
+    return verdict(json.loads(mine[0].read_text()), KINDS[kind].issue)
+
+
+def traceml_commands(
+    bench: Bench, programs: Path, kind: str, steps: int, scene: Scene, begun: Path
+) -> list[list[str | Path]]:
+    """One for each node: three ranks on one, or one on each of three with networks of their own."""
+    config = bench.write(bench.config("traceml", [f"--train.global_batch_size={4 * RANKS}"]))
+    words: list[str | Path] = [programs / "traceml", "run", "--mode", "summary"]
+    words += ["--logs-dir", bench.root / "traceml-logs", "--run-name", kind.replace(" ", "-")]
+    words += ["--master-port", str(free_port()), "--aggregator-port", str(free_port())]
+    script: list[str | Path] = [CHECKOUT / "bench" / "traceml_rank.py", "--args", config, kind]
+    script += [str(SLOW), str(SECONDS), str(steps), begun, scene.group or "-"]
+    if scene.networks is None:
+        return [[*words, "--nproc-per-node", str(RANKS), *script]]
+    words += ["--nnodes", str(RANKS), "--nproc-per-node", "1", "--master-addr", scene.master]
+    words += ["--aggregator-host", scene.master, "--aggregator-bind-host", "0.0.0.0"]
+    nodes = [(scene.networks.inside(node), ["--node-rank", str(node)]) for node in range(RANKS)]
+    return [[*inside, *words, *node, *script] for inside, node in nodes]
 
 
 def verdict(summary: dict[str, Any], wanted: str | None) -> tuple[str, bool]:
@@ -112,20 +176,26 @@ def main() -> int:
     """Measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.traceml_beside", description=__doc__)
     parser.add_argument("--steps", type=int, default=60, help="of each run (default: %(default)s)")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, default=[*KINDS], metavar="KIND", help="these alone"
+    )
     options = parser.parse_args()
     programs, load, rows = ensure_traceml(), os.getloadavg()[0], list[Row]()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), threads=1)
-        for kind in KINDS:
-            what = f"{SECONDS} s more in each step of rank {SLOW} of {RANKS}: {kind}"
-            what = f"no rank is slow, {RANKS} ranks" if kind == CLEAN else what
-            what += f", {options.steps} steps with {USUAL_SECONDS} s in each forward pass"
-            for name, (said, is_right) in (
-                ("ours", of_ours(bench, kind, options.steps)),
-                ("traceml-ai 0.5.0", of_traceml(bench, programs, kind, options.steps)),
-            ):
-                rows.append(Row(f"{name}: {what}", "the rank and the cause", said, is_right))
+        for name in options.kinds:
+            kind = KINDS[name]
+            with scene_of(name) as scene:
+                ours = of_ours(bench, name, options.steps, scene)
+            with scene_of(name) as scene:
+                theirs = of_traceml(bench, programs, name, options.steps, scene)
+            for who, (said, is_right) in (("ours", ours), ("traceml-ai 0.5.0", theirs)):
+                what = f"{who}: {kind.what}, {options.steps} steps"
+                rows.append(Row(what, kind.bar, said, is_right))
                 print(f"{rows[-1].what}: {said} ({'right' if is_right else 'wrong'})", flush=True)
+    if [*options.kinds] != [*KINDS]:
+        print(f"{when_and_load(load)}; without all kinds the table in docs/benchmarks.md stays")
+        return 0
     publish(HEADING, "traceml", rows, load)
     return 0
 

@@ -1,10 +1,11 @@
 """One rank under traceml-ai, of which one is made slow: `bench.traceml_beside` starts it.
 
-    traceml run ... bench/traceml_rank.py --args CONFIG KIND RANK SECONDS STEPS
+    traceml run ... bench/traceml_rank.py --args CONFIG KIND RANK SECONDS STEPS FILE GROUP
 
 The loop is the one that traceml's own examples have: a torch DataLoader, DistributedDataParallel
 and `trace_step` around each step. The model, its batch and what is slow are those of our own rank
-(bench/injected_rank.py).
+(bench/injected_rank.py). Rank 0 makes FILE when training has begun, and the slow rank joins the
+control group GROUP, if that is not `-`.
 """
 
 # traceml is in no virtualenv of the checkout, so its types are unknown.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -25,8 +27,9 @@ import traceml_ai as traceml
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-from bench.injected_rank import USUAL_SECONDS
+from bench.injected_rank import BEGUN_STEPS, usual_seconds
 from bench.torchft_rank import VOCABULARY
+from tests.trainer.accidents import Garbage
 from trainer.config import load_config
 from trainer.model.gpt import GPT, make_optimizer
 
@@ -46,21 +49,29 @@ class Drawn(Dataset[torch.Tensor]):
 
 
 class Slow(torch.nn.Module):
-    """The model, with a sleep in its forward pass."""
+    """The model, with a sleep in its forward pass and what else is done there."""
 
-    def __init__(self, model: torch.nn.Module, seconds: float) -> None:
+    def __init__(self, model: torch.nn.Module, seconds: float, more: Callable[[], None]) -> None:
         super().__init__()
-        self._model, self._seconds = model, seconds
+        self._model, self._seconds, self._more = model, seconds, more
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The loss."""
         time.sleep(self._seconds)
+        self._more()
         return self._model(tokens, targets) / targets.numel()
 
 
-def rank(config_file: str, kind: str, slow: int, seconds: float, steps: int) -> None:
-    """Train for so many steps; on the rank `slow`, `kind` takes so many seconds more."""
+def rank(
+    config_file: str, kind: str, slow: int, seconds: float, steps: int, begun: str, group: str
+) -> None:
+    """Train for so many steps; on the rank `slow`, `kind` takes so many seconds more.
+
+    `begun`, `group`: see above.
+    """
     number, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if number == slow and group != "-":
+        Path(group, "cgroup.procs").write_text(str(os.getpid()))
     torch.distributed.init_process_group("gloo")
     traceml.init(mode="auto")
     torch.manual_seed(0)
@@ -70,11 +81,18 @@ def rank(config_file: str, kind: str, slow: int, seconds: float, steps: int) -> 
         time.sleep(seconds)
 
     config = load_config(config_file, [])
-    model = Slow(GPT(config.model, VOCABULARY), USUAL_SECONDS + extra.get("slow forward", 0))
+    model = Slow(
+        GPT(config.model, VOCABULARY),
+        usual_seconds(kind) + extra.get("slow forward", 0),
+        Garbage().search if "garbage collection" in extra else nothing,
+    )
     parallel = DistributedDataParallel(model)
     optimizer = make_optimizer(model, config.train)  # pyright: ignore[reportArgumentType]
     shape = (config.train.global_batch_size // ranks, config.model.block_size + 1)
-    for ids in DataLoader(Drawn(steps, shape, extra.get("slow data", 0)), batch_size=None):
+    batches = DataLoader(Drawn(steps, shape, extra.get("slow data", 0)), batch_size=None)
+    for step, ids in enumerate(batches):
+        if number == 0 and step == BEGUN_STEPS:
+            Path(begun).touch()
         with traceml.trace_step(parallel.module):
             optimizer.zero_grad()
             loss = parallel(ids[:, :-1], ids[:, 1:])
@@ -85,5 +103,10 @@ def rank(config_file: str, kind: str, slow: int, seconds: float, steps: int) -> 
     torch.distributed.destroy_process_group()
 
 
+def nothing() -> None:
+    """Where nothing more is done."""
+
+
 if __name__ == "__main__":
-    rank(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))
+    config_file, kind, slow, seconds, steps, begun, group = sys.argv[1:]
+    rank(config_file, kind, int(slow), float(seconds), int(steps), begun, group)

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from cli.followed_log import followed_log
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.exec_stream import execute
@@ -55,8 +56,7 @@ def ask_by_pod(
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     with running(api, pod, quiet=True, start_seconds=start_seconds) as path:
-        response = api.stream(f"{path}/log", {"follow": "true"})
-        text = b"".join(response.stream(65536)).decode(errors="replace").strip()
+        text = b"".join(followed_log(api, path)).decode(errors="replace").strip()
     last = text.rpartition("\n")[2]
     if not last.startswith("{"):
         return {}, f"{failed}: {last[:200] or 'no words'}"

@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack, redirect_stdout
 
 from cli.endings import end_in_order
+from cli.followed_log import followed_log
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, refuse_program, run_place
 from infra.kube.api import Api
@@ -62,14 +63,15 @@ def sample(api: Api, place: RunPlace, options: list[str]) -> int:
 
 
 def show_log(api: Api, path: str) -> None:
-    """Copy the pod's log to standard output until it ends. Raises BrokenPipeError."""
-    response = api.stream(f"{path}/log", {"follow": "true"})
-    try:
-        for block in response.stream(4096):
-            sys.stdout.buffer.write(block)
-            sys.stdout.buffer.flush()
-    finally:
-        response.close()
+    """Copy the pod's log to standard output until it ends.
+
+    Raises:
+        BrokenPipeError: nobody reads the standard output any more.
+        ApiError, UnreachableError: the log cannot be read to its end.
+    """
+    for block in followed_log(api, path):
+        sys.stdout.buffer.write(block)
+        sys.stdout.buffer.flush()
 
 
 def exit_code(api: Api, path: str) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 import threading
-from contextlib import suppress
+import time
 
 from cli.endings import end_in_order
 from cli.stack_outputs import run_place
@@ -16,6 +16,7 @@ from infra.kube.steer import find_record, note_saved_step, stop
 
 LINES = 100  # of the pod's past: the last checkpoint before the stop is among them, as a rule
 LOG_SECONDS = 5  # the log of a pod that has ended is read to its end
+AWAY_SECONDS = 60.0  # so long the API server may be away while the pods save
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +64,10 @@ def stopped(record: Record, progress: Progress) -> str:
 
 
 class LastLines:
-    """Follows the log of the run's first pod, which is deleted once it has ended."""
+    """Follows the log of the run's first pod, which is deleted once it has ended.
+
+    Where the connection is cut, it is read again.
+    """
 
     def __init__(self, api: Api, record: Record) -> None:
         selector = names.training_selector(record.owner)
@@ -75,9 +79,9 @@ class LastLines:
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
-    def progress(self) -> Progress:
-        """How far the run was, once the pod has ended."""
-        self._thread.join(LOG_SECONDS)
+    def progress(self, seconds: float = LOG_SECONDS) -> Progress:
+        """How far the run was, once the pod has ended; waits at most so long for the last lines."""
+        self._thread.join(seconds)
         return read_progress(bytes(self._text).decode(errors="replace"))
 
     def _follow(self) -> None:
@@ -85,9 +89,20 @@ class LastLines:
 
         if not self._path:
             return
+        api, end = Api(self._access), time.monotonic() + AWAY_SECONDS
         query = {"follow": "true", "tailLines": str(LINES), "timestamps": "true"}
         # Without these lines the answer is that nothing was seen, and the run is stopped anyway.
-        with suppress(OSError, HTTPError, ValueError):
-            response = Api(self._access).stream(f"{self._path}/log", query)
-            for block in response.stream(4096):
-                self._text.extend(block)
+        while time.monotonic() < end:
+            try:
+                response = api.stream(f"{self._path}/log", query)
+                if response.status >= 300:  # the pod is gone
+                    return
+                for block in response.stream(4096):
+                    self._text.extend(block)
+                    end = time.monotonic() + AWAY_SECONDS
+                return
+            except (OSError, HTTPError):
+                self._text.extend(b"\n")  # a line may be cut off
+            except ValueError:  # the kubeconfig cannot be used any more
+                return
+            time.sleep(1)

@@ -88,6 +88,7 @@ FILES = {
         "sandbox/test_demo_local.py",
         "trainer/launch/test_dead_link.py",
         "trainer/monitoring/test_alerts_in_depth.py",
+        "trainer/watch/test_slow_by_kernel.py",
         "vm/test_nfs.py",
         "vm/test_nfs_first_node.py",
     ),

@@ -30,6 +30,7 @@ VICTIM = re.compile(
     r"|failed to recv, got 0 bytes"
     r"|Application timeout caused pair closure"
     r"|Timed out waiting \d+ ?ms for (?:recv|send) operation"
+    r"|has waited for \d+ s in .*, longer than train\.timeout_seconds"
     r"|Got completion from peer "
     r"|TCPStore|Failed to check the \"should dump\" flag"
     r"|see its reason|stopped while a peer was leaving"

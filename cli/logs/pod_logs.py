@@ -34,6 +34,7 @@ class PodLogs:
         self.problems: list[str] = []  # what could not be read, and why
         self._positions: dict[str, Position] = {}
         self._threads: dict[str, threading.Thread] = {}
+        self._cut: set[str] = set()  # pods whose log was not read to its end
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
 
     def pods(self) -> list[Json]:
@@ -93,12 +94,22 @@ class PodLogs:
         """Begin to follow the pods that are not followed yet; returns whether all have ended."""
         for pod in pods:
             known = self._threads.get(_uid(pod))
-            if _has_begun(pod) and (known is None or _is_cut(known, pod)):
+            if _has_begun(pod) and (known is None or self._goes_on(known, pod)):
+                self._cut.discard(_uid(pod))
                 thread = threading.Thread(target=self._copy, args=(pod,), daemon=True)
                 self._threads[_uid(pod)] = thread
                 thread.start()
-        living = any(thread.is_alive() for thread in self._threads.values())
-        return not living and all(part(pod, "status").get("phase") in ENDED for pod in pods)
+        if any(thread.is_alive() for thread in self._threads.values()):
+            return False
+        return all(
+            part(pod, "status").get("phase") in ENDED and _uid(pod) not in self._cut for pod in pods
+        )
+
+    def _goes_on(self, thread: threading.Thread, pod: Json) -> bool:
+        """Whether a log has more than its thread has read: the connection was cut, or the pod runs
+        and has only restarted."""
+        is_running = part(pod, "status").get("phase") == "Running"
+        return not thread.is_alive() and (is_running or _uid(pod) in self._cut)
 
     def take(self) -> list[Line]:
         """What the followed pods have printed since the last call."""
@@ -117,7 +128,7 @@ class PodLogs:
         query = {"timestamps": "true", "follow": "true"}
         if position.last:
             query["sinceTime"] = api_time(position.at)
-        with suppress(OSError, HTTPError, ValueError):
+        try:
             response = api.stream(self._path(pod), query)
             rest = b""
             for block in response.stream(65536):
@@ -126,6 +137,8 @@ class PodLogs:
                     self._lines.put(line)
             for line in self._new(pod, [rest]):
                 self._lines.put(line)
+        except (OSError, HTTPError, ValueError):
+            self._cut.add(_uid(pod))
 
     def _new(self, pod: Json, lines: list[bytes]) -> list[Line]:
         """Those that no request has given before."""
@@ -205,8 +218,3 @@ def _uid(pod: Json) -> str:
 
 def _has_begun(pod: Json) -> bool:
     return part(pod, "status").get("phase") not in (None, "Pending")
-
-
-def _is_cut(thread: threading.Thread, pod: Json) -> bool:
-    """Whether a log ended although its pod runs: the connection was cut, or it restarted."""
-    return not thread.is_alive() and part(pod, "status").get("phase") == "Running"

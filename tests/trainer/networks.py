@@ -2,7 +2,7 @@
 
 Each pod has two interfaces, `eth0` at which the nodes meet and `net1` for the ranks, as with a
 second network. A link is cut at the switch, as by a dead cable: nothing that is sent arrives, and
-nobody is told.
+nobody is told. It can be slow as well.
 """
 
 from __future__ import annotations
@@ -47,17 +47,33 @@ class Networks:
 
     def inside(self, pod: int) -> Sequence[str]:
         """The begin of a command that runs in the network of a pod."""
-        return ("ip", "netns", "exec", f"{self._name}-{pod}")
+        return ("ip", "netns", "exec", self._of(pod))
 
     def set_link(self, pod: int, interface: str, state: str) -> None:
         """`down` or `up`, at the switch."""
         port = self._port(pod, interface)
         _ip("-n", f"{self._name}-switch", "link", "set", port, state)
 
+    def set_rate(self, pod: int, interface: str, rate: str | None) -> None:
+        """Shape both directions of a pod's link by the kernel's token bucket filter.
+
+        `rate`: as `tc` writes it, such as `100mbit`; None: it was shaped, and has no limit again.
+        """
+        ends = ((f"{self._name}-switch", self._port(pod, interface)), (self._of(pod), interface))
+        for namespace, device in ends:
+            words = ["tc", "-n", namespace, "qdisc", "delete", "dev", device, "root"]
+            if rate is not None:
+                words[4] = "replace"
+                words += ["tbf", "burst", "256kb", "latency", "100ms", "rate", rate]
+            subprocess.run(words, check=True)
+
     def remove(self) -> None:
         """Their interfaces go with them."""
         for name in self._made:
             _ip("netns", "del", name)
+
+    def _of(self, pod: int) -> str:
+        return f"{self._name}-{pod}"
 
     def _port(self, pod: int, interface: str) -> str:
         return f"{interface}-{pod}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from trainer.launch.status_files import StatusFiles
 from trainer.watch.beat import NO_STEP, Phase, Seen, read_beat
 from trainer.watch.connections import connections_of
-from trainer.watch.hang import RankState
+from trainer.watch.hang import RankState, collective_words
 from trainer.watch.stack import ask_for_stack, place_in
 
 STILL_SECONDS = 15.0
@@ -24,6 +24,8 @@ LOOK_SECONDS = 0.5
 """So often the ranks are looked at."""
 ANSWER_SECONDS = 2.0
 """So long the ranks have to answer."""
+OVERDUE_SECONDS = 5.0
+"""So long after a rank's limit for a collective it is waited for the end that torch makes of it."""
 
 
 @dataclass
@@ -52,8 +54,21 @@ class _Rank:
         if self.seen is None or not self.steps_seconds:
             return False
         is_long = self.seen.phase in (Phase.EVALUATION, Phase.SAVE)
-        least = LONG_STILL_SECONDS if is_long else STILL_SECONDS
+        # Before its round is ended for that (see below), it is to be known who holds it up.
+        least = min(STILL_SECONDS, self.seen.longest_wait_seconds or STILL_SECONDS)
+        least = LONG_STILL_SECONDS if is_long else least
         return now - self.moved_at > max(least, USUAL_STEPS * statistics.median(self.steps_seconds))
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether it has been in one collective for longer than it may be.
+
+        Never in an evaluation: it may compile, and a rank that has done so before does it faster.
+        """
+        seen = self.seen
+        if seen is None or not seen.waits or not seen.longest_wait_seconds:
+            return False
+        limit = seen.longest_wait_seconds + OVERDUE_SECONDS
+        return seen.phase != Phase.EVALUATION and now - self.moved_at > limit
 
 
 class HangWatch:
@@ -94,6 +109,18 @@ class HangWatch:
         self._has_told = True
         seen = [(place, rank) for place, rank in enumerate(self._ranks) if rank.seen is not None]
         return [self._state(place, rank) for place, rank in seen]
+
+    def overdue(self, now: float) -> str:
+        """Why the round is to be ended, as of the last look; empty: nobody waits for too long."""
+        for local_rank, rank in enumerate(self._ranks):
+            if rank.seen is not None and rank.is_overdue(now):
+                state = self._state(local_rank, rank)
+                return (
+                    f"rank {state.rank} has waited for {now - rank.moved_at:.0f} s in "
+                    f"{collective_words(state)}, longer than train.timeout_seconds "
+                    f"({rank.seen.longest_wait_seconds})"
+                )
+        return ""
 
     def _state(self, local_rank: int, rank: _Rank) -> RankState:
         assert rank.seen is not None

@@ -94,6 +94,7 @@ class _RunningRanks:
         self._watch = HangWatch(parts.node.rank, here.first_rank, ranks.pids(), parts.status)
         self._is_stopping = self._have_stepped = self._is_failing = self._is_ending = False
         self._lost: ExitReport | None = None  # another node ends the round
+        self._overdue: ExitReport | None = None  # a rank of this node waits for too long
         self._refused: ExitReport | None = None  # this node's own reason to end the run
 
     def until_they_end(self) -> ExitReport:
@@ -118,7 +119,8 @@ class _RunningRanks:
         return report
 
     def _has_failed(self) -> bool:
-        return self._is_failing or self._lost is not None or self._refused is not None
+        reasons = (self._lost, self._overdue, self._refused)
+        return self._is_failing or any(reason is not None for reason in reasons)
 
     def _pass_a_stop_on(self) -> None:
         """The ranks save and end, as this pod is to end or as the nodes gather anew."""
@@ -150,7 +152,10 @@ class _RunningRanks:
         self._refused = parts.transport.poll(has_stepped) or self._refused
 
     def _look_for_failures(self) -> None:
-        """Where a rank or another node has failed, the others hear of it and the ranks end."""
+        """Where a rank or another node has failed, the others hear of it and the ranks end.
+
+        So it is where a rank has been in one collective for longer than it may be.
+        """
         member = self._member
         if member is not None:
             self._lost = member.poll_lost() or self._lost
@@ -159,7 +164,10 @@ class _RunningRanks:
             self._ranks.say_who_was_killed()
             if member is not None:
                 member.report_failing()
-        if self._refused is not None and not self._is_ending and member is not None:
+        if not self._has_failed() and (why := self._watch.overdue(time.monotonic())):
+            self._overdue = ExitReport(ExitCode.RETRYABLE, why)
+        own = self._refused or self._overdue
+        if own is not None and not self._is_ending and member is not None:
             member.report_failing()
         if self._has_failed() and not self._is_ending:
             self._is_ending = True
@@ -171,6 +179,8 @@ class _RunningRanks:
         self._parts.status.clear()
         if self._lost is not None and report.code != ExitCode.FATAL:
             report = self._lost
+        if self._overdue is not None and report.code == ExitCode.RETRYABLE:
+            report = self._overdue
         if self._refused is not None and report.code != ExitCode.DONE:
             report = self._refused
         return report

@@ -8,7 +8,7 @@ from trainer.events.event import Name
 from trainer.events.log import EventLog
 from trainer.events.writers import shortened
 from trainer.watch.beat import Phase
-from trainer.watch.hang import RankState, culprits, describe_hang
+from trainer.watch.hang import Hang, RankState
 
 
 class StallTeller:
@@ -32,11 +32,11 @@ class StallTeller:
             missing: nodes that have not said where their ranks are.
             away: those of them that do not acknowledge what node 0 sends them.
         """
-        self._say(describe_hang(states, seconds, missing, away))
-        found = culprits(states, missing, away)
-        for node in missing if not found else ():
+        hang = Hang(states, missing, away)
+        self._say(hang.describe(seconds))
+        for node in missing if not hang.culprits else ():
             self._events.write(Name.HANG, rank=None, node=node, seconds=round(seconds, 1))
-        for state in found:
+        for state in hang.culprits:
             self._events.write(
                 Name.HANG,
                 rank=state.rank,

@@ -1,7 +1,7 @@
 """The ranks of a run, and the few things they must agree on.
 
 Control values go through CPU tensors over gloo, also on GPUs, so that asking never waits for
-the GPU. All waits are bounded: a rank whose peer died gets an error after `train.timeout_seconds`,
+the GPU. All waits are bounded: where a peer hangs, a rank is ended after `train.timeout_seconds`,
 until the first step is done after `train.start_timeout_seconds`.
 """
 
@@ -105,8 +105,13 @@ class World:
         return compute
 
     def bound_waits(self, timeout_seconds: int) -> None:
-        """From now on a collective waits at most so long for the other ranks."""
+        """From now on a collective waits at most so long for the other ranks.
+
+        With NCCL torch holds it. The limit of a gloo group is fixed when the group is made, so the
+        entrypoint holds it there, by what this rank tells (trainer/launch/hang_watch.py).
+        """
         if self.has_group:
+            BEAT.bound_waits(timeout_seconds)
             # Not public, but the one way to it; torch's version is pinned.
             _set_pg_timeout(timedelta(seconds=timeout_seconds))
 

@@ -41,8 +41,8 @@ _WORDS = {
     Phase.REPORT: "the sums for the log",
     Phase.EVALUATION: "the evaluation",
 }
-_COUNT, _STEP, _PHASE, _WAITS = range(4)
-_BYTES = 8 * 4
+_COUNT, _STEP, _PHASE, _WAITS, _LONGEST_WAIT = range(5)
+_BYTES = 8 * 5
 NO_STEP = -1
 """Before the first update of a start."""
 
@@ -56,12 +56,14 @@ class Seen:
         step: the update that the rank makes, counted from 0 as the loop does; or NO_STEP.
         phase: what it does.
         waits: whether it has entered a collective and not left it.
+        longest_wait_seconds: so long it may be in one collective; 0: it has not said.
     """
 
     count: int
     step: int
     phase: Phase
     waits: bool
+    longest_wait_seconds: int
 
 
 class Beat:
@@ -104,6 +106,10 @@ class Beat:
         self._numbers[_WAITS] = 0
         self._numbers[_COUNT] += 1
 
+    def bound_waits(self, seconds: int) -> None:
+        """From now on the rank is to be in no collective for longer."""
+        self._numbers[_LONGEST_WAIT] = seconds
+
 
 BEAT = Beat()
 """Of this process. It is one for all, since a process is one rank, in one place at a time."""
@@ -119,4 +125,5 @@ def read_beat(path: Path) -> Seen | None:
         return None
     numbers = memoryview(content).cast("q")
     phase = Phase(numbers[_PHASE])
-    return Seen(numbers[_COUNT], numbers[_STEP], phase, bool(numbers[_WAITS]))
+    waits, longest = bool(numbers[_WAITS]), numbers[_LONGEST_WAIT]
+    return Seen(numbers[_COUNT], numbers[_STEP], phase, waits, longest)

@@ -79,69 +79,66 @@ def _with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if key in _ADDRESSES else value for key, value in entry.items()}
 
 
-def culprits(
-    states: Sequence[RankState], missing: Sequence[int] = (), away: Sequence[int] = ()
-) -> list[RankState]:
-    """The ranks that the others wait for; empty where the states do not tell.
-
-    Args:
-        states: of all ranks that were seen.
-        missing: nodes that have not said where their ranks are.
-        away: those of them that do not acknowledge what node 0 sends them.
-    """
-    if stopped := [state for state in states if state.is_stopped]:
-        return stopped
-    if busy := [state for state in states if not state.waits]:
-        return busy
-    if (links := dead_links(states, away)).pairs or links.cut_off:
-        return [state for state in states if state.node in links.cut_off]
-    if missing:  # one of theirs may have reached some of the others and not all of them
-        return []
-    # All wait, but not for the same: who is further has left out what the others wait in.
-    furthest = max((state.step, state.phase) for state in states)
-    ahead = [state for state in states if (state.step, state.phase) == furthest]
-    return ahead if len(ahead) < len(states) else []
-
-
-def describe_hang(
-    states: Sequence[RankState],
-    seconds: float,
-    missing: Sequence[int] = (),
-    away: Sequence[int] = (),
-) -> str:
-    """One sentence for the log.
+class Hang:
+    """What is known of ranks that have made no step.
 
     Args:
         states: of all ranks that were seen, at least one.
-        seconds: how long no rank has moved.
         missing: nodes that have not said where their ranks are.
         away: those of them that do not acknowledge what node 0 sends them.
     """
-    states = sorted(states, key=lambda state: state.rank)
-    found = culprits(states, missing, away)
-    victims = [state for state in states if state not in found]
-    begin, nodes = f"no step for {seconds:.0f} s", ", ".join(map(str, missing))
-    links = dead_links(states, away)
-    if (links.pairs or links.cut_off) and all(state.node in links.cut_off for state in found):
-        waits = f"{_ranks(victims)} {_wait(victims)}" if victims else ""
-        for_it = f"; {waits}{' for it' if links.cut_off else ''} in {_collective(victims[0])}"
-        return f"{begin}: {_cut_off(links, found)}{for_it if victims else ''}"
-    if not found and missing:
-        return (
-            f"{begin}: node(s) {nodes} did not say where their ranks are; {_ranks(states)} "
-            f"{_wait(states)} in {_collective(states[0])}"
-        )
-    if not found:
-        return (
-            f"{begin}: all ranks wait in {_collective(states[0])}, so none of them is to blame; "
-            "look at the network between them"
-        )
-    parts = [_culprit(state) for state in found]
-    if victims:
-        parts.append(f"{_ranks(victims)} {_wait(victims)} for it in {_collective(victims[0])}")
-    if missing:
-        parts.append(f"node(s) {nodes} did not say where their ranks are")
-    return f"{begin}: {'; '.join(parts)}"
+
+    def __init__(
+        self, states: Sequence[RankState], missing: Sequence[int] = (), away: Sequence[int] = ()
+    ) -> None:
+        self._states = sorted(states, key=lambda state: state.rank)
+        self._missing = missing
+        self._links = dead_links(self._states, away)
+        self.culprits = self._find_culprits()
+        """The ranks that the others wait for; empty where the states do not tell."""
+
+    def _find_culprits(self) -> list[RankState]:
+        states, links = self._states, self._links
+        if stopped := [state for state in states if state.is_stopped]:
+            return stopped
+        if busy := [state for state in states if not state.waits]:
+            return busy
+        if links.pairs or links.cut_off:
+            return [state for state in states if state.node in links.cut_off]
+        if self._missing:  # one of theirs may have reached some of the others and not all of them
+            return []
+        # All wait, but not for the same: who is further has left out what the others wait in.
+        furthest = max((state.step, state.phase) for state in states)
+        ahead = [state for state in states if (state.step, state.phase) == furthest]
+        return ahead if len(ahead) < len(states) else []
+
+    def describe(self, seconds: float) -> str:
+        """One sentence for the log; `seconds`: how long no rank has moved."""
+        states, found, links = self._states, self.culprits, self._links
+        victims = [state for state in states if state not in found]
+        begin, nodes = f"no step for {seconds:.0f} s", ", ".join(map(str, self._missing))
+        if (links.pairs or links.cut_off) and all(state.node in links.cut_off for state in found):
+            waits = f"{_ranks(victims)} {_wait(victims)}" if victims else ""
+            for_it = f"; {waits}{' for it' if links.cut_off else ''} in " if victims else ""
+            collective = collective_words(victims[0]) if victims else ""
+            return f"{begin}: {_cut_off(links, found)}{for_it}{collective}"
+        if not found and self._missing:
+            return (
+                f"{begin}: node(s) {nodes} did not say where their ranks are; {_ranks(states)} "
+                f"{_wait(states)} in {collective_words(states[0])}"
+            )
+        if not found:
+            return (
+                f"{begin}: all ranks wait in {collective_words(states[0])}, so none of them is to "
+                "blame; look at the network between them"
+            )
+        parts = [_culprit(state) for state in found]
+        if victims:
+            waits = f"{_ranks(victims)} {_wait(victims)}"
+            parts.append(f"{waits} for it in {collective_words(victims[0])}")
+        if self._missing:
+            parts.append(f"node(s) {nodes} did not say where their ranks are")
+        return f"{begin}: {'; '.join(parts)}"
 
 
 def _cut_off(links: DeadLinks, found: Sequence[RankState]) -> str:
@@ -175,13 +172,14 @@ def _culprit(state: RankState) -> str:
     if state.waits:
         return (
             f"{who} has left out a collective, or its messages are lost: it is in "
-            f"{_collective(state)} already, at {state.place or 'a line that it does not tell'}"
+            f"{collective_words(state)} already, at {state.place or 'a line that it does not tell'}"
         )
     at = f"at {state.place}" if state.place else f"and does not answer, {process}"
     return f"{who} is in {where} of step {state.step}, {at}"
 
 
-def _collective(state: RankState) -> str:
+def collective_words(state: RankState) -> str:
+    """The collective in which a rank waits."""
     if state.phase == Phase.PASSES:
         return f"the sum of the gradients of step {state.step}"
     return f"a collective of {Phase(state.phase).words} of step {state.step}"

@@ -80,6 +80,14 @@ def test_a_rank_that_the_others_waited_for_is_the_first_sign() -> None:
     assert found.line.rank == 3
 
 
+@pytest.mark.parametrize("begin", ["training stopped: ", "round 1 is lost: node 0: "])
+def test_rank_that_waited_too_long_is_a_victim(begin: str) -> None:
+    """Its node ended the round (trainer/launch/hang_watch.py); another rank has not come."""
+    why = "rank 0 has waited for 65 s in the sum of the gradients of step 7, longer than"
+    text = f"[node 0] {begin}{why} train.timeout_seconds (60); starting again at once"
+    assert weigh(text) == Weight.VICTIM
+
+
 def test_a_node_that_speaks_again_begins_the_next_start() -> None:
     texts = [
         (0, "[node 0] round 1: x"),

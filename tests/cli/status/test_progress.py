@@ -11,7 +11,7 @@ from trainer.program.work import UNSEEN
 from trainer.transport.asked import asked_of, line
 from trainer.transport.lines import Transport
 from trainer.watch.beat import Phase
-from trainer.watch.hang import RankState, describe_hang
+from trainer.watch.hang import Hang, RankState
 from trainer.watch.slow import Cause, Finding
 
 START = """\
@@ -117,7 +117,7 @@ def test_a_hang_lasts_until_the_next_step() -> None:
         RankState(0, 0, 21, Phase.PASSES, True, "S", "a.py:1 (b)"),
         RankState(1, 1, 21, Phase.PASSES, True, "T", ""),
     ]
-    hang = f"2026-11-22T06:41:00Z [node 0] {describe_hang(states, 17)}\n"
+    hang = f"2026-11-22T06:41:00Z [node 0] {Hang(states).describe(17)}\n"
     assert read_progress(STEPS + hang).hang.startswith("rank 1 on node 1 does not answer, state T")
     assert read_progress(STEPS + hang + STEPS).hang == ""
     assert read_progress(STEPS + hang + LOST).hang == ""

@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def stopped(lab: Lab) -> Iterator[list[int]]:
     pids = list[int]()
     yield pids
     for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # its entrypoint may have ended it
+            os.kill(pid, signal.SIGCONT)
 
 
 def hangs(lab: Lab) -> list[str]:
@@ -132,3 +134,23 @@ def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(
     assert "node(s) 2 did not say where their ranks are; ranks 0, 1 wait in " in line
     event = hang_event(lab, run)
     assert (event.values["rank"], event.values["node"]) == (None, 2)
+
+
+@pytest.mark.parametrize("nodes", [1, in_depth(2)])
+def test_hang_ends_after_the_limit_of_training(lab: Lab, stopped: list[int], nodes: int) -> None:
+    """train.timeout_seconds holds with gloo, too. The limit of a gloo group is fixed when it is
+    made, for the start, and is so long here that it would not end the wait of this test."""
+    run, port = lab.config(**{**ENDLESS, "train__timeout_seconds": 5}), free_port()
+    pods = [lab.start_entrypoint(run, node, nodes, 2 // nodes, port) for node in range(nodes)]
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    stopped.append([pid for pod in pods for pid in ranks_below(pod.pid)][1])
+    os.kill(stopped[0], signal.SIGSTOP)
+    begun = f"] round 2: {nodes} node(s)"
+    wait_for("the next round", lambda: begun in lab.node_log(0).read_text(), 120, lab)
+    step = last_step(run)
+    reason = (
+        r"\] training stopped: rank 0 has waited for \d+ s in .* of step \d+, longer than "
+        r"train\.timeout_seconds \(5\); starting again at once"
+    )
+    assert re.search(reason, lab.node_log(0).read_text())
+    wait_for("further steps", lambda: last_step(run) not in range(step + 10), 120, lab)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ class Node:
         self.beats = [Beat(), Beat()]
         for rank, beat in enumerate(self.beats):
             beat.share(self.status.beat_file(rank))
-        self._watch = HangWatch(1, 2, [os.getpid()] * 2, self.status)
+        self.watch = HangWatch(1, 2, [os.getpid()] * 2, self.status)
 
         def answer(pid: int, path: Path) -> None:
             self.asked += 1
@@ -40,7 +41,7 @@ class Node:
         begin, told = self.now, list[float]()
         while self.now < begin + seconds:
             self.now += 0.1
-            if states := self._watch.poll(self.now):
+            if states := self.watch.poll(self.now):
                 told.append(self.now - begin)
                 assert [(state.rank, state.node) for state in states] == [(2, 1), (3, 1)]
                 assert states[0].place == f"b/c/d.py:{os.getpid()} (here)"
@@ -93,3 +94,63 @@ def test_an_evaluation_and_a_save_have_longer(node: Node, phase: Phase) -> None:
         beat.phase(phase)
     (after,) = node.told_within(300)
     assert 60 < after < 65
+
+
+def overdue_after(node: Node) -> float:
+    """After how many seconds a rank has waited for too long; 600: it never does."""
+    begin = node.now
+    while not node.watch.overdue(node.now) and node.now < begin + 600:
+        node.told_within(1)
+    return node.now - begin
+
+
+def test_rank_waits_no_longer_than_it_may(node: Node) -> None:
+    """And some seconds, as NCCL has such a limit of its own, whose words say more."""
+    node.beats[1].bound_waits(60)
+    node.beats[1].at(Phase.AGREEMENT, 11)
+    node.beats[1].enter()
+    assert 65 < overdue_after(node) < 68
+    why = node.watch.overdue(node.now)
+    assert re.fullmatch(
+        r"rank 3 has waited for 6\d s in a collective of the agreement after the update of step "
+        r"12, longer than train\.timeout_seconds \(60\)",
+        why,
+    )
+    node.beats[1].leave()
+    node.told_within(1)
+    assert node.watch.overdue(node.now) == ""
+
+
+def test_hang_is_told_before_its_round_ends(node: Node) -> None:
+    """Also where the ranks may wait for a few seconds only."""
+    node.steps(5, seconds=1)
+    for beat in node.beats:
+        beat.bound_waits(5)
+        beat.enter()
+    begin = node.now
+    (after,) = node.told_within(9)
+    assert 7 < after < 8
+    assert node.now - begin < overdue_after(node) + 9 < 12
+
+
+@pytest.mark.parametrize(
+    "case", ["before its first step", "by itself", "in many collectives", "in an evaluation"]
+)
+def test_rank_that_may_wait_goes_on(node: Node, case: str) -> None:
+    """Its limit is said after the first step. What it does by itself has none, nor has a write, for
+    which the ranks ask each other again and again. An evaluation may compile, and the group's own
+    limit holds there."""
+    beat = node.beats[0]
+    if case != "before its first step":
+        beat.bound_waits(60)
+    beat.at(Phase.EVALUATION if case == "in an evaluation" else Phase.DATA, 11)
+    if case != "by itself":
+        beat.enter()
+    if case != "in many collectives":
+        assert overdue_after(node) >= 600
+        return
+    for _ in range(20):
+        node.told_within(10)
+        assert node.watch.overdue(node.now) == ""
+        beat.leave()
+        beat.enter()

@@ -12,7 +12,7 @@ import pytest
 from tests.trainer.watch.test_hang import WAITS, four
 from trainer.watch.connections import Connections, connections_of, is_silent, read_tables
 from trainer.watch.dead_links import dead_links
-from trainer.watch.hang import RankState, culprits, describe_hang, from_text, to_text
+from trainer.watch.hang import Hang, RankState, from_text, to_text
 
 # As Linux writes it, on a machine with the least significant byte first.
 HEAD = "  sl  local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode"
@@ -97,8 +97,8 @@ def cut(*pairs: tuple[int, int], nodes: int = 3) -> list[RankState]:
 )
 def test_node_in_all_dead_pairs_is_cut_off(pairs: list[tuple[int, int]], words: str) -> None:
     states = cut(*pairs)
-    assert describe_hang(states, 17.4).startswith(f"no step for 17 s: {words}")
-    assert [state.rank for state in culprits(states)] == ([2] if words[:4] == "rank" else [])
+    assert Hang(states).describe(17.4).startswith(f"no step for 17 s: {words}")
+    assert [state.rank for state in Hang(states).culprits] == ([2] if words[:4] == "rank" else [])
     assert from_text(to_text(states)) == states
 
 
@@ -110,13 +110,13 @@ def test_node_that_node_0_does_not_reach_is_cut_off() -> None:
         "0, 1 wait for it in the sum of the gradients of step 812"
     )
     for pairs in ((), ((0, 2), (1, 2))):
-        assert describe_hang(cut(*pairs)[:2], 17.4, [2], [2]) == words
+        assert Hang(cut(*pairs)[:2], [2], [2]).describe(17.4) == words
 
 
 def test_further_rank_whose_peer_is_cut_off_has_left_out_nothing() -> None:
     """It has come to the next collective before the link died."""
     states = [replace(state, step=813 if state.rank == 0 else 812) for state in cut((0, 2), (1, 2))]
-    assert [state.rank for state in culprits(states)] == [2]
+    assert [state.rank for state in Hang(states).culprits] == [2]
 
 
 def test_all_ranks_of_a_node_are_cut_off() -> None:
@@ -125,11 +125,11 @@ def test_all_ranks_of_a_node_are_cut_off() -> None:
         for s in [*four(), replace(WAITS, rank=4, node=2)]
     ]
     assert dead_links(states).cut_off == (1,)
-    assert "s: ranks 2, 3 on node 1 are cut off from" in describe_hang(states, 17.4)
+    assert "s: ranks 2, 3 on node 1 are cut off from" in Hang(states).describe(17.4)
 
 
 def test_stopped_rank_is_to_blame_before_its_link() -> None:
     states = cut((0, 2), (1, 2))
     states[1] = replace(states[1], process="T", place="")
-    assert [state.rank for state in culprits(states)] == [1]
-    assert "rank 1 on node 1 does not answer" in describe_hang(states, 17.4)
+    assert [state.rank for state in Hang(states).culprits] == [1]
+    assert "rank 1 on node 1 does not answer" in Hang(states).describe(17.4)

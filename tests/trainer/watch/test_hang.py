@@ -6,13 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+from trainer.launch.stall import StallTeller
+from trainer.watch import hang
 from trainer.watch.beat import BEAT, Beat, Phase, read_beat
-from trainer.watch.hang import RankState, culprits, describe_hang, from_text, to_text
+from trainer.watch.dead_links import DeadLinks, dead_links
+from trainer.watch.hang import Hang, RankState, from_text, to_text
 from trainer.watch.stack import ask_for_stack, place_in
 
 WAITS = RankState(0, 0, 812, Phase.PASSES, True, "S", "torch/autograd/graph.py:824 (_engine)")
@@ -71,17 +78,17 @@ def four(**changes: object) -> list[RankState]:
 )
 def test_the_rank_that_the_others_wait_for_is_named(changes: dict[str, object], words: str) -> None:
     states = four(**changes)
-    assert [state.rank for state in culprits(states)] == [2]
-    assert describe_hang(states, 17.4).startswith(f"no step for 17 s: {words}")
+    assert [state.rank for state in Hang(states).culprits] == [2]
+    assert Hang(states).describe(17.4).startswith(f"no step for 17 s: {words}")
     assert from_text(to_text(states)) == states
 
 
 def test_where_all_wait_alike_nobody_is_blamed() -> None:
     states = four()
-    assert culprits(states) == []
-    assert "none of them is to blame; look at the network" in describe_hang(states, 20)
-    assert culprits(four(phase=Phase.AGREEMENT), [2]) == []
-    with_missing = describe_hang(states[:2], 20, [1])
+    assert Hang(states).culprits == []
+    assert "none of them is to blame; look at the network" in Hang(states).describe(20)
+    assert Hang(four(phase=Phase.AGREEMENT), [2]).culprits == []
+    with_missing = Hang(states[:2], [1]).describe(20)
     assert with_missing == (
         "no step for 20 s: node(s) 1 did not say where their ranks are; ranks 0, 1 wait in the sum "
         "of the gradients of step 812"
@@ -139,3 +146,20 @@ def test_a_process_that_waits_in_c_answers_with_its_line(tmp_path: Path) -> None
             os.sched_yield()
             assert process.poll() is None
         process.send_signal(signal.SIGKILL)
+
+
+def test_stall_asks_once_for_dead_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sentence and its event are of one and the same answer."""
+    asked, said, told = list[int](), list[str](), list[Any]()
+
+    def counting(states: Sequence[RankState], away: Sequence[int]) -> DeadLinks:
+        asked.append(len(states))
+        return dead_links(states, away)
+
+    monkeypatch.setattr(hang, "dead_links", counting)
+    events = EventLog(None, said.append)
+    monkeypatch.setattr(events, "write", lambda name, **values: told.append((name, values["rank"])))
+    StallTeller(said.append, events).tell(four(process="T", place=""), 17)
+    assert asked == [4]
+    assert [line.partition(":")[0] for line in said] == ["no step for 17 s"]
+    assert told == [(Name.HANG, 2)]

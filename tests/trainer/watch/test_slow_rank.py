@@ -51,6 +51,7 @@ def events(run: RunConfig) -> list[Event]:
     [
         ("ddp", [("slow data", 0), ("slow forward", 1), ("slow backward", 2)]),
         in_depth("fsdp", [("slow forward", 0), ("slow backward", 1)]),
+        in_depth("ddp", [("garbage collection", 1)]),
     ],
 )
 def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(

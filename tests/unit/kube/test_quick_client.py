@@ -1,10 +1,8 @@
 """The client of the standard library, against a server with TLS that says what it was asked."""
 
 import json
-import ssl
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,8 @@ import pytest
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import UnreachableError
-from sandbox.kubeconfig import write_kubeconfig
-from sandbox.pki import Certificate, make_pki
 from tests.gate import Gate
-
-NAME = "api.test"  # which no DNS knows: the certificate alone has it
+from tests.tls_api import NAME, kubeconfig_of, tls_api
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -42,33 +37,12 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Gate]:
-    pki = tmp_path / "pki"
-    api = Certificate("api", "api", "serverAuth", alternative_names=(f"DNS:{NAME}",))
-    make_pki(pki, [api, Certificate("admin", "admin")])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(pki / "api.crt", pki / "api.key")
-    tls.load_verify_locations(pki / "ca.crt")
-    tls.verify_mode = ssl.CERT_REQUIRED
-    server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    gate = Gate(server.server_address[:2])  # pyright: ignore[reportArgumentType]
-    try:
+    with tls_api(tmp_path, Handler) as gate:
         yield gate
-    finally:
-        gate.close()
-        server.shutdown()
-        server.server_close()
 
 
 def access(gate: Gate, tmp_path: Path, name: str = NAME) -> Access:
-    path = tmp_path / "kubeconfig"
-    address = f"https://127.0.0.1:{gate.port}"
-    write_kubeconfig(path, server=address, name="t", pki=tmp_path / "pki", certificate="admin")
-    content = json.loads(path.read_text())
-    content["clusters"][0]["cluster"]["tls-server-name"] = name
-    path.write_text(json.dumps(content))
-    return Access(kubeconfig_path=str(path))
+    return Access(kubeconfig=json.dumps(kubeconfig_of(gate, tmp_path, name)))
 
 
 def test_connection_that_the_server_has_closed_is_made_anew(

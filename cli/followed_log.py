@@ -1,0 +1,56 @@
+"""A pod's log from its begin to its end, over connections that are cut."""
+
+import math
+import time
+from collections.abc import Iterator
+
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.say import shorten
+
+AWAY_SECONDS = 60.0  # so long the API server may be away while the pod writes
+BLOCK_BYTES = 65536
+
+
+def followed_log(api: Api, path: str) -> Iterator[bytes]:
+    """Yield what the pod prints as it comes, each byte once, until the pod has ended.
+
+    Args:
+        api: the cluster.
+        path: of the pod.
+
+    Raises:
+        ApiError: the API server has no such log any more.
+        UnreachableError: the connection was cut, and the API server stays away.
+    """
+    from urllib3.exceptions import HTTPError  # here, as the import takes its time
+
+    known, end = 0, math.inf
+    while True:
+        passed = 0
+        try:
+            for block in _blocks(api, path):
+                end = math.inf
+                new = block[max(0, known - passed) :]
+                passed += len(block)
+                if new:
+                    known = passed
+                    yield new
+            return
+        except HTTPError as error:
+            end = min(end, time.monotonic() + AWAY_SECONDS)
+            if time.monotonic() >= end:
+                reason = shorten(str(error), 300)
+                raise UnreachableError(f"the pod's log is cut off: {reason}") from None
+        time.sleep(1)
+
+
+def _blocks(api: Api, path: str) -> Iterator[bytes]:
+    """By one connection, from the log's begin. Raises HTTPError, ApiError."""
+    response = api.stream(f"{path}/log", {"follow": "true"})
+    try:
+        if response.status >= 300:
+            raise ApiError(response.status, shorten(response.data.decode(errors="replace"), 300))
+        yield from response.stream(BLOCK_BYTES)
+    finally:
+        response.close()

@@ -1,0 +1,95 @@
+"""Real runs in which the kernel slows one rank down: by its CPU quota, and by its link. As root."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ports import free_port
+from tests.trainer.lab import Lab, last_step, rank_environment, records, wait_for
+from tests.trainer.monitoring.quota import Quota, quota
+from tests.trainer.networks import Networks, networks
+from tests.trainer.watch.test_slow_rank import ENDLESS, MOST_STEPS, findings, steps_until
+from trainer.config import RunConfig
+from trainer.watch.slow import Cause
+
+RANKS, SLOW = 3, 1
+LIMIT_SECONDS = 300
+USUAL_SECONDS = 15  # after so long the usual time of the collectives is known for sure
+MODEL = {"n_layer": 4, "n_head": 4, "n_embd": 64, "block_size": 64, "dropout": 0.0, "bias": True}
+"""Real work: about 200,000 parameters, whose gradients are 0.8 MB."""
+PATIENT = {"train__timeout_seconds": 120, "train__start_timeout_seconds": 120}
+
+
+@pytest.fixture
+def group(lab: Lab) -> Iterator[Quota]:
+    with quota(f"disttrain-slow-{uuid.uuid4().hex[:8]}") as made:
+        yield made
+        made.limit(None)
+        lab.end_all()
+
+
+@pytest.fixture
+def pods(lab: Lab) -> Iterator[Networks]:
+    with networks(RANKS) as made:
+        yield made
+        lab.end_all()
+
+
+def named(lab: Lab, run: RunConfig) -> list[str]:
+    """What is found, but for other processes on the machine: there may really be some."""
+    return [line for line in findings(lab, run) if str(Cause.CROWDED) not in line]
+
+
+def trained_seconds(run: RunConfig) -> float:
+    """By the times that the run itself has noted of its steps."""
+    times = [record["unix_time"] for record in records(run)]
+    return times[-1] - times[0] if times else 0.0
+
+
+def test_rank_with_a_cpu_quota_is_named_as_such(lab: Lab, group: Quota) -> None:
+    """It needs longer for the same work, and the kernel says that it was kept from it."""
+    run, port = lab.config(**ENDLESS, **PATIENT, model=MODEL), free_port()
+    for rank in range(RANKS):
+        wrapper = group.wrapper if rank == SLOW else ()
+        environment = rank_environment(rank, RANKS, port)
+        lab.start("train", run, lab.rank_log(run, rank), environment, wrapper=wrapper)
+    wait_for("the first steps", lambda: last_step(run) > 20, LIMIT_SECONDS, lab)
+    assert named(lab, run) == []
+    group.limit(5_000)
+    step = last_step(run)
+    wait_for("the finding", lambda: bool(named(lab, run)), LIMIT_SECONDS, lab)
+    says_so = rf"slow rank: rank {SLOW} on node 0 takes .*: {Cause.THROTTLED} \("
+    assert re.match(says_so, named(lab, run)[0])
+    assert steps_until(lab, run, named(lab, run)[0], step) <= MOST_STEPS
+    group.limit(None)
+    over = f"no slow rank any more: rank {SLOW} on node 0 was the last one ({Cause.THROTTLED})"
+    wait_for("its end", lambda: named(lab, run)[-1] == over, LIMIT_SECONDS, lab)
+
+
+def test_link_that_gets_slow_is_the_network(lab: Lab, pods: Networks) -> None:
+    """No rank comes late, and so none is named."""
+    run, port = lab.config(**ENDLESS, **PATIENT, model=MODEL), free_port()
+    for rank in range(RANKS):
+        environment = {
+            **rank_environment(rank, RANKS, port),
+            "MASTER_ADDR": pods.address(0, "eth0"),
+            "GLOO_SOCKET_IFNAME": "eth0",
+            "GROUP_RANK": str(rank),  # each is a node
+        }
+        log, wrapper = lab.rank_log(run, rank), pods.inside(rank)
+        lab.start("train", run, log, environment, wrapper=wrapper)
+    wait_for("what is usual", lambda: trained_seconds(run) > USUAL_SECONDS, LIMIT_SECONDS, lab)
+    assert named(lab, run) == []
+    pods.set_rate(SLOW, "eth0", "10mbit")
+    step = last_step(run)
+    wait_for("the finding", lambda: bool(named(lab, run)), LIMIT_SECONDS, lab)
+    assert named(lab, run)[0].startswith("slow rank: no single rank: all come to the collectives")
+    assert f": {Cause.NETWORK} (" in named(lab, run)[0]
+    assert steps_until(lab, run, named(lab, run)[0], step) <= MOST_STEPS
+    pods.set_rate(SLOW, "eth0", None)
+    over = f"no slow rank any more: no single rank was the last one ({Cause.NETWORK})"
+    wait_for("its end", lambda: named(lab, run)[-1] == over, LIMIT_SECONDS, lab)
