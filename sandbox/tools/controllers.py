@@ -7,6 +7,7 @@ TRAINER = "2.3.0"
 TRAINING_OPERATOR = "1.9.4"
 MPI_OPERATOR = "0.8.2"
 VOLCANO = "1.14.1"
+LWS = "0.9.0"
 KUEUE = "0.19.2"
 
 # JobSet's controller, and the folder with its definitions, which are not in its program.
@@ -79,6 +80,20 @@ VOLCANO_CONTROLLERS = Tool(
     ),
 )
 
+# The controller of LeaderWorkerSets, and its definitions. Its package is called `cmd`.
+LWS_CONTROLLER = Tool(
+    "lws",
+    LWS,
+    ("lws", "config"),
+    (),
+    GoBuild(
+        "lws",
+        ("sigs.k8s.io/lws/cmd",),
+        (("sigs.k8s.io/lws/pkg/version.GitVersion", f"v{LWS}"),),
+        module_files=(("sigs.k8s.io/lws", "config"),),
+    ),
+)
+
 # Kueue's controller, and the folder with its definitions.
 KUEUE_CONTROLLER = Tool(
     "kueue",
@@ -109,7 +124,7 @@ KUEUE_CHART = Tool(
     GoBuild("kueue", (), module_files=(("sigs.k8s.io/kueue", "charts/kueue"),)),
 )
 
-# The manifests of the four controllers that have no chart which could be pinned.
+# The manifests of the five controllers that have no chart which could be pinned.
 MPI_OPERATOR_MANIFESTS = Tool(
     "mpi-operator-manifests",
     MPI_OPERATOR,
@@ -167,4 +182,11 @@ TRAINER_MANIFESTS = Tool(
     ("manifests",),
     (),
     GoBuild("trainer", (), module_files=(("github.com/kubeflow/trainer/v2", "manifests"),)),
+)
+LWS_MANIFESTS = Tool(
+    "lws-manifests",
+    LWS,
+    ("config",),
+    (),
+    GoBuild("lws", (), module_files=(("sigs.k8s.io/lws", "config"),)),
 )
