@@ -10,6 +10,7 @@ set here.
 from infra.objects import Manifest
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
+from infra.workloads.stateful import first_pod
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 OTHERWISE = (
@@ -57,7 +58,7 @@ KIND = WorkloadKind(
     object_name="train-lws",
     several_pods=True,
     render=render,
-    rendezvous=lambda run: {"PET_MASTER_ADDR": f"{run.workload_name}-0.{run.workload_name}"},
+    rendezvous=lambda run: first_pod(run, service=run.workload_name),
     # No group, so no pod; the workers end when the leader has saved and is gone.
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": 1}},

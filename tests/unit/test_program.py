@@ -1062,6 +1062,7 @@ def test_leader_worker_set_has_one_group_of_all_pods(tmp_path: Path) -> None:
     variables = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert variables["PET_MASTER_ADDR"] == "train-lws-b-0.train-lws-b"
     assert variables["PET_NNODES"] == "4"
+    assert variables["DISTTRAIN_POD_STAYS"] == "1"
     assert "JOB_COMPLETION_INDEX" not in variables  # its pods stay, as the set never ends
     hand_over = json.loads(made.one("training-hand-over").inputs["stdin"])
     assert hand_over["suspend"] == {"spec": {"replicas": 0}}
