@@ -25,7 +25,6 @@ FOR_TESTS = (
     controllers.VOLCANO_MANIFESTS,
     controllers.TRAINING_OPERATOR_MANIFESTS,
     controllers.TRAINER_MANIFESTS,
-    controllers.LWS_MANIFESTS,
 )
 
 

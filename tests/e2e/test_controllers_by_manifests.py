@@ -29,7 +29,6 @@ TOPOLOGIES = {
     "training-operator": "pytorchjob",
     "trainer": "trainjob",
     "volcano": "volcano",
-    "lws": "lws",
 }
 assert TOPOLOGIES.keys() == PROGRAMS.keys()
 
