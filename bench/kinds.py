@@ -54,8 +54,8 @@ class Kind:
 
     Args:
         controllers: of the sandbox, in the order in which they are started.
-        pods: how the names of its pods begin, for node 0 and for node 1; one where one pod has all
-            ranks.
+        pods: the names of its pods for node 0 and for node 1, or their begins, which end with `-`;
+            one where one pod has all ranks.
         bar_seconds: for the 95th percentile of a recovery.
         evictions: at most so many. A Job waits 10 s before it makes the pod anew that was evicted
             first, and each time twice as long, so further ones would tell nothing new.
@@ -84,6 +84,7 @@ KINDS: dict[str, Kind] = {
     # Its node 0 is a Job.
     "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8, OF_A_JOB, f"of node 0 {_JOB}"),
     "volcano": Kind(("volcano",), OF_ENGINES["volcano"], 8),
+    "lws": Kind(("lws",), OF_ENGINES["lws"], 8),
 }
 
 

@@ -174,9 +174,10 @@ class Watch:
 class PodWatch(Watch):
     """Looks at the training pod of one node, and at what comes in its place."""
 
-    def __init__(self, lab: Lab, begin_of_name: str) -> None:
+    def __init__(self, lab: Lab, name: str) -> None:
+        """The pod's name, or its begin, which ends with `-`."""
         super().__init__(lab, COMPONENT_LABEL, TRAINING)
-        self._begin = begin_of_name
+        self._given = name
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -186,7 +187,12 @@ class PodWatch(Watch):
         return self
 
     def _of_node(self) -> list[Seen]:
-        return [seen for seen in self.seen() if seen.name.startswith(self._begin)]
+        is_begin = self._given.endswith("-")
+        return [
+            seen
+            for seen in self.seen()
+            if seen.name == self._given or (is_begin and seen.name.startswith(self._given))
+        ]
 
     def _running(self) -> list[Seen]:
         newest = {seen.uid: seen for seen in self._of_node()}

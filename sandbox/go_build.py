@@ -15,11 +15,14 @@ from sandbox.tools.tool import GO_FOLDER, GoBuild
 def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
     """Build the packages into `folder`, from the modules pinned by go.mod and go.sum.
 
+    The program of a single package has the first name of `programs`.
+
     Raises:
         RuntimeError: the compiler failed; the text ends with its last lines.
     """
     linker = " ".join(["-s -w", *(f"-X {symbol}={value}" for symbol, value in build.variables)])
-    output = folder / programs[0] if build.packages == (".",) else folder
+    # Several programs have the names of their packages.
+    output = folder / programs[0] if len(build.packages) == 1 else folder
     options = ["-trimpath", *(["-tags", ",".join(build.tags)] if build.tags else [])]
     place = GO_FOLDER / build.module
     with tempfile.TemporaryDirectory() as scratch:

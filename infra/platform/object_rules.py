@@ -21,8 +21,10 @@ WAYS = (
     "mpiReplicaSpecs",
     "Launcher",
     "Worker",
+    "leaderWorkerTemplate",
 )
 LISTS = ("replicatedJobs", "tasks")
+TEMPLATES = ("template", "workerTemplate")
 READING = {"get", "list", "watch"}
 CORDONS_ANNOTATION = "disttrain.dev/cordons"  # says why a role may change nodes
 
@@ -109,8 +111,9 @@ def _pod_templates(part: Mapping[str, Any]) -> list[Pod]:
 
     Only what leads to them is read: in a preview other values may not be known yet.
     """
-    if "containers" in keys_of(below(part, "template", "spec")):
-        return [part["template"]]
+    found = [key for key in TEMPLATES if "containers" in keys_of(below(part, key, "spec"))]
+    if found:
+        return [part[key] for key in found]
     inside = [below(part, key) for key in WAYS if key in keys_of(part)]
     inside += [each for key in LISTS for each in items(part, key)]
     return [pod for each in inside for pod in _pod_templates(each)]

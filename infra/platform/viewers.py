@@ -21,6 +21,7 @@ READS = {
     "jobset.x-k8s.io": ("jobsets",),
     "trainer.kubeflow.org": ("trainjobs", "trainingruntimes"),
     "kubeflow.org": ("mpijobs", "pytorchjobs"),
+    "leaderworkerset.x-k8s.io": ("leaderworkersets",),
     "batch.volcano.sh": ("jobs",),
     "scheduling.volcano.sh": ("podgroups",),
     "kueue.x-k8s.io": ("workloads", "localqueues"),

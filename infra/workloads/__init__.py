@@ -4,6 +4,7 @@ from infra.registry import Registry
 from infra.workloads import (
     indexed_job,
     jobset,
+    lws,
     mpijob,
     multi_pod,
     pytorchjob,
@@ -24,5 +25,6 @@ WORKLOADS: Registry[WorkloadKind] = Registry(
         pytorchjob.KIND,
         mpijob.KIND,
         volcano.KIND,
+        lws.KIND,
     ],
 )

@@ -4,6 +4,7 @@ from infra.objects import Manifest
 from infra.workloads.headless import headless_service
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
+from infra.workloads.stateful import first_pod
 
 HEADLESS_SERVICE = "train-mp-headless"
 
@@ -39,7 +40,7 @@ KIND = WorkloadKind(
     object_name="train-multipod",
     several_pods=True,
     render=render,
-    rendezvous=lambda run: {"PET_MASTER_ADDR": f"{run.workload_name}-0.{_service(run)}"},
+    rendezvous=lambda run: first_pod(run, _service(run)),
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": run.world.pods}},
     # Other pods are another workload, as with a Job, and never a half-changed one.

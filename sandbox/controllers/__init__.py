@@ -3,6 +3,7 @@
 from sandbox.controllers.controller import Controller
 from sandbox.controllers.jobset import JOBSET
 from sandbox.controllers.kueue import KUEUE
+from sandbox.controllers.lws import LWS
 from sandbox.controllers.mpi_operator import MPI_OPERATOR
 from sandbox.controllers.trainer import TRAINER
 from sandbox.controllers.training_operator import TRAINING_OPERATOR
@@ -10,5 +11,5 @@ from sandbox.controllers.volcano import VOLCANO
 
 CONTROLLERS: dict[str, Controller] = {
     controller.name: controller
-    for controller in (JOBSET, TRAINER, TRAINING_OPERATOR, MPI_OPERATOR, VOLCANO, KUEUE)
+    for controller in (JOBSET, TRAINER, TRAINING_OPERATOR, MPI_OPERATOR, VOLCANO, LWS, KUEUE)
 }

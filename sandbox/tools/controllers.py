@@ -7,6 +7,7 @@ TRAINER = "2.3.0"
 TRAINING_OPERATOR = "1.9.4"
 MPI_OPERATOR = "0.8.2"
 VOLCANO = "1.14.1"
+LWS = "0.9.0"
 KUEUE = "0.19.2"
 
 # JobSet's controller, and the folder with its definitions, which are not in its program.
@@ -76,6 +77,20 @@ VOLCANO_CONTROLLERS = Tool(
         tuple(f"volcano.sh/volcano/cmd/{name}" for name in ("controller-manager", "scheduler")),
         (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
         module_files=(("volcano.sh/volcano", "installer/volcano-development.yaml"),),
+    ),
+)
+
+# The controller of LeaderWorkerSets, and its definitions. Its package is called `cmd`.
+LWS_CONTROLLER = Tool(
+    "lws",
+    LWS,
+    ("lws", "config"),
+    (),
+    GoBuild(
+        "lws",
+        ("sigs.k8s.io/lws/cmd",),
+        (("sigs.k8s.io/lws/pkg/version.GitVersion", f"v{LWS}"),),
+        module_files=(("sigs.k8s.io/lws", "config"),),
     ),
 )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.kube.workload import Workload, true_condition
-from infra.workloads import jobset, mpijob, pytorchjob, trainjob, volcano
+from infra.workloads import jobset, lws, mpijob, pytorchjob, trainjob, volcano
 from infra.workloads.kind import WorkloadKind
 
 
@@ -15,15 +15,16 @@ class Engine:
 
     Args:
         kind: its definition in the program.
-        pods: how the name of the pod of an index begins, or is.
+        pods: the name of the pod of an index, or its begin, which ends with `-`.
         master: where every pod finds node 0.
         failed_reason: that of the condition of a workload that was given up for good; for a kind
-            without such conditions its phase.
+            without such conditions its phase. Empty: it never is, and never ends; its pods stay.
         gang: whether all pods are made anew when one is lost; otherwise that one alone.
         killed: the indexes of the pods that are killed, each of which comes back in its own way.
         no_retry: settings with which a fatal error fails the workload at once, if it needs any.
         heard: indexes of the pods whose fatal error the controller hears of. The others may be
             started again until it ends them.
+        index_variable: by which a pod is told its index.
     """
 
     kind: WorkloadKind
@@ -34,6 +35,12 @@ class Engine:
     killed: tuple[int, ...] = (1,)
     no_retry: Mapping[str, str] = field(default_factory=dict[str, str])
     heard: tuple[int, ...] = (0, 1, 2)
+    index_variable: str = "JOB_COMPLETION_INDEX"
+
+    @property
+    def ends(self) -> bool:
+        """Whether the workload finishes or fails, and its pods with it."""
+        return bool(self.failed_reason)
 
     @property
     def workload(self) -> str:
@@ -44,6 +51,11 @@ class Engine:
     def typed(self) -> str:
         """The kind, as kubectl takes it."""
         return Workload(self.kind.api_version, self.kind.kind, self.workload).typed
+
+    def is_pod(self, name: str, index: int) -> bool:
+        """Whether a pod of this name has this index."""
+        given = self.pods(index)
+        return name.startswith(given) if given.endswith("-") else name == given
 
     def condition(self, item: dict[str, Any], types: tuple[str, ...]) -> str:
         """The first of these conditions that is true, with its reason; else empty text."""
@@ -88,4 +100,13 @@ VOLCANO = Engine(
     failed_reason="Terminated",
     gang=True,
 )
-ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO)
+LWS = Engine(
+    kind=lws.KIND,
+    pods=lambda index: f"train-lws-0-{index}" if index else "train-lws-0",
+    master="train-lws-0.train-lws",
+    failed_reason="",
+    gang=False,
+    index_variable="LWS_WORKER_INDEX",
+)
+ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO, LWS)
+LATER = (LWS,)  # left to `make test-engines`, which also builds its controller

@@ -5,12 +5,16 @@ import pytest
 from infra.workloads import WORKLOADS
 from infra.workloads.kind import WorkloadKind
 from sandbox.stack import PulumiFailedError
+from tests.e2e import engines
 from tests.e2e.lab import NAMESPACE, Lab, run_settings
+from tests.in_depth import in_depth
 
 NEEDY = [kind for kind in WORKLOADS.values() if kind.otherwise]
+LATER = [engine.kind for engine in engines.LATER]
+EVERY = [in_depth(kind) if kind in LATER else kind for kind in NEEDY]
 
 
-@pytest.mark.parametrize("kind", NEEDY, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.name)
 def test_preview_says_which_controller_is_missing(lab: Lab, kind: WorkloadKind) -> None:
     settings = {"topology": kind.name, "pods": "2", "processesPerPod": "1"}
     stack = lab.stack("e2e-missing", "sandbox", {**run_settings("e2e-missing", 10), **settings})

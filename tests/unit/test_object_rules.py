@@ -65,6 +65,9 @@ def test_pods_of_a_workload_are_looked_at(case: str) -> None:
         assert found("kubernetes:kubeflow.org/v2beta1:MPIJob", roles) == [BREAKS[case][0]]
     tasks = {**LABELS, "spec": {"tasks": [{"name": "node", **props["spec"]}]}}
     assert found("kubernetes:batch.volcano.sh/v1alpha1:Job", tasks) == [BREAKS[case][0]]
+    group = {**LABELS, "spec": {"leaderWorkerTemplate": {"workerTemplate": broken(case)}}}
+    leaders = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+    assert found(leaders, group) == [BREAKS[case][0]]
     assert found("kubernetes:core/v1:ConfigMap", props) == []
 
 

@@ -49,6 +49,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "PyTorchJob": ("sandbox", {"topology": "pytorchjob"}),
     "MPIJob": ("sandbox", {"topology": "mpijob"}),
     "Job of Volcano": ("sandbox", {"topology": "volcano"}),
+    "LeaderWorkerSet": ("sandbox", {"topology": "lws"}),
     "platform alone": ("sandbox", {"topology": "none"}),
     "registry with a login": (
         "sandbox",

@@ -3,7 +3,7 @@
 Reads the variables that torchrun reads: PET_NNODES, PET_NPROC_PER_NODE, PET_MASTER_ADDR,
 PET_MASTER_PORT, PET_NODE_RANK. Without the last one the node rank is the index that an Indexed Job
 gives to its pods (JOB_COMPLETION_INDEX), or the ordinal at the end of POD_NAME, as a StatefulSet
-gives it.
+gives it. DISTTRAIN_POD_STAYS tells a single node that it is one of a StatefulSet.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from trainer.config import ConfigError
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+STAYS_VARIABLE = "DISTTRAIN_POD_STAYS"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
 
@@ -81,7 +82,8 @@ def node_from_environment(environment: Mapping[str, str]) -> Node:
         )
     if problems:
         raise ConfigError(problems)
-    return Node(nnodes, local_ranks, rank, address, port, nnodes > 1 and not is_indexed)
+    stays = not is_indexed and (nnodes > 1 or STAYS_VARIABLE in environment)
+    return Node(nnodes, local_ranks, rank, address, port, stays)
 
 
 def machine_id() -> str:

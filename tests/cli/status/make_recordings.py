@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from bench.kinds import KINDS
 from bench.kinds_faults import kill_rank
 from infra.kube.access import Access
 from infra.kube.busy import COMING_UP_SECONDS
@@ -45,6 +46,7 @@ CLUSTER = "e2e-recorded"
 KEPT = "localhost/disttrain-recorded/kept:latest"
 PODS = 2
 QUEUED = ("indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
+NEVER_FAIL = ("multi-pod", "lws")  # their pods are those of StatefulSets
 LIMIT_SECONDS = 180
 STEP, LOST, FINISHED = "step ", "training stopped: ", "is finished: "
 NO_IMAGE = ("ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff")
@@ -243,7 +245,7 @@ class Recorder:
                 stack.up()
         finally:
             stack.set_all(dict.fromkeys((*FATAL, *more)))
-        state = "failing" if kind.name == "multi-pod" else "failed"  # a StatefulSet never fails
+        state = "failing" if kind.name in NEVER_FAIL else "failed"
         is_so = anything if state == "failing" else partial(has_failed, kind)
         self.take(f"{kind.name}-fatal", state, "its initial weights are not there", is_so)
 
@@ -268,14 +270,16 @@ class Recorder:
 
 
 @contextmanager
-def prepared(scratch: Path, queues: bool) -> Iterator[Recorder]:
-    """A cluster with all controllers, and a stack whose platform has a queue."""
+def prepared(scratch: Path, kinds: Sequence[WorkloadKind], queues: bool) -> Iterator[Recorder]:
+    """A cluster with the controllers of the kinds, and a stack whose platform has a queue."""
     cluster: Cluster = cluster_with_image(CLUSTER, scratch)
     try:
         cluster.up()
         lab = Lab(cluster, scratch, training_text().path)
         build_image(lab)
-        wanted = [each for name, each in CONTROLLERS.items() if queues or name != "kueue"]
+        needed = {name for kind in kinds for name in KINDS[kind.name].controllers}
+        needed |= {"kueue"} if queues else set()
+        wanted = [each for name, each in CONTROLLERS.items() if name in needed]
         queue: dict[str, Any] = {
             "queues.name": QUEUE,
             "queues.quota.cpu": CPU,
@@ -299,7 +303,7 @@ def main(words: Sequence[str] | None = None) -> int:
     kinds = [WORKLOADS[name] for name in options.kinds or WORKLOADS]
     with (
         tempfile.TemporaryDirectory() as folder,
-        prepared(Path(folder), options.queues != "not") as recorder,
+        prepared(Path(folder), kinds, options.queues != "not") as recorder,
     ):
         for kind in kinds if options.queues != "only" else []:
             recorder.of_kind(kind)

@@ -40,6 +40,7 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         ("training-operator", f"kubeflow/trainer v{controllers.TRAINING_OPERATOR}"),
         ("mpi-operator", f"kubeflow/mpi-operator v{controllers.MPI_OPERATOR}"),
         ("volcano", f"volcano.sh/volcano v{controllers.VOLCANO}"),
+        ("lws", f"sigs.k8s.io/lws v{controllers.LWS}"),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:

@@ -41,7 +41,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "sshPort: '70000' cannot be used: it is too large. Set a whole number of at least 1 and "
         "at most 65535.",
     ),
-    ({"topology": "multipod"}, "mpijob or volcano (did you mean multi-pod?)"),
+    ({"topology": "multipod"}, "mpijob, volcano or lws (did you mean multi-pod?)"),
     ({"accelerator": "tpu"}, "accelerator: 'tpu' cannot be used: accelerator has no such choice"),
     ({"imageBuilder": "kaniko"}, "Set auto, docker, podman or buildah."),
     ({"namespace": "Dist_Train"}, "namespace: 'Dist_Train' cannot be used: it is not a name of"),
@@ -106,6 +106,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "queue: 'team' cannot be used: topology is multi-pod, whose object has no field to suspend "
         "it, so that Kueue could not hold it back before it has its quota. Set topology to one of "
         "single-pod, indexed-job, jobset, trainjob, pytorchjob, mpijob, or remove queue.",
+    ),
+    (
+        {"topology": "lws", "queue": "team"},
+        "queue: 'team' cannot be used: topology is lws, whose object has no field to suspend it, ",
     ),
     (
         {"topology": "volcano", "queue": "team"},

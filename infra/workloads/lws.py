@@ -1,0 +1,66 @@
+"""Workload `lws`: a LeaderWorkerSet with one group of pods, whose leader is node 0.
+
+Its controller makes a StatefulSet of the leader, and when that pod is there another one of the
+workers. So the names of the pods end with the ranks of the nodes, and the pods stay when the run is
+finished, as those of `multi-pod` do. The fields are those of
+https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1/. All that its webhook would fill in is
+set here.
+"""
+
+from infra.objects import Manifest
+from infra.workloads.kind import WorkloadKind
+from infra.workloads.run import Run
+from infra.workloads.stateful import first_pod
+
+API_VERSION = "leaderworkerset.x-k8s.io/v1"
+OTHERWISE = (
+    f"the cluster serves no LeaderWorkerSet of {API_VERSION}, so its controller is not there. "
+    "Install it (https://lws.sigs.k8s.io/docs/installation/), or take the kind that needs no "
+    "controller: pulumi config set topology indexed-job"
+)
+
+
+def render(run: Run) -> list[tuple[str, Manifest]]:
+    """The LeaderWorkerSet; its controller makes the headless Service, which has its name."""
+    one_at_a_time = {"maxUnavailable": 1, "maxSurge": 0, "partition": 0}
+    leader_worker_set = {
+        "apiVersion": API_VERSION,
+        "kind": "LeaderWorkerSet",
+        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "spec": {
+            "replicas": 1,
+            # The leader is ready only when all ranks have stepped, so nobody may wait for that.
+            "startupPolicy": "LeaderCreated",
+            "networkConfig": {"subdomainPolicy": "Shared"},
+            # Never used: other pods are another workload.
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": one_at_a_time,
+            },
+            "leaderWorkerTemplate": {
+                "size": run.world.pods,
+                # A pod that has failed is started again in its place, and the others wait for it or
+                # go on. The other policies would make all pods anew each time, without a pause even
+                # where the error is a fatal one, and forget some losses (kubernetes-sigs/lws#998).
+                "restartPolicy": "None",
+                "workerTemplate": run.template,  # of the leader too
+            },
+        },
+    }
+    return [("leader-worker-set", leader_worker_set)]
+
+
+KIND = WorkloadKind(
+    name="lws",
+    api_version=API_VERSION,
+    kind="LeaderWorkerSet",
+    object_name="train-lws",
+    several_pods=True,
+    render=render,
+    rendezvous=lambda run: first_pod(run, service=run.workload_name),
+    # No group, so no pod; the workers end when the leader has saved and is gone.
+    suspend=lambda run: {"spec": {"replicas": 0}},
+    resume=lambda run: {"spec": {"replicas": 1}},
+    replace_on=("spec.leaderWorkerTemplate",),
+    otherwise=OTHERWISE,
+)
