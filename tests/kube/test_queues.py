@@ -128,9 +128,7 @@ def test_up_waits_until_kueue_takes_runs_into_the_queue(
     fields, whole = queue_of(lab, namespace, "ours")
     local = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/localqueues/gpus"
     job = job_of(lab, namespace, "ours", **fields)
-    with pytest.raises(
-        TaskError, match="Kueue has not taken it up: does its controller run"
-    ):
+    with pytest.raises(TaskError, match="Kueue has not taken it up: does its controller run"):
         open_queue.create(job, lab.api)
     say(lab, local, "Active", "True", "")
     say(lab, whole, "Active", "False", "Can't admit new workloads: references missing flavor")
