@@ -32,6 +32,9 @@ class Script:
             the script's `delete` runs and then its `create`. Any other change runs `create` again.
         replace_on_another_host: also replace it when the host is another one. The `delete` then
             runs on the old host, with the connection that is in the state.
+        replace_after: when it is replaced, its `create` comes first, and the `delete` of the former
+            one last of all, when nothing of the machine of before needs it any more. The script
+            has to see that a later `create` on the same host has taken its place.
         update: the script has an action `update` of its own; without it an update runs `create`.
         ignore_changes: inputs whose changes have no effect, as in ResourceOptions.
     """
@@ -42,6 +45,7 @@ class Script:
     secret_output: bool = False
     replace_when: Sequence[Text] = ()
     replace_on_another_host: bool = False
+    replace_after: bool = False
     update: bool = False
     ignore_changes: Sequence[str] = ()
 
@@ -159,7 +163,7 @@ def _options(
     opts: pulumi.ResourceOptions, script: Script, host_is_lost: bool
 ) -> pulumi.ResourceOptions:
     ours = pulumi.ResourceOptions(
-        delete_before_replace=True,
+        delete_before_replace=not script.replace_after,
         # on a host that is lost nothing can be removed, so that the resource is only forgotten
         retain_on_delete=host_is_lost or None,
         additional_secret_outputs=["stdout", "stderr"] if script.secret_output else None,
