@@ -1,0 +1,95 @@
+"""A platform moves from the machine on which Pulumi runs to one behind SSH, and back.
+
+By preview, up and destroy, as people type them. Both are test hosts with a k3s of their own, so
+what is left on the one when the other has the cluster can be looked at.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.stack import Stack
+from tests.node.lab import DATA_ROOT, UP, Lab, counts, failure
+from tests.node.own_machine import OwnMachine
+
+THEIRS = "organization/disttrain/multipod"
+CHECKPOINT = f"{DATA_ROOT}/runs/checkpoint"
+
+
+@pytest.fixture
+def own(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnMachine]:
+    machine = OwnMachine(tmp_path_factory.mktemp("own"), lab)
+    try:
+        yield machine
+        assert machine.lab.differences() == [], "the test left its own machine changed"
+    finally:
+        machine.close()
+
+
+def has_cluster(lab: Lab) -> bool:
+    """Whether k3s runs there, with all that a platform puts into it."""
+    active = lab.host.try_shell("systemctl is-active k3s").stdout.strip() == "active"
+    return active and len(lab.objects()) == 5
+
+
+def texts(lab: Lab) -> dict[str, str]:
+    """The files in the data folder that a test has written."""
+    found = lab.host.shell(f"grep -r '' {DATA_ROOT}/runs 2>/dev/null || true").splitlines()
+    return dict(line.split(":", 1) for line in found)
+
+
+def is_refused_while_others_run(own: OwnMachine, stack: Stack, left: Lab) -> None:
+    """Before anything is changed on either machine; preview cannot know it."""
+    left.put_run("theirs", THEIRS, "run-theirs")
+    labs = (own.lab, own.other)
+
+    def everything() -> tuple[object, ...]:
+        return (own.lab.resources(stack), left.objects(), *(each.host.files() for each in labs))
+
+    before = everything()
+    said = re.sub(r"\s+", " ", failure(stack))
+    assert "host or sshHost: it names another host now" in said
+    assert f"pulumi destroy --stack {THEIRS}" in said
+    assert everything() == before
+    left.take_run("run-theirs")
+
+
+def test_cluster_moves_between_local_and_ssh_and_leaves_nothing(own: OwnMachine) -> None:
+    """Section 2 of issue 9: k3s is removed from the machine of before, and the data stay there."""
+    here, there = own.lab, own.other
+    stack = own.stack()
+    assert UP in stack.up()
+    assert has_cluster(here)
+    assert there.differences() == []
+    here.host.shell(f"echo of-here >{CHECKPOINT}")
+
+    own.move(stack, "ssh")
+    is_refused_while_others_run(own, stack, here)
+    shown = stack.preview()
+    for step in (
+        r"\+ .*command:remote:Command +cluster-k3s",
+        r"- .*command:local:Command +cluster-k3s",
+    ):
+        assert re.search(step, shown), shown
+    assert has_cluster(here), "a preview changes nothing"
+    assert UP in stack.up()
+    assert has_cluster(there)
+    assert here.differences() == []
+    assert texts(here) == {CHECKPOINT: "of-here"}
+    assert set(counts(again := stack.up())) == {"unchanged"}, again
+    there.host.shell(f"echo of-there >{CHECKPOINT}")
+
+    own.move(stack, "local")
+    is_refused_while_others_run(own, stack, there)
+    stack.preview()
+    assert has_cluster(there)
+    assert UP in stack.up()
+    assert has_cluster(here)
+    assert there.differences() == []
+    assert set(counts(again := stack.up())) == {"unchanged"}, again
+
+    stack.destroy()
+    assert here.resources(stack) == []
+    assert here.differences() == there.differences() == []
+    assert (texts(here), texts(there)) == ({CHECKPOINT: "of-here"}, {CHECKPOINT: "of-there"})
