@@ -4,26 +4,43 @@ The package, apt and systemd are Debian's; k3s and the kernel's NFS server are s
 mounts anything. tests/vm/test_nfs_first_node.py has the real server.
 """
 
+import contextlib
+import http.server
+import re
+import threading
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from tests.cli.servers import PASSWORD, USER, free_port, proxy
 from tests.node.host import Host
 from tests.node.lab import DATA_ROOT, Lab, counts
 from tests.node.lan import NAMES, SERVER_ADDRESS, Lan
-from tests.node.nfs_packages import PLACE, serve_packages
+from tests.node.mirror import OUTSIDE
+from tests.node.nfs_packages import PLACE, packages, serve_packages
 from tests.node.standing import Standing
 from tests.node.test_nfs_server import UNIT, installed, lasting
-from tests.node.test_nodes import set_nodes
+from tests.node.test_nodes import TRUST, set_nodes
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES
 ADDRESSES = {TWO: "192.0.2.2", THREE: "192.0.2.3"}
 ASIDE = ("/etc/apt", "/var/lib/apt/lists")
+STORAGE = {"storage": "nfs-first-node", "storageOptions": {}}
+EXPORTFS, REAL, CALLS = "/usr/sbin/exportfs", "/run/exportfs-of-debian", "/run/exportfs-calls"
+# Before the real program does it: where the nodes' machines are at this moment.
+NOTING = f"""#!/bin/sh
+addresses='{{range .items}}{{.metadata.name}}={{(index .status.addresses 0).address}} {{end}}'
+nodes=$(KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl get nodes -o "go-template=$addresses")
+echo "$* | $nodes" >>{CALLS}
+exec {REAL} "$@"
+"""
 
 
 @pytest.fixture(scope="module")
-def hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[str, Host]]:
+def all_hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[str, Host]]:
     """All three with Debian's packages at hand, the first one with a kernel that could serve."""
     standing.drop()
     first = whole_lab.host
@@ -53,12 +70,50 @@ def served(host: Host) -> set[str]:
     return {client.partition("(")[0] for _, client in lines}
 
 
+def is_as_before(lan: Lan, hosts: dict[str, Host], before: dict[str, set[str]]) -> None:
+    """Nothing of ours is left on any of the machines, the data of the first one aside."""
+    assert {name: installed(host) for name, host in hosts.items()} == before
+    for name, machine in lan.machines.items():
+        changed = lasting(machine.before, machine.host.files())
+        assert [path for path in changed if not path.startswith(ASIDE)] == [], name
+    assert not hosts[lan.lab.host.name].exists(TRUST)
+
+
+@pytest.fixture
+def hosts(whole_lan: Lan, all_hosts: dict[str, Host]) -> Iterator[dict[str, Host]]:
+    """As they were, before and after each test."""
+    before = {name: installed(host) for name, host in all_hosts.items()}
+    yield all_hosts
+    all_hosts[whole_lan.lab.host.name].shell(f"rm -rf {DATA_ROOT}")
+    is_as_before(whole_lan, all_hosts, before)
+
+
+@contextlib.contextmanager
+def exports_noted(first: Host) -> Iterator[list[str]]:
+    """The calls of exportfs meanwhile, each with the nodes' addresses at its moment."""
+    calls: list[str] = []
+    first.shell(f"cp {EXPORTFS} {REAL}; cat >/run/exportfs; chmod 755 /run/exportfs", NOTING)
+    first.shell(f"mount --bind /run/exportfs {EXPORTFS}")
+    try:
+        yield calls
+    finally:
+        first.shell(f"umount {EXPORTFS}")
+        calls += first.shell(f"cat {CALLS} 2>/dev/null || true").splitlines()
+        first.shell(f"rm -f {CALLS} {REAL} /run/exportfs")
+
+
+def permissions(first: Host) -> dict[str, str]:
+    """`{address: node}`, as the files of exports say for whom each is."""
+    files = first.shell("cd /etc/exports.d; grep -H '^# made by disttrain: node' disttrain-*")
+    found = re.findall(r"^disttrain-(\S+)\.exports:.*: node (\S+) by ", files, re.MULTILINE)
+    return dict(found)
+
+
 def test_machines_mount_what_the_first_one_serves(whole_lan: Lan, hosts: dict[str, Host]) -> None:
     """A second `up` changes nothing, and a machine that comes or goes changes no other one."""
     lan, lab = whole_lan, whole_lan.lab
-    packages = {name: installed(host) for name, host in hosts.items()}
-    first = hosts[lab.host.name]
-    stack = lan.stack(TWO, storage="nfs-first-node", storageOptions={})
+    first, before = hosts[lab.host.name], installed(hosts[THREE])
+    stack = lan.stack(TWO, **STORAGE)
     stack.up()
     try:
         assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
@@ -76,12 +131,121 @@ def test_machines_mount_what_the_first_one_serves(whole_lan: Lan, hosts: dict[st
         changed = counts(output := stack.up())
         assert not {"updated", "created", "replaced"} & changed.keys(), output
         assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
-        assert installed(hosts[THREE]) == packages[THREE]
+        assert installed(hosts[THREE]) == before
     finally:
         stack.destroy()
-    assert {name: installed(host) for name, host in hosts.items()} == packages
     assert first.exists(f"{DATA_ROOT}/.disttrain"), "the data are kept"
-    first.shell(f"rm -rf {DATA_ROOT}")
-    for name, machine in lan.machines.items():
-        changed = lasting(machine.before, machine.host.files())
-        assert [path for path in changed if not path.startswith(ASIDE)] == [], name
+
+
+def test_machines_with_other_names_are_never_shut_out(
+    whole_lan: Lan, hosts: dict[str, Host], tmp_path: Path
+) -> None:
+    """One is renamed, then two swap their names, which also keep the authorities of `caBundle`.
+
+    A machine could be shut out while its pods save; one of two lost its authorities.
+    """
+    lan, lab = whole_lan, whole_lan.lab
+    first, machines = hosts[lab.host.name], (hosts[TWO], hosts[THREE])
+    authority = tmp_path / "authority.pem"
+    authority.write_text(lab.mirror.certificate)
+    two, three = lan.settings(TWO, THREE)
+    stack = lan.stack(TWO, THREE, **STORAGE, caBundle=str(authority))
+    stack.up()
+    try:
+        for names in (("gpu-new", THREE), (THREE, "gpu-new")):
+            set_nodes(stack, [{**two, "name": names[0]}, {**three, "name": names[1]}])
+            with exports_noted(first) as calls:
+                output = stack.up()
+            assert [call for call in calls if call.startswith("-i")], "nothing was noted"
+            assert [call for call in calls if call.startswith("-u")] == [], output
+            assert served(first) == {SERVER_ADDRESS, *ADDRESSES.values()}
+            assert permissions(first) == dict(zip(ADDRESSES.values(), names, strict=True))
+            for host in machines:
+                assert host.exists("/sbin/mount.nfs"), output
+                assert host.path(TRUST).read_text() == lab.mirror.certificate, output
+            assert set(counts(again := stack.up())) == {"unchanged"}, again
+    finally:
+        stack.destroy()
+
+
+def test_machine_of_before_may_mount_until_it_has_left(
+    whole_lan: Lan, hosts: dict[str, Host]
+) -> None:
+    """Another machine takes its name, and its pods save to the folder until they have ended."""
+    lan = whole_lan
+    first, before = hosts[lan.lab.host.name], installed(hosts[TWO])
+    stack = lan.stack(TWO, **STORAGE)
+    stack.up()
+    try:
+        set_nodes(stack, [{**lan.settings(THREE)[0], "name": TWO}])
+        with exports_noted(first) as calls:
+            output = stack.up()
+        (taken_back,) = [call for call in calls if call.startswith("-u")]
+        assert f"-u {ADDRESSES[TWO]}:{DATA_ROOT} |" in taken_back, output
+        assert f"{TWO}={ADDRESSES[THREE]} " in taken_back, "it was still in the cluster"
+        assert served(first) == {SERVER_ADDRESS, ADDRESSES[THREE]}
+        assert permissions(first) == {ADDRESSES[THREE]: TWO}
+        assert installed(hosts[TWO]) == before
+        assert hosts[THREE].exists("/sbin/mount.nfs")
+    finally:
+        stack.destroy()
+
+
+class Repository(http.server.SimpleHTTPRequestHandler):
+    """Debian's packages, without a line for each request."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def repository() -> Iterator[str]:
+    """Serves the packages on this machine's loopback, where hosts get by a proxy only; its URL."""
+    handler = partial(Repository, directory=str(packages()))
+    with http.server.ThreadingHTTPServer((OUTSIDE, 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://{OUTSIDE}:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_packages_come_through_the_proxy_and_purge_takes_the_data(
+    whole_lan: Lan, hosts: dict[str, Host], tmp_path: Path
+) -> None:
+    """The proxy wants a password, and is the only way to the packages, for both machines."""
+    lan, lab = whole_lan, whole_lan.lab
+    first, second = hosts[lab.host.name], hosts[TWO]
+    # what the second machine sends to the proxy comes over its own link to this machine
+    way = f"{first.gateway}/32 via {second.gateway} dev node0"
+    second.shell(f"ip route add {way}")
+    purge = {"dataOnDestroy": "purge", "purgeConfirmed": DATA_ROOT}
+    port = free_port(first.gateway)
+    url = f"http://{USER}:{PASSWORD}@{first.gateway}:{port}"
+    try:
+        with (
+            repository() as source,
+            proxy(tmp_path, address=first.gateway, port=port, clients=[second.address]),
+        ):
+            for host in (first, second):
+                host.shell(f"echo 'deb [trusted=yes] {source} ./' >/etc/apt/sources.list")
+            stack = lan.stack(TWO, **STORAGE, **purge, httpProxy=url)
+            output = stack.up()
+            try:
+                assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
+                assert second.exists("/sbin/mount.nfs")
+                log = (tmp_path / "proxy-True.log").read_text()
+                for package in ("nfs-kernel-server", "nfs-common"):
+                    assert re.search(rf"GET {source}\S*{package}_", log), log
+                assert set(counts(again := stack.up())) == {"unchanged"}, again
+                first.shell(f"echo precious >{DATA_ROOT}/runs/checkpoint")
+            finally:
+                output += stack.destroy()
+            assert PASSWORD not in output
+            assert not first.exists(DATA_ROOT)
+    finally:
+        second.shell(f"ip route del {way}")
+        for host in (first, second):
+            serve_packages(host)

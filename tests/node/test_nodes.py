@@ -30,6 +30,7 @@ pytestmark = pytest.mark.stand_in("its agents, which need no other machine's con
 SERVER = "gpu-node"
 TOKENS = ("token", "agent-token")  # k3s' own, with which one could be a server, and the agents'
 NOTE = "/etc/rancher/k3s/disttrain-token"
+TRUST = "/usr/local/share/ca-certificates/disttrain.crt"
 
 
 def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
@@ -196,11 +197,26 @@ def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan) -> No
     stack.destroy()
 
 
+def brought(lan: Lan, scratch: Path) -> dict[str, str]:
+    """Settings by which machines get something beside k3s: authorities and the files of a bundle."""
+    authority, folder = scratch / "authority.pem", scratch / "bundle"
+    authority.write_text(lan.lab.mirror.certificate)
+    packed(lan.lab, folder)
+    return {**of_bundle(lan.lab), "caBundle": str(authority), "bundle": str(folder)}
+
+
+def has_what_was_brought(host: Host) -> bool:
+    return host.exists(TRUST) and host.exists(f"{STAGE}/k3s/k3s")
+
+
 @pytest.mark.in_depth
-def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
-    """By itself the engine lets the new one join first, and then the old one takes k3s away."""
+def test_machine_with_another_name_leaves_before_it_joins(lan: Lan, tmp_path: Path) -> None:
+    """By itself the engine lets the new one join first, and then the old one takes k3s away.
+
+    What else was brought to the machine would go with the old one, too.
+    """
     two, three = NAMES
-    stack, host = lan.stack(*NAMES), lan.machines[two].host
+    stack, host = lan.stack(*NAMES, **brought(lan, tmp_path)), lan.machines[two].host
     stack.up()
     other = lan.machines[three].host
     started = other.shell("systemctl show --property=MainPID --value k3s-agent")
@@ -211,6 +227,7 @@ def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
     assert sorted(lan.members()) == sorted([SERVER, "gpu-new", three])
     assert lan.passwords() == sorted(["gpu-new", three])
     assert host.shell("systemctl is-active k3s-agent").strip() == "active"
+    assert has_what_was_brought(host), output
     assert other.shell("systemctl show --property=MainPID --value k3s-agent") == started
     assert set(counts(stack.up())) == {"unchanged"}, output
     stack.destroy()
@@ -218,10 +235,10 @@ def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
 
 
 @pytest.mark.in_depth
-def test_two_machines_can_swap_their_names(lan: Lan) -> None:
+def test_two_machines_can_swap_their_names(lan: Lan, tmp_path: Path) -> None:
     """Each of them is left under one name and joined under the other at the same time."""
     two, three = NAMES
-    stack = lan.stack(*NAMES)
+    stack = lan.stack(*NAMES, **brought(lan, tmp_path))
     stack.up()
     at_two, at_three = (lan.settings(name)[0] for name in NAMES)
     set_nodes(stack, [{**at_three, "name": two}, {**at_two, "name": three}])
@@ -234,6 +251,7 @@ def test_two_machines_can_swap_their_names(lan: Lan) -> None:
         assert f" {entry['address']}/" in found, output
     for machine in lan.machines.values():
         assert machine.host.shell("systemctl is-active k3s-agent").strip() == "active"
+        assert has_what_was_brought(machine.host), output
     assert set(counts(stack.up())) == {"unchanged"}
     stack.destroy()
     assert [machine.differences() for machine in lan.machines.values()] == [[], []]
