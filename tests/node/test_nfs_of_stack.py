@@ -22,7 +22,8 @@ from tests.node.mirror import OUTSIDE
 from tests.node.nfs_packages import PLACE, packages, serve_packages
 from tests.node.standing import Standing
 from tests.node.test_nfs_server import UNIT, installed, lasting
-from tests.node.test_nodes import TRUST, set_nodes
+from tests.node.test_nodes import set_nodes
+from tests.node.test_renamed_nodes import TRUST
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES
