@@ -54,9 +54,52 @@ async def check_adoption(
     """
     if look is None or cluster.k3s.existing != "adopt":
         return
-    noted = (await asyncio.wrap_future(look)).owner
-    if noted and noted == await owner.future():
+    if await _is_ours(look, owner):
         raise pulumi.RunError(OWN_K3S)
+
+
+async def check_way(host: HostSettings, look: LookAtK3s | None, owner: pulumi.Output[str]) -> None:
+    """Refuse that the first machine is reached in the other way than when k3s was installed on it.
+
+    A host here and a host behind SSH are two machines to the engine: it would set up the one, and
+    then take k3s from the other, which is the same one.
+
+    Args:
+        host: of the settings.
+        look: what it has said about its k3s; None: it was not asked.
+        owner: identifies this platform; unknown before its first `up`.
+
+    Raises:
+        pulumi.RunError: this platform has installed the k3s of the host by the other way.
+    """
+    if look is None:
+        return
+    noted = (await asyncio.wrap_future(look)).way
+    if noted and noted != host.kind and await _is_ours(look, owner):
+        raise pulumi.RunError(same_machine(host, noted))
+
+
+def same_machine(host: HostSettings, noted: str) -> str:
+    """Why the setting `host` cannot be changed for this machine, and what can be done, for people.
+
+    Args:
+        host: of the settings.
+        noted: what `host` was when k3s was installed.
+    """
+    which = f"sshHost {host.ssh.host!r} leads to the machine" if host.ssh else "this is the machine"
+    return (
+        f"host: {host.kind!r} cannot be used: {which} on which this stack has "
+        f"installed k3s with host: {noted}. It cannot move from a machine to the same one: k3s "
+        "would be set up, and then be removed as that of the machine of before. Nothing was "
+        f"changed. Either set it back (pulumi config set host {noted}), or run pulumi destroy with "
+        f"host: {noted} first, which keeps the data, and then pulumi up with host: {host.kind}."
+    )
+
+
+async def _is_ours(look: LookAtK3s, owner: pulumi.Output[str]) -> bool:
+    """Whether this platform has installed the k3s that was found."""
+    noted = (await asyncio.wrap_future(look)).owner
+    return bool(noted) and noted == await owner.future()
 
 
 class HostGuard(pulumi.ComponentResource):

@@ -210,6 +210,7 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
         "GRACE_SECONDS": str(args.grace_seconds),
         "OWNER": args.owner,
         "STACK": args.stack,
+        "WAY": args.host.kind,
         **bundle_variables(args.bundle, args.host),
     }
 

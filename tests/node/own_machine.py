@@ -10,7 +10,6 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any
 
 from sandbox.cache import cache_dir
 from sandbox.stack import Stack
@@ -61,7 +60,6 @@ class OwnMachine:
         """A platform on the machine on which its `pulumi` runs."""
         mirror = {"k3sVersion": VERSION, "k3sMirror": self.lab.mirror.url}
         stack = self.lab.new_stack({**PLATFORM, "host": "local", **mirror})
-        stack.set("sshPrivateKey", self.other.private_key, secret=True)
         real = shutil.which("pulumi", path=stack.environment["PATH"])
         enter = shlex.join(self.lab.host.enter("/bin/sh", "-c", 'cd "$0" && exec "$@"'))
         wrapper = self._programs / "pulumi"
@@ -70,12 +68,15 @@ class OwnMachine:
         stack.environment["PATH"] = f"{self._programs}:{stack.environment['PATH']}"
         return stack
 
-    def move(self, stack: Stack, where: str) -> None:
-        """Let the settings name this machine (`local`) or the other one (`ssh`)."""
-        there: dict[str, Any] = {"sshHost": THERE, "sshHostKey": self.other.host_key}
-        for key, value in there.items():
-            stack.set(key, value if where == "ssh" else None)
-        stack.set("host", where)
+    def move_to(self, stack: Stack, address: str = "") -> None:
+        """Let the settings name HERE or THERE, behind SSH; without either, this machine itself."""
+        lab = self.other if address == THERE else self.lab
+        over_ssh = {"sshHost": address, "sshHostKey": lab.host_key}
+        for key, value in over_ssh.items():
+            stack.set(key, value if address else None)
+        if address:
+            stack.set("sshPrivateKey", lab.private_key, secret=True)
+        stack.set("host", "ssh" if address else "local")
 
     def close(self) -> None:
         """The link goes first: with a host's network it would go when the kernel comes to it."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox.stack import Stack
+from sandbox.stack import PulumiFailedError, Stack
 from tests.node.lab import DATA_ROOT, UP, Lab, counts, failure
-from tests.node.own_machine import OwnMachine
+from tests.node.own_machine import HERE, THERE, OwnMachine
 
 THEIRS = "organization/disttrain/multipod"
 CHECKPOINT = f"{DATA_ROOT}/runs/checkpoint"
@@ -64,7 +64,7 @@ def test_cluster_moves_between_local_and_ssh_and_leaves_nothing(own: OwnMachine)
     assert there.differences() == []
     here.host.shell(f"echo of-here >{CHECKPOINT}")
 
-    own.move(stack, "ssh")
+    own.move_to(stack, THERE)
     is_refused_while_others_run(own, stack, here)
     shown = stack.preview()
     for step in (
@@ -80,7 +80,7 @@ def test_cluster_moves_between_local_and_ssh_and_leaves_nothing(own: OwnMachine)
     assert set(counts(again := stack.up())) == {"unchanged"}, again
     there.host.shell(f"echo of-there >{CHECKPOINT}")
 
-    own.move(stack, "local")
+    own.move_to(stack)
     is_refused_while_others_run(own, stack, there)
     stack.preview()
     assert has_cluster(there)
@@ -93,3 +93,23 @@ def test_cluster_moves_between_local_and_ssh_and_leaves_nothing(own: OwnMachine)
     assert here.resources(stack) == []
     assert here.differences() == there.differences() == []
     assert (texts(here), texts(there)) == ({CHECKPOINT: "of-here"}, {CHECKPOINT: "of-there"})
+
+
+def test_cluster_does_not_move_to_the_machine_that_it_is_on(own: OwnMachine) -> None:
+    """By `host: ssh` it was another machine to the engine, which at last took k3s from it."""
+    here = own.lab
+    stack = own.stack()
+    stack.up()
+    settings = stack.settings_file.read_text()
+    before = (here.resources(stack), here.objects(), here.host.files())
+    own.move_to(stack, HERE)
+    for command in (stack.preview, stack.up):
+        with pytest.raises(PulumiFailedError) as refusal:
+            command()
+        said = re.sub(r"\s+", " ", str(refusal.value))
+        assert f"host: 'ssh' cannot be used: sshHost '{HERE}' leads to the machine on" in said
+        assert "pulumi config set host local" in said
+        assert (here.resources(stack), here.objects(), here.host.files()) == before
+    stack.settings_file.write_text(settings)
+    assert set(counts(again := stack.up())) == {"unchanged"}, again
+    stack.destroy()

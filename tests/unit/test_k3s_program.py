@@ -2,10 +2,12 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pulumi
 import pytest
 
 from infra.node.k3s_look import K3sLook
@@ -86,6 +88,35 @@ def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Pa
     assert ways[0]["host"] == "10.1.2.3"
     assert ways[1] is None
     assert guards[0].request.deleteBeforeReplace
+
+
+@pytest.mark.parametrize(
+    ("changes", "noted", "words"),
+    [
+        (SSH, "local", "host: 'ssh' cannot be used: sshHost '10.1.2.3' leads to the machine on"),
+        ({}, "ssh", "host: 'local' cannot be used: this is the machine on which this"),
+    ],
+)
+def test_same_machine_is_not_reached_in_the_other_way(
+    tmp_path: Path, changes: dict[str, object], noted: str, words: str
+) -> None:
+    """K3s was set up on it, and then removed as that of the machine of before; `up` succeeded."""
+    owner = deploy("dev", tmp_path, changes).outputs["owner"]
+    look = K3sLook("repair-1", "generation-1", owner=owner, place="k3s", way=noted)
+
+    def deployed(look: K3sLook) -> Deployment:
+        with patch("tests.unit.stacks.LOOK", look):
+            return deploy("dev", tmp_path, changes)
+
+    with pytest.raises(pulumi.RunError) as refused:
+        deployed(look)
+    said = str(refused.value)
+    assert words in said
+    assert f"pulumi config set host {noted}" in said
+    assert "pulumi destroy" in said
+    is_here = "local" if noted == "ssh" else "ssh"
+    for fine in (replace(look, way=is_here), replace(look, way=""), replace(look, owner="other")):
+        assert f"export WAY={is_here}\n" in deployed(fine).one("cluster-k3s").program
 
 
 def before(result: Deployment, name: str) -> set[str]:
