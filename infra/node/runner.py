@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pulumi
 from pulumi_command import local, remote
 
+from infra.kube_command import PYTHON
 from infra.node.shell_program import Privilege, assemble_program, script_text
 from infra.settings import HostSettings, SshSettings
 from infra.settings.secret import Secret
@@ -130,6 +131,38 @@ class SshRunner(Runner):
             logging=logging.NONE if script.secret_output else logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
             opts=_options(opts, script, self._host_is_lost),
+        )
+
+
+class EitherWayRunner(Runner):
+    """The host is this machine or one behind SSH, and the command is of one type for both.
+
+    It is a program of this machine that goes to the host (infra/node/on_host.py says why). So a
+    change of the setting `host` changes or replaces the command, and nothing is made anew beside a
+    command of before, which would be deleted last of all.
+    """
+
+    def __init__(self, host: HostSettings) -> None:
+        self._host = host
+
+    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
+        """See Runner. The connection is read from the state when the command is deleted."""
+        ssh, words = self._host.ssh, f"{PYTHON} -m infra.node.on_host"
+        job = {
+            "ssh": ssh.ssh_spec() if ssh else None,
+            "program": program_text(script, self._host.sudo_password),
+        }
+        return local.Command(
+            name,
+            create=f"{words} create",
+            update=f"{words} update" if script.update else None,
+            delete=f"{words} delete",
+            # It holds the SSH key and sudo's password.
+            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
+            triggers=_triggers(script, ssh.host if ssh else "localhost"),
+            logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,
+            add_previous_output_in_env=False,
+            opts=_options(opts, script, self._host.gone),
         )
 
 

@@ -100,7 +100,7 @@ def prepare_host(
     if not storage.folder_on_host:
         return PreparedHost(made)
     path = PurePosixPath(storage.folder_on_host)
-    folder = DataFolderArgs(path, settings.storage.purge, runner)
+    folder = DataFolderArgs(path, settings.storage.purge, settings.host)
     made.append(DataFolder("data-root", folder, _after(made)))
     if not storage.served_at:
         return PreparedHost(made)

@@ -4,11 +4,9 @@ import asyncio
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_command import local
 
 from infra.dependencies import dependencies
-from infra.kube_command import PYTHON
-from infra.node.runner import Script, program_text
+from infra.node.runner import EitherWayRunner, Script
 from infra.platform.k3s import LookAtK3s
 from infra.settings import ClusterSettings, HostSettings
 
@@ -129,26 +127,11 @@ class HostGuard(pulumi.ComponentResource):
             "OWNER": args.owner,
             "K3S_EXISTING": args.existing,
         }
-        job = {
-            "ssh": host.ssh.ssh_spec() if host.ssh else None,
-            "program": program_text(Script("k3s-guard.sh", variables), host.sudo_password),
-        }
         # One type of command for a host here and for one behind SSH: see infra/node/on_host.py.
-        words = f"{PYTHON} -m infra.node.on_host"
-        local.Command(
+        EitherWayRunner(host).run(
             f"{name}-look",
-            create=f"{words} create",
-            delete=f"{words} delete",
-            # It holds the SSH key and sudo's password.
-            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
-            triggers=[host.ssh.host if host.ssh else "localhost"],
-            add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=dependencies(opts),
-                delete_before_replace=True,
-                retain_on_delete=host.gone or None,  # a lost host cannot be asked
-            ),
+            Script("k3s-guard.sh", variables, replace_on_another_host=True),
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         self.guarded = pulumi.Output.from_input(args.namespace)
         self.register_outputs({"guarded": self.guarded})

@@ -56,10 +56,10 @@ class OwnMachine:
             _ip(host, "address", "add", f"{address}/24", "dev", LINK)
             _ip(host, "link", "set", LINK, "up")
 
-    def stack(self) -> Stack:
+    def stack(self, **changes: str) -> Stack:
         """A platform on the machine on which its `pulumi` runs."""
         mirror = {"k3sVersion": VERSION, "k3sMirror": self.lab.mirror.url}
-        stack = self.lab.new_stack({**PLATFORM, "host": "local", **mirror})
+        stack = self.lab.new_stack({**PLATFORM, "host": "local", **mirror, **changes})
         real = shutil.which("pulumi", path=stack.environment["PATH"])
         enter = shlex.join(self.lab.host.enter("/bin/sh", "-c", 'cd "$0" && exec "$@"'))
         wrapper = self._programs / "pulumi"

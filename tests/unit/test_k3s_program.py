@@ -75,6 +75,24 @@ def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path
     assert not folder.get("triggers")
 
 
+def test_data_stay_on_a_machine_that_is_left_also_where_destroy_purges_them(
+    tmp_path: Path,
+) -> None:
+    """A changed `host` made a command of another type, and the old one, when it went, purged them.
+
+    As one type of command it is changed and not deleted.
+    """
+    sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
+    over_ssh, here = deploy("dev", tmp_path, {**SSH, **sure}), deploy("dev", tmp_path, sure)
+    folders = [result.one("data-root-folder") for result in (over_ssh, here)]
+    assert folders[0].urn == folders[1].urn
+    for folder, host in zip(folders, ("10.1.2.3", None), strict=True):
+        assert not folder.inputs.get("triggers")
+        job = json.loads(folder.program)
+        assert "export PURGE=/var/lib/disttrain\n" in job["program"]
+        assert (job["ssh"] or {}).get("host") == host
+
+
 def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:
     """A changed `host` made a command of another type, whose old one was deleted last of all.
 
