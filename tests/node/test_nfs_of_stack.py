@@ -24,12 +24,14 @@ from tests.node.standing import Standing
 from tests.node.test_nfs_server import UNIT, installed, lasting
 from tests.node.test_nodes import set_nodes
 from tests.node.test_renamed_nodes import TRUST
+from tests.node.test_servers_in_depth import name_as_first
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES
 ADDRESSES = {TWO: "192.0.2.2", THREE: "192.0.2.3"}
 ASIDE = ("/etc/apt", "/var/lib/apt/lists")
 STORAGE = {"storage": "nfs-first-node", "storageOptions": {}}
+NFSD, UNIT_FILE = "/proc/fs/nfsd", "/etc/systemd/system/nfs-server.service"
 EXPORTFS, REAL, CALLS = "/usr/sbin/exportfs", "/run/exportfs-of-debian", "/run/exportfs-calls"
 # Before the real program does it: where the nodes' machines are at this moment.
 NOTING = f"""#!/bin/sh
@@ -42,21 +44,24 @@ exec {REAL} "$@"
 
 @pytest.fixture(scope="module")
 def all_hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[str, Host]]:
-    """All three with Debian's packages at hand, the first one with a kernel that could serve."""
+    """All three with Debian's packages at hand; the first and the third one's kernels can serve."""
     standing.drop()
     first = whole_lab.host
     found = {first.name: first}
     found |= {name: machine.host for name, machine in whole_lan.machines.items()}
+    serving = (first, found[THREE])
     for host in found.values():
         for place in ASIDE:
             host.shell(f"cp -a {place} /run/aside; mount -t tmpfs tmpfs {place}")
             host.shell(f"cp -a /run/aside/. {place}; rm -rf /run/aside")
         serve_packages(host)
-    first.shell("mount -t tmpfs tmpfs /proc/fs; mkdir /proc/fs/nfsd; echo 0 >/proc/fs/nfsd/threads")
-    first.shell("cat >/etc/systemd/system/nfs-server.service; systemctl daemon-reload", UNIT)
+    for host in serving:
+        host.shell(f"mount -t tmpfs tmpfs /proc/fs; mkdir {NFSD}; echo 0 >{NFSD}/threads")
+        host.shell("cat >/etc/systemd/system/nfs-server.service; systemctl daemon-reload", UNIT)
     yield found
-    first.shell("rm /etc/systemd/system/nfs-server.service; systemctl daemon-reload")
-    first.shell("umount /proc/fs")
+    for host in serving:
+        host.shell("rm /etc/systemd/system/nfs-server.service; systemctl daemon-reload")
+        host.shell("umount /proc/fs")
     for host in found.values():
         host.shell(f"umount {' '.join(ASIDE)}; rm -rf {PLACE}")
     # What Debian's packages leave for ever, such as their users, is as at first from now on.
@@ -65,7 +70,7 @@ def all_hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[di
 
 
 def served(host: Host) -> set[str]:
-    """To whom the first machine serves its folder."""
+    """To whom a first machine serves its folder."""
     lines = [line.split() for line in host.shell("exportfs -s").splitlines()]
     assert {folder for folder, _ in lines} == {DATA_ROOT}
     return {client.partition("(")[0] for _, client in lines}
@@ -76,7 +81,7 @@ def is_as_before(lan: Lan, hosts: dict[str, Host], before: dict[str, set[str]]) 
     assert {name: installed(host) for name, host in hosts.items()} == before
     for name, machine in lan.machines.items():
         changed = lasting(machine.before, machine.host.files())
-        assert [path for path in changed if not path.startswith(ASIDE)] == [], name
+        assert [path for path in changed if not path.startswith((*ASIDE, UNIT_FILE))] == [], name
     assert not hosts[lan.lab.host.name].exists(TRUST)
 
 
@@ -190,6 +195,32 @@ def test_machine_of_before_may_mount_until_it_has_left(
         assert hosts[THREE].exists("/sbin/mount.nfs")
     finally:
         stack.destroy()
+
+
+def test_first_machine_of_before_serves_until_the_others_have_left(
+    whole_lan: Lan, hosts: dict[str, Host]
+) -> None:
+    """Another one is the first now, and the data of before stay where they are."""
+    lan, lab = whole_lan, whole_lan.lab
+    first, third, before = hosts[lab.host.name], hosts[THREE], installed(hosts[lab.host.name])
+    stack = lan.stack(TWO, **STORAGE)
+    stack.up()
+    try:
+        first.shell(f"echo of-before >{DATA_ROOT}/runs/checkpoint")
+        name_as_first(stack, third.address, third.host_key)
+        stack.set("nodeAddress", ADDRESSES[THREE])
+        with exports_noted(first) as calls:
+            output = stack.up()
+        taken_back = [call for call in calls if call.startswith("-u")]
+        assert any(f":{DATA_ROOT} |" in call and ADDRESSES[TWO] in call for call in taken_back)
+        assert not [call for call in taken_back if f"{TWO}=" in call], "it was still in the cluster"
+        assert installed(first) == before, output
+        assert first.path(f"{DATA_ROOT}/runs/checkpoint").read_text() == "of-before\n"
+        assert served(third) == {ADDRESSES[THREE], ADDRESSES[TWO]}
+        assert set(counts(again := stack.up())) == {"unchanged"}, again
+    finally:
+        stack.destroy()
+        third.shell(f"rm -rf {DATA_ROOT}")
 
 
 class Repository(http.server.SimpleHTTPRequestHandler):
