@@ -32,13 +32,13 @@ ADDRESSES = {TWO: "192.0.2.2", THREE: "192.0.2.3"}
 ASIDE = ("/etc/apt", "/var/lib/apt/lists")
 STORAGE = {"storage": "nfs-first-node", "storageOptions": {}}
 NFSD, UNIT_FILE = "/proc/fs/nfsd", "/etc/systemd/system/nfs-server.service"
-EXPORTFS, REAL, CALLS = "/usr/sbin/exportfs", "/run/exportfs-of-debian", "/run/exportfs-calls"
+NOTING_EXPORTFS, CALLS = "/usr/local/bin/exportfs", "/run/exportfs-calls"  # found before Debian's
 # Before the real program does it: where the nodes' machines are at this moment.
 NOTING = f"""#!/bin/sh
 addresses='{{range .items}}{{.metadata.name}}={{(index .status.addresses 0).address}} {{end}}'
 nodes=$(KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl get nodes -o "go-template=$addresses")
 echo "$* | $nodes" >>{CALLS}
-exec {REAL} "$@"
+exec /usr/sbin/exportfs "$@"
 """
 
 
@@ -98,14 +98,12 @@ def hosts(whole_lan: Lan, all_hosts: dict[str, Host]) -> Iterator[dict[str, Host
 def exports_noted(first: Host) -> Iterator[list[str]]:
     """The calls of exportfs meanwhile, each with the nodes' addresses at its moment."""
     calls: list[str] = []
-    first.shell(f"cp {EXPORTFS} {REAL}; cat >/run/exportfs; chmod 755 /run/exportfs", NOTING)
-    first.shell(f"mount --bind /run/exportfs {EXPORTFS}")
+    first.shell(f"cat >{NOTING_EXPORTFS}; chmod 755 {NOTING_EXPORTFS}", NOTING)
     try:
         yield calls
     finally:
-        first.shell(f"umount {EXPORTFS}")
         calls += first.shell(f"cat {CALLS} 2>/dev/null || true").splitlines()
-        first.shell(f"rm -f {CALLS} {REAL} /run/exportfs")
+        first.shell(f"rm -f {NOTING_EXPORTFS} {CALLS}")
 
 
 def permissions(first: Host) -> dict[str, str]:
