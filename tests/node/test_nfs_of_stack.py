@@ -34,10 +34,10 @@ STORAGE = {"storage": "nfs-first-node", "storageOptions": {}}
 NFSD, UNIT_FILE = "/proc/fs/nfsd", "/etc/systemd/system/nfs-server.service"
 NOTING_EXPORTFS, CALLS = "/usr/local/bin/exportfs", "/run/exportfs-calls"  # found before Debian's
 # Before the real program does it: where the nodes' machines are at this moment.
-NOTING = f"""#!/bin/sh
-addresses='{{range .items}}{{.metadata.name}}={{(index .status.addresses 0).address}} {{end}}'
-nodes=$(KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl get nodes -o "go-template=$addresses")
-echo "$* | $nodes" >>{CALLS}
+NOTING = """#!/bin/sh
+each='{{range .items}}{{.metadata.name}}={{(index .status.addresses 0).address}} {{end}}'
+nodes=$(KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl get nodes -o "go-template=$each")
+echo "$* | $nodes" >>/run/exportfs-calls
 exec /usr/sbin/exportfs "$@"
 """
 
