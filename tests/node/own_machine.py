@@ -66,6 +66,8 @@ class OwnMachine:
         wrapper.write_text(f'#!/bin/sh\nexec {enter} "$PWD" {real} "$@"\n')
         wrapper.chmod(0o755)
         stack.environment["PATH"] = f"{self._programs}:{stack.environment['PATH']}"
+        # the provider leaves its kubeconfigs there, wherever it runs
+        stack.environment["TMPDIR"] = str(self._programs)
         return stack
 
     def move_to(self, stack: Stack, address: str = "") -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
-from tests.node.lab import DATA_ROOT, UP, Lab, counts, failure
+from tests.node.lab import DATA_ROOT, UP, Lab, counts, failure, rewritten
 from tests.node.own_machine import HERE, THERE, OwnMachine
 
 THEIRS = "organization/disttrain/multipod"
@@ -42,16 +42,15 @@ def texts(lab: Lab) -> dict[str, str]:
 def is_refused_while_others_run(own: OwnMachine, stack: Stack, left: Lab) -> None:
     """Before anything is changed on either machine; preview cannot know it."""
     left.put_run("theirs", THEIRS, "run-theirs")
-    labs = (own.lab, own.other)
-
-    def everything() -> tuple[object, ...]:
-        return (own.lab.resources(stack), left.objects(), *(each.host.files() for each in labs))
-
-    before = everything()
+    hosts = (own.lab.host, own.other.host)
+    state, objects = own.lab.resources(stack), left.objects()
+    before = [host.files() for host in hosts]
     said = re.sub(r"\s+", " ", failure(stack))
     assert "host or sshHost: it names another host now" in said
     assert f"pulumi destroy --stack {THEIRS}" in said
-    assert everything() == before
+    assert (own.lab.resources(stack), left.objects()) == (state, objects)
+    for host, files in zip(hosts, before, strict=True):
+        assert rewritten(files, host.files()) == []
     left.take_run("run-theirs")
 
 
@@ -107,7 +106,7 @@ def test_cluster_does_not_move_to_the_machine_that_it_is_on(own: OwnMachine) -> 
     stack = own.stack()
     stack.up()
     settings = stack.settings_file.read_text()
-    before = (here.resources(stack), here.objects(), here.host.files())
+    state, objects, files = here.resources(stack), here.objects(), here.host.files()
     own.move_to(stack, HERE)
     for command in (stack.preview, stack.up):
         with pytest.raises(PulumiFailedError) as refusal:
@@ -115,7 +114,8 @@ def test_cluster_does_not_move_to_the_machine_that_it_is_on(own: OwnMachine) -> 
         said = re.sub(r"\s+", " ", str(refusal.value))
         assert f"host: 'ssh' cannot be used: sshHost '{HERE}' leads to the machine on" in said
         assert "pulumi config set host local" in said
-        assert (here.resources(stack), here.objects(), here.host.files()) == before
+        assert (here.resources(stack), here.objects()) == (state, objects)
+        assert rewritten(files, here.host.files()) == []
     stack.settings_file.write_text(settings)
     assert set(counts(again := stack.up())) == {"unchanged"}, again
     stack.destroy()
