@@ -4,7 +4,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -89,24 +89,15 @@ def sshd(folder: Path, instead: Path | None = None) -> Iterator[Sshd]:
 
 @contextmanager
 def proxy(
-    folder: Path,
-    *,
-    password: bool = True,
-    address: str = LOOPBACK,
-    port: int = 0,
-    clients: Sequence[str] = (),
+    folder: Path, *, password: bool = True, address: str = LOOPBACK, port: int = 0
 ) -> Iterator[int]:
-    """Tinyproxy, which asks for USER and PASSWORD; yields its port.
-
-    It is for clients of its own small network, and for those of `clients`.
-    """
+    """Tinyproxy, which asks for USER and PASSWORD; yields its port."""
     port, log = port or free_port(address), folder / f"proxy-{password}.log"
     config = folder / f"proxy-{password}.conf"
     auth = f"BasicAuth {USER} {PASSWORD}\n" if password else ""
     config.write_text(
         f"Port {port}\nListen {address}\nAllow {address}/30\nTimeout 20\nMaxClients 20\n"
-        + "".join(f"Allow {client}\n" for client in clients)
-        + f"LogLevel Connect\n{auth}"
+        f"LogLevel Connect\n{auth}"
     )
     with running(["tinyproxy", "-d", "-c", str(config)], port, log, address):
         yield port

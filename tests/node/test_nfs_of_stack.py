@@ -5,33 +5,26 @@ mounts anything. tests/vm/test_nfs_first_node.py has the real server.
 """
 
 import contextlib
-import http.server
 import re
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.cli.servers import PASSWORD, USER, free_port, proxy
 from tests.node.host import Host
 from tests.node.lab import DATA_ROOT, Lab, counts
 from tests.node.lan import NAMES, SERVER_ADDRESS, Lan
-from tests.node.mirror import OUTSIDE
-from tests.node.nfs_packages import PLACE, packages, serve_packages
+from tests.node.nfs_packages import PLACE, serve_packages
 from tests.node.standing import Standing
 from tests.node.test_nfs_server import UNIT, installed, lasting
 from tests.node.test_nodes import set_nodes
 from tests.node.test_renamed_nodes import TRUST
-from tests.node.test_servers_in_depth import name_as_first
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES
 ADDRESSES = {TWO: "192.0.2.2", THREE: "192.0.2.3"}
 ASIDE = ("/etc/apt", "/var/lib/apt/lists")
 STORAGE = {"storage": "nfs-first-node", "storageOptions": {}}
-NFSD, UNIT_FILE = "/proc/fs/nfsd", "/etc/systemd/system/nfs-server.service"
 NOTING_EXPORTFS, CALLS = "/usr/local/bin/exportfs", "/run/exportfs-calls"  # found before Debian's
 # Before the real program does it: where the nodes' machines are at this moment.
 NOTING = """#!/bin/sh
@@ -44,24 +37,21 @@ exec /usr/sbin/exportfs "$@"
 
 @pytest.fixture(scope="module")
 def all_hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[str, Host]]:
-    """All three with Debian's packages at hand; the first and the third one's kernels can serve."""
+    """All three with Debian's packages at hand, the first one with a kernel that could serve."""
     standing.drop()
     first = whole_lab.host
     found = {first.name: first}
     found |= {name: machine.host for name, machine in whole_lan.machines.items()}
-    serving = (first, found[THREE])
     for host in found.values():
         for place in ASIDE:
             host.shell(f"cp -a {place} /run/aside; mount -t tmpfs tmpfs {place}")
             host.shell(f"cp -a /run/aside/. {place}; rm -rf /run/aside")
         serve_packages(host)
-    for host in serving:
-        host.shell(f"mount -t tmpfs tmpfs /proc/fs; mkdir {NFSD}; echo 0 >{NFSD}/threads")
-        host.shell("cat >/etc/systemd/system/nfs-server.service; systemctl daemon-reload", UNIT)
+    first.shell("mount -t tmpfs tmpfs /proc/fs; mkdir /proc/fs/nfsd; echo 0 >/proc/fs/nfsd/threads")
+    first.shell("cat >/etc/systemd/system/nfs-server.service; systemctl daemon-reload", UNIT)
     yield found
-    for host in serving:
-        host.shell("rm /etc/systemd/system/nfs-server.service; systemctl daemon-reload")
-        host.shell("umount /proc/fs")
+    first.shell("rm /etc/systemd/system/nfs-server.service; systemctl daemon-reload")
+    first.shell("umount /proc/fs")
     for host in found.values():
         host.shell(f"umount {' '.join(ASIDE)}; rm -rf {PLACE}")
     # What Debian's packages leave for ever, such as their users, is as at first from now on.
@@ -81,7 +71,7 @@ def is_as_before(lan: Lan, hosts: dict[str, Host], before: dict[str, set[str]]) 
     assert {name: installed(host) for name, host in hosts.items()} == before
     for name, machine in lan.machines.items():
         changed = lasting(machine.before, machine.host.files())
-        assert [path for path in changed if not path.startswith((*ASIDE, UNIT_FILE))] == [], name
+        assert [path for path in changed if not path.startswith(ASIDE)] == [], name
     assert not hosts[lan.lab.host.name].exists(TRUST)
 
 
@@ -170,112 +160,3 @@ def test_machines_with_other_names_are_never_shut_out(
             assert set(counts(again := stack.up())) == {"unchanged"}, again
     finally:
         stack.destroy()
-
-
-def test_machine_of_before_may_mount_until_it_has_left(
-    whole_lan: Lan, hosts: dict[str, Host]
-) -> None:
-    """Another machine takes its name, and its pods save to the folder until they have ended."""
-    lan = whole_lan
-    first, before = hosts[lan.lab.host.name], installed(hosts[TWO])
-    stack = lan.stack(TWO, **STORAGE)
-    stack.up()
-    try:
-        set_nodes(stack, [{**lan.settings(THREE)[0], "name": TWO}])
-        with exports_noted(first) as calls:
-            output = stack.up()
-        (taken_back,) = [call for call in calls if call.startswith("-u")]
-        assert f"-u {ADDRESSES[TWO]}:{DATA_ROOT} |" in taken_back, output
-        assert f"{TWO}={ADDRESSES[THREE]} " in taken_back, "it was still in the cluster"
-        assert served(first) == {SERVER_ADDRESS, ADDRESSES[THREE]}
-        assert permissions(first) == {ADDRESSES[THREE]: TWO}
-        assert installed(hosts[TWO]) == before
-        assert hosts[THREE].exists("/sbin/mount.nfs")
-    finally:
-        stack.destroy()
-
-
-def test_first_machine_of_before_serves_until_the_others_have_left(
-    whole_lan: Lan, hosts: dict[str, Host]
-) -> None:
-    """Another one is the first now, and the data of before stay where they are."""
-    lan, lab = whole_lan, whole_lan.lab
-    first, third, before = hosts[lab.host.name], hosts[THREE], installed(hosts[lab.host.name])
-    stack = lan.stack(TWO, **STORAGE)
-    stack.up()
-    try:
-        first.shell(f"echo of-before >{DATA_ROOT}/runs/checkpoint")
-        name_as_first(stack, third.address, third.host_key)
-        stack.set("nodeAddress", ADDRESSES[THREE])
-        with exports_noted(first) as calls:
-            output = stack.up()
-        taken_back = [call for call in calls if call.startswith("-u")]
-        assert any(f":{DATA_ROOT} |" in call and ADDRESSES[TWO] in call for call in taken_back)
-        assert not [call for call in taken_back if f"{TWO}=" in call], "it was still in the cluster"
-        assert installed(first) == before, output
-        assert first.path(f"{DATA_ROOT}/runs/checkpoint").read_text() == "of-before\n"
-        assert served(third) == {ADDRESSES[THREE], ADDRESSES[TWO]}
-        assert set(counts(again := stack.up())) == {"unchanged"}, again
-    finally:
-        stack.destroy()
-        third.shell(f"rm -rf {DATA_ROOT}")
-
-
-class Repository(http.server.SimpleHTTPRequestHandler):
-    """Debian's packages, without a line for each request."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def repository() -> Iterator[str]:
-    """Serves the packages on this machine's loopback, where hosts get by a proxy only; its URL."""
-    handler = partial(Repository, directory=str(packages()))
-    with http.server.ThreadingHTTPServer((OUTSIDE, 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://{OUTSIDE}:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_packages_come_through_the_proxy_and_purge_takes_the_data(
-    whole_lan: Lan, hosts: dict[str, Host], tmp_path: Path
-) -> None:
-    """The proxy wants a password, and is the only way to the packages, for both machines."""
-    lan, lab = whole_lan, whole_lan.lab
-    first, second = hosts[lab.host.name], hosts[TWO]
-    # what the second machine sends to the proxy comes over its own link to this machine
-    way = f"{first.gateway}/32 via {second.gateway} dev node0"
-    second.shell(f"ip route add {way}")
-    purge = {"dataOnDestroy": "purge", "purgeConfirmed": DATA_ROOT}
-    port = free_port(first.gateway)
-    url = f"http://{USER}:{PASSWORD}@{first.gateway}:{port}"
-    try:
-        with (
-            repository() as source,
-            proxy(tmp_path, address=first.gateway, port=port, clients=[second.address]),
-        ):
-            for host in (first, second):
-                host.shell(f"echo 'deb [trusted=yes] {source} ./' >/etc/apt/sources.list")
-            stack = lan.stack(TWO, **STORAGE, **purge, httpProxy=url)
-            output = stack.up()
-            try:
-                assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
-                assert second.exists("/sbin/mount.nfs")
-                log = (tmp_path / "proxy-True.log").read_text()
-                for package in ("nfs-kernel-server", "nfs-common"):
-                    assert re.search(rf"GET {source}\S*{package}_", log), log
-                assert set(counts(again := stack.up())) == {"unchanged"}, again
-                first.shell(f"echo precious >{DATA_ROOT}/runs/checkpoint")
-            finally:
-                output += stack.destroy()
-            assert PASSWORD not in output
-            assert not first.exists(DATA_ROOT)
-    finally:
-        second.shell(f"ip route del {way}")
-        for host in (first, second):
-            serve_packages(host)
