@@ -139,14 +139,16 @@ def own_address_on_the_way(machines: list[Machine], expect: Expectations) -> Fou
         own = source.facts.get("node_ip")
         if not own or ipaddress.ip_address(address).version != ipaddress.ip_address(own).version:
             continue
-        key = "nodeInterface" if source is machines[0] else "interface at its place in nodes"
+        named = source.facts.get("device")
+        key = "nodeInterface" if source is machines[0] else f"interface of {source.name} in nodes"
         yield (
             way(source, target),
             warning(
-                f"packets leave by {device} with {address}, and k3s takes {own} "
-                f"({source.facts.get('device')}) for the address of {source.name}: pods would talk "
-                "over another network than the machines, or not at all",
-                f"set {key} to {device}, or correct the routes of {source.name}",
+                f"{source.name} sends packets to {target.name} from {address} (interface "
+                f"{device}), but k3s would know {source.name} by {own} (interface {named}). Pods "
+                "would then use another network than the machines, or not reach each other",
+                f"if {device} is right, set {key} to {device}; if {named} is right, change the "
+                f"routes of {source.name} so that packets to {target.name} leave by {named}",
             )
             if address != own
             else f"{address} by {device}",

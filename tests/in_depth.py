@@ -81,6 +81,8 @@ FILES = {
         "node/test_mirror_in_depth.py",
         "node/test_nfs_of_stack.py",
         "node/test_nfs_server.py",
+        "node/test_other_host.py",
+        "node/test_renamed_nodes.py",
         "node/test_server_steps.py",
         "node/test_servers_in_depth.py",
         "sandbox/test_command_over_ssh.py",

@@ -50,6 +50,7 @@ class K3sLook:
         place: what the host is in the cluster of this program: k3s (the first machine), k3s-server
             or k3s-agent (a further one); empty: it is in none, or was asked as a further one.
         node: name of the node that a further one is; empty: it is none, or it is not noted.
+        way: how the program has reached the host to install k3s, local or ssh; empty: not noted.
         kubeconfig: checksum of the administrator's; empty: there is none. It is another one in each
             cluster, and two looks that differ in it alone have found the same.
     """
@@ -60,6 +61,7 @@ class K3sLook:
     owner: str = ""
     place: str = ""
     node: str = ""
+    way: str = ""
     kubeconfig: str = field(default="", compare=False)
 
 
@@ -100,6 +102,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             place=facts.get("place", ""),
             kubeconfig=facts.get("kubeconfig", ""),
             node=facts.get("node", ""),
+            way=facts.get("way", ""),
         )
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge

@@ -4,7 +4,8 @@ To Pulumi's engine a command here and a command over SSH are resources of two ty
 setting `host` changes from one to the other, it makes the new command first and deletes the old
 one last of all. What has to happen on the old host before anything else is run by this program: it
 is one type of command for both, which the engine replaces, and to replace it means to run its
-`delete` first, with the way to the old host from the state.
+`delete` first, with the way to the old host from the state. What has to stay on the old host, which
+is the data folder, is run by it too: the command is then changed, and no `delete` takes the data.
 
 Standard input is JSON: `ssh`, which is null or as `ssh_command` takes it, and `program`, the text
 of infra.node.shell_program. Standard library only.

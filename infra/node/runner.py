@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pulumi
 from pulumi_command import local, remote
 
+from infra.kube_command import PYTHON
 from infra.node.shell_program import Privilege, assemble_program, script_text
 from infra.settings import HostSettings, SshSettings
 from infra.settings.secret import Secret
@@ -32,6 +33,9 @@ class Script:
             the script's `delete` runs and then its `create`. Any other change runs `create` again.
         replace_on_another_host: also replace it when the host is another one. The `delete` then
             runs on the old host, with the connection that is in the state.
+        replace_after: when it is replaced, its `create` comes first, and the `delete` of the former
+            one last of all, when nothing of the machine of before needs it any more. The script
+            has to see that a later `create` on the same host has taken its place.
         update: the script has an action `update` of its own; without it an update runs `create`.
         ignore_changes: inputs whose changes have no effect, as in ResourceOptions.
     """
@@ -42,6 +46,7 @@ class Script:
     secret_output: bool = False
     replace_when: Sequence[Text] = ()
     replace_on_another_host: bool = False
+    replace_after: bool = False
     update: bool = False
     ignore_changes: Sequence[str] = ()
 
@@ -129,6 +134,38 @@ class SshRunner(Runner):
         )
 
 
+class EitherWayRunner(Runner):
+    """The host is this machine or one behind SSH, and the command is of one type for both.
+
+    It is a program of this machine that goes to the host (infra/node/on_host.py says why). So a
+    change of the setting `host` changes or replaces the command, and nothing is made anew beside a
+    command of before, which would be deleted last of all.
+    """
+
+    def __init__(self, host: HostSettings) -> None:
+        self._host = host
+
+    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
+        """See Runner. The connection is read from the state when the command is deleted."""
+        ssh, words = self._host.ssh, f"{PYTHON} -m infra.node.on_host"
+        job = {
+            "ssh": ssh.ssh_spec() if ssh else None,
+            "program": program_text(script, self._host.sudo_password),
+        }
+        return local.Command(
+            name,
+            create=f"{words} create",
+            update=f"{words} update" if script.update else None,
+            delete=f"{words} delete",
+            # It holds the SSH key and sudo's password.
+            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
+            triggers=_triggers(script, ssh.host if ssh else "localhost"),
+            logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,
+            add_previous_output_in_env=False,
+            opts=_options(opts, script, self._host.gone),
+        )
+
+
 def host_runner(host: HostSettings) -> Runner:
     """The runner for where the node is."""
     if host.ssh is None:
@@ -159,7 +196,7 @@ def _options(
     opts: pulumi.ResourceOptions, script: Script, host_is_lost: bool
 ) -> pulumi.ResourceOptions:
     ours = pulumi.ResourceOptions(
-        delete_before_replace=True,
+        delete_before_replace=not script.replace_after,
         # on a host that is lost nothing can be removed, so that the resource is only forgotten
         retain_on_delete=host_is_lost or None,
         additional_secret_outputs=["stdout", "stderr"] if script.secret_output else None,

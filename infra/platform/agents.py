@@ -263,7 +263,8 @@ def _make(
         examined.append(Doctor(f"{name}-doctor", doctor))
     examined += _prepare(name, settings, node, look, examined)
     if nfs:
-        machine = NfsMachineArgs(node.name, nfs, host_runner(node.host), node.host.gone)
+        runner = host_runner(node.host)
+        machine = NfsMachineArgs(node.name, node.ssh.host, nfs, runner, node.host.gone)
         opts = pulumi.ResourceOptions(depends_on=[*examined])
         before = [*before, NfsMachine(f"{name}-nfs", machine, opts)]
     args = AgentArgs(
@@ -331,10 +332,10 @@ def _prepare(
         return pulumi.ResourceOptions.merge(ours, _renamed(settings, look, end))
 
     if settings.proxy.ca_bundle:
-        trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
+        trust = HostTrustArgs(settings.proxy.ca_bundle, runner, node.name)
         made.append(HostTrust(f"{name}-trust", trust, opts("-trust")))
     if settings.bundle:
         way = host_variable(host_text(node.host))
-        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner)
+        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner, node.name)
         made.append(SentBundle(f"{name}-bundle", sent, opts("-bundle")))
     return made

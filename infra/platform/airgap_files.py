@@ -61,12 +61,14 @@ class SentBundleArgs:
         environment: variables that tell the way to the host, see `node_environment`.
         host: name of the host; the files of another one are removed there and sent again.
         runner: runs scripts on the host.
+        node: name of the node that a further machine is; empty: the first machine.
     """
 
     bundle: BundleSettings
     environment: Mapping[str, pulumi.Input[str]]
     host: str
     runner: Runner
+    node: str = ""
 
 
 class SentBundle(pulumi.ComponentResource):
@@ -83,7 +85,11 @@ class SentBundle(pulumi.ComponentResource):
         super().__init__("disttrain:infra:SentBundle", name, {}, opts)
         stage = args.runner.run(
             f"{name}-stage",
-            Script("bundle-stage.sh", {"STAGE": STAGE}, replace_on_another_host=True),
+            Script(
+                "bundle-stage.sh",
+                {"STAGE": STAGE, **({"NODE": args.node} if args.node else {})},
+                replace_on_another_host=True,
+            ),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         names = [word for entry in k3s_files(args.bundle) for word in ("--file", entry.name)]

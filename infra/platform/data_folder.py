@@ -6,7 +6,8 @@ from pathlib import PurePosixPath
 import pulumi
 
 from infra.dependencies import dependencies
-from infra.node.runner import Runner
+from infra.node.runner import EitherWayRunner
+from infra.settings import HostSettings
 
 
 @dataclass(frozen=True)
@@ -16,19 +17,20 @@ class DataFolderArgs:
     Args:
         path: absolute path on the node.
         purge: `destroy` removes the data sets, checkpoints and logs in it.
-        runner: runs scripts on the host.
+        host: where the folder is.
     """
 
     path: PurePosixPath
     purge: bool
-    runner: Runner
+    host: HostSettings
 
 
 class DataFolder(pulumi.ComponentResource):
     """The folder of the node; it belongs to no cluster, and `destroy` comes to it last.
 
     With `purge`, `destroy` removes what is in it: by then nothing may use it. When the host of the
-    settings becomes another one, the folder on the old host stays as it is.
+    settings becomes another one, the folder on the old host stays as it is, with `purge` too: the
+    command is of one type for every host, and so it is not deleted then.
     """
 
     path: pulumi.Output[str]
@@ -38,7 +40,7 @@ class DataFolder(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:DataFolder", name, {}, opts)
         path = str(args.path)
-        self.command = args.runner.script(
+        self.command = EitherWayRunner(args.host).script(
             f"{name}-folder",
             "data-root.sh",
             {"DATA_ROOT": path, "PURGE": path if args.purge else ""},

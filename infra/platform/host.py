@@ -24,10 +24,12 @@ class HostTrustArgs:
     Args:
         certificates: authorities, as PEM text.
         runner: runs scripts on the host.
+        node: name of the node that a further machine is; empty: the first machine.
     """
 
     certificates: str
     runner: Runner
+    node: str = ""
 
 
 class HostTrust(pulumi.ComponentResource):
@@ -44,7 +46,7 @@ class HostTrust(pulumi.ComponentResource):
             f"{name}-bundle",
             Script(
                 "ca-certificates.sh",
-                {"CA_BUNDLE": args.certificates},
+                {"CA_BUNDLE": args.certificates, **({"NODE": args.node} if args.node else {})},
                 replace_on_another_host=True,
             ),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
@@ -98,7 +100,7 @@ def prepare_host(
     if not storage.folder_on_host:
         return PreparedHost(made)
     path = PurePosixPath(storage.folder_on_host)
-    folder = DataFolderArgs(path, settings.storage.purge, runner)
+    folder = DataFolderArgs(path, settings.storage.purge, settings.host)
     made.append(DataFolder("data-root", folder, _after(made)))
     if not storage.served_at:
         return PreparedHost(made)
@@ -108,6 +110,7 @@ def prepare_host(
         owner=owner,
         stack=shown_stack_name(settings.stack),
         proxy=settings.proxy,
+        host=settings.host.ssh.host if settings.host.ssh else "localhost",
         runner=runner,
     )
     nfs = NfsServer("nfs", serve, _after(made))

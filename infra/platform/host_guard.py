@@ -4,11 +4,9 @@ import asyncio
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_command import local
 
 from infra.dependencies import dependencies
-from infra.kube_command import PYTHON
-from infra.node.runner import Script, program_text
+from infra.node.runner import EitherWayRunner, Script
 from infra.platform.k3s import LookAtK3s
 from infra.settings import ClusterSettings, HostSettings
 
@@ -54,9 +52,52 @@ async def check_adoption(
     """
     if look is None or cluster.k3s.existing != "adopt":
         return
-    noted = (await asyncio.wrap_future(look)).owner
-    if noted and noted == await owner.future():
+    if await _is_ours(look, owner):
         raise pulumi.RunError(OWN_K3S)
+
+
+async def check_way(host: HostSettings, look: LookAtK3s | None, owner: pulumi.Output[str]) -> None:
+    """Refuse that the first machine is reached in the other way than when k3s was installed on it.
+
+    A host here and a host behind SSH are two machines to the engine: it would set up the one, and
+    then take k3s from the other, which is the same one.
+
+    Args:
+        host: of the settings.
+        look: what it has said about its k3s; None: it was not asked.
+        owner: identifies this platform; unknown before its first `up`.
+
+    Raises:
+        pulumi.RunError: this platform has installed the k3s of the host by the other way.
+    """
+    if look is None:
+        return
+    noted = (await asyncio.wrap_future(look)).way
+    if noted and noted != host.kind and await _is_ours(look, owner):
+        raise pulumi.RunError(same_machine(host, noted))
+
+
+def same_machine(host: HostSettings, noted: str) -> str:
+    """Why the setting `host` cannot be changed for this machine, and what can be done, for people.
+
+    Args:
+        host: of the settings.
+        noted: what `host` was when k3s was installed.
+    """
+    which = f"sshHost {host.ssh.host!r} leads to the machine" if host.ssh else "this is the machine"
+    return (
+        f"host: {host.kind!r} cannot be used: {which} on which this stack has "
+        f"installed k3s with host: {noted}. It cannot move from a machine to the same one: k3s "
+        "would be set up, and then be removed as that of the machine of before. Nothing was "
+        f"changed. Either set it back (pulumi config set host {noted}), or run pulumi destroy with "
+        f"host: {noted} first, which keeps the data, and then pulumi up with host: {host.kind}."
+    )
+
+
+async def _is_ours(look: LookAtK3s, owner: pulumi.Output[str]) -> bool:
+    """Whether this platform has installed the k3s that was found."""
+    noted = (await asyncio.wrap_future(look)).owner
+    return bool(noted) and noted == await owner.future()
 
 
 class HostGuard(pulumi.ComponentResource):
@@ -86,26 +127,11 @@ class HostGuard(pulumi.ComponentResource):
             "OWNER": args.owner,
             "K3S_EXISTING": args.existing,
         }
-        job = {
-            "ssh": host.ssh.ssh_spec() if host.ssh else None,
-            "program": program_text(Script("k3s-guard.sh", variables), host.sudo_password),
-        }
         # One type of command for a host here and for one behind SSH: see infra/node/on_host.py.
-        words = f"{PYTHON} -m infra.node.on_host"
-        local.Command(
+        EitherWayRunner(host).run(
             f"{name}-look",
-            create=f"{words} create",
-            delete=f"{words} delete",
-            # It holds the SSH key and sudo's password.
-            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
-            triggers=[host.ssh.host if host.ssh else "localhost"],
-            add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=dependencies(opts),
-                delete_before_replace=True,
-                retain_on_delete=host.gone or None,  # a lost host cannot be asked
-            ),
+            Script("k3s-guard.sh", variables, replace_on_another_host=True),
+            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         self.guarded = pulumi.Output.from_input(args.namespace)
         self.register_outputs({"guarded": self.guarded})

@@ -174,19 +174,23 @@ def further_machine(host: HostSettings, role: str) -> str:
     key, value = ("sshHost", host.ssh.host) if host.ssh else ("host", "localhost")
     also = "sshHostKey and nodeAddress" if host.ssh else "nodeAddress"
     return (
-        f"{key}: {value!r} cannot be used: this machine is a further one ({role}) of a cluster "
-        "that this program has made, and no setting makes a further machine the first one. Nothing "
-        f"was changed. Set {key} back to the first machine, and nodes to what it was.\n"
-        "If the first machine is lost for good, or has to leave, make a new platform in place of "
-        "this one:\n"
-        "  1. Set both back, and let the run save and end: ./disttrain stop. Where the first\n"
-        "     machine does not answer: docs/node.md#the-first-machine-is-lost\n"
-        "  2. If the first machine does not answer: pulumi config set hostGone true; pulumi up\n"
-        "  3. pulumi destroy. It takes k3s from all machines that answer, and keeps the data.\n"
-        f"  4. Set {key} to this machine, {also} to its own, and hostGone to false.\n"
-        "     Take this machine out of nodes.\n"
-        "  5. pulumi up. The run goes on from its last checkpoint, if its data are not on a lost\n"
-        "     machine."
+        f"{key}: {value!r} cannot be used: this machine has joined a cluster of this program as a "
+        f"further machine ({role}), and no setting makes a further machine the first one. Nothing "
+        "was changed.\n"
+        f"If the first machine is to stay, set {key} back to it, and nodes to what it was.\n"
+        "If it is lost for good, or has to leave, make a new platform in place of this one:\n"
+        f"  1. Set {key} and nodes back to what they were.\n"
+        "  2. Let the run save and end: ./disttrain stop\n"
+        "     (Where the first machine does not answer, this cannot work. Then do what stands in\n"
+        "     docs/node.md, The first machine is lost.)\n"
+        "  3. Only if the first machine does not answer, let the stack forget it:\n"
+        "     pulumi config set hostGone true, and then pulumi up\n"
+        "  4. Remove the platform: pulumi destroy\n"
+        "     It takes k3s from all machines that answer, and keeps the data.\n"
+        f"  5. Make this machine the first one: set {key} to it, {also}\n"
+        "     to its own, and hostGone to false. Take it out of nodes.\n"
+        "  6. Make the new platform: pulumi up\n"
+        "     The run goes on from its last checkpoint, unless its data were on a lost machine."
     )
 
 
@@ -206,6 +210,7 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
         "GRACE_SECONDS": str(args.grace_seconds),
         "OWNER": args.owner,
         "STACK": args.stack,
+        "WAY": args.host.kind,
         **bundle_variables(args.bundle, args.host),
     }
 

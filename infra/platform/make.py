@@ -23,7 +23,7 @@ from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args
 from infra.platform.guards import TaskPods, TaskPodsArgs
 from infra.platform.host import prepare_host
-from infra.platform.host_guard import check_adoption
+from infra.platform.host_guard import check_adoption, check_way
 from infra.platform.in_cluster import ProgramArgs
 from infra.platform.k3s import start_look
 from infra.platform.kubectl import make_kubectl
@@ -148,6 +148,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     look = start_look(settings.cluster, settings.host)
     looks = start_looks(settings)
     await check_adoption(settings.cluster, look, owner.identity)
+    await check_way(settings.host, look, owner.identity)
     checked = check_machine(settings, storage, owner.identity)
     host = prepare_host(settings, storage, runner, owner.identity, checked)
     cluster = Cluster(

@@ -2,7 +2,10 @@
 
 Three commands, so that each goes when its machine goes and none before: the server, the client of
 each further machine, and the permission for that machine to mount. A machine that leaves is drained
-first, and its pods save to the folder until they have ended.
+first, and its pods save to the folder until they have ended. So it is, too, when another machine
+takes its name or becomes the first one: what the new one needs comes first, and what the one of
+before had goes last of all. Each script notes for whom it has worked, and leaves alone what is
+another one's by now.
 """
 
 from collections.abc import Mapping
@@ -28,6 +31,7 @@ class NfsServerArgs:
         owner: identifies the platform.
         stack: its name, for people.
         proxy: by which packages are fetched.
+        host: how this program reaches the first machine.
         runner: runs scripts on the first machine.
     """
 
@@ -36,6 +40,7 @@ class NfsServerArgs:
     owner: pulumi.Input[str]
     stack: str
     proxy: ProxySettings
+    host: str
     runner: Runner
 
 
@@ -65,6 +70,7 @@ class NfsServer(pulumi.ComponentResource):
                     **package_proxy(args.proxy),
                 },
                 replace_on_another_host=True,
+                replace_after=True,
             ),
             pulumi.ResourceOptions(
                 parent=self,
@@ -82,12 +88,14 @@ class NfsMachineArgs:
 
     Args:
         node: name of its node.
+        host: how this program reaches it.
         server: where it mounts.
         runner: runs scripts on the machine.
         gone: the machine is lost, and may not mount any more if it comes back.
     """
 
     node: str
+    host: str
     server: NfsServer
     runner: Runner
     gone: bool
@@ -115,10 +123,12 @@ class NfsMachine(pulumi.ComponentResource):
                 "nfs-client.sh",
                 {
                     "NODE": args.node,
+                    "HOST": args.host,
                     "SERVER_ADDRESS": server.address,
                     **package_proxy(server.proxy),
                 },
                 replace_on_another_host=True,
+                replace_after=True,
             ),
             pulumi.ResourceOptions(
                 parent=self, depends_on=dependencies(opts), custom_timeouts=timeouts
@@ -136,7 +146,9 @@ class NfsMachine(pulumi.ComponentResource):
                         "CLIENT": self.address,
                         **_whose(server),
                     },
+                    replace_when=[self.address],
                     replace_on_another_host=True,
+                    replace_after=True,
                 ),
                 pulumi.ResourceOptions(parent=self, depends_on=[args.server]),
             )
@@ -154,4 +166,4 @@ def package_proxy(proxy: ProxySettings) -> Mapping[str, pulumi.Input[str]]:
 
 
 def _whose(args: NfsServerArgs) -> Mapping[str, pulumi.Input[str]]:
-    return {"OWNER": args.owner, "STACK": args.stack}
+    return {"OWNER": args.owner, "STACK": args.stack, "HOST": args.host}

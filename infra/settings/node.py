@@ -58,6 +58,11 @@ class HostSettings:
     gone: bool
     defaults: SshSettings
 
+    @property
+    def kind(self) -> str:
+        """The setting `host`: local or ssh."""
+        return "ssh" if self.ssh else "local"
+
     def way(self) -> dict[str, Any]:
         """How a command reaches the host, as plain values; holds the key and sudo's password."""
         return {

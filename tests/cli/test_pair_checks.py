@@ -150,7 +150,8 @@ FAULTS = {
         seen={"name": "gpu01.example.com", "tcp.6443": "unreachable"},
     ),
     "pair-source": Seeded(
-        "packets leave by eth1 with 192.0.2.9, and k3s takes 198.51.100.3 (eth0)",
+        "gpu3 sends packets to gpu2 from 192.0.2.9 (interface eth1), but k3s would know gpu3 by "
+        "198.51.100.3 (interface eth0). Pods would then use another network than the machines",
         f"{THREE} -> {TWO}",
         way=(THREE, TWO),
         seen={"source": "192.0.2.9 eth1"},

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Process 1 of a test host's namespaces: puts the root file system together and becomes systemd.
-# Arguments: the cached root file system, a scratch folder, the host's name, and a folder of this
-# machine that the host shares, or nothing.
+# Arguments: the cached root file system, a scratch folder, the host's name, and the folders and files
+# of this machine that the host shares.
 set -eu
-lower=$1 scratch=$2 name=$3 shared=$4
+lower=$1 scratch=$2 name=$3
+shift 3
 
 mount --make-rprivate /
 # the size is what the host believes its disk to be; nothing writes that much
@@ -11,10 +12,11 @@ mount -t tmpfs -o size=64g,mode=755 tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
 mount -t overlay -o "lowerdir=$lower,upperdir=$scratch/upper,workdir=$scratch/work" \
   overlay "$scratch/root"
-if [ -n "$shared" ]; then
-  mkdir -p "$scratch/root$shared"
+for shared in "$@"; do
+  mkdir -p "$scratch/root${shared%/*}"
+  if [ -d "$shared" ]; then mkdir -p "$scratch/root$shared"; else touch "$scratch/root$shared"; fi
   mount --bind "$shared" "$scratch/root$shared"
-fi
+done
 cd "$scratch/root"
 mount -t proc proc proc
 mount -t sysfs sysfs sys

@@ -54,7 +54,7 @@ class Host:
 
     Args:
         name: its host name.
-        shared: a folder of this machine that is seen there under the same path.
+        shared: folders and files of this machine that are seen there under the same path.
     """
 
     pid: int
@@ -66,9 +66,9 @@ class Host:
     gateway: str
     """This machine's end of the link."""
 
-    def __init__(self, name: str, shared: Path | None = None) -> None:
+    def __init__(self, name: str, *shared: Path) -> None:
         self.name = name
-        self._left_out = (*OWN_BUSINESS, str(shared)) if shared else OWN_BUSINESS
+        self._left_out = (*OWN_BUSINESS, *map(str, shared))
         self._scratch = tempfile.TemporaryDirectory(prefix="disttrain-node-")
         # the folder's name is nobody else's: a worker may have two hosts of one name
         self._cgroup = cgroup2_root() / Path(self._scratch.name).name
@@ -82,7 +82,7 @@ class Host:
                     # without its parent it ends, and the kernel ends the rest
                     *("setpriv", "--pdeathsig", "KILL", "sh", "-c", enter, "sh"),
                     *(*unshare, "--kill-child", "sh", str(BOOT), str(rootfs()), str(folder), name),
-                    str(shared or ""),
+                    *map(str, shared),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

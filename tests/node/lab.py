@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,26 @@ class Lab:
     """One host for all tests; each test brings it back to how it was."""
 
     def __init__(
-        self, scratch: Path, source: Source | None = None, shared: Path | None = None
+        self,
+        scratch: Path,
+        source: Source | None = None,
+        shared: Path | None = None,
+        also: Sequence[Path] = (),
     ) -> None:
+        """Boot it.
+
+        Args:
+            scratch: everything of it lies below.
+            source: of k3s.
+            shared: what k3s has behind it in place of an API server of the lab's own.
+            also: what the host sees of this machine besides that.
+        """
         self.scratch = scratch
         source = source or session_source()
         # behind the stand-in; k3s itself has its own, and `shared` brings another one
         self.api = None if shared or source.publisher else ApiServer(scratch / "cluster")
-        self.host = Host("gpu-node", self.api.folder if self.api else shared)
+        behind = self.api.folder if self.api else shared
+        self.host = Host("gpu-node", *([behind] if behind else []), *also)
         # k3s wants a default route, if only to nowhere; a bridge, as not every kernel has dummies
         self.host.shell(
             "ip link add out0 type bridge && ip address add 203.0.113.254/31 dev out0 && "

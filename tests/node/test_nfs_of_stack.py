@@ -4,7 +4,10 @@ The package, apt and systemd are Debian's; k3s and the kernel's NFS server are s
 mounts anything. tests/vm/test_nfs_first_node.py has the real server.
 """
 
+import contextlib
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,15 +18,25 @@ from tests.node.nfs_packages import PLACE, serve_packages
 from tests.node.standing import Standing
 from tests.node.test_nfs_server import UNIT, installed, lasting
 from tests.node.test_nodes import set_nodes
+from tests.node.test_renamed_nodes import TRUST
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES
 ADDRESSES = {TWO: "192.0.2.2", THREE: "192.0.2.3"}
 ASIDE = ("/etc/apt", "/var/lib/apt/lists")
+STORAGE = {"storage": "nfs-first-node", "storageOptions": {}}
+NOTING_EXPORTFS, CALLS = "/usr/local/bin/exportfs", "/run/exportfs-calls"  # found before Debian's
+# Before the real program does it: where the nodes' machines are at this moment.
+NOTING = """#!/bin/sh
+each='{{range .items}}{{.metadata.name}}={{(index .status.addresses 0).address}} {{end}}'
+nodes=$(KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl get nodes -o "go-template=$each")
+echo "$* | $nodes" >>/run/exportfs-calls
+exec /usr/sbin/exportfs "$@"
+"""
 
 
 @pytest.fixture(scope="module")
-def hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[str, Host]]:
+def all_hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[str, Host]]:
     """All three with Debian's packages at hand, the first one with a kernel that could serve."""
     standing.drop()
     first = whole_lab.host
@@ -47,18 +60,54 @@ def hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[s
 
 
 def served(host: Host) -> set[str]:
-    """To whom the first machine serves its folder."""
+    """To whom a first machine serves its folder."""
     lines = [line.split() for line in host.shell("exportfs -s").splitlines()]
     assert {folder for folder, _ in lines} == {DATA_ROOT}
     return {client.partition("(")[0] for _, client in lines}
 
 
+def is_as_before(lan: Lan, hosts: dict[str, Host], before: dict[str, set[str]]) -> None:
+    """Nothing of ours is left on any of the machines, the data of the first one aside."""
+    assert {name: installed(host) for name, host in hosts.items()} == before
+    for name, machine in lan.machines.items():
+        changed = lasting(machine.before, machine.host.files())
+        assert [path for path in changed if not path.startswith(ASIDE)] == [], name
+    assert not hosts[lan.lab.host.name].exists(TRUST)
+
+
+@pytest.fixture
+def hosts(whole_lan: Lan, all_hosts: dict[str, Host]) -> Iterator[dict[str, Host]]:
+    """As they were, before and after each test."""
+    before = {name: installed(host) for name, host in all_hosts.items()}
+    yield all_hosts
+    all_hosts[whole_lan.lab.host.name].shell(f"rm -rf {DATA_ROOT}")
+    is_as_before(whole_lan, all_hosts, before)
+
+
+@contextlib.contextmanager
+def exports_noted(first: Host) -> Iterator[list[str]]:
+    """The calls of exportfs meanwhile, each with the nodes' addresses at its moment."""
+    calls: list[str] = []
+    first.shell(f"cat >{NOTING_EXPORTFS}; chmod 755 {NOTING_EXPORTFS}", NOTING)
+    try:
+        yield calls
+    finally:
+        calls += first.shell(f"cat {CALLS} 2>/dev/null || true").splitlines()
+        first.shell(f"rm -f {NOTING_EXPORTFS} {CALLS}")
+
+
+def permissions(first: Host) -> dict[str, str]:
+    """`{address: node}`, as the files of exports say for whom each is."""
+    files = first.shell("cd /etc/exports.d; grep -H '^# made by disttrain: node' disttrain-*")
+    found = re.findall(r"^disttrain-(\S+)\.exports:.*: node (\S+) by ", files, re.MULTILINE)
+    return dict(found)
+
+
 def test_machines_mount_what_the_first_one_serves(whole_lan: Lan, hosts: dict[str, Host]) -> None:
     """A second `up` changes nothing, and a machine that comes or goes changes no other one."""
     lan, lab = whole_lan, whole_lan.lab
-    packages = {name: installed(host) for name, host in hosts.items()}
-    first = hosts[lab.host.name]
-    stack = lan.stack(TWO, storage="nfs-first-node", storageOptions={})
+    first, before = hosts[lab.host.name], installed(hosts[THREE])
+    stack = lan.stack(TWO, **STORAGE)
     stack.up()
     try:
         assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
@@ -76,12 +125,38 @@ def test_machines_mount_what_the_first_one_serves(whole_lan: Lan, hosts: dict[st
         changed = counts(output := stack.up())
         assert not {"updated", "created", "replaced"} & changed.keys(), output
         assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
-        assert installed(hosts[THREE]) == packages[THREE]
+        assert installed(hosts[THREE]) == before
     finally:
         stack.destroy()
-    assert {name: installed(host) for name, host in hosts.items()} == packages
     assert first.exists(f"{DATA_ROOT}/.disttrain"), "the data are kept"
-    first.shell(f"rm -rf {DATA_ROOT}")
-    for name, machine in lan.machines.items():
-        changed = lasting(machine.before, machine.host.files())
-        assert [path for path in changed if not path.startswith(ASIDE)] == [], name
+
+
+def test_machines_with_other_names_are_never_shut_out(
+    whole_lan: Lan, hosts: dict[str, Host], tmp_path: Path
+) -> None:
+    """One is renamed, then two swap their names, which also keep the authorities of `caBundle`.
+
+    A machine could be shut out while its pods save; one of two lost its authorities.
+    """
+    lan, lab = whole_lan, whole_lan.lab
+    first, machines = hosts[lab.host.name], (hosts[TWO], hosts[THREE])
+    authority = tmp_path / "authority.pem"
+    authority.write_text(lab.mirror.certificate)
+    two, three = lan.settings(TWO, THREE)
+    stack = lan.stack(TWO, THREE, **STORAGE, caBundle=str(authority))
+    stack.up()
+    try:
+        for names in (("gpu-new", THREE), (THREE, "gpu-new")):
+            set_nodes(stack, [{**two, "name": names[0]}, {**three, "name": names[1]}])
+            with exports_noted(first) as calls:
+                output = stack.up()
+            assert [call for call in calls if call.startswith("-i")], "nothing was noted"
+            assert [call for call in calls if call.startswith("-u")] == [], output
+            assert served(first) == {SERVER_ADDRESS, *ADDRESSES.values()}
+            assert permissions(first) == dict(zip(ADDRESSES.values(), names, strict=True))
+            for host in machines:
+                assert host.exists("/sbin/mount.nfs"), output
+                assert host.path(TRUST).read_text() == lab.mirror.certificate, output
+            assert set(counts(again := stack.up())) == {"unchanged"}, again
+    finally:
+        stack.destroy()

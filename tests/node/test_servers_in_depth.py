@@ -27,8 +27,8 @@ def test_lost_first_server_gives_way_to_a_new_platform(lan: Lan) -> None:
         name_as_first(stack, second.address, second.host_key)
         set_nodes(stack, lan.settings(THREE))
         for said in (preview_failure(stack), failure(stack)):
-            assert f"sshHost: '{second.address}' cannot be used: this machine is a further" in said
-            assert "  2. If the first machine does not answer: pulumi config set hostGone" in said
+            assert f"sshHost: '{second.address}' cannot be used: this machine has joined" in said
+            assert "  3. Only if the first machine does not answer, let the stack" in said
         assert nodes_by(second) == sorted([SERVER, *NAMES])
         name_as_first(stack, lab.host.address, lab.host_key)
         set_nodes(stack, nodes)

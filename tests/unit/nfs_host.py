@@ -179,8 +179,11 @@ class NfsHost:
     def stop(self, **more: str) -> str:
         return self.well(self.run("nfs-server.sh", "delete", **more))
 
-    def allow(self, node: str, client: str, action: str = "create") -> str:
-        return self.well(self.run("nfs-export.sh", action, NODE=node, CLIENT=client))
+    def allow(self, node: str, client: str, action: str = "create", **more: str) -> str:
+        return self.well(self.run("nfs-export.sh", action, NODE=node, CLIENT=client, **more))
+
+    def mount(self, node: str, action: str = "create", **more: str) -> str:
+        return self.well(self.run("nfs-client.sh", action, NODE=node, **more))
 
     def well(self, done: subprocess.CompletedProcess[str]) -> str:
         assert done.returncode == 0, done.stdout + done.stderr

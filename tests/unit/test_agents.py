@@ -12,6 +12,7 @@ import pytest
 from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
+from tests.unit.airgap.stocked import stock
 from tests.unit.stacks import Deployment, deploy, without_secrets
 from tests.unit.test_k3s_program import SSH
 from tests.unit.test_program import everything_before
@@ -73,16 +74,26 @@ def test_machine_with_another_name_is_the_same_resource(tmp_path: Path) -> None:
     assert renamed_from(tmp_path, "gpu-old", TWO) == ["node-gpu-old"]
 
 
-def test_machine_with_another_name_keeps_its_authorities(tmp_path: Path) -> None:
-    """The resource of its old name would take them from it, once that of the new one is there."""
+def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) -> None:
+    """The resource of its old name would take it away, once that of the new one is there.
+
+    These are authorities and a bundle's files. On the machine the scripts note its name, for a swap
+    of names, of which the engine can be told nothing.
+    """
     authority = tmp_path / "ca.pem"
     authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    (tmp_path / "bundle").mkdir()
+    bundle = str(stock(tmp_path / "bundle"))
     look = K3sLook("repair-1", "", node="gpu-old")
     with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
-        changes = {**FITTING, "nodes": [TWO], "caBundle": str(authority)}
+        changes = {**FITTING, "nodes": [TWO], "caBundle": str(authority), "bundle": bundle}
         result = deploy("dev", tmp_path, changes)
-    aliases = result.one("node-gpu2-trust").request.aliases
-    assert [alias.spec.name for alias in aliases] == ["node-gpu-old-trust"]
+    for what, command in (("trust", "trust-bundle"), ("bundle", "bundle-stage")):
+        aliases = result.one(f"node-gpu2-{what}").request.aliases
+        assert [alias.spec.name for alias in aliases] == [f"node-gpu-old-{what}"]
+        assert "export NODE=gpu2\n" in result.one(f"node-gpu2-{command}").program
+    for first in ("trust-bundle", "bundle-on-host-stage"):
+        assert "export NODE" not in result.one(first).program
 
 
 @pytest.mark.parametrize("noted", ["", "gpu2", "gpu3"])
@@ -266,7 +277,8 @@ def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
     assert variables["SERVER_URL"] == "https://10.1.2.3:6443"
     assert "trust-bundle" in {r.name for r in result.resources}
     trusts = (
-        result.one(name).inputs["stdin"] for name in ("trust-bundle", "node-gpu2-trust-bundle")
+        result.one(name).inputs["stdin"].replace("export NODE=gpu2\n", "")
+        for name in ("trust-bundle", "node-gpu2-trust-bundle")
     )
     assert len(set(trusts)) == 1
 

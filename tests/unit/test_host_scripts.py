@@ -301,33 +301,81 @@ STORES = {
 BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----"
 
 
+class Store:
+    """A machine's trust store, of one family."""
+
+    def __init__(self, family: str, root: Path) -> None:
+        folder, update = STORES[family]
+        self._root = root
+        self.folder = root / "root" / folder
+        tools = root / "bin"
+        for each in (self.folder, tools, root / "root/run"):
+            each.mkdir(parents=True)
+        tool = tools / update
+        tool.write_text(f"#!/bin/sh\necho x >>{root}/updates\n")
+        tool.chmod(0o755)
+
+    def act(self, action: str, bundle: str = BUNDLE, **more: str) -> str:
+        place = {"STORE_ROOT": str(self._root / "root"), "BIN": str(self._root / "bin")}
+        done = run("ca-certificates.sh", action, CA_BUNDLE=bundle, **place, **more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def updates(self) -> int:
+        """How often the store was brought up to date."""
+        return len((self._root / "updates").read_text().splitlines())
+
+
 @pytest.mark.parametrize("end", ["", "\n"])
 @pytest.mark.parametrize("family", STORES)
 def test_authorities_are_added_once_and_taken_out_again(
     family: str, end: str, tmp_path: Path
 ) -> None:
     """Fault 25 of the review: with a newline at its end a PEM was written at each `up`."""
-    folder, update = STORES[family]
-    store, tools = tmp_path / "root" / folder, tmp_path / "bin"
-    store.mkdir(parents=True)
-    tools.mkdir()
-    tool = tools / update
-    tool.write_text(f"#!/bin/sh\necho x >>{tmp_path}/updates\n")
-    tool.chmod(0o755)
+    store = Store(family, tmp_path)
+    for action, updates in (("create", 1), ("create", 1), ("delete", 2), ("delete", 2)):
+        store.act(action, BUNDLE + end)
+        assert store.updates() == updates
+        found = [file.read_text() for file in store.folder.iterdir()]
+        assert found == ([BUNDLE + "\n"] if action == "create" else [])
 
-    def act(action: str) -> int:
-        variables = {
-            "CA_BUNDLE": BUNDLE + end,
-            "STORE_ROOT": str(tmp_path / "root"),
-            "BIN": str(tools),
-        }
-        done = run("ca-certificates.sh", action, **variables)
+
+@pytest.mark.parametrize("former", ["gpu2", ""])
+def test_machine_that_has_another_name_keeps_its_authorities(tmp_path: Path, former: str) -> None:
+    """The engine may delete what it had under the former name when it has them under the new one.
+
+    So it is where two machines swap their names. Without a name it was the first machine.
+    """
+    store = Store("debian", tmp_path)
+    before = {"NODE": former} if former else {}
+    store.act("create", **before)
+    store.act("create", NODE="gpu3")
+    words = "this host is the node gpu3 by now"
+    assert words in store.act("delete", **before)
+    assert (store.folder / "disttrain.crt").exists()
+    assert store.updates() == 1
+    store.act("delete", NODE="gpu3")
+    files = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+    assert [file.name for file in files] == ["disttrain-trust.lock"]
+
+
+def test_machine_that_has_another_name_keeps_its_bundle(tmp_path: Path) -> None:
+    """As with its authorities: k3s is repaired from there."""
+    (tmp_path / "run").mkdir()
+    stage = tmp_path / "stage"
+
+    def act(action: str, **more: str) -> str:
+        done = run("bundle-stage.sh", action, STAGE=str(stage), ROOT=str(tmp_path), **more)
         assert done.returncode == 0, done.stderr
-        return len((tmp_path / "updates").read_text().splitlines())
+        return done.stdout
 
-    assert act("create") == 1
-    assert (store / "disttrain.crt").read_text() == BUNDLE + "\n"
-    assert act("create") == 1
-    assert act("delete") == 2
-    assert list(store.iterdir()) == []
-    assert act("delete") == 2
+    act("create", NODE="gpu2")
+    (stage / "k3s").write_text("k3s")
+    act("create", NODE="gpu3")
+    assert "this host is the node gpu3 by now" in act("delete", NODE="gpu2")
+    assert (stage / "k3s").exists()
+    assert "this host is the node gpu3 by now" in act("delete")
+    act("create")
+    assert "this host is the first machine by now" in act("delete", NODE="gpu3")
+    act("delete")
+    assert not stage.exists()

@@ -9,7 +9,8 @@ import pulumi
 import pytest
 
 from infra.node.k3s_look import HostAccess, K3sLook, judge, look_at_k3s, parse_facts
-from infra.platform.k3s import ALL_INPUTS, K3sArgs, k3s_state
+from infra.platform.k3s import ALL_INPUTS, K3sArgs, further_machine, k3s_state
+from infra.settings import HostSettings, SshSettings
 
 NEW = "20261121T221005.000000Z"
 OURS = {
@@ -134,17 +135,30 @@ def test_further_machine_cannot_become_the_first(place: str, role: str, is_previ
     look = judge({**OURS, "place": place}, NEW)
     with pytest.raises(pulumi.RunError) as raised:
         k3s_state(args(look), is_preview)
-    said = str(raised.value)
-    assert said.startswith("host: 'localhost' cannot be used: this machine is a further one")
-    assert f"({role})" in said
-    reason, *way = said.splitlines()
-    assert "Nothing was changed. Set host back to the first machine, and nodes to" in reason
+    reason, stays, leaves, *way = str(raised.value).splitlines()
+    assert reason.startswith("host: 'localhost' cannot be used: this machine has joined a cluster")
+    assert f"as a further machine ({role})" in reason
+    assert reason.endswith("Nothing was changed.")
+    assert (
+        stays == "If the first machine is to stay, set host back to it, and nodes to what it was."
+    )
+    assert leaves.startswith("If it is lost for good, or has to leave, make a new platform")
     steps = [line for line in way if re.match(r"  \d\. ", line)]
-    assert [line[2] for line in steps] == ["1", "2", "3", "4", "5"]
-    words = ("./disttrain stop", "hostGone true", "pulumi destroy", "Set host to this", "pulumi up")
+    assert [line[2] for line in steps] == ["1", "2", "3", "4", "5", "6"]
+    assert all(line.startswith("     ") for line in way if line not in steps)
+    words = ("Set host and", "./disttrain stop", "Only if the first machine does not answer")
+    words += ("pulumi destroy", "set host to it, nodeAddress", "pulumi up")
     for step, expected in zip(steps, words, strict=True):
         assert expected in step
-    assert "Take this machine out of nodes." in said
+
+
+def test_each_line_of_the_way_out_fits_a_screen() -> None:
+    """The steps are typed from the screen; only the reason is longer than one line of it."""
+    ssh = SshSettings("gpu-node-with-a-long-name.example.com", 22, "root", None, "", None)
+    host = HostSettings(ssh, sudo_password=None, gone=False, defaults=ssh)
+    _, *lines = further_machine(host, "server").splitlines()
+    assert "set sshHost to it, sshHostKey and nodeAddress" in "\n".join(lines)
+    assert max(len(line) for line in lines) <= 90
 
 
 def test_first_machine_stays_the_first() -> None:

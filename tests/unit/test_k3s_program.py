@@ -2,10 +2,12 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pulumi
 import pytest
 
 from infra.node.k3s_look import K3sLook
@@ -73,6 +75,24 @@ def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path
     assert not folder.get("triggers")
 
 
+def test_data_stay_on_a_machine_that_is_left_also_where_destroy_purges_them(
+    tmp_path: Path,
+) -> None:
+    """A changed `host` made a command of another type, and the old one, when it went, purged them.
+
+    As one type of command it is changed and not deleted.
+    """
+    sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
+    over_ssh, here = deploy("dev", tmp_path, {**SSH, **sure}), deploy("dev", tmp_path, sure)
+    folders = [result.one("data-root-folder") for result in (over_ssh, here)]
+    assert folders[0].urn == folders[1].urn
+    for folder, host in zip(folders, ("10.1.2.3", None), strict=True):
+        assert not folder.inputs.get("triggers")
+        job = json.loads(folder.program)
+        assert "export PURGE=/var/lib/disttrain\n" in job["program"]
+        assert (job["ssh"] or {}).get("host") == host
+
+
 def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:
     """A changed `host` made a command of another type, whose old one was deleted last of all.
 
@@ -86,6 +106,35 @@ def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Pa
     assert ways[0]["host"] == "10.1.2.3"
     assert ways[1] is None
     assert guards[0].request.deleteBeforeReplace
+
+
+@pytest.mark.parametrize(
+    ("changes", "noted", "words"),
+    [
+        (SSH, "local", "host: 'ssh' cannot be used: sshHost '10.1.2.3' leads to the machine on"),
+        ({}, "ssh", "host: 'local' cannot be used: this is the machine on which this"),
+    ],
+)
+def test_same_machine_is_not_reached_in_the_other_way(
+    tmp_path: Path, changes: dict[str, object], noted: str, words: str
+) -> None:
+    """K3s was set up on it, and then removed as that of the machine of before; `up` succeeded."""
+    owner = deploy("dev", tmp_path, changes).outputs["owner"]
+    look = K3sLook("repair-1", "generation-1", owner=owner, place="k3s", way=noted)
+
+    def deployed(look: K3sLook) -> Deployment:
+        with patch("tests.unit.stacks.LOOK", look):
+            return deploy("dev", tmp_path, changes)
+
+    with pytest.raises(pulumi.RunError) as refused:
+        deployed(look)
+    said = str(refused.value)
+    assert words in said
+    assert f"pulumi config set host {noted}" in said
+    assert "pulumi destroy" in said
+    is_here = "local" if noted == "ssh" else "ssh"
+    for fine in (replace(look, way=is_here), replace(look, way=""), replace(look, owner="other")):
+        assert f"export WAY={is_here}\n" in deployed(fine).one("cluster-k3s").program
 
 
 def before(result: Deployment, name: str) -> set[str]:

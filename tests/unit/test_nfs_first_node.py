@@ -1,5 +1,6 @@
 """Storage `nfs-first-node`: what the program tells the engine about server, clients and volume."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,33 @@ def test_lost_machine_may_not_mount_when_it_comes_back(tmp_path: Path) -> None:
     assert not result.one("node-gpu3-nfs-client").request.retainOnDelete
 
 
+def test_what_a_machine_had_goes_when_it_has_left(tmp_path: Path) -> None:
+    """Another machine of its name may come, or another first one: pods save until they have ended.
+
+    The engine makes what the new one needs first, and deletes what the one of before had last of
+    all. By name and address the scripts know then what is another one's by now.
+    """
+    result = made(tmp_path, TWO)
+    triggers = {
+        SERVER: ["10.1.2.3"],
+        "node-gpu2-nfs-client": ["10.1.2.4"],
+        "node-gpu2-nfs-export": ["10.1.2.3", "10.1.2.4"],
+    }
+    for name, expected in triggers.items():
+        command = result.one(name)
+        assert not command.request.deleteBeforeReplace, name
+        assert command.inputs["triggers"][0] == expected[0], name
+        host = "10.1.2.4" if name.endswith("client") else "10.1.2.3"
+        assert f"export HOST={host}\n" in command.program, name
+    # with another address of the machine the permission is another one
+    client = result.one("node-gpu2-nfs-client")
+    assert (
+        client.urn
+        in result.one("node-gpu2-nfs-export").request.propertyDependencies["triggers"].urns
+    )
+    assert result.one("cluster-k3s").request.deleteBeforeReplace
+
+
 def test_packages_come_by_the_proxy_of_the_settings(tmp_path: Path) -> None:
     result = made(tmp_path, TWO, httpProxy="http://proxy.example.com:3128")
     for name in (SERVER, "node-gpu2-nfs-client"):
@@ -93,7 +121,7 @@ def test_data_of_the_first_machine_can_be_purged(tmp_path: Path) -> None:
     """They are this stack's, unlike those of a server that exists."""
     sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
     folder = made(tmp_path, TWO, **sure).one("data-root-folder")
-    assert "export PURGE=/var/lib/disttrain\n" in folder.program
+    assert "export PURGE=/var/lib/disttrain\n" in json.loads(folder.program)["program"]
 
 
 @pytest.mark.parametrize(

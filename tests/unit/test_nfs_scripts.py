@@ -1,5 +1,6 @@
 """The scripts that set up NFS, on a stand-in of a machine; tests/node and tests/vm go further."""
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,9 @@ def test_machines_come_and_go_one_by_one(host: NfsHost) -> None:
     host.allow("gpu2", "10.1.2.4")
     host.allow("gpu3", "fd00::5")
     assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4", "fd00::5"]
-    host.allow("gpu3", "10.1.2.5")
+    host.allow("gpu3", "10.1.2.5")  # its pods at the address of before save until they have ended
+    assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4", "10.1.2.5", "fd00::5"]
+    host.allow("gpu3", "fd00::5", "delete")
     assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4", "10.1.2.5"]
     host.allow("gpu9", "10.1.2.5")  # gpu3 has this name now: the new one comes, the old one goes
     host.allow("gpu3", "10.1.2.5", "delete")
@@ -74,6 +77,77 @@ def test_machines_come_and_go_one_by_one(host: NfsHost) -> None:
     assert host.served() == host.written() == ["10.1.2.3", "10.1.2.5"]
     host.stop()
     assert host.served() == []
+
+
+SWAPPED = (("gpu2", "10.1.2.5"), ("gpu3", "10.1.2.4"))
+FORMER = (("gpu2", "10.1.2.4"), ("gpu3", "10.1.2.5"))
+
+
+@pytest.mark.parametrize("creates", list(permutations(SWAPPED)))
+def test_machines_that_swap_names_are_never_shut_out(
+    host: NfsHost, creates: tuple[tuple[str, str], ...]
+) -> None:
+    """The engine makes the new permissions in any order, and deletes those of before at its end."""
+    host.serve()
+    for node, client in FORMER:
+        host.allow(node, client)
+    both = ["10.1.2.3", "10.1.2.4", "10.1.2.5"]
+    for node, client in creates:
+        host.allow(node, client)
+        assert host.served() == host.written() == both
+    for node, client in FORMER:
+        assert "stays, as it is no longer for" in host.allow(node, client, "delete")
+        assert host.served() == host.written() == both
+    for node, client in SWAPPED:
+        host.allow(node, client, "delete")
+    assert host.served() == host.written() == ["10.1.2.3"]
+
+
+def test_host_that_is_reached_in_another_way_stays_what_it_was(host: NfsHost) -> None:
+    """By an address and no longer by a name: to the engine these are two hosts."""
+    before = host.files()
+    by_name, by_address = {"HOST": "gpu01.lan"}, {"HOST": "10.1.2.3"}
+    for way in (by_name, by_address):
+        host.serve(**way)
+        host.allow("gpu2", "10.1.2.4", **way)
+    assert "stays, as it is no longer for" in host.allow("gpu2", "10.1.2.4", "delete", **by_name)
+    assert "is reached at 10.1.2.3 by now, and keeps its" in host.stop(**by_name)
+    assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4"]
+    host.stop(**by_address)
+    assert (host.files(), host.served()) == (before, [])
+    for way in (by_name, by_address):
+        host.mount("gpu2", **way)
+    assert "by now, and keeps its NFS client" in host.mount("gpu2", "delete", **by_name)
+    assert "nfs-utils" in host.packages()
+    host.mount("gpu2", "delete", **by_address)
+    assert host.files() == before
+
+
+def test_first_machine_that_becomes_a_further_one_can_still_mount(
+    host: NfsHost, tmp_path: Path
+) -> None:
+    """Its server goes when it mounts from another one already, and the packages with the client."""
+    (tmp_path / "etc/exports").write_text("# kept for later\n")
+    before = host.files()
+    host.serve()
+    host.mount("gpu1")
+    assert "as this host mounts the data from another one by now" in host.stop()
+    assert host.served() == []
+    assert not (tmp_path / "service/active").exists()
+    assert (tmp_path / "bin/mount.nfs").exists()
+    assert "no NFS server of this host is of this program" in host.stop()
+    host.mount("gpu1", "delete")
+    assert host.files() == before
+
+
+def test_further_machine_that_becomes_the_first_one_can_still_serve(host: NfsHost) -> None:
+    before = host.files()
+    host.mount("gpu2")
+    host.serve()
+    assert "as the host is the server by now" in host.mount("gpu2", "delete")
+    assert host.served() == ["10.1.2.3"]
+    host.stop()
+    assert host.files() == before
 
 
 def test_server_of_others_stays_as_it_was(host: NfsHost, tmp_path: Path) -> None:
@@ -203,7 +277,7 @@ def test_dry_run_says_what_would_change_and_changes_nothing(host: NfsHost) -> No
     before = host.files()
     said = host.stop(DRY_RUN="1")
     assert [line.rpartition("/")[2] for line in said.splitlines()] == [
-        "disttrain-gpu2.exports",
+        "disttrain-10.1.2.4.exports",
         "disttrain.exports",
     ]
     assert host.files() == before

@@ -1167,7 +1167,6 @@ def test_commands_over_ssh_pin_the_host_key(tmp_path: Path) -> None:
     assert {r.name for r in remote} == {
         "cluster-k3s",
         "cluster-kubeconfig",
-        "data-root-folder",
         "gpu-operator-guard",
         "gpu-operator-cleanup",
         "gpu-operator-watch",

@@ -1,27 +1,39 @@
 #!/bin/sh
-# create: makes the folder for a bundle's files, readable by root alone. delete: removes it.
-# Needs: STAGE; may be empty: DRY_RUN (1: only says what would change).
+# create: makes the folder for a bundle's files, readable by root alone.
+# delete: removes it, unless the host has it as another node by now.
+# Needs: STAGE; may be empty: NODE (which further node the host is), DRY_RUN (1: only says what would
+# change).
 # Usage: bundle-stage.sh create|delete
 set -eu
 
 : "${STAGE:?}"
+ROOT=${ROOT:-}                                    # for tests
+readonly LOCK="$ROOT/run/disttrain-bundle.lock" # machines that swap names come at one time
+readonly HOLDER="$STAGE/.node"
+
+. ./lib/turn.sh
+. ./lib/holder.sh
 
 create() {
+  one_at_a_time
   if [ "$(stat -c '%u %a' "$STAGE" 2>/dev/null)" = '0 700' ] && [ ! -L "$STAGE" ]; then
     echo "$STAGE is there"
-  elif [ -n "${DRY_RUN:-}" ]; then
+  elif dry; then
     echo "would make: $STAGE"
+    return
   elif [ -e "$STAGE" ] || [ -L "$STAGE" ]; then
-    echo "$STAGE is there and is not a folder of root's alone; remove it" >&2
-    exit 1
+    fail "$STAGE is there and is not a folder of root's alone; remove it"
   else
     mkdir -m 700 "$STAGE"
     echo "$STAGE is made"
   fi
+  dry || note_holder
 }
 
 delete() {
-  if [ -n "${DRY_RUN:-}" ]; then
+  one_at_a_time
+  [ -e "$STAGE" ] && is_holder "$STAGE" || return 0
+  if dry; then
     echo "would remove: $STAGE"
     return
   fi

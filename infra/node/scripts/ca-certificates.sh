@@ -1,7 +1,8 @@
 #!/bin/sh
 # create: adds certificate authorities to the host's trust store, of whatever family the host is.
-# delete: takes them out again. Needs: CA_BUNDLE (PEM); may be empty: DRY_RUN (1: only says what
-# would change). Usage: ca-certificates.sh create|delete
+# delete: takes them out again, unless the host has them as another node by now.
+# Needs: CA_BUNDLE (PEM); may be empty: NODE (which further node the host is), DRY_RUN (1: only says
+# what would change). Usage: ca-certificates.sh create|delete
 set -eu
 
 : "${CA_BUNDLE:?}"
@@ -11,9 +12,12 @@ readonly STORES='/usr/local/share/ca-certificates|update-ca-certificates|--fresh
 /etc/pki/ca-trust/source/anchors|update-ca-trust|
 /etc/pki/trust/anchors|update-ca-certificates|--fresh'
 readonly FILE=disttrain.crt
-STORE_ROOT=${STORE_ROOT:-} # for tests
+STORE_ROOT=${STORE_ROOT:-}                             # for tests
+readonly LOCK="$STORE_ROOT/run/disttrain-trust.lock"   # machines that swap names come at one time
+readonly HOLDER="$STORE_ROOT/var/lib/disttrain-trust"  # the node; missing on the first machine
 
-dry() { [ -n "${DRY_RUN:-}" ]; }
+. ./lib/turn.sh
+. ./lib/holder.sh
 
 find_store() { # sets folder, update and fresh
   while IFS='|' read -r folder update fresh; do
@@ -28,6 +32,8 @@ END
 
 create() {
   find_store
+  one_at_a_time
+  dry || note_holder
   # the shell drops newlines at the end of what it reads, and a PEM may end with one or with none
   wanted=$(printf '%s' "$CA_BUNDLE")
   if [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$wanted" ]; then
@@ -46,12 +52,13 @@ create() {
 
 delete() {
   find_store || return 0
-  [ -e "$folder/$FILE" ] || return 0
+  one_at_a_time
+  [ -e "$folder/$FILE" ] && is_holder "$folder/$FILE" || return 0
   if dry; then
     echo "would remove: $folder/$FILE, and run $update"
     return
   fi
-  rm -f "$folder/$FILE"
+  rm -f "$folder/$FILE" "$HOLDER"
   "$update" ${fresh:+"$fresh"} >/dev/null
   echo "$folder/$FILE is removed"
 }

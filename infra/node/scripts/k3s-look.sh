@@ -22,6 +22,7 @@ look() {
     echo "generation=$(noted generation)"
     echo "owner=$(noted owner)"
     echo "place=$(noted_place)"
+    echo "way=$(noted way)"
   elif [ -e "$OWNERSHIP_FILE" ] || [ -e "$BINARY" ] || [ -e "$UNIT" ]; then
     echo "state=others"
   else

@@ -1,9 +1,10 @@
 #!/bin/sh
 # create: sees to it that this host can mount from an NFS server, by the package of the distribution
 #   where mount.nfs is missing. The last line of the output is `address=`, by which the server sees it.
-# delete: removes what create has installed, where nothing is mounted by NFS any more.
-# Needs: NODE (name of its node), SERVER_ADDRESS. May be empty: HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1:
-# only says what would change).
+# delete: removes what create has installed, where nothing is mounted by NFS any more, and the host is
+#   still this node and reached in this way.
+# Needs: NODE (name of its node), SERVER_ADDRESS. May be empty: HOST (how this host is reached);
+# HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only says what would change).
 # Usage: nfs-client.sh create|delete
 set -eu
 umask 022
@@ -13,7 +14,7 @@ umask 022
 . ./lib/nfs.sh
 . ./lib/packages.sh
 
-readonly NAME="$NOTES/node" # which node the host is, as it may get another name
+readonly WHO="$NODE at ${HOST:-this host}"
 
 create() {
   if dry; then
@@ -22,7 +23,7 @@ create() {
   fi
   one_at_a_time
   mkdir -p "$NOTES"
-  echo "$NODE" >"$NAME"
+  echo "$WHO" >"$NAME"
   command -v mount.nfs >/dev/null || install_package nfs-common nfs-utils nfs-client
   address=$(own_address)
   echo "address=$address"
@@ -35,8 +36,13 @@ delete() {
   fi
   [ -e "$NAME" ] || return 0
   one_at_a_time
-  if [ "$(cat "$NAME")" != "$NODE" ]; then
+  if [ "$(cat "$NAME")" != "$WHO" ]; then
     echo "this host is the node $(cat "$NAME") by now, and keeps its NFS client"
+    return
+  fi
+  if [ -e "$SERVES" ]; then
+    rm -f "$NAME"
+    echo "the NFS client of this host stays, as the host is the server by now"
     return
   fi
   mounted=$(awk '$3 ~ /^nfs4?$/ { print $2; exit }' "$ROOT/proc/self/mounts")
@@ -44,8 +50,7 @@ delete() {
     echo "the NFS client of this host stays, as $mounted is mounted by it"
     return
   fi
-  remove_packages
-  rm -rf "$NOTES"
+  remove_nfs
 }
 
 main() {

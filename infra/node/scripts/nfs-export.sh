@@ -1,8 +1,9 @@
 #!/bin/sh
 # create: lets one further machine mount the folder that this host serves by NFS (nfs-server.sh).
-# delete: takes that back; what the machine has mounted it cannot read or write any more.
+# delete: takes that back, where the machine has no other name by now; what it has mounted it cannot
+#   read or write any more.
 # Needs: DATA_ROOT, NODE (name of the machine's node), CLIENT (its address, as this host sees it).
-# May be empty: OWNER, STACK, DRY_RUN (1: only says what would change).
+# May be empty: OWNER, STACK, HOST (how this host is reached), DRY_RUN (1: only says what would change).
 # Usage: nfs-export.sh create|delete
 set -eu
 umask 022
@@ -11,7 +12,8 @@ umask 022
 
 . ./lib/nfs.sh
 
-readonly EXPORT="$EXPORTS/disttrain-$NODE.exports"
+# One for each address, so that machines that swap their names are never without.
+readonly EXPORT="$EXPORTS/disttrain-$CLIENT.exports" PURPOSE="node $NODE by ${HOST:-this host}"
 
 create() {
   case $CLIENT in
@@ -22,7 +24,7 @@ create() {
     return
   fi
   one_at_a_time
-  set_export "$EXPORT" "$CLIENT" "node $NODE"
+  set_export "$EXPORT" "$CLIENT" "$PURPOSE"
   is_served "$CLIENT" || fail "the NFS server of this host does not serve $DATA_ROOT to $CLIENT \
 ($NODE): look with exportfs -s what it serves, and with systemctl status nfs-server whether it runs"
   echo "$NODE ($CLIENT) may mount $DATA_ROOT"
@@ -34,7 +36,7 @@ delete() {
     return
   fi
   one_at_a_time
-  remove_export "$EXPORT"
+  remove_export "$EXPORT" "$PURPOSE"
 }
 
 main() {

@@ -2,9 +2,11 @@
 # create: lets this host serve the data folder by NFS 4, to itself for a start; nfs-export.sh adds the
 #   other machines. A server that is missing comes from the package of the distribution.
 # delete: takes back all exports of ours, stops a server that create has started, and removes what it
-#   has installed. The data stay, and so does what was there before, or what others use by now.
-# Needs: DATA_ROOT, SERVER_ADDRESS (of this host, as the others reach it). May be empty: OWNER, STACK;
-# HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only says what would change).
+#   has installed. The data stay, and so does what was there before, or what others use by now, and
+#   the server of a host that is reached in another way by now.
+# Needs: DATA_ROOT, SERVER_ADDRESS (of this host, as the others reach it). May be empty: OWNER, STACK,
+# HOST (how this host is reached); HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only
+# says what would change).
 # Usage: nfs-server.sh create|delete
 set -eu
 umask 022
@@ -15,8 +17,7 @@ umask 022
 . ./lib/packages.sh
 
 readonly OWN_EXPORT="$EXPORTS/disttrain.exports"
-readonly BEFORE="$NOTES/before" # what was there before us, one `key value` a line
-readonly UNIT=nfs-server        # so it is called in every distribution
+readonly UNIT=nfs-server # so it is called in every distribution
 
 # Where something is mounted in the folder, others would see the folder below it, and fill that.
 refuse_mounts_below() {
@@ -43,17 +44,20 @@ $others names, which is not ours. Start it yourself (systemctl start $UNIT), or 
 
 has_server() { command -v exportfs >/dev/null && command -v rpc.nfsd >/dev/null; }
 
+note_before() {
+  {
+    echo "service $(systemctl is-enabled "$UNIT" 2>/dev/null)"
+    echo "server $(systemctl is-active "$UNIT" 2>/dev/null)"
+    for path in "$ROOT/etc/exports" "$EXPORTS"; do [ ! -e "$path" ] || echo "$path there"; done
+  } >"$BEFORE.new"
+  mv "$BEFORE.new" "$BEFORE"
+}
+
 prepare() {
-  if [ ! -e "$BEFORE" ]; then
-    is_active || refuse_to_start_for_others
-    mkdir -p "$NOTES"
-    {
-      echo "service $(systemctl is-enabled "$UNIT" 2>/dev/null)"
-      echo "server $(systemctl is-active "$UNIT" 2>/dev/null)"
-      for path in "$ROOT/etc/exports" "$EXPORTS"; do [ ! -e "$path" ] || echo "$path there"; done
-    } >"$BEFORE.new"
-    mv "$BEFORE.new" "$BEFORE"
-  fi
+  [ -e "$BEFORE" ] || is_active || refuse_to_start_for_others
+  mkdir -p "$NOTES"
+  echo "${HOST:-this host}" >"$SERVES"
+  [ -e "$BEFORE" ] || note_before
   has_server || install_package nfs-kernel-server nfs-utils nfs-kernel-server
   mkdir -p "$EXPORTS"
 }
@@ -95,27 +99,25 @@ $address, itself: look with exportfs -s what it serves"
   echo "$DATA_ROOT is served by NFS at $SERVER_ADDRESS"
 }
 
-was() { grep -qxF "$1 $2" "$BEFORE"; }
-
 # By now others may have their own exports on the server that we have brought.
 leave_server() {
   others=$(exports_of_others | cut -d ' ' -f 1 | sort -u | paste -sd ' ' -)
   if [ -n "$others" ] && ! was server active; then
     echo "the NFS server of this host stays, as $others names folders that are not ours"
+    stays=yes
     return
   fi
   was service enabled || systemctl disable --quiet "$UNIT" 2>/dev/null || true
   was server active || systemctl stop "$UNIT" 2>/dev/null || true
-  # Debian's package takes this file with it, also where it was there before the package.
-  file="$ROOT/etc/exports"
-  if was "$file" there && [ -e "$file" ]; then cp -p "$file" "$NOTES/exports"; fi
-  remove_packages
-  if [ -e "$NOTES/exports" ] && [ ! -e "$file" ]; then cp -p "$NOTES/exports" "$file"; fi
+  was "$EXPORTS" there || rmdir "$EXPORTS" 2>/dev/null || true
 }
 
 delete() {
-  if [ ! -e "$BEFORE" ]; then
+  if [ ! -e "$SERVES" ]; then
     echo "no NFS server of this host is of this program"
+    return
+  elif [ "$(cat "$SERVES")" != "${HOST:-this host}" ]; then
+    echo "this host is reached at $(cat "$SERVES") by now, and keeps its NFS server"
     return
   elif dry; then
     for file in "$EXPORTS"/disttrain*.exports; do [ ! -e "$file" ] || echo "would take back: $file"; done
@@ -125,8 +127,14 @@ delete() {
   for file in "$OWN_EXPORT" "$EXPORTS"/disttrain-*.exports; do remove_export "$file"; done
   if [ -e "$OWN_EXPORT" ]; then return; fi # of another stack, whose server it is by now
   leave_server
-  was "$EXPORTS" there || rmdir "$EXPORTS" 2>/dev/null || true
-  rm -rf "$NOTES"
+  rm -f "$SERVES"
+  if [ -e "$NAME" ]; then
+    echo "the packages stay, as this host mounts the data from another one by now"
+  elif [ -z "${stays:-}" ]; then
+    remove_nfs
+  else
+    rm -rf "$NOTES"
+  fi
   echo "$DATA_ROOT is no longer served by NFS; the data are kept"
 }
 

@@ -69,6 +69,7 @@ converge() {
 note_owner() {
   [ -z "${OWNER:-}" ] || [ -n "$(noted owner)" ] || note owner "$OWNER"
   [ -z "${STACK:-}" ] || [ "$(noted stack)" = "$STACK" ] || note stack "$STACK"
+  [ -z "${WAY:-}" ] || [ "$(noted way)" = "$WAY" ] || note way "$WAY"
   [ "$(noted_place)" = "$PLACE" ] || note service "$PLACE"
   [ "$(noted node)" = "${NODE:-}" ] || note node "${NODE:-}"
 }

@@ -5,6 +5,9 @@ readonly EXPORTS="$ROOT/etc/exports.d" # exportfs reads the files there whose na
 readonly NOTES="$ROOT/var/lib/disttrain-nfs"
 readonly NFSD="$ROOT/proc/fs/nfsd"
 readonly LOCK="$ROOT/run/disttrain-nfs.lock"
+readonly NAME="$NOTES/node"     # which further node the host is, and how it is reached; else missing
+readonly SERVES="$NOTES/server" # how the host is reached that serves; missing where none does
+readonly BEFORE="$NOTES/before" # what was there before the server, one `key value` a line
 readonly REMAINS="$ROOT/etc/exports.ucf-dist $ROOT/etc/default/nfs-common.ucf-dist \
 $ROOT/etc/default/nfs-kernel-server.ucf-dist $ROOT/var/lib/nfs/export-lock \
 $ROOT/var/lib/nfs/.etab.lock $ROOT/var/lib/nfs/.rmtab.lock $ROOT/var/lib/nfs"
@@ -43,6 +46,13 @@ client_word() { # as `exportfs` takes it
 
 exported_line() { [ ! -e "$1" ] || sed -n 2p "$1"; }
 
+# A machine that gets another name or address is set up under it first, and what was made under the
+# one of before is deleted last of all, when the machine has left the cluster. Both may be one machine:
+# what is to be deleted is only what still bears the name and address of before.
+is_made_for() { # file of exports, what it is for
+  case $(head -n 1 "$1") in "$MARK $2 (stack "*) ;; *) return 1 ;; esac
+}
+
 # Lets one client mount the folder, now and after each start of the server, and nothing else of what
 # the files of exports say is applied meanwhile: they may be other people's, half way through.
 set_export() { # file, client, what it is for
@@ -53,37 +63,49 @@ set_export() { # file, client, what it is for
     fail "$1 belongs to another stack: $(head -n 1 "$1"). Destroy that stack first, or, if it is \
 lost, remove the file on this host"
   fi
-  wanted="$DATA_ROOT $2($OPTIONS)"
   before=$(exported_line "$1")
-  if [ "$before" != "$wanted" ]; then
-    printf '%s %s (stack %s) owner %s\n%s\n' "$MARK" "$3" "${STACK:-}" "${OWNER:-}" "$wanted" >"$1.new"
+  wanted="$DATA_ROOT $2($OPTIONS)"
+  head="$MARK $3 (stack ${STACK:-}) owner ${OWNER:-}"
+  if [ "$before" != "$wanted" ] || [ "$(head -n 1 "$1")" != "$head" ]; then
+    printf '%s\n%s\n' "$head" "$wanted" >"$1.new"
     chmod 644 "$1.new"
     mv "$1.new" "$1"
-    [ -z "$before" ] || take_back "$before"
   fi
+  [ -z "$before" ] || [ "$before" = "$wanted" ] || take_back "$before"
   exportfs -i -o "$OPTIONS" "$(client_word "$2"):$DATA_ROOT" ||
     fail "exportfs refuses $DATA_ROOT for $2 (the setting dataRoot). It has to lie on a file system \
 that Linux can export, such as ext4 or xfs"
 }
 
-# A machine that has another name now has two files for a moment, and keeps what the new one says.
-take_back() { # line of a file of exports, whose file has gone or says something else by now
-  for other in "$EXPORTS"/disttrain*.exports; do
-    [ "$(exported_line "$other")" != "$1" ] || return 0
-  done
+take_back() { # line of a file of exports, which has gone or says something else by now
   folder=${1%% *} client=${1#* }
   exportfs -u "$(client_word "${client%%(*}"):$folder" 2>/dev/null || true
 }
 
-remove_export() { # file
+remove_export() { # file; may be empty: what it is for, if it is for that alone
   if [ ! -e "$1" ]; then return; fi
   if ! is_ours "$1" || is_of_other_stack "$1"; then
     echo "$1 is not of this stack, and stays"
     return
   fi
+  if [ -n "${2:-}" ] && ! is_made_for "$1" "$2"; then
+    echo "$1 stays, as it is no longer for $2: $(head -n 1 "$1")"
+    return
+  fi
   before=$(exported_line "$1")
   rm -f "$1"
   if command -v exportfs >/dev/null; then take_back "$before"; fi
+}
+
+was() { grep -qxF "$1 $2" "$BEFORE"; }
+
+# Debian's package takes this file with it, also where it was there before the package.
+remove_nfs() {
+  file="$ROOT/etc/exports"
+  if [ -e "$BEFORE" ] && was "$file" there && [ -e "$file" ]; then cp -p "$file" "$NOTES/exports"; fi
+  remove_packages
+  if [ -e "$NOTES/exports" ] && [ ! -e "$file" ]; then cp -p "$NOTES/exports" "$file"; fi
+  rm -rf "$NOTES"
 }
 
 is_served() { # client

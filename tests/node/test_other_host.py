@@ -1,0 +1,121 @@
+"""A platform moves from the machine on which Pulumi runs to one behind SSH, and back.
+
+By preview, up and destroy, as people type them. Both are test hosts with a k3s of their own, so
+what is left on the one when the other has the cluster can be looked at.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.stack import PulumiFailedError, Stack
+from tests.node.lab import DATA_ROOT, UP, Lab, counts, failure, rewritten
+from tests.node.own_machine import HERE, THERE, OwnMachine
+
+THEIRS = "organization/disttrain/multipod"
+CHECKPOINT = f"{DATA_ROOT}/runs/checkpoint"
+
+
+@pytest.fixture
+def own(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnMachine]:
+    machine = OwnMachine(tmp_path_factory.mktemp("own"), lab)
+    try:
+        yield machine
+        assert machine.lab.differences() == [], "the test left its own machine changed"
+    finally:
+        machine.close()
+
+
+def has_cluster(lab: Lab) -> bool:
+    """Whether k3s runs there, with all that a platform puts into it."""
+    active = lab.host.try_shell("systemctl is-active k3s").stdout.strip() == "active"
+    return active and len(lab.objects()) == 5
+
+
+def texts(lab: Lab) -> dict[str, str]:
+    """The files in the data folder that a test has written."""
+    found = lab.host.shell(f"grep -r '' {DATA_ROOT}/runs 2>/dev/null || true").splitlines()
+    return dict(line.split(":", 1) for line in found)
+
+
+def is_refused_while_others_run(own: OwnMachine, stack: Stack, left: Lab) -> None:
+    """Before anything is changed on either machine; preview cannot know it."""
+    left.put_run("theirs", THEIRS, "run-theirs")
+    hosts = (own.lab.host, own.other.host)
+    state, objects = own.lab.resources(stack), left.objects()
+    before = [host.files() for host in hosts]
+    said = re.sub(r"\s+", " ", failure(stack))
+    assert "host or sshHost: it names another host now" in said
+    assert f"pulumi destroy --stack {THEIRS}" in said
+    assert (own.lab.resources(stack), left.objects()) == (state, objects)
+    for host, files in zip(hosts, before, strict=True):
+        assert rewritten(files, host.files()) == []
+    left.take_run("run-theirs")
+
+
+def test_cluster_moves_between_local_and_ssh_and_leaves_nothing(own: OwnMachine) -> None:
+    """Section 2 of issue 9: k3s is removed from the machine of before, and the data stay there.
+
+    That `destroy` is to purge the data, too, is for the machine on which the cluster is by then.
+    """
+    here, there = own.lab, own.other
+    stack = own.stack(dataOnDestroy="purge", purgeConfirmed=DATA_ROOT)
+    assert UP in stack.up()
+    assert has_cluster(here)
+    assert there.differences() == []
+    here.host.shell(f"echo of-here >{CHECKPOINT}")
+
+    own.move_to(stack, THERE)
+    is_refused_while_others_run(own, stack, here)
+    shown = stack.preview()
+    for step in (
+        r"\+ .*command:remote:Command +cluster-k3s",
+        r"- .*command:local:Command +cluster-k3s",
+    ):
+        assert re.search(step, shown), shown
+    assert has_cluster(here), "a preview changes nothing"
+    assert UP in stack.up()
+    assert has_cluster(there)
+    assert here.differences() == []
+    assert texts(here) == {CHECKPOINT: "of-here"}
+    assert set(counts(again := stack.up())) == {"unchanged"}, again
+    there.host.shell(f"echo of-there >{CHECKPOINT}")
+
+    own.move_to(stack)
+    is_refused_while_others_run(own, stack, there)
+    stack.preview()
+    assert has_cluster(there)
+    assert UP in stack.up()
+    assert has_cluster(here)
+    assert there.differences() == []
+    assert texts(here) == {CHECKPOINT: "of-here"}
+    assert texts(there) == {CHECKPOINT: "of-there"}
+    assert set(counts(again := stack.up())) == {"unchanged"}, again
+
+    stack.destroy()
+    assert here.resources(stack) == []
+    assert here.differences() == there.differences() == []
+    assert not here.host.exists(DATA_ROOT)
+    assert texts(there) == {CHECKPOINT: "of-there"}
+
+
+def test_cluster_does_not_move_to_the_machine_that_it_is_on(own: OwnMachine) -> None:
+    """By `host: ssh` it was another machine to the engine, which at last took k3s from it."""
+    here = own.lab
+    stack = own.stack()
+    stack.up()
+    settings = stack.settings_file.read_text()
+    state, objects, files = here.resources(stack), here.objects(), here.host.files()
+    own.move_to(stack, HERE)
+    for command in (stack.preview, stack.up):
+        with pytest.raises(PulumiFailedError) as refusal:
+            command()
+        said = re.sub(r"\s+", " ", str(refusal.value))
+        assert f"host: 'ssh' cannot be used: sshHost '{HERE}' leads to the machine on" in said
+        assert "pulumi config set host local" in said
+        assert (here.resources(stack), here.objects()) == (state, objects)
+        assert rewritten(files, here.host.files()) == []
+    stack.settings_file.write_text(settings)
+    assert set(counts(again := stack.up())) == {"unchanged"}, again
+    stack.destroy()

@@ -1,0 +1,68 @@
+"""`pulumi up` where machines of `nodes` get other names: one of them, or two that swap theirs."""
+
+import pytest
+
+from tests.node.lab import counts
+from tests.node.lan import NAMES, Lan
+from tests.node.test_nodes import SERVER, set_nodes
+
+pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
+TRUST = "/usr/local/share/ca-certificates/disttrain.crt"
+
+
+def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
+    """By itself the engine lets the new one join first, and then the old one takes k3s away."""
+    two, three = NAMES
+    stack, host = lan.stack(*NAMES), lan.machines[two].host
+    stack.up()
+    other = lan.machines[three].host
+    started = other.shell("systemctl show --property=MainPID --value k3s-agent")
+    item = {**lan.settings(two)[0], "name": "gpu-new"}
+    set_nodes(stack, [item, *lan.settings(three)])
+    output = stack.up()
+    assert counts(output)["replaced"] == 2, output  # its files, and that it joins
+    assert sorted(lan.members()) == sorted([SERVER, "gpu-new", three])
+    assert lan.passwords() == sorted(["gpu-new", three])
+    assert host.shell("systemctl is-active k3s-agent").strip() == "active"
+    assert other.shell("systemctl show --property=MainPID --value k3s-agent") == started
+    assert set(counts(stack.up())) == {"unchanged"}, output
+    stack.destroy()
+    assert [machine.differences() for machine in lan.machines.values()] == [[], []]
+
+
+def test_two_machines_can_swap_their_names(lan: Lan) -> None:
+    """Each of them is left under one name and joined under the other at the same time."""
+    two, three = NAMES
+    stack = lan.stack(*NAMES)
+    stack.up()
+    at_two, at_three = (lan.settings(name)[0] for name in NAMES)
+    set_nodes(stack, [{**at_three, "name": two}, {**at_two, "name": three}])
+    output = stack.up()
+    members = lan.members()
+    assert sorted(members) == sorted([SERVER, two, three])
+    for name, was in ((two, three), (three, two)):
+        (entry, *_) = members[name]["status"]["addresses"]
+        found = lan.machines[was].host.shell("ip -4 -o address show scope global")
+        assert f" {entry['address']}/" in found, output
+    for machine in lan.machines.values():
+        assert machine.host.shell("systemctl is-active k3s-agent").strip() == "active"
+    assert set(counts(stack.up())) == {"unchanged"}
+    stack.destroy()
+    assert [machine.differences() for machine in lan.machines.values()] == [[], []]
+
+
+def test_machine_of_a_name_before_is_left_to_its_node(lan: Lan) -> None:
+    """Where the machine could not be asked, so that the program took it for a new one."""
+    two = NAMES[0]
+    stack, host = lan.stack(two), lan.machines[two].host
+    stack.up()
+    settings = lan.settings(two)[0]
+    set_nodes(stack, [{**settings, "name": "gpu-new"}])
+    host.shell(
+        "sed -i '/^node /d' /etc/rancher/disttrain"
+    )  # as one that an older version installed
+    output = stack.up()
+    assert f"this host is the node gpu-new by now, and not {two}" in output
+    assert sorted(lan.members()) == sorted([SERVER, "gpu-new"])
+    assert host.shell("systemctl is-active k3s-agent").strip() == "active"
+    stack.destroy()
