@@ -75,6 +75,7 @@ FILES = {
         "e2e/test_new_cluster.py",
         "e2e/test_over_ssh.py",
         "e2e/test_playbook.py",
+        "e2e/test_policy_pack.py",
         "e2e/test_program_by_registry.py",
         "e2e/test_queue.py",
         "kube/test_alerts_in_depth.py",
