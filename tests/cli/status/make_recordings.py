@@ -149,26 +149,33 @@ class Recorder:
 
         The state in which a run is told to stop and still writes has no other way to be seen.
         """
-        name, stack, gate = kind.name, self.stack, SaveGate(self.lab.cluster)
-        settings = self.settings(kind, f"r-{name}-saves", ENDLESS)
-        stack.set_all({"queue": None, **settings, **SETTINGS})
+        lab, name, stack = self.lab, kind.name, self.stack
+        with self._save_that_takes_long(kind, f"r-{name}-saves", None) as gate:
+            self.take(f"{name}-saving", "saving", "its checkpoint takes long", waits_for_save)
+            stop = f"./disttrain stop --stack {stack.name}"
+            how = "./disttrain stop, while its checkpoint takes long"
+            with meanwhile(lambda: people_run(lab, stack, stop), gate):
+                self.take(f"{name}-saves-and-stops", "saving", how, saves_before_it_ends)
+
+    def saving_in_queue(self, kind: WorkloadKind) -> None:
+        """Work of a higher priority gets its place, and it still writes."""
+        lab, name = self.lab, kind.name
+        with self._save_that_takes_long(kind, f"r-{name}-gives-way", QUEUE) as gate:
+            how = "work of a higher priority gets its place, while its checkpoint takes long"
+            with meanwhile(lambda: start_others(lab, URGENT, URGENT), gate):
+                self.take(f"{name}-saves-and-gives-way", "saving", how, saves_before_it_ends)
+            end_others(lab, URGENT)
+
+    @contextmanager
+    def _save_that_takes_long(
+        self, kind: WorkloadKind, run_name: str, queue: str | None
+    ) -> Iterator[SaveGate]:
+        stack, gate = self.stack, SaveGate(self.lab.cluster)
+        stack.set_all({"queue": queue, **self.settings(kind, run_name, ENDLESS), **SETTINGS})
         stack.up()
         gate.close()
         try:
-            self.take(f"{name}-saving", "saving", "its checkpoint takes long", waits_for_save)
-            with ThreadPoolExecutor(1) as threads:
-                stop = f"./disttrain stop --stack {stack.name}"
-                stopped = threads.submit(people_run, self.lab, stack, stop)
-                try:
-                    self.take(
-                        f"{name}-saves-and-stops",
-                        "saving",
-                        "./disttrain stop, while its checkpoint takes long",
-                        saves_before_it_ends,
-                    )
-                finally:
-                    gate.open()
-                stopped.result()
+            yield gate
         finally:
             gate.open()
             stack.set_all(dict.fromkeys(SETTINGS))
@@ -205,6 +212,19 @@ class Recorder:
         self.take(f"{name}-queued", "queued", "others have all of its queue", has_no_live_pod)
         end_others(lab, "others")
         self.take(f"{name}-admitted-late", "training", "others have left its queue", trains)
+        self.saving_in_queue(kind)
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object], gate: SaveGate) -> Iterator[None]:
+    """Something that ends only when the run has saved; the gate is opened for that at the end."""
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(work)
+        try:
+            yield
+        finally:
+            gate.open()
+        done.result()
 
 
 @contextmanager
@@ -238,16 +258,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--saving", action="store_true", help="only of a run that saves")
     options = parser.parse_args(words)
     kinds = [WORKLOADS[name] for name in options.kinds or WORKLOADS]
-    queues = "not" if options.saving else options.queues
     with (
         tempfile.TemporaryDirectory() as folder,
-        prepared(Path(folder), queues != "not") as recorder,
+        prepared(Path(folder), options.queues != "not") as recorder,
     ):
-        for kind in kinds if queues != "only" else []:
+        for kind in kinds if options.queues != "only" else []:
             (recorder.saving if options.saving else recorder.of_kind)(kind)
-        for kind in kinds if queues != "not" else []:
+        for kind in kinds if options.queues != "not" else []:
             if kind.name in QUEUED:
-                recorder.in_queue(kind)
+                (recorder.saving_in_queue if options.saving else recorder.in_queue)(kind)
     print(f"wrong: {', '.join(recorder.wrong) or 'none'}")
     return int(bool(recorder.wrong))
 
