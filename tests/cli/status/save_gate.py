@@ -29,6 +29,7 @@ class SaveGate:
     """The gate of the runs whose stack has `SETTINGS`; it is open at first."""
 
     def __init__(self, cluster: Cluster) -> None:
+        (cluster.data_root / ".disttrain").touch()  # or a platform refuses a folder with files
         folder = cluster.data_root / FOLDER
         folder.mkdir(exist_ok=True)
         (folder / "sitecustomize.py").write_text(MODULE)
