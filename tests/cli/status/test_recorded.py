@@ -12,7 +12,7 @@ from tests.cli.status.tape import FOLDER, Replay, read, see_only_run
 
 FILES = sorted(FOLDER.glob("*.json"))
 AT_LEAST = 40
-STATES = {"training", "saving", "waiting", "starting", "recovering", "stopped", "failing"}
+STATES = {"training", "waiting", "starting", "recovering", "stopped", "failing"}
 MOST_BYTES = 40_000  # of a file
 
 
@@ -25,7 +25,7 @@ def test_recorded_state_has_its_word(path: Path) -> None:
 
 
 def test_recordings_are_enough_and_small() -> None:
-    """Each kind of workload trains, saves, waits, lacks its image, starts, recovers and is
+    """Each kind of workload trains, waits, lacks its image, starts, recovers and is
     stopped."""
     assert len(FILES) >= AT_LEAST
     states = {name: set[str]() for name in WORKLOADS}
