@@ -20,7 +20,7 @@ from infra.platform.make import make_platform
 from infra.platform.owner import Owner
 from infra.platform.reference import check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
-from infra.platform.trainer_image import TrainerImage, program_image_args
+from infra.platform.trainer_image import TrainerImage, program_image_args, run_image_args
 from infra.preflight import check_platform, check_run
 from infra.run.make import make_run
 from infra.settings import Settings, parse_settings, read_configuration
@@ -45,9 +45,9 @@ async def on_an_own_platform(settings: Settings) -> None:
     export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner))
     export(platform_outputs(made))
     if settings.run:
-        if plan := settings.run.program_image:
+        if built := settings.run.program_image:
             there = pulumi.ResourceOptions(depends_on=made.ready)
-            image = program_image_args(settings.platform, plan)
+            image = program_image_args(settings.platform, built.plan)
             everything.append(TrainerImage("program-image", image, there))
         run = make_run(
             settings.run,
@@ -75,11 +75,18 @@ async def on_an_own_platform(settings: Settings) -> None:
 async def on_the_platform_of_another_stack(
     raw: dict[str, str], secret_keys: set[str], settings: Settings
 ) -> None:
-    """The run alone; it needs a kubeconfig of the platform and nothing of its hosts."""
+    """The run alone; it needs a kubeconfig of the platform and nothing of its hosts. The image of a
+    program it can bring to the platform's registry, where it has one."""
     platform = await referenced_platform(settings.platform_stack)
     facts = platform.facts
     run_settings = parse_settings(
-        raw, secret_keys, settings.stack, KINDS, facts.devices, facts.queue
+        raw,
+        secret_keys,
+        settings.stack,
+        KINDS,
+        facts.devices,
+        facts.queue,
+        facts.image.for_runs,
     ).run
     assert run_settings is not None
     check_image(settings.platform_stack, facts.image)
@@ -101,12 +108,17 @@ async def on_the_platform_of_another_stack(
             platform.kubeconfig, facts.context, facts.cluster_identifier, platform.generation
         ),
     )
-    pods = TaskPods("task-pods", TaskPodsArgs(connection, everyone=False))
+    needed: list[pulumi.Resource] = [
+        TaskPods("task-pods", TaskPodsArgs(connection, everyone=False))
+    ]
+    if (built := run_settings.program_image) and built.by_run:
+        image = run_image_args(built.plan, built.by_run, facts.namespace)
+        needed.append(TrainerImage("program-image", image))
     run = make_run(
         run_settings,
         facts,
         connection,
-        [pods],
+        needed,
         access.options,
         owns_platform=False,
     )

@@ -28,7 +28,8 @@ from bench.node import cluster_lab
 from bench.row import Row
 from bench.table import publish
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import Controller, running, start_controller
+from sandbox.controllers.controller import running, start_controller
+from sandbox.controllers.outage import kill_controller
 from sandbox.stack import Stack
 from tests.e2e.lab import Lab, wait_for
 
@@ -62,25 +63,9 @@ class Killer(threading.Thread):
         while self.done < self.kills:
             time.sleep(self.draw.uniform(0, 3))
             controller = CONTROLLERS[self.draw.choice(self.names)]
-            self._kill(controller)
+            kill_controller(self.lab.cluster, controller.name)
             self.done += 1
             start_controller(self.lab.cluster, controller)
-
-    def _kill(self, controller: Controller) -> None:
-        """All of its programs, each with its child where a shell has started it."""
-        node = self.lab.cluster.node(1)
-        assert node.holder is not None
-        script = 'kill -9 "$1" $(cat "/proc/$1/task/$1/children")'
-        for name in (program.name for program in controller.programs):
-            pid = (node.layout.run / f"{name}.pid").read_text().split()[0]
-            words = node.holder.enter("sh", "-c", script, "sh", pid)
-            self.lab.shell(" ".join(map(_quoted, words)))
-            wait_for(f"the end of {name}", lambda name=name: node.ended([name]), 30, 0.05)
-            node.end(name)  # it is forgotten: whoever waits for the cluster would be told of it
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"
 
 
 def _file(lab: Lab, item: object) -> str:

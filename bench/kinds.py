@@ -2,8 +2,9 @@
 
 For each kind, on a cluster of the sandbox with the kind's own controllers: the time from `pulumi
 up` to the first step of all ranks, and the time from a fault (kill -9 of a rank, the eviction of a
-pod, that of node 0's pod) to the next new step. The table goes to docs/benchmarks.md, which says
-what these figures leave out. `--faults`, `--evictions` and `--ups` say how often each is done.
+pod, that of node 0's pod, and both while the kind's controller is down) to the next new step. The
+table goes to docs/benchmarks.md, which says what these figures leave out. `--faults`,
+`--evictions`, `--outages` and `--ups` say how often each is done; with 0 the row of before stays.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 from bench.kinds_account import Recovery, phases_between
 from bench.kinds_faults import FAULTS, Fault, kill_rank
-from bench.kinds_rows import first_step_row, recovery_row
+from bench.kinds_rows import first_step_row, merged, recovery_row
 from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
 from bench.row import Row
@@ -33,6 +34,7 @@ from bench.runs import CHECKOUT
 from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.outage import KUBERNETES, Outage
 from sandbox.stack import Stack
 from tests.e2e.asking import evict, training_pods
 from tests.e2e.engines import ENGINES
@@ -67,6 +69,29 @@ class Kind:
     bar_seconds: float
     evictions: int = sys.maxsize
     slow_by: str = ""
+
+    @property
+    def carried_out_by(self) -> tuple[str, ...]:
+        """What is down in the faults that are about the controller."""
+        return self.controllers or (KUBERNETES,)
+
+
+@dataclass(frozen=True)
+class Often:
+    """How often each thing is done: of `ups`, faults of ranks, evictions, and outages of both."""
+
+    ups: int
+    faults: int
+    evictions: int
+    outages: int
+
+    def times(self, kind: Kind, fault: Fault) -> int:
+        """How often this fault is done to a run of this kind; 0: it has no such node."""
+        if fault.node >= len(kind.pods):
+            return 0
+        wanted = self.faults if fault.in_pod else self.evictions
+        wanted = self.outages if fault.away_seconds else wanted
+        return wanted if fault.in_pod else min(wanted, kind.evictions)
 
 
 # A Job's controller waits 10 s for the first evicted pod, and each time twice as long.
@@ -147,7 +172,7 @@ def recoveries(
 ) -> list[Recovery]:
     """The newest run of `first_steps`, disturbed again and again."""
     run_dir = lab.run_dir(stack.output("runName"))
-    draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes]]()
+    draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes, float]]()
     back = 0.0
     with StepWatch(run_dir) as steps:
         for _ in range(times):
@@ -156,21 +181,32 @@ def recoveries(
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
             with PodWatch(lab, kind.pods[fault.node]) as pods:
                 time.sleep(draw.uniform(0, 1))  # anywhere between two checkpoints, and in saves
-                if fault.in_pod:
-                    at = kill_rank(lab, pods.name)
-                else:
-                    at = time.time()
-                    evict(lab, pods.name)
-                pause = steps.outage(at)
-                done.append((at, pause, pods.times()))
+                with outage(lab, kind, fault) as away:
+                    if fault.in_pod:
+                        at = kill_rank(lab, pods.name)
+                    else:
+                        at = time.time()
+                        evict(lab, pods.name)
+                    pause = steps.outage(at)
+                done.append((at, pause, pods.times(), away.ended if away else 0.0))
             back = pause[1]
             print(f"{name}, {fault.what}: {back - at:.2f} s", flush=True)
     events, _ = parse_events(event_file(run_dir, 0).read_bytes())
-    phases = phases_between(events, [pause for _, pause, _ in done])
+    phases = phases_between(events, [pause for _, pause, _, _ in done])
     return [
-        Recovery(at, *pause, phases=parts, pods=seen)
-        for (at, pause, seen), parts in zip(done, phases, strict=True)
+        Recovery(at, *pause, phases=parts, pods=seen, up=up)
+        for (at, pause, seen, up), parts in zip(done, phases, strict=True)
     ]
+
+
+@contextmanager
+def outage(lab: Lab, kind: Kind, fault: Fault) -> Iterator[Outage | None]:
+    """The controllers of the kind are down where the fault is about that."""
+    if not fault.away_seconds:
+        yield None
+        return
+    with Outage(lab.cluster, kind.carried_out_by, fault.away_seconds) as away:
+        yield away
 
 
 def have_spares() -> bool:
@@ -188,21 +224,22 @@ def pods_of(kind: Kind) -> int:
     return RANKS if len(kind.pods) > 1 else 1
 
 
-def measure(lab: Lab, stack: Stack, name: str, faults: int, evictions: int, ups: int) -> list[Row]:
-    """All rows of one kind."""
+def measure(lab: Lab, stack: Stack, name: str, often: Often) -> list[Row]:
+    """The rows of one kind."""
     kind = KINDS[name]
-    seconds = first_steps(lab, stack, name, kind, ups)
+    seconds = first_steps(lab, stack, name, kind, often.ups)
     rows = [first_step_row(seconds)] if seconds else []
-    for fault in FAULTS:
-        if fault.node < len(kind.pods):
-            times = faults if fault.in_pod else min(evictions, kind.evictions)
-            if times == kind.evictions:  # on a Job that has lost no pod yet
-                run_name = f"bench-{name}-evicted-{fault.node}"
-                stack.set_all(settings_of(name, kind, run_name))
-                stack.up()
-                first_step(lab.run_dir(run_name))
-            found = recoveries(lab, stack, name, kind, fault, times)
-            rows.append(recovery_row(fault.what, kind.bar_seconds, found, kind.slow_by))
+    for number, fault in enumerate(FAULTS):
+        times = often.times(kind, fault)
+        if not times:
+            continue
+        if not fault.in_pod and times == kind.evictions:  # on a Job that has lost no pod yet
+            run_name = f"bench-{name}-evicted-{number}"
+            stack.set_all(settings_of(name, kind, run_name))
+            stack.up()
+            first_step(lab.run_dir(run_name))
+        found = recoveries(lab, stack, name, kind, fault, times)
+        rows.append(recovery_row(fault.what, kind.bar_seconds, found, kind.slow_by))
     return rows
 
 
@@ -212,10 +249,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--faults", type=int, default=20, help="how often a rank is killed")
     parser.add_argument("--evictions", type=int, default=20, help="how often each pod is evicted")
+    parser.add_argument(
+        "--outages", type=int, default=20, help="how often both while the controller is down"
+    )
     parser.add_argument("--ups", type=int, default=5, help="how often `pulumi up` is timed")
     options = parser.parse_args(words)
     if unknown := [name for name in options.kinds if name not in KINDS]:
         parser.error(f"{', '.join(unknown)}: there is no such kind; name one of {', '.join(KINDS)}")
+    often = Often(options.ups, options.faults, options.evictions, options.outages)
     chosen, missed = options.kinds or list(KINDS), False
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -226,7 +267,7 @@ def main(words: Sequence[str] | None = None) -> int:
         try:
             for name in (name for name in chosen if served.issuperset(KINDS[name].controllers)):
                 load = os.getloadavg()[0]
-                rows = measure(lab, stack, name, options.faults, options.evictions, options.ups)
+                rows = measure(lab, stack, name, often)
                 missed |= any(row.met is False for row in rows)
                 keep(name, rows, load)
         finally:
@@ -235,11 +276,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def keep(name: str, rows: list[Row], load: float) -> None:
-    """Write the rows of a kind into the results and the document, beside those of other kinds."""
+    """Write rows of a kind into the results and the document, beside those that stay."""
     kept: dict[str, list[dict[str, Any]]]
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     where = when_and_load(load)
-    kept[name] = [{**dataclasses.asdict(row), "where": where} for row in rows]
+    measured = [{**dataclasses.asdict(row), "where": where} for row in rows]
+    kept[name] = merged(kept.get(name, []), measured)
     RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
     put_into_section(DOCUMENT, HEADING, table(kept, list(KINDS)))
 

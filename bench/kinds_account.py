@@ -23,6 +23,7 @@ class Recovery:
         phases: seconds by phase, as the run's own account has them; None is what it trained after
             the last step that it wrote: a fault comes in the middle of one.
         pods: of the node whose pod was evicted.
+        up: when the controller was started again that was down; 0: it was not down.
     """
 
     fault: float
@@ -30,6 +31,7 @@ class Recovery:
     back: float
     phases: dict[Phase | None, float]
     pods: PodTimes
+    up: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -52,16 +54,27 @@ class Recovery:
         return self.pods.ended - self.fault if self.pods.ended else None
 
     @property
+    def outage(self) -> float:
+        """From the fault until the controller was started again; 0 where the run went on before."""
+        return max(0.0, self.up - self.fault) if self.up < self.back else 0.0
+
+    @property
+    def seconds_after_outage(self) -> float:
+        """From the fault to the first step after it, without the time of the outage."""
+        return self.seconds - self.outage
+
+    @property
     def controller(self) -> float | None:
-        """From the end of the old pod to the new one's creation; below 0 where it came earlier."""
+        """From the end of the old pod to the new one's creation; below 0 where it came earlier.
+        Where the controller was down then, from its start on."""
         known = self.pods.ended and self.pods.made
-        return self.pods.made - self.pods.ended if known else None
+        return self.pods.made - max(self.pods.ended, self.up) if known else None
 
     @property
     def seconds_of_others(self) -> float | None:
-        """Without the controller's share; None where no pod was lost."""
+        """Without the controller's share and its outage; None where no pod was lost."""
         share = self.controller
-        return None if share is None else self.seconds - max(0.0, share)
+        return None if share is None else self.seconds_after_outage - max(0.0, share)
 
     @property
     def kubelet(self) -> float | None:

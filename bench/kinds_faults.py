@@ -19,19 +19,36 @@ for p in sorted(pathlib.Path('/proc').glob('[0-9]*/cmdline'), key=lambda p: int(
 """
 
 
+# So long a controller is down when a pod is evicted: such a run cannot go on before.
+AWAY_SECONDS = 10.0
+# A run whose rank was killed goes on all the same. Without a step it has its controller back then.
+LONGEST_AWAY_SECONDS = 60.0
+
+
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the pod of a node; `in_pod`: to a rank in it, and the pod stays."""
+    """What happens to the pod of a node.
+
+    Args:
+        what: for people.
+        node: whose pod it is; -1: the last one.
+        in_pod: it happens to a rank in the pod, which stays.
+        away_seconds: so long the controller of the kind is down then, and no longer than until the
+            next step; 0: it is not.
+    """
 
     what: str
     node: int
     in_pod: bool
+    away_seconds: float = 0.0
 
 
 FAULTS = (
     Fault("kill -9 of a rank", 0, True),
     Fault("the eviction of a pod", 1, False),
     Fault("the eviction of node 0's pod", 0, False),
+    Fault("kill -9 of a rank while the controller is down", 0, True, LONGEST_AWAY_SECONDS),
+    Fault("the eviction of a pod while the controller is down", -1, False, AWAY_SECONDS),
 )
 
 

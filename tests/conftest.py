@@ -111,8 +111,20 @@ def leave_to_longer_runs(config: pytest.Config, items: list[pytest.Item]) -> Non
         if item.path in marks:
             item.add_marker(marks[item.path])
     later = [item for item in items if any(map(item.get_closest_marker, LEFT_OUT[DEPTH]))]
+    later += [item for item in without_their_engine(items) if item not in later]
     config.hook.pytest_deselected(items=later)
     items[:] = [item for item in items if item not in later]
+
+
+def without_their_engine(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Those that need a policy pack inside of Pulumi's engine, where that cannot run packs."""
+    found = [item for item in items if item.get_closest_marker("policy_packs")]
+    if found:
+        from sandbox.pulumi_home import runs_policy_packs  # it looks for the engine
+
+        if runs_policy_packs():
+            return []
+    return found
 
 
 def reversed_but_for_stories(items: list[pytest.Item]) -> list[pytest.Item]:

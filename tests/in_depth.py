@@ -66,6 +66,7 @@ FILES = {
         "trainer/watch/test_slow_rank.py",
     ),
     IN_DEPTH: (
+        "e2e/test_controller_outage.py",
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",
         "e2e/test_failed_runs.py",
@@ -74,6 +75,8 @@ FILES = {
         "e2e/test_new_cluster.py",
         "e2e/test_over_ssh.py",
         "e2e/test_playbook.py",
+        "e2e/test_policy_pack.py",
+        "e2e/test_program_by_registry.py",
         "e2e/test_queue.py",
         "kube/test_alerts_in_depth.py",
         "kube/test_fetch_large.py",

@@ -112,9 +112,10 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
             return "starting", "its `pulumi up` is under way", record.since
         return "gone", f"{record.workload} is not there: somebody has deleted it", None
-    stopped = is_suspended(item, record.suspend) and not seen.queued
-    if stopped and (saving := _saves_before_it_ends(seen, now)):
+    suspended = is_suspended(item, record.suspend)
+    if suspended and (saving := _saves_before_it_ends(seen, now)):
         return "saving", saving, leading(seen).saving_at
+    stopped = suspended and not seen.queued
     if stopped and record.suspended_by == record.stack:
         saved = f"it has saved step {record.saved_step}; " if record.saved_step else ""
         return "stopped", f"{saved}./disttrain resume brings it back", None
@@ -179,7 +180,8 @@ def _saves_before_it_ends(seen: Seen, now: datetime) -> str:
     if not lives or progress.saving_at is None:
         return ""
     is_long = (now - progress.saving_at).total_seconds() > STALLED_SECONDS
-    return "" if is_long else f"{_saving(progress)}; then it ends"
+    then = f"waits {seen.queued.words}" if seen.queued else "ends"
+    return "" if is_long else f"{_saving(progress)}; then it {then}"
 
 
 def _is_running(pod: Json) -> bool:

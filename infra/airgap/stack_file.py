@@ -6,7 +6,7 @@ from pathlib import Path
 import pulumi
 
 from infra.kinds import KINDS
-from infra.settings import Devices, Settings, parse_settings
+from infra.settings import PlatformSettings, Settings, parse_settings
 from infra.settings.project import raw_settings
 from infra.settings.setting_error import problem_text
 
@@ -38,15 +38,17 @@ def settings_of(file: Path, changes: Mapping[str, str]) -> Settings:
     try:
         settings = parse_settings(raw, (), stack, KINDS)
         if settings.platform is None:
-            devices = _devices_of_platform(file, settings.platform_stack)
-            settings = parse_settings(raw, (), stack, KINDS, devices)
+            owner = _owner_of_platform(file, settings.platform_stack)
+            settings = parse_settings(
+                raw, (), stack, KINDS, owner.devices, delivery=owner.delivery_for_runs
+            )
     except pulumi.RunError as problem:
         raise ValueError(str(problem)) from None
     return settings
 
 
-def _devices_of_platform(file: Path, platform_stack: str) -> Devices:
-    """What the platform of another stack offers, from the file of that stack."""
+def _owner_of_platform(file: Path, platform_stack: str) -> PlatformSettings:
+    """The platform of another stack, from the file of that stack."""
     name = platform_stack.rpartition("/")[2]
     owner = file.with_name(f"Pulumi.{name}.yaml")
     if not owner.is_file():
@@ -59,4 +61,4 @@ def _devices_of_platform(file: Path, platform_stack: str) -> Devices:
             )
         )
     raw = {**raw_settings(owner)[0], "bundle": "", "bundleSha256": ""}
-    return parse_settings(raw, (), name, KINDS).own_platform.devices
+    return parse_settings(raw, (), name, KINDS).own_platform

@@ -138,6 +138,8 @@ class DeliveryKind:
         needs_node: whether it writes to the node's own containerd. With `cluster: existing` the
             machine that runs Pulumi must be the node then.
         serves_further: whether it brings the image to `request.further`, where it writes to nodes.
+        shared_options: names of options that also hold for the runs of other stacks on the platform
+            that bring images of their own (`program.build`); none of them holds a login.
         embedded_registry: whether the nodes of our k3s give each other the images of the registry
             that imageRepository names. k3s is then set up for it on every node.
     """
@@ -149,4 +151,5 @@ class DeliveryKind:
     options: type = NoOptions
     needs_node: bool = False
     serves_further: bool = False
+    shared_options: tuple[str, ...] = ()
     embedded_registry: bool = False

@@ -203,5 +203,10 @@ def _options(request: DeliveryRequest) -> RegistryOptions:
 
 
 KIND = DeliveryKind(
-    name="registry", deliver=deliver, check=check, pull=pull, options=RegistryOptions
+    name="registry",
+    deliver=deliver,
+    check=check,
+    pull=pull,
+    options=RegistryOptions,
+    shared_options=("plainHttp", "compression"),
 )

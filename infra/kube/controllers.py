@@ -171,19 +171,28 @@ def first_owner(api: Api, item: Json) -> Json | None:
         owners = parts(part(item, "metadata"), "ownerReferences")
         if not owners or label(item, names.OWNER_LABEL):
             return item
-        by = next((each for each in owners if each.get("controller")), owners[0])
-        namespace = str(part(item, "metadata").get("namespace") or "")
-        try:
-            path = api.path(by["apiVersion"], by["kind"], namespace, by["name"])
-            found = api.get(path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None  # the kind has gone with its definition
-        if found is None or part(found, "metadata").get("uid") != by.get("uid"):
+        found = next_owner(api, item)
+        if found is None:
             return None
-        item = {"apiVersion": by["apiVersion"], "kind": by["kind"], **found}
+        item = found
     return item
+
+
+def next_owner(api: Api, item: Json) -> Json | None:
+    """What has made an object that names its owners; None: that is gone."""
+    owners = parts(part(item, "metadata"), "ownerReferences")
+    by = next((each for each in owners if each.get("controller")), owners[0])
+    namespace = str(part(item, "metadata").get("namespace") or "")
+    try:
+        path = api.path(by["apiVersion"], by["kind"], namespace, by["name"])
+        found = api.get(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None  # the kind has gone with its definition
+    if found is None or part(found, "metadata").get("uid") != by.get("uid"):
+        return None
+    return {"apiVersion": by["apiVersion"], "kind": by["kind"], **found}
 
 
 def _named(item: Json) -> str:

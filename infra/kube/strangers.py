@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from infra.kube import names
 from infra.kube.api import Api
-from infra.kube.controllers import API_SERVICES, first_owner, is_of_release
+from infra.kube.controllers import API_SERVICES, first_owner, is_of_release, next_owner
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.namespaced_kinds import NamespacedKind, namespaced_kinds
 from infra.kube.objects import Json, annotation, is_ending, label, name_of, part, parts
@@ -171,16 +171,21 @@ def _own_api_versions(api: Api, place: OwnNamespace) -> set[str]:
 
 
 def _top(api: Api, item: Json) -> Json | None:
-    """As `first_owner`, but an object stays where one of several owners has gone.
+    """As `first_owner`, but an object stays where one of several owners has gone, and one with the
+    label of another stack goes where its one owner has gone or is ending: that stack has deleted
+    it a moment ago.
 
     An object whose owner may not be read counts as nobody's part.
     """
+    owners = len(parts(part(item, "metadata"), "ownerReferences"))
     try:
+        if owners == 1 and label(item, names.OWNER_LABEL):
+            by = next_owner(api, item)
+            return None if by is None or is_ending(by) else item
         found = first_owner(api, item)
     except ApiError:
         return item
-    several = len(parts(part(item, "metadata"), "ownerReferences")) > 1
-    return item if found is None and several else found
+    return item if found is None and owners > 1 else found
 
 
 def _is_record_of_helm(item: Json, release: str) -> bool:

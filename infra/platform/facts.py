@@ -7,10 +7,10 @@ from typing import Any, Literal, cast
 import yaml
 
 from infra.one_line import one_line
-from infra.settings import Devices
+from infra.settings import Devices, PlatformDelivery
 from infra.settings.queues_topology import PlatformQueue
 
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class ImageFacts:
         repository: the setting `imageRepository`.
         base: the setting `imageBase`.
         torch_index_url: the setting `torchIndexUrl`, without credentials.
+        delivery: the setting `imageDelivery`.
+        delivery_options: those of `imageDeliveryOptions` that hold for runs of other stacks, too.
     """
 
     reference: str
@@ -32,6 +34,13 @@ class ImageFacts:
     repository: str
     base: str
     torch_index_url: str
+    delivery: str
+    delivery_options: Mapping[str, Any]
+
+    @property
+    def for_runs(self) -> PlatformDelivery:
+        """As the settings of a run read it."""
+        return PlatformDelivery(self.delivery, self.repository, self.delivery_options)
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,8 @@ def platform_facts(
             repository=image.plan.repository,
             base=image.base,
             torch_index_url=image.torch_index_url,
+            delivery=settings.delivery.name,
+            delivery_options=dict(settings.delivery_for_runs.options),
         ),
         proxy=proxy_identity(proxy),
         ca_config_map=ca_config_map_name(proxy.ca_bundle) if proxy.ca_bundle else "",

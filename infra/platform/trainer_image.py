@@ -13,6 +13,7 @@ from infra.platform.proxy import proxy_environment
 from infra.settings import PlatformSettings
 from infra.settings.cluster import ClusterSettings
 from infra.settings.node import SshSettings
+from infra.settings.program_image import RunsDelivery
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,15 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
         cluster=cluster_facts(settings.cluster),
         options=settings.delivery.options,
     )
+    return _checked(settings.delivery.name, request)
+
+
+def _checked(delivery: str, request: DeliveryRequest) -> TrainerImageArgs:
     try:
-        DELIVERIES[settings.delivery.name].check(request)
+        DELIVERIES[delivery].check(request)
     except ValueError as error:
         raise pulumi.RunError(str(error)) from None
-    return TrainerImageArgs(settings.delivery.name, request)
+    return TrainerImageArgs(delivery, request)
 
 
 def program_image_args(settings: PlatformSettings, plan: ImagePlan) -> TrainerImageArgs:
@@ -108,6 +113,29 @@ def program_image_args(settings: PlatformSettings, plan: ImagePlan) -> TrainerIm
     """
     args = trainer_image_args(settings)
     return replace(args, request=replace(args.request, plan=plan, bundled_layout=None))
+
+
+def run_image_args(plan: ImagePlan, by_run: RunsDelivery, namespace: str) -> TrainerImageArgs:
+    """The same for a stack on the platform of another one, which reaches none of the nodes.
+
+    A build and a push have the proxies of the shell that runs Pulumi.
+
+    Args:
+        plan: of the image.
+        by_run: how this stack delivers it.
+        namespace: of the platform.
+
+    Raises:
+        pulumi.RunError: the delivery cannot do what the settings ask for.
+    """
+    request = DeliveryRequest(
+        plan=plan,
+        builder=by_run.builder,
+        authorities=by_run.ca_bundle,
+        namespace=namespace,
+        options=by_run.delivery.options,
+    )
+    return _checked(by_run.delivery.name, request)
 
 
 def cluster_facts(cluster: ClusterSettings) -> ClusterFacts:

@@ -25,6 +25,7 @@ from infra.settings.load import read_configuration
 from infra.settings.node import HostSettings, JumpSettings, SshSettings
 from infra.settings.nodes import NodeSettings
 from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
+from infra.settings.program_image import PlatformDelivery
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
 from infra.settings.queues_topology import PlatformQueue
@@ -46,6 +47,7 @@ __all__ = [
     "K3sSettings",
     "LimitSettings",
     "NodeSettings",
+    "PlatformDelivery",
     "PlatformSettings",
     "ProxySettings",
     "RunSettings",
@@ -98,6 +100,7 @@ def parse_settings(
     kinds: Kinds,
     devices: Devices | None = None,
     queue: PlatformQueue | None = None,
+    delivery: PlatformDelivery | None = None,
     unused_keys: Iterable[str] = (),
 ) -> Settings:
     """Check raw values; reads the preset, the kubeconfig and the data set file they name.
@@ -110,13 +113,14 @@ def parse_settings(
         devices: of the platform that another stack owns; None reads the settings of an own one,
             and leaves a run on another stack's platform unread.
         queue: of that platform; None: it has none.
+        delivery: of that platform; None: it brings images straight to its nodes.
         unused_keys: keys whose values the caller does not use, so that they may be wrong.
 
     Raises:
         pulumi.RunError: lists every problem: key, value, why it cannot be used, what to do.
     """
     reader = Reader(raw, secret_keys, unused_keys)
-    settings = read_settings(reader, stack, kinds, devices, queue)
+    settings = read_settings(reader, stack, kinds, devices, queue, delivery)
     if devices is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
     if devices is not None or settings.platform is not None:
@@ -133,6 +137,7 @@ def read_settings(
     kinds: Kinds,
     devices: Devices | None = None,
     queue: PlatformQueue | None = None,
+    delivery: PlatformDelivery | None = None,
 ) -> Settings:
     """Read every key; problems are left with `reader`, and then parts of the result are None."""
     check_stack_name(reader, stack)
@@ -163,7 +168,16 @@ def read_settings(
         reader.keys += declared_defaults()  # the keys of a run may stay as they are
         return Settings(stack, "", platform, None)
     assert devices is not None
-    run = read_run(reader, stack, kinds, devices, bundle, limits, queue or PlatformQueue())
+    run = read_run(
+        reader,
+        stack,
+        kinds,
+        devices,
+        bundle,
+        limits,
+        queue or PlatformQueue(),
+        delivery or PlatformDelivery(),
+    )
     if run and bundle:
         check_bundle_for_run(reader, bundle, run.config)
     return Settings(stack, platform_stack, platform, run)

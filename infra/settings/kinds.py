@@ -61,6 +61,16 @@ class DeliveryChoice(Kind, Protocol):
     """What the settings have to know of a delivery; see `infra/deliveries/kind.py`."""
 
     @property
+    def needs_node(self) -> bool:
+        """Whether it writes to the nodes themselves, which the stack of a run alone cannot."""
+        ...
+
+    @property
+    def shared_options(self) -> tuple[str, ...]:
+        """Those of its options that hold for the runs of other stacks on the platform, too."""
+        ...
+
+    @property
     def embedded_registry(self) -> bool:
         """Whether the nodes of our k3s give each other the images of imageRepository's host."""
         ...

@@ -30,6 +30,7 @@ from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
 from infra.settings.nodes_health import NodeHealthChoice, read_node_health
 from infra.settings.nodes_lost import read_replaces_lost_nodes
+from infra.settings.program_image import PlatformDelivery
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.queues import QueuesSettings, read_queues
 from infra.settings.queues_topology import PlatformQueue
@@ -41,7 +42,8 @@ from infra.settings.storage import StorageSettings, read_storage
 class PlatformSettings:
     """Everything that a stack says about the platform that it owns.
 
-    `shared_registry` is the registry whose images the nodes of our k3s give each other; empty: they
+    `delivery_for_runs` is what runs of other stacks have to know of the delivery, and
+    `shared_registry` the registry whose images the nodes of our k3s give each other; empty: they
     give none.
     """
 
@@ -55,6 +57,7 @@ class PlatformSettings:
     storage_kind: Chosen
     storage: StorageSettings
     delivery: Chosen
+    delivery_for_runs: PlatformDelivery
     shared_registry: str
     image: ImageSettings
     proxy: ProxySettings
@@ -133,6 +136,7 @@ def read_platform(
         storage_kind=storage_kind,
         storage=storage,
         delivery=delivery,
+        delivery_for_runs=_delivery_for_runs(reader, delivery, kinds),
         shared_registry=image.plan.host if shares else "",
         image=image,
         proxy=proxy,
@@ -148,6 +152,12 @@ def read_platform(
         queues=queues,
         node_health=node_health,
     )
+
+
+def _delivery_for_runs(reader: Reader, delivery: Chosen, kinds: Kinds) -> PlatformDelivery:
+    names = kinds.deliveries[delivery.name].shared_options
+    options = {name: getattr(delivery.options, name) for name in names if delivery.options}
+    return PlatformDelivery(delivery.name, reader.text("imageRepository"), options)
 
 
 def check_stack_name(reader: Reader, stack: str) -> None:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from infra.image.plan import ImagePlan
-from infra.image.program_plan import DOCKERFILE, context_bytes, plan_program_image
-from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
 from infra.labels import content_hash
 from infra.names import DATA_MOUNT
+from infra.settings.kinds import DeliveryChoice
+from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
@@ -45,7 +44,7 @@ class ProgramSettings:
 
     config: RunConfig
     files: Mapping[str, bytes]
-    image: ImagePlan | None = None
+    image: ProgramImage | None = None
 
 
 def is_set(reader: Reader) -> bool:
@@ -53,12 +52,19 @@ def is_set(reader: Reader) -> bool:
     return bool(reader.mapping("program"))
 
 
-def read_program(reader: Reader, run_name: str) -> ProgramSettings | None:
+def read_program(
+    reader: Reader,
+    run_name: str,
+    deliveries: Mapping[str, DeliveryChoice],
+    platform: PlatformDelivery,
+) -> ProgramSettings | None:
     """Read `program`, and what of `run` is about starting it; None where that is wrong.
 
     Args:
         reader: gives the values and collects what is wrong with them.
         run_name: folder below `/data/runs`.
+        deliveries: the kinds of delivery.
+        platform: how the platform of another stack brings images to its nodes.
     """
     given = reader.mapping("program")
     _refuse_settings_of_the_trainer(reader)
@@ -70,9 +76,9 @@ def read_program(reader: Reader, run_name: str) -> ProgramSettings | None:
         files = _read_files(reader, str(place))
         encoded = {path: content.hex() for path, content in files.items()}
         given["files"] = content_hash(encoded) if files else None
-    image = _read_build(reader, given.pop("build", None), given.get("image"))
+    image = read_build(reader, given.pop("build", None), given.get("image"), deliveries, platform)
     if image:
-        given["image"] = image.reference
+        given["image"] = image.plan.reference
     train = _launch_options(reader)
     mapping = {"run_name": run_name, "data_root": DATA_MOUNT, "train": train, "program": given}
     try:
@@ -81,49 +87,6 @@ def read_program(reader: Reader, run_name: str) -> ProgramSettings | None:
         reader.problems += [_in_stack_terms(problem) for problem in error.problems]
         return None
     return ProgramSettings(config, files, image) if given.get("command") else None
-
-
-def _read_build(reader: Reader, value: object, image: object) -> ImagePlan | None:
-    """The image that a folder's Dockerfile makes; None where there is none, or it is wrong."""
-    if value is None:
-        return None
-    key, hint = "program.build", "Set the path of a folder with a file Dockerfile on this machine"
-    folder = Path(str(value)).expanduser().resolve()
-    if image is not None:
-        reason = "program.image names an image already"
-        reader.problem(key, str(value), reason, "Remove one of them")
-    elif reader.text("platform"):
-        reader.problem(
-            key,
-            str(value),
-            "the platform belongs to another stack, and only that stack can bring an image to its "
-            "nodes",
-            "Push the image to a registry that the nodes reach and name it in program.image, or "
-            "set the program in the stack that owns the platform",
-        )
-    elif not (folder / DOCKERFILE).is_file():
-        reader.problem(key, str(folder), f"there is no file {DOCKERFILE}", hint)
-    else:
-        return _planned(reader, folder)
-    return None
-
-
-def _planned(reader: Reader, folder: Path) -> ImagePlan | None:
-    key = "program.build"
-    try:
-        size = context_bytes(folder)
-        if size > CONTEXT_BYTES:
-            reason = f"it has {size:,} bytes, and all of them go into the name of the image"
-            hint = f"Name a folder with {CONTEXT_BYTES:,} bytes at most, and put data on the volume"
-            reader.problem(key, str(folder), reason, hint)
-            return None
-        return plan_program_image(folder, reader.text("imageRepository"))
-    except OSError as error:
-        hint = "Let yourself read all that is in it"
-        reader.problem(key, str(folder), f"it cannot be read ({error.strerror})", hint)
-    except ValueError:
-        pass  # imageRepository, which is told once (image.py)
-    return None
 
 
 def _refuse_settings_of_the_trainer(reader: Reader) -> None:

@@ -48,7 +48,7 @@ def read_proxy(
     more = split_no_proxy(reader.text("noProxy"))
     override = split_no_proxy(reader.text("noProxyOverride"))
     scope = cast(Literal["all", "containerd"], reader.choice("proxyScope", ("all", "containerd")))
-    ca_file, ca_bundle = _read_ca_bundle(reader)
+    ca_file, ca_bundle = read_ca_bundle(reader)
     if http is None and https is None:
         return ProxySettings(None, None, "", scope, ca_bundle, ca_file)
     if not cluster.node_address:
@@ -73,7 +73,8 @@ def read_proxy(
     return ProxySettings(http, https, ",".join(exceptions), scope, ca_bundle, ca_file, machines)
 
 
-def _read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:
+def read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:
+    """The file with certificates to trust, and its text (PEM); None and empty where none is set."""
     text = reader.text("caBundle")
     if not text:
         return None, ""

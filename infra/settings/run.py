@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal, cast
 
 from infra.airgap.needs import DATASET, GPT2, TOKENIZER
-from infra.image.plan import ImagePlan
 from infra.names import DATA_MOUNT, INCOMING
 from infra.settings.airgap import BundleSettings
 from infra.settings.compute import ComputeSettings, check_nodes_min, read_compute
@@ -17,6 +16,7 @@ from infra.settings.limits import LimitSettings
 from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
 from infra.settings.program import is_set, read_program
+from infra.settings.program_image import PlatformDelivery, ProgramImage
 from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.queues_topology import PlatformQueue, check_placement
 from infra.settings.reader import Reader
@@ -79,7 +79,7 @@ class RunSettings:
     tokenizer_file: DatasetFile | None
     metrics_port: int
     program_files: Mapping[str, bytes]
-    program_image: ImagePlan | None = None
+    program_image: ProgramImage | None = None
 
 
 def read_run(
@@ -90,6 +90,7 @@ def read_run(
     bundle: BundleSettings | None,
     limits: LimitSettings,
     made: PlatformQueue,
+    delivery: PlatformDelivery,
 ) -> RunSettings | None:
     """Read every key of a run; None when its configuration is wrong.
 
@@ -101,15 +102,16 @@ def read_run(
         bundle: the bundle that texts come from; None: there is none.
         limits: how long things may take.
         made: the queue of the platform.
+        delivery: how the platform of another stack brings images to its nodes.
     """
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
     verify = reader.choice("verify", ("never", "before", "after"))
     run_name = _name(reader, "runName", f"({_NAME})?") or stack
     config, dataset_file, tokenizer_file, files = None, None, None, dict[str, bytes]()
-    image: ImagePlan | None = None
+    image: ProgramImage | None = None
     if is_set(reader):
-        if program := read_program(reader, run_name):
+        if program := read_program(reader, run_name, kinds.deliveries, delivery):
             config, files, image = program.config, dict(program.files), program.image
     else:
         config, dataset_file, tokenizer_file = _read_config(

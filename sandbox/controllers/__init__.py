@@ -1,7 +1,7 @@
 """The controllers that a cluster of the sandbox can have beside its own programs."""
 
-from sandbox.controllers.controller import Controller
 from sandbox.controllers.jobset import JOBSET
+from sandbox.controllers.kind import Controller
 from sandbox.controllers.kueue import KUEUE
 from sandbox.controllers.lws import LWS
 from sandbox.controllers.mpi_operator import MPI_OPERATOR

@@ -6,7 +6,7 @@ The library is sigs.k8s.io/controller-runtime; the names are those of the contro
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.controllers.controller import Place
+from sandbox.controllers.kind import Place
 
 
 def manager_configuration(

@@ -8,15 +8,15 @@ because no Service leads to a process of the node.
 import base64
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from sandbox import api
 from sandbox.cluster import Cluster
 from sandbox.components import API_PORT
+from sandbox.controllers.kind import Controller, Place
 from sandbox.kubeconfig import write_kubeconfig
 from sandbox.layout import Layout
 from sandbox.node import Node
@@ -24,101 +24,10 @@ from sandbox.pki import CA, Certificate, sign
 from sandbox.processes import Component
 from sandbox.say import phase
 from sandbox.toolchain import tool_folder
-from sandbox.tools.tool import Tool
 
 DEFINITIONS = ("CustomResourceDefinition",)
 WEBHOOK_FOLDER = "k8s-webhook-server/serving-certs"  # below TMPDIR, as controller-runtime has it
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-
-
-@dataclass(frozen=True)
-class Place:
-    """What a controller's command line needs to know of the node that it runs on.
-
-    Args:
-        programs: folder with its program and with the files of its module.
-        address: the node's address, on which the sandbox asks whether the controller is ready.
-        certificates: folder with `tls.crt` and `tls.key` for its webhooks. It is where a
-            controller looks for them that is told nothing, because its TMPDIR is above it.
-        config: the file that `Controller.configuration` is written to.
-        kubeconfig: its way to the API server, which the variable KUBECONFIG names too.
-    """
-
-    programs: Path
-    address: str
-    certificates: Path
-    config: Path
-    kubeconfig: Path
-
-
-@dataclass(frozen=True)
-class Program:
-    """A further program of a controller.
-
-    Args:
-        name: of its log and of its process.
-        health_port: where it answers on the node's address that it is ready.
-        command: its arguments.
-    """
-
-    name: str
-    health_port: int
-    command: Callable[[Place], tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Controller:
-    """A controller that is started where it is asked for.
-
-    Args:
-        name: of the choice `--with`, of its log and of its process.
-        title: what people call it.
-        tool: its program, with the folder of its module that holds the manifests.
-        manifests: folders of kustomizations in the tool's folder, or files of objects.
-        roles: names of the ClusterRoles that it works with.
-        health_port: where it answers on the node's address that it is ready.
-        webhook_port: where it answers the API server on 127.0.0.1; 0: it has no webhooks.
-        command: its arguments.
-        configuration: what its configuration file holds; None: it reads no such file.
-        probe: an object that the API server takes once definitions and webhooks are ready. It is
-            only tried.
-        objects: what else it needs in the cluster.
-        variables: of its process, beside the usual ones.
-        certificates: a folder where it waits for its certificates, whatever it is told. It is
-            made on the machine, and has them in the node's namespaces alone.
-        definitions: names of those of its definitions that are made; empty: all of them.
-        more_rules: rules of rights that each of its roles lacks.
-        health_path: of the addresses that say that its programs are ready.
-        beside: further programs, which have its rights and its configuration file.
-    """
-
-    name: str
-    title: str
-    tool: Tool
-    manifests: tuple[str, ...]
-    roles: tuple[str, ...]
-    health_port: int
-    webhook_port: int
-    command: Callable[[Place], tuple[str, ...]]
-    configuration: Callable[[Place], Mapping[str, Any]] | None
-    probe: Mapping[str, Any]
-    objects: tuple[dict[str, Any], ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    certificates: str = ""
-    definitions: tuple[str, ...] = ()
-    more_rules: tuple[dict[str, Any], ...] = ()
-    health_path: str = "/readyz"
-    beside: tuple[Program, ...] = ()
-
-    @property
-    def programs(self) -> tuple[Program, ...]:
-        """All of its programs; the first one has its name."""
-        return (Program(self.name, self.health_port, self.command), *self.beside)
-
-    @property
-    def user(self) -> str:
-        """Name of its certificate's user, and of what gives it its rights."""
-        return f"{self.name}-controller"
 
 
 def start_controller(cluster: Cluster, controller: Controller) -> None:
@@ -144,16 +53,27 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
         _apply(cluster, [*_rights(controller, objects), *controller.objects])
         _write_files(cluster.layout, controller, place)
         _mount(node, place.certificates, controller.certificates)
-        components = [Component(each.name, each.command(place)) for each in controller.programs]
-        variables = {
-            "KUBECONFIG": str(place.kubeconfig),
-            "TMPDIR": str(_temporary(cluster.layout, controller)),
-            **controller.variables,
-        }
-        node.start(components, variables)
-        node.wait(controller.title, lambda: _not_ready(place.address, controller))
+        start_programs(cluster, controller)
         _apply(cluster, _webhooks(cluster, controller, objects))
         node.wait(f"{controller.title}'s kinds", lambda: _refusal(cluster, controller.probe))
+
+
+def start_programs(cluster: Cluster, controller: Controller) -> None:
+    """Start the programs of a controller whose kinds the cluster knows, and wait until they answer.
+
+    Raises:
+        RuntimeError: the cluster is down, or a program has ended.
+        TimeoutError: a program does not answer.
+    """
+    node, place = cluster.node(1), _place(cluster, controller)
+    components = [Component(each.name, each.command(place)) for each in controller.programs]
+    variables = {
+        "KUBECONFIG": str(place.kubeconfig),
+        "TMPDIR": str(_temporary(cluster.layout, controller)),
+        **controller.variables,
+    }
+    node.start(components, variables)
+    node.wait(controller.title, lambda: _not_ready(place.address, controller))
 
 
 def stop_controller(cluster: Cluster, controller: Controller) -> None:

@@ -1,7 +1,7 @@
 """JobSet's controller (https://jobset.sigs.k8s.io)."""
 
 from sandbox.controllers.configuration import manager_configuration
-from sandbox.controllers.controller import Controller
+from sandbox.controllers.kind import Controller
 from sandbox.tools.controllers import JOBSET_CONTROLLER
 
 WEBHOOK_PORT = 9443

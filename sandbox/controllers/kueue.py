@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.controllers.configuration import manager_configuration
-from sandbox.controllers.controller import Controller, Place
+from sandbox.controllers.kind import Controller, Place
 from sandbox.tools.controllers import KUEUE_CONTROLLER
 
 WEBHOOK_PORT = 9446

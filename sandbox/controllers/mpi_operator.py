@@ -4,7 +4,7 @@ It has no webhooks. Whether it is ready and who leads it is asked at ports and i
 it has built in, or else takes from its command line.
 """
 
-from sandbox.controllers.controller import Controller
+from sandbox.controllers.kind import Controller
 from sandbox.tools.controllers import MPIJOB_CONTROLLER
 
 NAMESPACE = "kube-system"  # where its lease is

@@ -6,7 +6,7 @@ https://www.kubeflow.org/docs/components/trainer/
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.controllers.controller import Controller, Place
+from sandbox.controllers.kind import Controller, Place
 from sandbox.tools.controllers import TRAINER_CONTROLLER
 
 WEBHOOK_PORT = 9444

@@ -5,7 +5,7 @@ there are our certificates instead, and its webhooks are called by these.
 https://www.kubeflow.org/docs/components/trainer/legacy-v1/
 """
 
-from sandbox.controllers.controller import Controller
+from sandbox.controllers.kind import Controller
 from sandbox.tools.controllers import PYTORCHJOB_CONTROLLER
 
 WEBHOOK_PORT = 9445

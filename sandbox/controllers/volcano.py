@@ -7,7 +7,7 @@ refuses what `up` itself refuses before, such as a queue that is not there.
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.controllers.controller import Controller, Place, Program
+from sandbox.controllers.kind import Controller, Place, Program
 from sandbox.tools.controllers import VOLCANO_CONTROLLERS
 
 HEALTH_PORT = 9448

@@ -1,6 +1,5 @@
 """The trainer image by a real registry with a login: pushed by `up`, pulled by the kubelet."""
 
-import ipaddress
 import json
 import shutil
 from collections.abc import Iterator
@@ -13,12 +12,12 @@ from infra.kube.access import Access
 from infra.kube.api import Api
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
-from tests.registry.lab import LOGIN, Server, running
+from tests.e2e.trusted_registry import REPOSITORY, trusted_registry
+from tests.registry.lab import LOGIN, Server
 
 pytestmark = pytest.mark.in_order
 
 RUN = "e2e-registry"
-REPOSITORY = "team/trainer"
 OF_TRAINING = ("-l", "app.kubernetes.io/component=training")
 
 
@@ -33,34 +32,12 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("registry")
-    assert lab.cluster.node_ip
-    host = str(ipaddress.ip_address(lab.cluster.node_ip) - 1)  # this machine's end of the link
-    with running(folder, login=True, tls=True, host=host) as server:
-        authority = folder / "ca.crt"
-        authority.write_text(server.authority)
-        trusted = lab.cluster.layout.registries / server.name
-        trusted.mkdir(parents=True)
-        (trusted / "hosts.toml").write_text(
-            f'server = "https://{server.name}"\n'
-            f'[host."https://{server.name}"]\nca = "{authority}"\n'
-        )
-        settings = {
-            **run_settings(RUN, ENDLESS),
-            "imageDelivery": "registry",
-            "imageRepository": f"{server.name}/{REPOSITORY}",
-            # the layers' blobs are in the containerd of the test already, and are not pulled again
-            "imageDeliveryOptions.compression": "none",
-            "imageDeliveryOptions.user": LOGIN.user,
-            "caBundle": str(authority),
-        }
-        stack = lab.stack("e2e-registry", "sandbox", settings)
-        stack.set("imageDeliveryOptions.password", LOGIN.password, secret=True)
+    with trusted_registry(lab, tmp_path_factory.mktemp("registry")) as registry:
+        stack = registry.stack("e2e-registry", run_settings(RUN, ENDLESS))
         try:
-            yield World(lab, server, stack)
+            yield World(lab, registry.server, stack)
         finally:
             stack.destroy()
-            shutil.rmtree(server.storage)
 
 
 def tags(world: World) -> set[str]:

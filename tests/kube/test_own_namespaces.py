@@ -81,6 +81,24 @@ def test_others_objects_keep_a_platform_from_going(lab: Lab) -> None:
     destroy_guard.delete(job, lab.api)
 
 
+def test_what_another_stack_has_just_deleted_keeps_nothing(lab: Lab) -> None:
+    """`pulumi destroy` of a run does not wait until Kubernetes has deleted the parts of what it has
+    deleted, such as the revisions of a StatefulSet, which have the labels of its pods."""
+    namespace, owner = lab.namespace(), str(uuid.uuid4())
+    lab.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {OWNER_LABEL: owner}}})
+    job = job_of(lab, namespace, owner, OwnNamespace(namespace, "the platform"))
+    theirs = {"labels": {OWNER_LABEL: str(uuid.uuid4())}}
+    whole = make(lab.api, namespace, "ConfigMap", "whole", finalizers=["tests/held"], **theirs)
+    uid = part(lab.api.get(whole) or {}, "metadata")["uid"]
+    by = {"apiVersion": "v1", "kind": "ConfigMap", "name": "whole", "uid": uid}
+    make(lab.api, namespace, "ConfigMap", "revision", ownerReferences=[by], **theirs)
+    with pytest.raises(TaskError, match=r"\(ConfigMap revision, ConfigMap whole\)"):
+        destroy_guard.delete(job, lab.api)
+    lab.api.delete(whole, {})
+    destroy_guard.delete(job, lab.api)
+    lab.api.patch(whole, {"metadata": {"finalizers": None}})
+
+
 def test_namespace_that_others_made_is_not_looked_at(lab: Lab) -> None:
     """It is not deleted, whatever is in it."""
     namespace = lab.namespace("somebody")

@@ -12,6 +12,8 @@ import pytest
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT, ensure_venv
 
+pytestmark = pytest.mark.policy_packs
+
 PACK = ("--policy-pack", str(PROJECT / "policy"))
 
 

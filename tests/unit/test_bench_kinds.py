@@ -2,8 +2,10 @@
 
 import pytest
 
+from bench.kinds import KINDS, Often
 from bench.kinds_account import Recovery, phases_between
-from bench.kinds_rows import recovery_row
+from bench.kinds_faults import AWAY_SECONDS, FAULTS
+from bench.kinds_rows import FIRST_STEP, merged, of_fault, recovery_row
 from bench.kinds_watch import PodTimes
 from trainer.events.event import Event, Name
 from trainer.events.span import Phase
@@ -43,9 +45,11 @@ def test_phases_are_those_of_the_start_in_the_pause() -> None:
         phases_between(EVENTS, [(START + 14, START + 15)])
 
 
-def recovery(seconds: float, account: float, pods: PodTimes | None = None) -> Recovery:
+def recovery(
+    seconds: float, account: float, pods: PodTimes | None = None, up: float = 0.0
+) -> Recovery:
     phases = {**dict.fromkeys((None, *Phase), 0.0), Phase.IMPORT: account}
-    return Recovery(START, START, START + seconds, phases, pods or PodTimes())
+    return Recovery(START, START, START + seconds, phases, pods or PodTimes(), up)
 
 
 def test_row_is_met_only_where_the_parts_make_up_the_whole() -> None:
@@ -79,3 +83,55 @@ def test_whole_without_the_controllers_share_is_said_apart() -> None:
     row = recovery_row("a lost pod", 5, [recovery(3, 3, early)])
     assert "without the controller's share p50 3.0 s, p95 3.0 s; " in row.measured
     assert "without" not in recovery_row("a kill", 5, [recovery(2, 2)]).measured
+
+
+def test_time_without_a_controller_is_said_apart_and_judged_apart() -> None:
+    """The bar is for what the controller and the run need once the controller is there again."""
+    pods = PodTimes(ended=START + 0.5, made=START + 11, ran=START + 12)
+    row = recovery_row("an outage", 5, [recovery(14, 14, pods, up=START + 10)] * 3)
+    assert row.met
+    assert (
+        "without the 10.0 s in which the controller was down p50 4.0 s, p95 4.0 s" in row.measured
+    )
+    assert "then the controller makes the new pod 1.00" in row.measured  # from its start on
+    assert "without the controller's share p50 3.0 s" in row.measured
+    assert "without the time in which it was down" in row.bar
+    assert not recovery_row("an outage", 3, [recovery(14, 14, pods, up=START + 10)]).met
+
+
+def test_run_that_needs_no_controller_is_judged_as_a_whole() -> None:
+    """It made its step before the controller was started again."""
+    row = recovery_row("an outage", 5, [recovery(2, 2, up=START + 2.5)])
+    assert "down" not in row.measured
+    assert row.bar == "p95 <= 5 s, sum within 2 % or 0.1 s"
+    assert not recovery_row("an outage", 5, [recovery(7, 7, up=START + 7.5)]).met
+
+
+def test_rows_that_were_not_measured_stay_in_their_places() -> None:
+    def row(about: str, times: int) -> dict[str, object]:
+        return {"what": f"{about}, {times} times", "measured": "x"}
+
+    first, kill, evicted, _, killed, away = (
+        FIRST_STEP,
+        *(of_fault(fault.what) for fault in FAULTS),
+    )
+    before = [{"what": first}, row(kill, 20), row(away, 3)]
+    found = merged(before, [row(evicted, 6), row(away, 20), row(killed, 20)])
+    assert [each["what"] for each in found] == [
+        first,
+        f"{kill}, 20 times",
+        f"{evicted}, 6 times",
+        f"{killed}, 20 times",
+        f"{away}, 20 times",
+    ]
+    assert merged([], before) == before
+
+
+def test_each_kind_has_its_faults_and_its_controller() -> None:
+    """One with a single pod has no other one to evict, and Kubernetes carries out its own kinds."""
+    often, single, several = Often(1, 2, 4, 5), KINDS["single-pod"], KINDS["jobset"]
+    assert [often.times(single, fault) for fault in FAULTS] == [2, 0, 3, 5, 3]
+    assert [often.times(several, fault) for fault in FAULTS] == [2, 4, 4, 5, 5]
+    assert single.carried_out_by == ("kube-controller-manager",)
+    assert KINDS["trainjob"].carried_out_by == ("jobset", "trainer")
+    assert FAULTS[-1].away_seconds == AWAY_SECONDS

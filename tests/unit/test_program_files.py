@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,19 @@ from typing import Any
 import pulumi
 import pytest
 
+from infra.image.registry.login import PASSWORD_VARIABLE
+from infra.kinds import KINDS
 from infra.platform.pod_rules import broken_rules
-from tests.unit.stacks import Deployment, deploy, plain
+from infra.settings import Devices, PlatformDelivery, parse_settings
+from tests.unit.stacks import (
+    Deployment,
+    RecordingMonitor,
+    deploy,
+    plain,
+    raw_settings,
+    run_with,
+    without_secrets,
+)
 from tests.unit.test_agents import before
 
 COMMAND = ["python", "train.py"]
@@ -113,10 +125,91 @@ def test_image_that_is_built_is_there_before_the_pods(tmp_path: Path) -> None:
     assert "program-image-ensure" in before(made, "training-stateful-set")
 
 
-def test_run_on_anothers_platform_builds_no_image(tmp_path: Path) -> None:
+def test_run_on_anothers_nodes_builds_no_image(tmp_path: Path) -> None:
     """It has a kubeconfig and nothing else, so it cannot bring an image to a node."""
     (tmp_path / "Dockerfile").write_text("FROM mine:1")
     with pytest.raises(pulumi.RunError) as refused:
         deployed(tmp_path, {}, build=str(tmp_path))
-    assert "the platform belongs to another stack" in str(refused.value)
-    assert "name it in program.image" in str(refused.value)
+    said = str(refused.value)
+    assert f"program.build: '{tmp_path}' cannot be used: stack 'dev' owns the platform" in said
+    assert "(imageDelivery: import), which a run cannot" in said
+    assert "pulumi config set --stack dev imageDelivery registry" in said
+    assert "name it in program.image" in said
+
+
+def on_a_registrys_platform(
+    tmp_path: Path, changes: dict[str, object], secret_keys: tuple[str, ...] = ()
+) -> Deployment:
+    """A run with an image that is built, where stack dev delivers by a registry with a login."""
+    (tmp_path / "Dockerfile").write_text("FROM mine:1")
+    options = {"user": "owner", "password": "sekret-1", "plainHttp": True}
+    platform: dict[str, object] = {
+        "imageDelivery": "registry",
+        "imageRepository": "registry.example.org/team/trainer",
+        "imageDeliveryOptions": json.dumps(options),
+    }
+    outputs = deploy("dev", tmp_path, platform, ["imageDeliveryOptions"]).outputs
+    assert "sekret-1" not in outputs["platform"]
+    program = {"command": COMMAND, "build": str(tmp_path)}
+    monitor = RecordingMonitor(outputs)
+    run_with(
+        monitor, "multipod", raw_settings("multipod", {"program": program, **changes}), secret_keys
+    )
+    return monitor.deployment
+
+
+def test_run_brings_its_image_to_the_platforms_registry(tmp_path: Path) -> None:
+    """By this machine's login, and before the pods, which pull as the trainer's image is pulled."""
+    made = on_a_registrys_platform(tmp_path, {"imageBuilder": "podman"})
+    command = made.one("program-image-push")
+    words = shlex.split(command.inputs["create"])
+    repository = "registry.example.org/team/trainer-program"
+    assert words[words.index("--repository") + 1] == repository
+    assert words[words.index("--program") + 1] == str(tmp_path)
+    assert words[words.index("--builder") + 1] == "podman"
+    assert "--plain-http" in words  # as the platform's own pushes
+    assert "--user" not in words
+    pod = pod_of(made)
+    assert pod["containers"][0]["image"].startswith(f"{repository}:")
+    assert pod["imagePullSecrets"] == [{"name": "image-registry"}]
+    assert "program-image-push" in before(made, "training-stateful-set")
+    assert not made.of_type("disttrain:infra:PullSecret")  # that is the platform's
+
+
+def test_login_of_a_run_that_pushes_is_its_own_and_stays_secret(tmp_path: Path) -> None:
+    options = {"user": "me", "password": "sekret-2", "compression": "none"}
+    given: dict[str, object] = {"imageDeliveryOptions": json.dumps(options)}
+    made = on_a_registrys_platform(tmp_path, given, ("imageDeliveryOptions",))
+    command = made.one("program-image-push")
+    words = shlex.split(command.inputs["create"])
+    assert words[words.index("--user") + 1] == "me"
+    assert words[words.index("--compression") + 1] == "none"
+    assert command.inputs["environment"][PASSWORD_VARIABLE] == "sekret-2"
+    assert "sekret" not in json.dumps(without_secrets(command.wire))
+    with pytest.raises(pulumi.RunError, match=r"imageDeliveryOptions\.password: '' cannot be used"):
+        on_a_registrys_platform(tmp_path, {"imageDeliveryOptions": json.dumps({"user": "me"})})
+
+
+def test_way_of_the_image_is_the_platforms_setting_alone(tmp_path: Path) -> None:
+    """Where it goes is decided once; without an image of its own a run has no login either."""
+    for key, value in (("imageDelivery", "registry"), ("imageRepository", "other.example/x")):
+        with pytest.raises(pulumi.RunError, match=f"{key}: '{value}' cannot be used: stack 'dev'"):
+            on_a_registrys_platform(tmp_path, {key: value})
+    with pytest.raises(pulumi.RunError, match=r"imageDeliveryOptions: \S+ cannot be used: stack"):
+        on_a_registrys_platform(
+            tmp_path, {"imageDeliveryOptions": '{"user":"me"}', "program": {"command": COMMAND}}
+        )
+
+
+def test_delivery_that_a_run_does_not_know_is_named(tmp_path: Path) -> None:
+    """A kind of one's own is registered by a module that each stack names."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM mine:1")
+    program = {"command": COMMAND, "build": str(folder)}
+    raw = raw_settings("multipod", {"program": program})
+    with pytest.raises(pulumi.RunError, match="by 'own-way', which this stack does not know") as no:
+        parse_settings(
+            raw, (), "multipod", KINDS, Devices("cpu", 0), delivery=PlatformDelivery("own-way")
+        )
+    assert "Name the module that registers it in extensions" in str(no.value)

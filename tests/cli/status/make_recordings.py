@@ -11,10 +11,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,7 @@ import pytest
 from bench.kinds import KINDS
 from bench.kinds_faults import kill_rank
 from infra.kube.access import Access
-from infra.kube.busy import COMING_UP_SECONDS
 from infra.kube.client import Client
-from infra.kube.objects import Json, part, parts
 from infra.workloads import WORKLOADS
 from infra.workloads.kind import WorkloadKind
 from sandbox.cluster import Cluster
@@ -34,6 +30,22 @@ from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running
 from sandbox.dataset import training_text
 from sandbox.stack import PulumiFailedError, Stack
+from tests.cli.status.save_gate import SETTINGS, SaveGate
+from tests.cli.status.shown import (
+    Shown,
+    anything,
+    has_failed,
+    has_finished,
+    has_no_live_pod,
+    is_long_over,
+    lacks_image,
+    recovers,
+    saves_before_it_ends,
+    starts,
+    trains,
+    waits_for_node,
+    waits_for_save,
+)
 from tests.cli.status.tape import Asked, Recording, see_only_run, write
 from tests.e2e.asking import people_run, training_pods
 from tests.e2e.conftest import build_image, cluster_with_image
@@ -48,109 +60,7 @@ PODS = 2
 QUEUED = ("indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
 NEVER_FAIL = ("multi-pod", "lws")  # their pods are those of StatefulSets
 LIMIT_SECONDS = 180
-STEP, LOST, FINISHED = "step ", "training stopped: ", "is finished: "
-NO_IMAGE = ("ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff")
 FATAL = {"run.train.initial_weights": "/data/no-such-weights"}
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What the answers of one look show, read without any code of status."""
-
-    asked: Sequence[Asked]
-
-    @property
-    def pods(self) -> list[Json]:
-        """Of the run."""
-        (answer,) = (each for each in self.asked if "/pods?labelSelector=" in each.question)
-        return parts(answer.body, "items")
-
-    @property
-    def logs(self) -> list[list[str]]:
-        """The lines of each pod, without their times."""
-        texts = [each.text for each in self.asked if "/log?" in each.question]
-        return [[line.partition(" ")[2] for line in text.splitlines()] for text in texts]
-
-    @property
-    def phases(self) -> list[str]:
-        """Of the pods."""
-        return [str(part(pod, "status").get("phase")) for pod in self.pods]
-
-    def has(self, begin: str) -> bool:
-        """Whether some line of some pod has these words."""
-        return any(begin in line for lines in self.logs for line in lines)
-
-
-def waits_for_node(shown: Shown) -> bool:
-    """No pod has a node, as the node takes none."""
-    return all(phase == "Pending" for phase in shown.phases) and not any(
-        part(pod, "spec").get("nodeName") for pod in shown.pods
-    )
-
-
-def lacks_image(shown: Shown) -> bool:
-    """The kubelet says of a pod that it cannot have its image."""
-    states = [
-        part(status, "state", "waiting").get("reason")
-        for pod in shown.pods
-        for status in parts(part(pod, "status"), "containerStatuses")
-    ]
-    return any(state in NO_IMAGE for state in states)
-
-
-def starts(pods: int, shown: Shown) -> bool:
-    """All pods run, the launcher has written something, and no rank has stepped."""
-    run = shown.phases.count("Running") == pods == len(shown.phases)
-    return run and any(shown.logs) and not shown.has(STEP) and not shown.has(LOST)
-
-
-def trains(shown: Shown) -> bool:
-    """The last line of some pod is about a step, and there were several."""
-    return any(
-        lines and lines[-1].startswith(STEP) and sum(line.startswith(STEP) for line in lines) > 3
-        for lines in shown.logs
-    )
-
-
-def recovers(shown: Shown) -> bool:
-    """Some pod says why its ranks were ended, and has reported no step after that."""
-    for lines in shown.logs:
-        steps = [place for place, line in enumerate(lines) if line.startswith(STEP)]
-        lost = [place for place, line in enumerate(lines) if LOST in line]
-        if steps and lost and lost[-1] > steps[-1]:
-            return True
-    return False
-
-
-def has_no_live_pod(shown: Shown) -> bool:
-    """Its pods have gone, or have ended."""
-    return not {"Running", "Pending"} & set(shown.phases)
-
-
-def is_long_over(shown: Shown) -> bool:
-    """No pod lives, and the `pulumi up` of the run cannot be under way any more."""
-    (record,) = parts(shown.asked[0].body, "items")
-    since = datetime.fromisoformat(part(record, "data")["since"])
-    now = parsedate_to_datetime(shown.asked[-1].date)
-    return has_no_live_pod(shown) and (now - since).total_seconds() > COMING_UP_SECONDS
-
-
-def has_finished(shown: Shown) -> bool:
-    """The launcher has said so; the pods of a StatefulSet stay."""
-    return has_no_live_pod(shown) or shown.has(FINISHED)
-
-
-def has_failed(kind: WorkloadKind, shown: Shown) -> bool:
-    """The controller has given the workload up, by a condition or by its phase."""
-    answers = [each.body for each in shown.asked if each.question.endswith(kind.object_name)]
-    status = part(answers[0], "status") if answers else {}
-    true = [each.get("type") for each in parts(status, "conditions") if each["status"] == "True"]
-    return bool({*true, part(status, "state").get("phase")} & {*kind.failed})
-
-
-def anything(shown: Shown) -> bool:
-    """What was done before is enough."""
-    return bool(shown.asked)
 
 
 class Recorder:
@@ -202,6 +112,7 @@ class Recorder:
         stack.up()
         lab.wait_done(f"r-{name}-short")
         self.take(f"{name}-finished", "finished", "all steps were made", has_finished)
+        self.saving(kind)
         self._failed(kind)
         typed = f"{kind.kind.lower()}.{kind.api_version.partition('/')[0]}"
         lab.kubectl("delete", typed, kind.object_name)
@@ -235,6 +146,42 @@ class Recorder:
         pods = PODS if kind.several_pods else 1
         self.take(f"{kind.name}-starts", "starting", "its image is back", partial(starts, pods))
 
+    def saving(self, kind: WorkloadKind) -> None:
+        """A save that takes as long as it is looked at: training waits for it, and so does a stop.
+
+        The state in which a run is told to stop and still writes has no other way to be seen.
+        """
+        lab, name, stack = self.lab, kind.name, self.stack
+        with self._save_that_takes_long(kind, f"r-{name}-saves", None) as gate:
+            self.take(f"{name}-saving", "saving", "its checkpoint takes long", waits_for_save)
+            stop = f"./disttrain stop --stack {stack.name}"
+            how = "./disttrain stop, while its checkpoint takes long"
+            with meanwhile(lambda: people_run(lab, stack, stop), gate):
+                self.take(f"{name}-saves-and-stops", "saving", how, saves_before_it_ends)
+
+    def saving_in_queue(self, kind: WorkloadKind) -> None:
+        """Work of a higher priority gets its place, and it still writes."""
+        lab, name = self.lab, kind.name
+        with self._save_that_takes_long(kind, f"r-{name}-gives-way", QUEUE) as gate:
+            how = "work of a higher priority gets its place, while its checkpoint takes long"
+            with meanwhile(lambda: start_others(lab, URGENT, URGENT), gate):
+                self.take(f"{name}-saves-and-gives-way", "saving", how, saves_before_it_ends)
+            end_others(lab, URGENT)
+
+    @contextmanager
+    def _save_that_takes_long(
+        self, kind: WorkloadKind, run_name: str, queue: str | None
+    ) -> Iterator[SaveGate]:
+        stack, gate = self.stack, SaveGate(self.lab.cluster)
+        stack.set_all({"queue": queue, **self.settings(kind, run_name, ENDLESS), **SETTINGS})
+        stack.up()
+        gate.close()
+        try:
+            yield gate
+        finally:
+            gate.open()
+            stack.set_all(dict.fromkeys(SETTINGS))
+
     def _failed(self, kind: WorkloadKind) -> None:
         stack = self.stack
         more = MPIJOB.no_retry if kind is MPIJOB.kind else {}
@@ -267,6 +214,19 @@ class Recorder:
         self.take(f"{name}-queued", "queued", "others have all of its queue", has_no_live_pod)
         end_others(lab, "others")
         self.take(f"{name}-admitted-late", "training", "others have left its queue", trains)
+        self.saving_in_queue(kind)
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object], gate: SaveGate) -> Iterator[None]:
+    """Something that ends only when the run has saved; the gate is opened for that at the end."""
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(work)
+        try:
+            yield
+        finally:
+            gate.open()
+        done.result()
 
 
 @contextmanager
@@ -299,6 +259,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--queues", choices=("also", "only", "not"), default="also")
+    parser.add_argument("--saving", action="store_true", help="only of a run that saves")
     options = parser.parse_args(words)
     kinds = [WORKLOADS[name] for name in options.kinds or WORKLOADS]
     with (
@@ -306,10 +267,10 @@ def main(words: Sequence[str] | None = None) -> int:
         prepared(Path(folder), kinds, options.queues != "not") as recorder,
     ):
         for kind in kinds if options.queues != "only" else []:
-            recorder.of_kind(kind)
+            (recorder.saving if options.saving else recorder.of_kind)(kind)
         for kind in kinds if options.queues != "not" else []:
             if kind.name in QUEUED:
-                recorder.in_queue(kind)
+                (recorder.saving_in_queue if options.saving else recorder.in_queue)(kind)
     print(f"wrong: {', '.join(recorder.wrong) or 'none'}")
     return int(bool(recorder.wrong))
 

@@ -288,6 +288,28 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "saving",
         "checkpoint step 20 is being written, and training waits for it; then it ends",
     ),
+    "work of a higher priority has its place, and it saves": (
+        Seen(
+            RECORD,
+            job(suspend=True),
+            [pod()],
+            {"a": saving(STEPPED, 9)},
+            queued=InQueue("gpus", NOW, "in queue gpus: preempted"),
+        ),
+        "saving",
+        "training waits for it; then it waits in queue gpus: preempted",
+    ),
+    "work of a higher priority has its place, and it has saved": (
+        Seen(
+            RECORD,
+            job(suspend=True),
+            [pod("Succeeded")],
+            {"a": saving(STEPPED, 9)},
+            queued=InQueue("gpus", NOW, "in queue gpus: preempted"),
+        ),
+        "queued",
+        "in queue gpus: preempted",
+    ),
     "it was told to stop, and its save never ends": (
         Seen(STOPPED, job(suspend=True), [pod()], {"a": saving(STEPPED, STALLED_SECONDS + 1)}),
         "stopped",

@@ -1,0 +1,147 @@
+"""`program.build`: the image of a program, made from a folder of this machine, and its way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from infra.image.plan import ImagePlan
+from infra.image.program_plan import DOCKERFILE, context_bytes, plan_program_image
+from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
+from infra.settings.kinds import Chosen, DeliveryChoice, read_options
+from infra.settings.proxy import read_ca_bundle
+from infra.settings.reader import Reader
+
+KEY = "program.build"
+BUILDERS = ("auto", "docker", "podman", "buildah")
+
+
+@dataclass(frozen=True)
+class PlatformDelivery:
+    """How a platform brings images to its nodes, as far as runs of other stacks have to know it.
+
+    Args:
+        name: a choice of `imageDelivery`.
+        repository: the setting `imageRepository`.
+        options: those of `imageDeliveryOptions` that hold for everybody. A login does not.
+    """
+
+    name: str = "import"
+    repository: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class RunsDelivery:
+    """How a run on the platform of another stack brings its image to the nodes by itself.
+
+    Args:
+        delivery: of the platform, with the options and the login of this stack.
+        builder: `auto`, `docker`, `podman` or `buildah`.
+        ca_bundle: certificates (PEM) that the build and the delivery trust beside the usual ones.
+    """
+
+    delivery: Chosen
+    builder: str
+    ca_bundle: str
+
+
+@dataclass(frozen=True)
+class ProgramImage:
+    """An image that `pulumi up` builds; `by_run`: None where the stack owns its platform."""
+
+    plan: ImagePlan
+    by_run: RunsDelivery | None = None
+
+
+def read_build(
+    reader: Reader,
+    value: object,
+    image: object,
+    deliveries: Mapping[str, DeliveryChoice],
+    platform: PlatformDelivery,
+) -> ProgramImage | None:
+    """The image that a folder's Dockerfile makes; None where there is none, or it is wrong.
+
+    Args:
+        reader: gives the values and collects what is wrong with them.
+        value: of `program.build`.
+        image: of `program.image`.
+        deliveries: the kinds of delivery.
+        platform: of another stack; not used where this one owns its platform.
+    """
+    if value is None:
+        return None
+    hint = "Set the path of a folder with a file Dockerfile on this machine"
+    folder = Path(str(value)).expanduser().resolve()
+    owner = reader.text("platform")
+    if image is not None:
+        reader.problem(
+            KEY, str(value), "program.image names an image already", "Remove one of them"
+        )
+        return None
+    if not (folder / DOCKERFILE).is_file():
+        reader.problem(KEY, str(folder), f"there is no file {DOCKERFILE}", hint)
+        return None
+    if not owner:
+        plan = _planned(reader, folder, reader.text("imageRepository"))
+        return ProgramImage(plan) if plan else None
+    by_run = _by_run(reader, str(value), owner, deliveries, platform)
+    plan = _planned(reader, folder, platform.repository) if by_run else None
+    return ProgramImage(plan, by_run) if plan else None
+
+
+def _by_run(
+    reader: Reader,
+    value: str,
+    owner: str,
+    deliveries: Mapping[str, DeliveryChoice],
+    platform: PlatformDelivery,
+) -> RunsDelivery | None:
+    """The way that a stack without a platform has; None where it has none."""
+    kind = deliveries.get(platform.name)
+    if kind is None:
+        reader.problem(
+            KEY,
+            value,
+            f"stack {owner!r} delivers images by {platform.name!r}, which this stack does not know",
+            "Name the module that registers it in extensions, as that stack does",
+        )
+        return None
+    if kind.needs_node:
+        reader.problem(
+            KEY,
+            value,
+            f"stack {owner!r} owns the platform and brings images straight to its nodes "
+            f"(imageDelivery: {platform.name}), which a run cannot: it has a kubeconfig and "
+            "nothing else",
+            "Let that stack deliver by a registry (`pulumi config set --stack "
+            f"{owner} imageDelivery registry`, docs/image.md), or set the program there, or push "
+            "the image to a registry that the nodes reach and name it in program.image",
+        )
+        return None
+    options_key = "imageDeliveryOptions"
+    given = reader.mapping(options_key)
+    options = read_options(reader, options_key, f"imageDelivery: {platform.name}", kind.options)
+    builder, (_, ca_bundle) = reader.choice("imageBuilder", BUILDERS), read_ca_bundle(reader)
+    if options is None:
+        return None
+    theirs = {name: text for name, text in platform.options.items() if name not in given}
+    return RunsDelivery(Chosen(platform.name, replace(options, **theirs)), builder, ca_bundle)
+
+
+def _planned(reader: Reader, folder: Path, repository: str) -> ImagePlan | None:
+    try:
+        size = context_bytes(folder)
+        if size > CONTEXT_BYTES:
+            reason = f"it has {size:,} bytes, and all of them go into the name of the image"
+            hint = f"Name a folder with {CONTEXT_BYTES:,} bytes at most, and put data on the volume"
+            reader.problem(KEY, str(folder), reason, hint)
+            return None
+        return plan_program_image(folder, repository)
+    except OSError as error:
+        hint = "Let yourself read all that is in it"
+        reader.problem(KEY, str(folder), f"it cannot be read ({error.strerror})", hint)
+    except ValueError:
+        pass  # imageRepository, which is told once (image.py)
+    return None

@@ -1,0 +1,44 @@
+"""A gate before the last act of every save, so that a run can be seen while it saves.
+
+The pods get a module that Python imports when it starts. While the gate is closed it holds up the
+rename by which a checkpoint comes into its place; all else of the save is the trainer's own.
+"""
+
+from pathlib import Path
+
+from infra.names import DATA_MOUNT
+from sandbox.cluster import Cluster
+
+FOLDER, CLOSED = "save-gate", "closed"  # on the volume
+SETTINGS = {"podEnvironment.PYTHONPATH": f"{DATA_MOUNT}/{FOLDER}"}
+MODULE = f"""
+import os, time
+
+rename = os.rename
+
+def rename_once_open(source, target, **more):
+    while ".tmp-step-" in str(source) and os.path.exists("{DATA_MOUNT}/{FOLDER}/{CLOSED}"):
+        time.sleep(0.05)
+    return rename(source, target, **more)
+
+os.rename = rename_once_open
+"""
+
+
+class SaveGate:
+    """The gate of the runs whose stack has `SETTINGS`; it is open at first."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        (cluster.data_root / ".disttrain").touch()  # or a platform refuses a folder with files
+        folder = cluster.data_root / FOLDER
+        folder.mkdir(exist_ok=True)
+        (folder / "sitecustomize.py").write_text(MODULE)
+        self._closed: Path = folder / CLOSED
+
+    def close(self) -> None:
+        """No checkpoint comes into its place from now on."""
+        self._closed.touch()
+
+    def open(self) -> None:
+        """The save under way ends, and those after it."""
+        self._closed.unlink(missing_ok=True)

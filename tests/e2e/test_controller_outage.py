@@ -1,0 +1,167 @@
+"""A kind's controller is down (killed), and meanwhile a rank or a pod of the run is lost (E4).
+
+Kubernetes' own controllers carry out the kinds that need no other one. `make test-engines` runs
+this file; `bench.kinds` measures how long the same takes.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+
+from bench.kinds import KINDS, Kind
+from bench.kinds_faults import kill_rank
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import running
+from sandbox.controllers.outage import Outage
+from sandbox.stack import Stack
+from tests.e2e.asking import evict, training_pods, wait_for_first_checkpoint
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from trainer.events.event import Name, event_file, parse_events
+from trainer.launch.pod_failures import PLACE
+from trainer.launch.run_log import log_path
+
+NEEDED = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.controllers))
+NODES = 2
+LIMIT_SECONDS = 300
+LONGER_SECONDS = 2 * LIMIT_SECONDS  # an outage that its test ends itself, before this is over
+STEP_OF_RANK_0 = re.compile(r" 0 0 step (\d+)/")
+SAVED = re.compile(r" checkpoint step-(\d+) saved ")
+ROUND = re.compile(r"\[node 0\] round \d+: ")
+COUNTED = re.compile(r"\((?:pod )?restart \d+ of ")
+
+
+@dataclass(frozen=True)
+class Trains:
+    """A run that trains and has saved."""
+
+    lab: Lab
+    stack: Stack
+    kind: Kind
+    run_name: str
+
+    def steps(self) -> list[int]:
+        """As they were made: a step that was done twice is in there twice."""
+        return [int(step) for step in STEP_OF_RANK_0.findall(self.log())]
+
+    def log(self) -> str:
+        """What all nodes have printed so far."""
+        newest = [log_path(self.lab.run_dir(self.run_name), node) for node in range(NODES)]
+        files = [file for path in newest for file in sorted(path.parent.glob(f"{path.name}.*"))]
+        return "".join(file.read_text() for file in [*files, *newest] if file.exists())
+
+    def saved(self) -> list[int]:
+        """The steps of which a checkpoint was put in place."""
+        return [int(step) for step in SAVED.findall(self.log())]
+
+    def rounds(self) -> int:
+        """How often the ranks were started."""
+        return len(ROUND.findall(self.log()))
+
+    def starts(self) -> list[int]:
+        """How often each node's pod was started, as the pods themselves have noted it."""
+        files = [event_file(self.lab.run_dir(self.run_name), node) for node in range(NODES)]
+        found = [parse_events(file.read_bytes())[0] for file in files if file.exists()]
+        return [sum(event.name == Name.POD_STARTED for event in events) for events in found]
+
+    def pods(self) -> dict[str, str]:
+        """The uid of each pod that lives, by its name."""
+        uids = self.lab.uids("pod")
+        names = [name.removeprefix("pod/") for name in training_pods(self.lab, self.stack)]
+        return {name: uids[f"Pod/{name}"] for name in names if f"Pod/{name}" in uids}
+
+    def pod(self, node: int) -> str:
+        """The name of the living pod of a node; -1: of the last one."""
+        (name,) = (name for name in self.pods() if name.startswith(self.kind.pods[node]))
+        return name
+
+    def failed_pods(self) -> int:
+        """How many the run counts against run.train.max_pod_failures."""
+        path = self.lab.run_dir(self.run_name) / PLACE
+        return json.loads(path.read_text())["failures"] if path.exists() else 0
+
+    def wait_for_steps(self, after: int) -> None:
+        """Until there is a checkpoint of steps beyond this one."""
+        wait_for(f"a save after {after}", lambda: max(self.saved()) > after, LIMIT_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def served(lab: Lab) -> Iterator[Lab]:
+    with running(lab.cluster, [CONTROLLERS[name] for name in NEEDED]):
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def stack(served: Lab) -> Iterator[Stack]:
+    made = served.stack("e2e-outage", "sandbox", {})
+    yield made
+    made.destroy()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trains(request: pytest.FixtureRequest, served: Lab, stack: Stack) -> Trains:
+    kind, run_name = KINDS[request.param], f"e2e-outage-{request.param}"
+    several = len(kind.pods) > 1
+    shape = {"pods": str(NODES) if several else None, "processesPerPod": "1" if several else "2"}
+    stack.set_all({"topology": request.param, **run_settings(run_name, ENDLESS), **shape})
+    stack.up()
+    wait_for_first_checkpoint(served, run_name)
+    return Trains(served, stack, kind, run_name)
+
+
+def test_killed_rank_comes_back_without_the_controller(trains: Trains) -> None:
+    """All pods stay. The steps since the last checkpoint are made again, and only these; when the
+    controller is back it finds nothing to do."""
+    run, lab = trains, trains.lab
+    pods, starts, made = run.pods(), run.starts(), run.steps()
+    rounds = run.rounds()
+    with Outage(lab.cluster, run.kind.carried_out_by, LONGER_SECONDS) as away:
+        kill_rank(lab, run.pod(0))
+        wait_for("a new round", lambda: run.rounds() > rounds, LIMIT_SECONDS)
+        run.wait_for_steps(made[-1])
+        assert not away.ended
+    run.wait_for_steps(run.steps()[-1])
+    assert run.pods() == pods
+    assert run.starts() == starts
+    assert run.failed_pods() == 0
+    assert run.rounds() == rounds + 1
+    again = breaks(run.steps()[len(made) - 1 :])
+    assert len(again) <= 1  # none where it was killed just after a save
+    for last, first in again:
+        assert first <= last
+        assert first - 1 in run.saved()
+
+
+def test_evicted_pod_comes_back_with_the_controller(trains: Trains) -> None:
+    """It has saved. So no step is lost or made twice, no restart is counted, and each pod is made
+    anew at most once."""
+    run, lab = trains, trains.lab
+    pods, starts, made, counted = run.pods(), run.starts(), run.steps(), count(run)
+    evicted = run.pod(-1)
+    with Outage(lab.cluster, run.kind.carried_out_by, LONGER_SECONDS) as away:
+        evict(lab, evicted)
+        gone = pods[evicted]
+        wait_for("the pod's end", lambda: gone not in run.pods().values(), LIMIT_SECONDS)
+        assert not away.ended
+    run.wait_for_steps(run.steps()[-1])
+    assert gone not in run.pods().values()
+    assert len(run.pods()) == len(pods)
+    again = [after - before for before, after in zip(starts, run.starts(), strict=True)]
+    assert again[-1] == 1
+    assert max(again) == 1
+    assert run.failed_pods() == 0
+    assert count(run) == counted
+    assert breaks(run.steps()[len(made) - 1 :]) == []
+
+
+def breaks(steps: list[int]) -> list[tuple[int, int]]:
+    """Each two steps that were made one after the other, and are not neighbours."""
+    return [(one, two) for one, two in pairwise(steps) if two != one + 1]
+
+
+def count(run: Trains) -> int:
+    """How many restarts the nodes have counted against a limit."""
+    return len(COUNTED.findall(run.log()))
