@@ -33,7 +33,7 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import ENGINES, JOBSET, LATER, TRAINJOB, Engine
+from tests.e2e.engines import ENGINES, JOBSET, LATER, LWS, TRAINJOB, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.rank_probe import (
     FILE,
@@ -316,6 +316,38 @@ def restarts_of(lab: Lab, engine: Engine) -> int:
 def new_job(lab: Lab, before: dict[str, str]) -> bool:
     """Whether there is one that was not there."""
     return not set(lab.uids("job").values()) <= set(before.values())
+
+
+@pytest.mark.in_depth
+def test_evicted_leader_ends_its_workers_too(served: Lab, stack: Stack) -> None:
+    """The workers' StatefulSet is the leader's; an evicted worker is replaced alone. No step is
+    lost or done twice."""
+    lab, run_name = served, "e2e-lws-evicted"
+    stack.set_all({"topology": LWS.kind.name, **run_settings(run_name, ENDLESS)})
+    stack.up()
+    wait_for_first_checkpoint(lab, run_name)
+    for index, new in ((1, {1}), (0, {0, 1, 2})):
+        before = uids_of(lab, LWS)
+        evict(lab, LWS.pods(index))
+        wait_for("other pods", lambda before=before, new=new: replaced(lab, before) == new, 120)
+        saved = max(lab.losses(run_name))
+        wait_for("steps", lambda saved=saved: max(lab.losses(run_name)) > saved, 120)
+        assert replaced(lab, before) == new
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    written = [point["step"] for point in train_points(lab.run_dir(run_name))]
+    assert written == list(range(1, max(written) + 1))
+
+
+def uids_of(lab: Lab, engine: Engine) -> dict[int, str]:
+    """The uids of the pods that there are, by their indexes."""
+    found = lab.uids("pod")
+    names = {index: f"Pod/{engine.pods(index)}" for index in range(PODS)}
+    return {index: found[name] for index, name in names.items() if name in found}
+
+
+def replaced(lab: Lab, before: dict[int, str]) -> set[int]:
+    """The indexes whose pods are others than before."""
+    return {index for index, uid in uids_of(lab, LWS).items() if uid != before[index]}
 
 
 @pytest.mark.in_depth
