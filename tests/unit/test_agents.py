@@ -36,7 +36,10 @@ IMPORTED: dict[str, object] = {
 
 
 def deployed(_: Path, *nodes: object, **changes: object) -> Deployment:
-    """What these machines make. The same settings are deployed once: that takes half a second."""
+    """What these machines make. The same settings are deployed once: that takes half a second.
+
+    So a test that changes a part of the program calls `deploy` itself.
+    """
     return _deployed(json.dumps({**FITTING, "nodes": [*nodes], **changes}))
 
 
@@ -331,7 +334,7 @@ def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
         patch("infra.platform.agents.DELIVERIES", {"import": kind}),
         pytest.raises(pulumi.RunError, match="image only to the first machine"),
     ):
-        deployed(tmp_path, TWO, **IMPORTED)
+        deploy("dev", tmp_path, {**FITTING, "nodes": [TWO], **IMPORTED})
 
 
 def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Path) -> None:
