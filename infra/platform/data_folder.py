@@ -1,7 +1,6 @@
 """The folder of the node that holds the data."""
 
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import pulumi
 
@@ -15,12 +14,12 @@ class DataFolderArgs:
     """The folder, and whether `destroy` empties it.
 
     Args:
-        path: absolute path on the node.
+        path: absolute path on the node; empty: the data are not in a folder of the host.
         purge: `destroy` removes the data sets, checkpoints and logs in it.
         host: where the folder is.
     """
 
-    path: PurePosixPath
+    path: str
     purge: bool
     host: HostSettings
 
@@ -30,7 +29,9 @@ class DataFolder(pulumi.ComponentResource):
 
     With `purge`, `destroy` removes what is in it: by then nothing may use it. When the host of the
     settings becomes another one, the folder on the old host stays as it is, with `purge` too: the
-    command is of one type for every host, and so it is not deleted then.
+    command is of one type for every host, and so it is not deleted then. It is registered without a
+    folder, too, so that a change of the storage changes it: deleted it would do as the settings of
+    before said, and could purge the data of a stack whose settings now say that they are kept.
     """
 
     path: pulumi.Output[str]
@@ -39,7 +40,7 @@ class DataFolder(pulumi.ComponentResource):
         self, name: str, args: DataFolderArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:DataFolder", name, {}, opts)
-        path = str(args.path)
+        path = args.path
         self.command = EitherWayRunner(args.host).script(
             f"{name}-folder",
             "data-root.sh",

@@ -1,7 +1,6 @@
 """What happens on the host before the cluster: doctor, guard, trust, a bundle, the data folder."""
 
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import pulumi
 
@@ -97,11 +96,9 @@ def prepare_host(
             trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
             made.append(HostTrust("trust", trust, _after(made)))
     made += send_bundle(settings, runner, _after(made))
-    if not storage.folder_on_host:
-        return PreparedHost(made)
-    path = PurePosixPath(storage.folder_on_host)
-    folder = DataFolderArgs(path, settings.storage.purge, settings.host)
-    made.append(DataFolder("data-root", folder, _after(made)))
+    if storage.folder_on_host or settings.cluster.kind == "k3s":
+        folder = DataFolderArgs(storage.folder_on_host, settings.storage.purge, settings.host)
+        made.append(DataFolder("data-root", folder, _after(made)))
     if not storage.served_at:
         return PreparedHost(made)
     serve = NfsServerArgs(

@@ -45,6 +45,14 @@ def test_data_root_is_made_for_the_trainers_user_and_never_removed(tmp_path: Pat
     assert (root / "runs" / "checkpoint").read_text() == "precious"
 
 
+@pytest.mark.parametrize("action", ["create", "delete"])
+def test_nothing_is_done_without_a_folder(action: str, tmp_path: Path) -> None:
+    """As where NFS holds the data; the script's own folder is not taken for the data's."""
+    done = run("data-root.sh", action, DATA_ROOT="", PURGE="")
+    assert (done.returncode, done.stdout) == (0, "no folder of this host holds the data\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_second_create_changes_nothing(tmp_path: Path) -> None:
     root = tmp_path / "data"
     create(root)

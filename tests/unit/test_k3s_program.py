@@ -93,6 +93,23 @@ def test_data_stay_on_a_machine_that_is_left_also_where_destroy_purges_them(
         assert (job["ssh"] or {}).get("host") == host
 
 
+def test_data_stay_when_another_storage_takes_the_folders_place(tmp_path: Path) -> None:
+    """The command of the folder was deleted then, by the settings of before: it purged the data
+    of a stack that says, in the same change, that they are kept.
+    """
+    sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
+    elsewhere = {"storage": "nfs", "storageOptions": {"server": "10.1.2.9", "path": "/data"}}
+    folder, without = (
+        deploy("dev", tmp_path, {**SSH, **changes}).one("data-root-folder")
+        for changes in (sure, elsewhere)
+    )
+    assert folder.urn == without.urn
+    assert not without.inputs.get("triggers")
+    program = json.loads(without.program)["program"]
+    assert "export DATA_ROOT=''\n" in program
+    assert "export PURGE=''\n" in program
+
+
 def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:
     """A changed `host` made a command of another type, whose old one was deleted last of all.
 

@@ -3,12 +3,11 @@
 # delete: keeps it; with PURGE, which has to be the folder's own path, removes what is ours in it.
 # The trainer's user owns what is in the folder, and could put links there. So everything below the
 # folder is made as that user, root never follows a link there, and chown changes links themselves.
-# Needs: DATA_ROOT; may be empty: PURGE, DRY_RUN (1: only says what would change).
+# May be empty: DATA_ROOT (no folder of this host holds the data, and nothing is done), PURGE,
+# DRY_RUN (1: only says what would change).
 # Usage: data-root.sh create|delete
 set -eu
 umask 022
-
-: "${DATA_ROOT:?}"
 
 readonly TRAINER=1000          # uid and gid in the image
 readonly MARKER=.disttrain     # in the folder: it is ours
@@ -135,9 +134,14 @@ delete() {
 
 main() {
   case $1 in
-    create | delete) "$1" ;;
+    create | delete) ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
+  if [ -z "${DATA_ROOT:-}" ]; then
+    echo "no folder of this host holds the data"
+  else
+    "$1"
+  fi
 }
 
 main "$@"
