@@ -38,8 +38,9 @@ def _pods_run(seen: Evidence) -> Result:
     if not all(report.ready for report in reports):
         if seen.status.state == "finished":
             return result("pods-run", "not applicable", "the run is finished")
-        said = describe_pods(list(seen.pods))
-        return result("pods-run", "error", said, "./disttrain status says what they wait for")
+        said = f"{describe_pods(list(seen.pods))}; a pod is ready when its ranks have stepped"
+        fix = "wait a moment if the run has just started; ./disttrain status says what is missing"
+        return result("pods-run", "error", said, fix)
     where = ", ".join(f"{name_of(pod)} on {part(pod, 'spec').get('nodeName')}" for pod in seen.pods)
     return result("pods-run", "ok", f"every rank has stepped: {where}")
 

@@ -473,6 +473,8 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
     assert again == "Job train-singlepod is stopped already\n"
     people_run(lab, single, f"./disttrain resume --stack {single.name}")
     wait_for("further steps", lambda: max(lab.losses(name)) > saved, 120)
+    # The step is on the volume before the kubelet has seen it and called the pod ready.
+    lab.kubectl("wait", "--for=condition=Ready", "--timeout=120s", *training_pods(lab, single))
     found = json.loads(
         people_run(lab, single, f"./disttrain verify --restart --json --stack {single.name}")
     )
