@@ -51,7 +51,7 @@ def made(lab: Lab, queue: Queue) -> Iterator[None]:
 
 
 class Killer(threading.Thread):
-    """Kills a controller at a drawn moment, starts it again, and so on until it is told to end."""
+    """Kills a controller at a drawn moment and starts it again, until all kills are made."""
 
     def __init__(self, lab: Lab, names: Sequence[str], draw: random.Random, kills: int) -> None:
         super().__init__(daemon=True)

@@ -5,6 +5,7 @@ import threading
 import time
 
 from cli.endings import end_in_order
+from cli.followed_log import AWAY_SECONDS
 from cli.stack_outputs import run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
@@ -16,7 +17,6 @@ from infra.kube.steer import find_record, note_saved_step, stop
 
 LINES = 100  # of the pod's past: the last checkpoint before the stop is among them, as a rule
 LOG_SECONDS = 5  # the log of a pod that has ended is read to its end
-AWAY_SECONDS = 60.0  # so long the API server may be away while the pods save
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -32,6 +32,11 @@ class ImageSettings:
     containerd_address: str
 
 
+def read_builder(reader: Reader) -> str:
+    """Which program builds images: `auto`, `docker`, `podman` or `buildah`."""
+    return reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
+
+
 def read_image(
     reader: Reader, host: HostSettings, cluster: ClusterSettings, devices: Devices
 ) -> ImageSettings | None:
@@ -44,7 +49,7 @@ def read_image(
     hidden = index is not None and reader.is_encrypted("torchIndexUrl")
     if refused := refuse_index(torch_index_url, devices.accelerator == "gpu"):
         reader.problem("torchIndexUrl", torch_index_url, refused.reason, refused.hint)
-    builder = reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
+    builder = read_builder(reader)
     build_on = cast(Literal["here", "node"], reader.choice("imageBuildOn", ("here", "node")))
     if build_on == "node" and (host.ssh is None or cluster.kind != "k3s"):
         reader.problem(

@@ -8,12 +8,12 @@ from typing import Any
 from infra.image.plan import ImagePlan
 from infra.image.program_plan import DOCKERFILE, context_bytes, plan_program_image
 from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
+from infra.settings.image import read_builder
 from infra.settings.kinds import Chosen, DeliveryChoice, read_options
 from infra.settings.proxy import read_ca_bundle
 from infra.settings.reader import Reader
 
 KEY = "program.build"
-BUILDERS = ("auto", "docker", "podman", "buildah")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _by_run(
     options_key = "imageDeliveryOptions"
     given = reader.mapping(options_key)
     options = read_options(reader, options_key, f"imageDelivery: {platform.name}", kind.options)
-    builder, (_, ca_bundle) = reader.choice("imageBuilder", BUILDERS), read_ca_bundle(reader)
+    builder, (_, ca_bundle) = read_builder(reader), read_ca_bundle(reader)
     if options is None:
         return None
     theirs = {name: text for name, text in platform.options.items() if name not in given}
