@@ -1,5 +1,6 @@
 """What all unit tests share."""
 
+import gc
 from collections.abc import Iterator
 from functools import cache
 from unittest.mock import patch
@@ -7,6 +8,16 @@ from unittest.mock import patch
 import pytest
 
 from infra.image.plan import plan_image
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave the modules and the collected tests alone.
+
+    They live to the end, and each full collection would look through all of them: a tenth of the
+    time of these tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
