@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.kube.api import Api
-from infra.kube.findings import object_at
-from infra.kube.objects import Json, part, parts
-from infra.names import CLAIM
+from infra.kube.findings import list_if_allowed, object_at
+from infra.kube.left_claims import CLAIMS, STORAGE
+from infra.kube.objects import Json, name_of, part, parts
 
-CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
 BOUND = "Bound"
 _WHY = {
     "Pending": "it has no volume yet, and no pod can start before: docs/storage.md",
@@ -21,7 +20,7 @@ class Claim:
     """One claim.
 
     Args:
-        namespace, name: which one.
+        namespace, name: which one; no name: nobody knows which claims there are.
         phase: Bound, Pending or Lost; empty: it was not seen.
         size: of its volume, such as `50Gi`; empty: there is none.
         class_name: its storage class; empty: none.
@@ -41,16 +40,27 @@ def see_claims(api: Api, pods: Mapping[str, Sequence[Json]]) -> tuple[Claim, ...
         api: the cluster.
         pods: of the training, by namespace; they say which claim they mount.
     """
-    wanted = {(space, name) for space, found in pods.items() for name in claim_names(found)}
-    seen = [(space, name, object_at(api, CLAIMS.format(space, name))) for space, name in wanted]
-    return tuple(sorted(_claim(*each) for each in seen if each[2] is not None))
+    found = [claim for space, those in pods.items() for claim in _see(api, space, those)]
+    return tuple(sorted(found))
+
+
+def _see(api: Api, namespace: str, pods: Sequence[Json]) -> list[Claim]:
+    """Those that the pods mount; without pods those that the platform has made."""
+    path = CLAIMS.format(namespace)
+    if names := claim_names(pods):
+        seen = [(name, object_at(api, f"{path}/{name}")) for name in names]
+        return [_claim(namespace, name, item) for name, item in seen if item is not None]
+    items, _ = list_if_allowed(api, path, STORAGE)
+    if items is None:
+        return [Claim(namespace, "", "")]
+    return [_claim(namespace, name_of(item), item) for item in items]
 
 
 def claim_names(pods: Iterable[Json]) -> set[str]:
-    """Of the volumes that the pods mount as data; without pods the usual one. Pure."""
+    """Of the volumes that the pods mount as data. Pure."""
     volumes = [volume for pod in pods for volume in parts(part(pod, "spec"), "volumes")]
     data = [part(volume, "persistentVolumeClaim") for volume in volumes if volume["name"] == "data"]
-    return {str(claim["claimName"]) for claim in data if "claimName" in claim} or {CLAIM}
+    return {str(claim["claimName"]) for claim in data if "claimName" in claim}
 
 
 def claim_lines(claims: Iterable[Claim]) -> list[str]:
@@ -59,13 +69,18 @@ def claim_lines(claims: Iterable[Claim]) -> list[str]:
 
 
 def _line(claim: Claim) -> str:
+    if not claim.name:
+        return (
+            f"  storage: the claims of namespace {claim.namespace} are not known: these "
+            "credentials may not list them"
+        )
     where = f"  storage: claim {claim.name} of namespace {claim.namespace}"
     if not claim.phase:
         return f"{where} is not known: these credentials may not read it"
     return f"{where} is {claim.phase}: {_WHY.get(claim.phase, 'docs/storage.md')}"
 
 
-def _claim(namespace: str, name: str, item: Json | str | None) -> Claim:
+def _claim(namespace: str, name: str, item: Json | str) -> Claim:
     if not isinstance(item, dict):
         return Claim(namespace, name, "")
     size = str(part(item, "status", "capacity").get("storage") or "")

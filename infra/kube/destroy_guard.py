@@ -1,6 +1,6 @@
 """Task `destroy-guard`: refuses to destroy a platform on which other stacks' runs stand."""
 
-from infra.kube import names, namespace_guard
+from infra.kube import namespace_guard
 from infra.kube.api import Api
 from infra.kube.controllers import (
     does_not_answer,
@@ -12,11 +12,10 @@ from infra.kube.controllers import (
 )
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.job import Job
-from infra.kube.objects import annotation, label
 from infra.kube.open_controller import refuse_use
 from infra.kube.open_queue import in_the_way
 from infra.kube.queue_members import named, of_others, standing_in
-from infra.kube.record import ALL, COLLECTION, SELECTOR
+from infra.kube.record import ALL, COLLECTION, SELECTOR, stacks_of_others
 from infra.kube.say import say
 from infra.kube.strangers import refuse_strangers
 
@@ -46,11 +45,7 @@ def delete(job: Job, api: Api) -> None:
             f"the cluster does not answer ({reason}), so it is not known whether runs of other "
             "stacks use it. Nothing was deleted; run pulumi destroy when it answers"
         ) from None
-    others = sorted(
-        annotation(item, names.STACK_ANNOTATION) or f"of owner {label(item, names.OWNER_LABEL)}"
-        for item in items
-        if label(item, names.OWNER_LABEL) != job.owner
-    )
+    others = stacks_of_others(items, job.owner)
     if others:
         commands = "".join(f"\n  pulumi destroy --stack {stack}" for stack in others)
         raise TaskError(

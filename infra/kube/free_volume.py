@@ -3,6 +3,7 @@
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.job import Job
+from infra.kube.left_claims import refuse_left_claims
 from infra.kube.objects import label, part
 from infra.kube.say import say
 
@@ -13,6 +14,7 @@ def create(job: Job, api: Api) -> None:
     A volume waits for the claim that it was bound to, by that claim's uid. The claim of a namespace
     that was deleted by hand comes back with another uid, and would stay Pending.
     """
+    refuse_left_claims(job, api)
     volume = job.text("volume")
     path = f"/api/v1/persistentvolumes/{volume}"
     item = api.get(path)

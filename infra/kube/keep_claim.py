@@ -5,6 +5,7 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.kept import kept_by, leave
+from infra.kube.left_claims import refuse_left_claims
 from infra.kube.objects import Json, is_ending, label
 from infra.kube.say import say
 from infra.kube.use_claim import needs_of, refuse_problems
@@ -19,6 +20,7 @@ def create(job: Job, api: Api) -> None:
         TaskError: it is somebody else's or is being deleted, or the cluster cannot give it a volume
             as the settings want it.
     """
+    refuse_left_claims(job, api)
     name = job.text("claim")
     item = api.get(CLAIM.format(job.namespace, name))
     if item is not None:

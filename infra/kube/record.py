@@ -1,17 +1,27 @@
 """The record that every run has on the cluster: a ConfigMap that tells others about it. Pure."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from infra.kube import names
-from infra.kube.objects import Json, annotation, part
+from infra.kube.objects import Json, annotation, label, part
 from infra.kube.workload import Workload
 
 COLLECTION = "/api/v1/namespaces/{}/configmaps"
 ALL = "/api/v1/configmaps"
 SELECTOR = f"{names.RECORD_LABEL}={names.RUN_RECORD}"
+
+
+def stacks_of_others(items: Iterable[Json], owner: str) -> list[str]:
+    """The stacks of the records that have another owner, sorted."""
+    return sorted(
+        annotation(item, names.STACK_ANNOTATION) or f"of owner {label(item, names.OWNER_LABEL)}"
+        for item in items
+        if label(item, names.OWNER_LABEL) != owner
+    )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
+from infra.kube.left_claims import refuse_left_claims
 from infra.kube.say import say
 from infra.kube.storage_look import StorageNeeds, storage_findings
 
@@ -13,6 +14,7 @@ def create(job: Job, api: Api) -> None:
     Raises:
         TaskError: they cannot.
     """
+    refuse_left_claims(job, api)
     refuse_problems(api, needs_of(job, is_there=True))
 
 

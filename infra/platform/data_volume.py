@@ -48,7 +48,11 @@ class DataVolume(pulumi.ComponentResource):
                     f"{name}-look",
                     "free-volume",
                     args.connection,
-                    {"volume": args.storage.volume, "namespace_uid": args.namespace_uid},
+                    {
+                        "volume": args.storage.volume,
+                        "claim": args.storage.claim,
+                        "namespace_uid": args.namespace_uid,
+                    },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )
             )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from infra.names import CLAIM
+from infra.names import CLAIM_OF_CLASS
 from infra.settings.cluster import ClusterSettings
 from infra.settings.kinds import Chosen, StorageChoice
 from infra.settings.namespace import NamespaceSettings
@@ -51,7 +51,7 @@ def read_storage(
         )
     elif purge:
         by_folder = kind.purges == "folder"
-        wanted = str(root) if by_folder else f"{namespace.name}/{CLAIM}"
+        wanted = str(root) if by_folder else f"{namespace.name}/{CLAIM_OF_CLASS}"
         if confirmed not in (wanted, f"{wanted}/"):
             what = "value of dataRoot" if by_folder else "namespace and name of the claim"
             reader.problem(

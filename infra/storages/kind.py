@@ -100,11 +100,22 @@ NO_AWAIT = {"pulumi.com/skipAwait": "true"}
 AWAIT_BOUND = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
 
 
+def claim_name(identity: str) -> str:
+    """Of the claim that is bound to the volume of this identity; another volume has another claim.
+
+    A claim cannot be bound to another volume. If both had the same name, a preview of a change of
+    the storage would fail, and `pulumi up` would delete the claim before the pods that mount it
+    have ended.
+    """
+    return f"{CLAIM}-{identity}"
+
+
 def claim_manifest(
     namespace: str,
     access_mode: str,
     size: str,
     *,
+    name: str = CLAIM,
     class_name: str = "",
     volume: str = "",
 ) -> Manifest:
@@ -114,6 +125,7 @@ def claim_manifest(
         namespace: Kubernetes namespace.
         access_mode: such as `ReadWriteMany`.
         size: such as `50Gi`.
+        name: of the claim.
         class_name: empty: no class, which keeps provisioners from making a volume for this claim.
         volume: name of the volume that it is bound to; empty: the cluster chooses one.
 
@@ -125,7 +137,7 @@ def claim_manifest(
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
-            "name": CLAIM,
+            "name": name,
             "namespace": namespace,
             "annotations": AWAIT_BOUND if volume else NO_AWAIT,
         },
@@ -138,8 +150,10 @@ def claim_manifest(
     }
 
 
-def volume_manifest(name: str, namespace: str, access_mode: str, size: str) -> Manifest:
-    """A volume that waits for the claim of this program, without its source.
+def volume_manifest(
+    name: str, namespace: str, access_mode: str, size: str, claim: str = CLAIM
+) -> Manifest:
+    """A volume that waits for the claim `claim` of this program, without its source.
 
     Deleting it leaves the data as they are.
     """
@@ -156,7 +170,7 @@ def volume_manifest(name: str, namespace: str, access_mode: str, size: str) -> M
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "namespace": namespace,
-                "name": CLAIM,
+                "name": claim,
             },
         },
     }

@@ -10,6 +10,7 @@ from infra.storages.kind import (
     StorageKind,
     StorageRequest,
     claim_manifest,
+    claim_name,
     volume_manifest,
     with_source,
 )
@@ -44,17 +45,19 @@ def nfs(request: StorageRequest) -> Storage:
     mount = [word.strip() for word in options.mountOptions.split(",") if word.strip()]
     identity = content_hash([options.server, options.path, mount, request.size])
     name = f"{request.namespace}-pv-{identity}"
-    volume = volume_manifest(name, request.namespace, MANY_NODES, request.size)
+    claim = claim_name(identity)
+    volume = volume_manifest(name, request.namespace, MANY_NODES, request.size, claim)
     source = {
         "nfs": {"server": options.server, "path": options.path},
         **({"mountOptions": mount} if mount else {}),
     }
-    claim = claim_manifest(request.namespace, MANY_NODES, request.size, volume=name)
+    binds = claim_manifest(request.namespace, MANY_NODES, request.size, name=claim, volume=name)
     return Storage(
         identity=identity,
         folder_on_host="",
         volume=name,
-        objects=(("volume", with_source(volume, source)), ("claim", claim)),
+        objects=(("volume", with_source(volume, source)), ("claim", binds)),
+        claim=claim,
         access_mode=MANY_NODES,
     )
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from infra.labels import content_hash
-from infra.names import MANY_NODES, ONE_NODE, ONE_POD
+from infra.names import CLAIM_OF_CLASS, MANY_NODES, ONE_NODE, ONE_POD
 from infra.storages.kind import Storage, StorageKind, StorageRequest, claim_manifest
 
 ACCESS_MODES = (MANY_NODES, ONE_NODE, ONE_POD)
@@ -42,7 +42,11 @@ def storage_class(request: StorageRequest) -> Storage:
             f"training can use; set one of {', '.join(ACCESS_MODES)}"
         )
     claim = claim_manifest(
-        request.namespace, options.accessMode, request.size, class_name=options.className
+        request.namespace,
+        options.accessMode,
+        request.size,
+        name=CLAIM_OF_CLASS,
+        class_name=options.className,
     )
     # A claim that a former stack has left is grown by this one: its size is the other's field.
     claim["metadata"]["annotations"]["pulumi.com/patchForce"] = "true"
@@ -51,6 +55,7 @@ def storage_class(request: StorageRequest) -> Storage:
         folder_on_host="",
         volume="",
         objects=(("claim", claim),),
+        claim=CLAIM_OF_CLASS,
         access_mode=options.accessMode,
         class_name=options.className,
         size=request.size,

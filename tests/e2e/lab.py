@@ -124,11 +124,13 @@ class Lab:
     def wait_claim_bound(self) -> None:
         """Until the claim of the data volume is bound, which `up` does not wait for."""
 
-        def bound() -> bool:
-            claim = self.get("persistentvolumeclaim", "disttrain-pvc")
-            return claim["status"]["phase"] == "Bound"
+        wait_for("the claim to be bound", lambda: self.claim()["status"]["phase"] == "Bound", 300)
 
-        wait_for("the claim to be bound", bound, 300)
+    def claim(self) -> dict[str, Any]:
+        """The claim of the data volume; there must be one alone."""
+        found = self.get("persistentvolumeclaims", "--selector=app.kubernetes.io/component=storage")
+        (item,) = found["items"]
+        return item
 
     def run_dir(self, run_name: str) -> Path:
         """The run's folder as seen on the host."""

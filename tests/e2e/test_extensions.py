@@ -42,7 +42,7 @@ def test_toy_kinds_of_one_file_train_to_the_end(lab: Lab, stack: Stack) -> None:
     assert {"name": "TOY_NETWORK", "value": "1"} in container["env"]
     assert {"name": "DISTTRAIN_TRANSPORTS", "value": "ib,roce"} in container["env"]
     assert container["imagePullPolicy"] == "Never"
-    claim = lab.get("persistentvolumeclaim", "disttrain-pvc")
+    claim = lab.claim()
     assert claim["spec"]["volumeName"].startswith("toy-disttrain-pv-")
     assert claim["status"]["phase"] == "Bound"
 

@@ -147,10 +147,11 @@ def test_run_comes_from_its_mirror_when_its_cluster_is_gone(
     down. `fetch` is typed without a word of the mirror."""
     wanted = on_the_volume(lab)
     assert not any(name.startswith("AWS_") for name in stack.environment)
+    claim = stack.output("claim")
     lab.kubectl("delete", "namespace", NAMESPACE)
     found, said = fetched(stack, tmp_path / "namespace")
     assert found == wanted, said
-    reason = "the volume cannot be read: claim disttrain-pvc of namespace disttrain is not there"
+    reason = f"the volume cannot be read: claim {claim} of namespace disttrain is not there"
     assert reason in said
     lab.cluster.down()
     with address_stays(address):

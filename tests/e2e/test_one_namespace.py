@@ -18,7 +18,7 @@ import yaml
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import Lab, run_settings, wait_for
 
-TEAM, CLASS, CLAIM, ANN = "team-a", "team-disks", "disttrain-pvc", "ann"
+TEAM, CLASS, CLAIM, ANN = "team-a", "team-disks", "disttrain-pvc-class", "ann"
 GIVEN = "given"  # a claim that somebody has given to the team, and its volume
 FIRST, SECOND = 20, 40
 UID = 1000

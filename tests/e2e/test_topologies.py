@@ -589,8 +589,7 @@ def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
     further = MAX_STEPS + 20
     single.set_all(run_settings(SINGLE_RUN, further))
     single.up()
-    claim = lab.get("persistentvolumeclaim", "disttrain-pvc")
-    assert claim["status"]["phase"] == "Bound"
+    assert lab.claim()["status"]["phase"] == "Bound"
     marker = lab.run_dir(SINGLE_RUN) / "done.json"
     wait_for(f"step {further}", lambda: json.loads(marker.read_text())["step"] == further, 300)
     assert f"continuing after step {MAX_STEPS} from step-" in lab.kubectl(

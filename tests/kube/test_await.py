@@ -130,7 +130,7 @@ def test_released_volume_of_ours_is_freed_and_no_other(lab: Lab) -> None:
         }
         lab.api.create(collection, body)
         lab.kubectl("wait", f"pv/{name}", "--for=jsonpath={.status.phase}=Released")
-        job = run.job() | {"volume": name}
+        job = run.job() | {"volume": name, "claim": "disttrain-pvc"}
         assert lab.run("free-volume", "create", job)[0] == 0
         found = lab.api.get(f"{collection}/{name}")
         assert found

@@ -105,6 +105,33 @@ def test_claim_of_somebody_else_is_refused_and_stays_as_it_is(lab: Lab) -> None:
     assert KEPT_ANNOTATION not in notes
 
 
+def test_claim_that_runs_of_others_mount_is_not_left(lab: Lab) -> None:
+    """With another storage `up` deleted it, and waited for their pods until its limit."""
+    run = Run(lab, lab.namespace(), "dev")
+    claim = claim_manifest(run.namespace, "ReadWriteMany", "1Mi", class_name="efs")
+    claim["metadata"]["labels"] = {
+        names.OWNER_LABEL: run.owner,
+        names.COMPONENT_LABEL: "storage",
+    }
+    lab.api.create(CLAIMS.format(run.namespace), claim)
+    record = {
+        "name": "run-theirs",
+        "labels": {names.RECORD_LABEL: names.RUN_RECORD, names.OWNER_LABEL: "theirs"},
+        "annotations": {names.STACK_ANNOTATION: "organization/disttrain/multipod"},
+    }
+    maps = f"/api/v1/namespaces/{run.namespace}/configmaps"
+    lab.api.create(maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": record})
+    same, other = (run.job() | {"volume": "none", "claim": name} for name in (CLAIM, "another"))
+    assert lab.run("free-volume", "create", same) == (0, "")
+    for task, more in (("free-volume", {}), ("keep-claim", CLASS), ("use-claim", {})):
+        status, output = lab.run(task, "create", {**other, **more, "claim": "another"})
+        assert status == 1
+        assert f"another claim than {CLAIM} of namespace {run.namespace}" in output
+        assert "pulumi destroy --stack organization/disttrain/multipod" in output
+    lab.api.delete(f"{maps}/run-theirs", {})
+    assert lab.run("free-volume", "create", other) == (0, "")
+
+
 def test_kept_claim_that_would_change_is_refused_by_the_task_too(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
     own_claim(lab, run.namespace, run.owner)

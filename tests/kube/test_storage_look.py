@@ -226,10 +226,10 @@ def test_nfs_volume_and_claim_are_bound_by_the_api_server(lab: Lab) -> None:
     storage: Storage = nfs(StorageRequest(namespace, "/data", "1Mi", options))
     (_, item), (_, claim) = storage.objects
     with made(lab, VOLUMES, item):
-        path = CLAIMS.format(namespace)
-        lab.api.create(path, claim)
-        wait_for("the claim to be bound", lambda: phase_of(lab, f"{path}/{CLAIM}") == "Bound")
-        found = lab.api.get(f"{path}/{CLAIM}")
+        lab.api.create(CLAIMS.format(namespace), claim)
+        path = f"{CLAIMS.format(namespace)}/{storage.claim}"
+        wait_for("the claim to be bound", lambda: phase_of(lab, path) == "Bound")
+        found = lab.api.get(path)
         assert found
         assert found["spec"]["volumeName"] == storage.volume
 

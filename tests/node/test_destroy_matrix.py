@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from infra.kube.names import OWNER_LABEL
-from infra.names import CLAIM
+from infra.names import CLAIM_OF_CLASS
 from sandbox.stack import PulumiFailedError, Stack
 from tests.node.lab import DATA_ROOT, NAMESPACE, PLATFORM, Lab, counts, wait_for
 
@@ -62,7 +62,7 @@ class Place:
             file.touch(mode=0o600)
             file.write_text(self._kubeconfig())
             claim = {"storage": "storage-class", "storageOptions": {"className": "disks"}}
-            purge = {"dataOnDestroy": "purge", "purgeConfirmed": f"{NAMESPACE}/{CLAIM}"}
+            purge = {"dataOnDestroy": "purge", "purgeConfirmed": f"{NAMESPACE}/{CLAIM_OF_CLASS}"}
             cluster = {"cluster": "existing", "kubeconfig": str(file), **claim}
             return lab.new_stack(
                 {**PLATFORM, **cluster, **more, **(purge if self.is_purged else {})}
@@ -84,7 +84,7 @@ class Place:
         """Whether the checkpoint is there, or the claim that leads to it."""
         if self.kind != "existing":
             return self.lab.host.exists(MINE)
-        return f"PersistentVolumeClaim/{CLAIM}" in self.lab.objects()
+        return f"PersistentVolumeClaim/{CLAIM_OF_CLASS}" in self.lab.objects()
 
     def assert_nothing_else_is_left(self) -> None:
         """Data aside, the cluster and the host are as before the first `up`."""
@@ -92,7 +92,11 @@ class Place:
         if self.kind == "ours":
             assert lab.differences() == []
             return
-        kept = {"Namespace/disttrain", f"PersistentVolumeClaim/{CLAIM}"} if self.has_claim() else {}
+        kept = (
+            {"Namespace/disttrain", f"PersistentVolumeClaim/{CLAIM_OF_CLASS}"}
+            if self.has_claim()
+            else {}
+        )
         assert set(lab.objects()) == set(kept)
         assert owned(lab) == []
         assert lab.host.shell("systemctl is-active k3s").strip() == "active"

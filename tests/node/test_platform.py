@@ -268,6 +268,29 @@ def test_destroy_keeps_the_data_unless_told_and_confirmed(platform: Platform, pu
 
 
 @pytest.mark.slow
+def test_data_outlive_a_change_of_storage(platform: Platform) -> None:
+    """The folder's command was deleted then, by the settings of before: it purged the data of a
+    stack that says, in the same change, that they are kept.
+    """
+    lab, stack = platform.lab, platform.stack
+    stack.set_all({"dataOnDestroy": "purge", "purgeConfirmed": DATA_ROOT})
+    stack.up()
+    lab.host.shell(f"echo precious >{DATA_ROOT}/runs/checkpoint")
+    elsewhere = {
+        "storage": "nfs",
+        "storageOptions.server": "192.0.2.9",  # nobody mounts it: no pod is started
+        "storageOptions.path": "/data",
+        "dataOnDestroy": "keep",
+        "purgeConfirmed": None,
+    }
+    stack.set_all(elsewhere)
+    stack.up()
+    assert lab.host.shell(f"cat {DATA_ROOT}/runs/checkpoint").strip() == "precious"
+    stack.destroy()
+    assert lab.host.shell(f"cat {DATA_ROOT}/runs/checkpoint").strip() == "precious"
+
+
+@pytest.mark.slow
 def test_host_that_is_lost_is_forgotten(platform: Platform) -> None:
     lab, stack = platform.lab, platform.stack
     lab.host.shell("systemctl stop ssh")

@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
+from infra.names import CLAIM_OF_CLASS
 from tests.unit.stacks import deploy
 from tests.unit.test_program import everything_before
-from tests.unit.test_storages import CLAIM, CLASS
+from tests.unit.test_storages import CLASS
 
 
 def test_guard_looks_at_the_namespaces_that_destroy_deletes(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_guard_looks_at_the_namespaces_that_destroy_deletes(tmp_path: Path) -> N
     assert looked_at("dev", {}) == []
     assert looked_at("dev", {"k3sExisting": "adopt"}) == ["disttrain", "gpu-operator"]
     assert looked_at("sandbox", CLASS) == []
-    purged = {**CLASS, "dataOnDestroy": "purge", "purgeConfirmed": f"disttrain/{CLAIM}"}
+    purged = {**CLASS, "dataOnDestroy": "purge", "purgeConfirmed": f"disttrain/{CLAIM_OF_CLASS}"}
     assert looked_at("sandbox", purged) == ["disttrain"]
 
 

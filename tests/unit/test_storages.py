@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.names import CLAIM
+from infra.names import CLAIM_OF_CLASS, DATA_ROOT, DATA_SIZE
 from infra.registry import NoOptions
 from infra.storages import STORAGES
 from infra.storages.existing_claim import ExistingClaimOptions
@@ -14,7 +14,7 @@ from infra.storages.host_path import HostPathOptions
 from infra.storages.kind import Storage, StorageRequest
 from infra.storages.nfs import NfsOptions
 from infra.storages.storage_class import StorageClassOptions
-from tests.unit.stacks import Deployment, deploy
+from tests.unit.stacks import PROJECT_FILE, Deployment, deploy
 
 NFS = {"storage": "nfs", "storageOptions": {"server": "nfs.example.com", "path": "/exports/train"}}
 CLASS = {"storage": "storage-class", "storageOptions": {"className": "efs"}}
@@ -52,6 +52,37 @@ def test_nfs_volume_waits_for_the_claim_of_the_stack() -> None:
     assert "volumeName" not in claim["spec"]  # with it every second claim waits for 15 s
     assert volume["metadata"]["name"] == storage.volume
     assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
+
+
+def test_claim_of_the_defaults_has_the_plain_name() -> None:
+    defaults = PROJECT_FILE["config"]
+    given = [defaults[key]["default"] for key in ("dataRoot", "dataSize")]
+    assert given == [DATA_ROOT, DATA_SIZE]
+    request = StorageRequest("disttrain", DATA_ROOT, DATA_SIZE, HostPathOptions())
+    assert STORAGES["host-path"].make(request).claim == "disttrain-pvc"
+
+
+def test_another_volume_has_a_claim_of_another_name() -> None:
+    """A preview of a change of storage, folder or size failed: a claim cannot be bound anew."""
+    nfs = NfsOptions("nfs.example.com", "/exports/train")
+    storages = [
+        STORAGES["host-path"].make(
+            StorageRequest("disttrain", DATA_ROOT, DATA_SIZE, HostPathOptions())
+        ),
+        made("host-path", HostPathOptions()),
+        made("host-path", HostPathOptions(shared=True)),
+        made("host-path", HostPathOptions(), size="6Gi"),
+        made("nfs", nfs),
+        made("nfs", nfs, size="6Gi"),
+        made("nfs", NfsOptions("nfs.example.com", "/exports/other")),
+        made("storage-class", StorageClassOptions("efs")),
+    ]
+    assert len({storage.claim for storage in storages}) == len(storages)
+    for storage in storages:
+        objects = dict(storage.objects)
+        assert objects["claim"]["metadata"]["name"] == storage.claim
+        if volume := objects.get("volume"):
+            assert volume["spec"]["claimRef"]["name"] == storage.claim
 
 
 @pytest.mark.parametrize(
@@ -124,7 +155,7 @@ def test_claim_of_a_class_stays_when_the_stack_goes(tmp_path: Path) -> None:
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     assert not result.of_type("kubernetes:core/v1:PersistentVolume")
     assert result.one("data-keep")
-    purged = {**CLASS, "dataOnDestroy": "purge", "purgeConfirmed": f"disttrain/{CLAIM}"}
+    purged = {**CLASS, "dataOnDestroy": "purge", "purgeConfirmed": f"disttrain/{CLAIM_OF_CLASS}"}
     result = deploy("sandbox", tmp_path, purged)
     for name in ("data-claim", "namespace-namespace"):
         assert not result.one(name).request.retainOnDelete, name
@@ -172,7 +203,7 @@ def test_no_folder_of_a_host_is_made_for_data_elsewhere(
             "sandbox",
             {**CLASS, "dataOnDestroy": "purge", "purgeConfirmed": "yes"},
             "purgeConfirmed: 'yes' cannot be used: dataOnDestroy: purge would delete every data "
-            f"set, checkpoint and log unconfirmed. Set disttrain/{CLAIM}",
+            f"set, checkpoint and log unconfirmed. Set disttrain/{CLAIM_OF_CLASS}",
         ),
         ("sandbox", {**EXISTING, "namespaceExisting": "refuse"}, "Set namespaceExisting: use"),
         ("dev", CLASS, "storage: 'storage-class' cannot be used: the access to the data is in the"),

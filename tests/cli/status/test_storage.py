@@ -6,8 +6,9 @@ import pytest
 
 from cli.status.judge import PlatformStatus
 from cli.status.screen import as_json, as_text
-from cli.status.storage import CLAIMS, Claim, claim_lines, claim_names, see_claims
+from cli.status.storage import Claim, claim_lines, claim_names, see_claims
 from infra.kube.errors import ApiError
+from infra.kube.left_claims import CLAIMS
 from tests.cli.records import NOW
 
 BOUND = Claim("disttrain", "disttrain-pvc", "Bound", "50Gi", "efs")
@@ -33,31 +34,41 @@ class Server:
             raise ApiError(403, "forbidden")
         return found
 
+    def list(self, path: str, selector: str) -> Any:
+        assert selector == "app.kubernetes.io/component=storage"
+        return self.get(path) or []
 
-def item(phase: str) -> dict[str, Any]:
+
+def item(phase: str, name: str = "disttrain-pvc") -> dict[str, Any]:
     status = {"phase": phase, "capacity": {"storage": "50Gi"} if phase == "Bound" else {}}
-    return {"spec": {"storageClassName": "efs"}, "status": status}
+    return {"metadata": {"name": name}, "spec": {"storageClassName": "efs"}, "status": status}
 
 
 def test_claims_are_those_that_the_pods_mount() -> None:
     assert claim_names([pod("theirs"), pod("theirs")]) == {"theirs"}
-    assert claim_names([]) == {"disttrain-pvc"}
+    assert claim_names([]) == set()
 
 
-def test_each_claim_is_asked_for_once_and_a_missing_one_is_none() -> None:
+def test_claims_without_pods_are_those_of_the_platform() -> None:
+    """What may not be seen is said; a claim that is not there is none."""
     server: Any = Server(
         {
-            CLAIMS.format("disttrain", "disttrain-pvc"): item("Bound"),
-            CLAIMS.format("other", "theirs"): item("Pending"),
-            CLAIMS.format("third", "disttrain-pvc"): "forbidden",
+            CLAIMS.format("disttrain"): [item("Bound")],
+            f"{CLAIMS.format('other')}/theirs": item("Pending"),
+            CLAIMS.format("third"): "forbidden",
+            f"{CLAIMS.format('fifth')}/theirs": "forbidden",
         }
     )
-    pods = {"disttrain": [], "other": [pod("theirs")], "third": [], "fourth": []}
+    mounted = [pod("theirs")]
+    pods = {"disttrain": [], "other": mounted, "third": [], "fourth": [], "fifth": mounted}
     assert see_claims(server, pods) == (
         BOUND,
+        Claim("fifth", "theirs", ""),
         Claim("other", "theirs", "Pending", "", "efs"),
-        Claim("third", "disttrain-pvc", ""),
+        Claim("third", "", ""),
     )
+    (line,) = claim_lines([Claim("third", "", "")])
+    assert line.startswith("  storage: the claims of namespace third are not known: these cred")
 
 
 @pytest.mark.parametrize(
