@@ -24,6 +24,14 @@ case $1 in
   stop | disable) rm -f ROOT/active ;;
 esac
 """
+IP = """#!/bin/sh
+[ ! -e ROOT/no-route ] || exit 0
+case $* in
+  "-4 route show default") echo "default via 10.1.2.1 dev eth0 proto dhcp" ;;
+  "-4 -o address show dev eth0 scope global") echo "2: eth0 inet 10.1.2.4/24 scope global" ;;
+  *) echo "ip: $*" >&2; exit 1 ;;
+esac
+"""
 INSTALLER = """#!/bin/sh
 name=k3s
 [ "$INSTALL_K3S_EXEC" = server ] || name=k3s-agent
@@ -49,6 +57,7 @@ class K3sHost:
             (self.root / made).mkdir(parents=True)
         (self.root / "route").write_text("eth0 00000000 0 0 0 0 0 00000000\n")
         self._write(self._bin / "systemctl", SYSTEMCTL)
+        self._write(self._bin / "ip", IP)
         for name in ("k3s", "k3s-arm64"):
             self._write(self._bundle / "k3s" / name, "#!/bin/sh\n")
         self._write(self._bundle / "k3s/install.sh", INSTALLER)
@@ -89,6 +98,10 @@ class K3sHost:
     def look(self) -> Mapping[str, str]:
         """What the machine says of its k3s."""
         return facts(self._run("k3s-agent-look.sh", "look", {"ROLE": self.role}))
+
+    def stands_without_route(self) -> None:
+        """From now on it has no default route."""
+        (self.root / "no-route").touch()
 
     @property
     def runs(self) -> bool:
