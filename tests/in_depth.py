@@ -81,6 +81,7 @@ FILES = {
         "kube/test_alerts_in_depth.py",
         "kube/test_fetch_large.py",
         "node/test_destroy_matrix.py",
+        "node/test_killed_with_machines.py",
         "node/test_mirror_in_depth.py",
         "node/test_nfs_of_stack.py",
         "node/test_nfs_server.py",
