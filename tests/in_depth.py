@@ -80,6 +80,7 @@ FILES = {
         "e2e/test_queue.py",
         "kube/test_alerts_in_depth.py",
         "kube/test_fetch_large.py",
+        "node/test_changed_roles.py",
         "node/test_destroy_matrix.py",
         "node/test_killed_with_machines.py",
         "node/test_mirror_in_depth.py",
