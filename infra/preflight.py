@@ -80,6 +80,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         programs = run_programs(value)
         offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
         pods = _pods(value, settings.cluster.grows, offered_later)
+        pods = replace(pods, class_name=storage.class_name)
     if settings.queues:
         programs = (*programs, *QUEUES_PROGRAMS)
         pods = replace(pods, queues_come=objects_of(settings.queues)) if pods else None
