@@ -441,6 +441,30 @@ def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> N
     assert gone.request.retainOnDelete
 
 
+def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -> None:
+    """The default has one pod, whatever `nodes` lists; with another stack's run nothing is said."""
+
+    def notes(**changes: object) -> list[str]:
+        said: list[str] = []
+        with (
+            patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")),
+            patch("infra.preflight.pulumi.log.info", said.append),
+        ):
+            deploy("dev", tmp_path, {**FITTING, **changes})
+        return said
+
+    assert notes(nodes=[TWO, THREE]) == [
+        "this run has one pod (topology: single-pod), so it trains on one machine, and nodes lists "
+        "2 more. To train on all 3: set topology: indexed-job, pods: 3, and gpus to the GPUs of "
+        "all of them (docs/one-to-many.md)"
+    ]
+    several = {"topology": "indexed-job", "pods": 2, "gpus": 2, "gpusPerPod": 1}
+    gone = [{**TWO, "gone": True}]
+    for changes in ({"nodes": []}, {"nodes": [TWO], **several}, {"nodes": gone}):
+        assert notes(**changes) == []
+    assert notes(nodes=[TWO], topology="none") == []
+
+
 def test_image_that_each_machine_would_build_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pulumi.RunError, match="imageBuildOn: 'node' cannot be used: nodes lists"):
         deployed(tmp_path, TWO, imageBuildOn="node", **IMPORTED)
