@@ -68,6 +68,8 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pulumi.RunError: the stack cannot come up; the text names each reason and the way out.
     """
     cluster = settings.cluster
+    if run and (note := idle_machines(settings, run)):
+        pulumi.log.info(note)
     if cluster.kind != "existing":
         return
     storage = make_storage(settings)
@@ -80,6 +82,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         programs = run_programs(value)
         offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
         pods = _pods(value, settings.cluster.grows, offered_later)
+        pods = replace(pods, class_name=storage.class_name)
     if settings.queues:
         programs = (*programs, *QUEUES_PROGRAMS)
         pods = replace(pods, queues_come=objects_of(settings.queues)) if pods else None
@@ -106,6 +109,19 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         numbers = numbers_needs(prometheus.namespace, CLAIM, claim.class_name, claim.gib)
     installed = Installed(settings.stack, [known(kind) for kind in comes], numbers)
     await _refuse(access, volume, needs, pods, installed)
+
+
+def idle_machines(settings: PlatformSettings, run: RunSettings) -> str:
+    """What to set where the run has one pod, and there are further machines; else empty."""
+    more = sum(not settings.is_lost(node) for node in settings.nodes)
+    if not more or run.compute.world.pods > 1:
+        return ""
+    topology = run.compute.topology.name
+    return (
+        f"this run has one pod (topology: {topology}), so it trains on one machine, and nodes "
+        f"lists {more} more. To train on all {more + 1}: set topology: indexed-job, pods: "
+        f"{more + 1}, and gpus to the GPUs of all of them (docs/one-to-many.md)"
+    )
 
 
 async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str) -> None:

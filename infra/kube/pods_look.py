@@ -5,7 +5,7 @@ The API server itself is asked what it thinks of a pod, by a request that is nev
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
@@ -16,6 +16,7 @@ from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.served import serves, unserved
 from infra.kube.volcano import volcano_queue_findings
+from infra.kube.volume_place import places_of
 
 NODES = "/api/v1/nodes"
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
@@ -53,6 +54,7 @@ class RunPods:
         queues_come: what of these two the stack itself makes, see `queue_findings`.
         groups_come: API groups of controllers that the stack itself installs, some with the
             version.
+        class_name: storage class of the claim that the stack makes; empty: it makes none.
     """
 
     namespace: str
@@ -69,6 +71,7 @@ class RunPods:
     volcano_queue: str = ""
     queues_come: Sequence[str] = ()
     groups_come: Sequence[str] = ()
+    class_name: str = ""
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
@@ -84,7 +87,8 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
         names = (run.queue, run.queue_priority)
         comes = (run.queues_come, run.groups_come)
         found.add(queue_findings(api, run.namespace, *names, *comes, run.place))
-    needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
+    places = places_of(api, run.namespace, run.pod["spec"], run.class_name, found)
+    needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), places=places)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)
     _try(api, run, found)

@@ -10,6 +10,7 @@ from typing import Any
 
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.quantity import amount
+from infra.kube.volume_place import VolumePlace
 from infra.names import GPU_RESOURCE
 
 PASSES = "node.kubernetes.io/"  # taints that Kubernetes itself puts on a node, and takes away
@@ -26,12 +27,14 @@ class PodNeeds:
         requests: amounts as Kubernetes writes them, by resource; those of devices too.
         node_selector: labels that the node must have.
         tolerations: Kubernetes' own objects.
+        places: where its volumes can be used, where that is not everywhere.
     """
 
     pods: int
     requests: Mapping[str, str]
     node_selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, Any]]
+    places: Sequence[VolumePlace] = ()
 
 
 def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds:
@@ -58,6 +61,13 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     left = [node for node in nodes if _has_labels(node, needs)]
     if not left:
         return _no_labels(nodes, needs)
+    for place in needs.places:
+        if not any(map(place.reaches, left)):
+            return _elsewhere(left, place)
+    left = [node for node in left if all(place.reaches(node) for place in needs.places)]
+    if not left:
+        whats = " and ".join(place.what for place in needs.places)
+        return f"storage: no node that these pods could use has both {whats}. Use one of them"
     tolerated = [node for node in left if not _taints_against(node, needs)]
     if not tolerated:
         return _not_tolerated(left, needs)
@@ -133,6 +143,15 @@ def _no_labels(nodes: Sequence[Json], needs: PodNeeds) -> str:
     return (
         f"nodeSelector: {wanted} cannot be used: none of the {len(nodes)} nodes has that ({has}). "
         "Set labels of nodes that are there (`kubectl get nodes --show-labels`)"
+    )
+
+
+def _elsewhere(nodes: Sequence[Json], place: VolumePlace) -> str:
+    has = "; ".join(f"{key} is {_values(nodes, key)}" for key in place.keys)
+    return (
+        f"storage: {place.what} can be used on nodes with {place.words} alone, and no node that "
+        f"these pods could use is one of them ({has}; compared were {_names(nodes)}). Set a claim "
+        "or a class of their place, or a nodeSelector that leads to nodes there"
     )
 
 

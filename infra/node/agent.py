@@ -23,6 +23,7 @@ from infra.node.shell_program import assemble_program, script_text
 Name = Literal["agent", "look", "member"]
 OF_THE_MACHINE = {"agent": "k3s-agent.sh", "server": "k3s-further-server.sh"}
 LOOK = "k3s-agent-look.sh"
+LEAVING = ("retire", "delete", "unprepare")  # what is done to a machine of before
 
 
 class StepError(Exception):
@@ -64,18 +65,37 @@ class Job:
         if done.returncode == 0:
             return done.stdout
         if way["ssh"] and done.returncode == CUT_OFF:
-            raise StepError(f"{done.stderr}{unreachable(way, self.machine)}")
+            way_out = self._way_out(way, action)
+            raise StepError(f"{done.stderr}{unreachable(way['ssh']['host'], way_out)}")
         # not the output of `join`: the secrets are in it
         raise StepError((done.stdout if action != "join" else "") + done.stderr)
 
+    def _way_out(self, way: Mapping[str, Any], action: str) -> str:
+        """What a user does to the list; empty for the server, which is not in it.
 
-def unreachable(way: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
-    """What to do when ssh does not get through."""
-    text = f"{way['ssh']['host']} cannot be reached. Try again when it can be"
-    if way is machine:
+        What leaves may have no place there any more, and it leaves as it was noted there.
+        """
+        if way is not self.machine:
+            return ""
+        if action not in LEAVING:
+            return "set `gone: true` at its place in nodes"
+        name = self.variables["agent"].get("NODE", "")
+        was = f"name: {name}, address: {way['ssh']['host']}"
+        return f"put it back into nodes as it was ({was}) with `gone: true`"
+
+
+def unreachable(host: str, of_the_list: str) -> str:
+    """What to do when ssh does not get through.
+
+    Args:
+        host: its address.
+        of_the_list: what a user does to the list where it is a further machine that is lost.
+    """
+    text = f"{host} cannot be reached. Try again when it can be"
+    if of_the_list:
         text += (
-            ", or, if it is lost for good, set `gone: true` at its place in nodes and run "
-            "pulumi up: the cluster then forgets it, and it can be taken out of the list"
+            f". If it is lost for good, {of_the_list}, and run pulumi up: the cluster then forgets "
+            "it. After that it can be taken out of the list, and another machine can have its name"
         )
     return text
 

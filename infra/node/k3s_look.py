@@ -50,6 +50,8 @@ class K3sLook:
         place: what the host is in the cluster of this program: k3s (the first machine), k3s-server
             or k3s-agent (a further one); empty: it is in none, or was asked as a further one.
         node: name of the node that a further one is; empty: it is none, or it is not noted.
+        machine: the id and the address by which a further one is known, with a space between;
+            empty: one of the two is not known, or it was not asked as a further one.
         way: how the program has reached the host to install k3s, local or ssh; empty: not noted.
         kubeconfig: checksum of the administrator's; empty: there is none. It is another one in each
             cluster, and two looks that differ in it alone have found the same.
@@ -61,6 +63,7 @@ class K3sLook:
     owner: str = ""
     place: str = ""
     node: str = ""
+    machine: str = ""
     way: str = ""
     kubeconfig: str = field(default="", compare=False)
 
@@ -102,13 +105,14 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             place=facts.get("place", ""),
             kubeconfig=facts.get("kubeconfig", ""),
             node=facts.get("node", ""),
+            machine=facts.get("machine", ""),
             way=facts.get("way", ""),
         )
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge
         kubeconfig = facts["kubeconfig"]
         return K3sLook(repair_id=kubeconfig or new_id, generation_id="", kubeconfig=kubeconfig)
-    return K3sLook(new_id, new_id)
+    return K3sLook(new_id, new_id, machine=facts.get("machine", ""))
 
 
 def parse_facts(text: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.host import HostTrust, HostTrustArgs
 from infra.platform.k3s import api_address, k3s_variables, server_variables
+from infra.platform.machines_apart import check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
@@ -228,7 +229,11 @@ def make_agents(
 
     Servers join one after the other, as etcd takes no more than one new member at a time, and leave
     in the reverse order. Agents wait for all servers, and not for each other.
+
+    Raises:
+        pulumi.RunError: two of them are one machine.
     """
+    check_apart(settings.nodes, {name: look.result() for name, look in looks.items()})
     made: list[pulumi.Resource] = []
     # One that is lost is forgotten first: etcd takes no new member beside it.
     for node in sorted(servers(settings), key=lambda node: not node.host.gone):

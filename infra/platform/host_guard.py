@@ -57,10 +57,10 @@ async def check_adoption(
 
 
 async def check_way(host: HostSettings, look: LookAtK3s | None, owner: pulumi.Output[str]) -> None:
-    """Refuse that the first machine is reached in the other way than when k3s was installed on it.
+    """Refuse to reach the first machine by SSH where k3s was installed on it without, or reversely.
 
-    A host here and a host behind SSH are two machines to the engine: it would set up the one, and
-    then take k3s from the other, which is the same one.
+    To the engine, a host here and a host behind SSH are two machines. It would set k3s up on the
+    one, and then remove it from the other. If both are one machine, k3s would be gone at the end.
 
     Args:
         host: of the settings.
@@ -86,11 +86,18 @@ def same_machine(host: HostSettings, noted: str) -> str:
     """
     which = f"sshHost {host.ssh.host!r} leads to the machine" if host.ssh else "this is the machine"
     return (
-        f"host: {host.kind!r} cannot be used: {which} on which this stack has "
-        f"installed k3s with host: {noted}. It cannot move from a machine to the same one: k3s "
-        "would be set up, and then be removed as that of the machine of before. Nothing was "
-        f"changed. Either set it back (pulumi config set host {noted}), or run pulumi destroy with "
-        f"host: {noted} first, which keeps the data, and then pulumi up with host: {host.kind}."
+        f"host: {host.kind!r} cannot be used: {which} on which this stack has installed k3s with "
+        f"host: {noted}. To change host means to set k3s up on the new machine, and then to remove "
+        "it from the old one. Here both are one machine, so that k3s would be gone at the end. "
+        "Nothing was changed.\n"
+        "If the cluster is to stay as it is, set host back:\n"
+        f"  pulumi config set host {noted}\n"
+        f"If you want to reach this machine with host: {host.kind} from now on, make the cluster "
+        "anew; the data stay:\n"
+        f"  1. pulumi config set host {noted}\n"
+        "  2. pulumi destroy\n"
+        f"  3. pulumi config set host {host.kind}\n"
+        "  4. pulumi up"
     )
 
 

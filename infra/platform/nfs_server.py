@@ -1,11 +1,17 @@
 """The NFS server of storage `nfs-first-node`: on the first machine, and mounted by the others.
 
-Three commands, so that each goes when its machine goes and none before: the server, the client of
-each further machine, and the permission for that machine to mount. A machine that leaves is drained
-first, and its pods save to the folder until they have ended. So it is, too, when another machine
-takes its name or becomes the first one: what the new one needs comes first, and what the one of
-before had goes last of all. Each script notes for whom it has worked, and leaves alone what is
-another one's by now.
+There are three kinds of command, so that each can be removed at its own time:
+
+- the server, on the first machine;
+- for each further machine, the NFS client on it;
+- for each further machine, the permission to mount, on the first machine.
+
+A pod that ends saves to the folder. So a machine that leaves is drained first, and loses its
+permission and its client only after that. The same holds if another machine takes its name, or
+becomes the first machine: the commands for the new machine run first, and those of the old machine
+are undone last (`replace_after`). By then a file or a permission may already belong to the new
+machine. So each script records for which machine it has worked, and undoes only what is recorded
+for that machine.
 """
 
 from collections.abc import Mapping

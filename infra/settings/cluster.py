@@ -99,6 +99,14 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
             f"it overlaps with serviceCidr {services}",
             "Set two networks that have no address in common",
         )
+    elif kind == "k3s" and pods and services and pods.version != services.version:
+        reader.problem(
+            "podCidr",
+            str(pods),
+            f"serviceCidr {services} is of IPv{services.version}, and k3s takes no networks of two "
+            "kinds",
+            "Set both to networks of IPv4, or both to networks of IPv6",
+        )
     tunnel = reader.choice("clusterAccess", ("direct", "tunnel")) == "tunnel"
     if tunnel and (kind == "existing" or host.ssh is None):
         reader.problem(

@@ -4,14 +4,13 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from infra.settings.address import ADDRESS, ADDRESS_FORM, check_address
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
 _HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
-ADDRESS = r"[A-Za-z0-9._:-]+"
 _ADDRESS_OR_NONE = f"({ADDRESS})?"
-ADDRESS_FORM = "the name or address of a host"
 USER = r"[a-z_][a-z0-9_.-]*"
 INTERFACE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}"
 INTERFACE_FORM = "the name of a network interface"
@@ -84,6 +83,7 @@ def read_host(reader: Reader) -> HostSettings:
         _read_host_key(reader, "sshHostKey"),
         _read_jump(reader),
     )
+    check_address(reader, "sshHost", ssh.host, "sshPort")
     if kind == "ssh" and not ssh.host:
         reader.problem(
             "sshHost",
@@ -154,6 +154,7 @@ def _read_jump(reader: Reader) -> JumpSettings | None:
         reader.text("sshJumpUser", pattern=USER, form="the name of a user", example="root"),
         _read_host_key(reader, "sshJumpHostKey"),
     )
+    check_address(reader, "sshJumpHost", jump.host, "sshJumpPort")
     if jump.host and not jump.host_key:
         reader.problem(
             "sshJumpHostKey",

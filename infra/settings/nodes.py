@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from infra.settings.address import spelled
 from infra.settings.cluster import ClusterSettings
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
 from infra.settings.nodes_servers import Role, check_servers, read_role
 from infra.settings.nodes_way import WAY_KEYS, read_way
-from infra.settings.pod_marks import is_key, is_value, label_fault
+from infra.settings.pod_marks import is_key, is_value, label_fault, read_texts
 from infra.settings.reader import Reader
 from infra.settings.setting_error import problem_text
 
@@ -90,6 +91,7 @@ def read_nodes(
                 reason = f"{first} has it too, and each machine is one node"
                 reader.problem(f"{where}.{key}", shown, reason, "Take one of the two away")
         found.append(node)
+    _check_first_address(reader, cluster, found)
     if len(found) == len(items):  # with a wrong item nothing is known of their number
         gone = [node.host.gone for node in found if node.is_server]
         check_servers(reader, KEY, gone, cluster)
@@ -98,8 +100,8 @@ def read_nodes(
 
 def _way_of(ssh: SshSettings) -> tuple[object, ...]:
     """What tells machines apart: behind two jump hosts the same address is that of two machines."""
-    jump = (ssh.jump.host, ssh.jump.port) if ssh.jump else None
-    return ssh.host, ssh.port, jump
+    jump = (spelled(ssh.jump.host), ssh.jump.port) if ssh.jump else None
+    return spelled(ssh.host), ssh.port, jump
 
 
 def _check_secrets(reader: Reader, items: list[Any]) -> None:
@@ -133,6 +135,24 @@ def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
         )
 
 
+def _check_first_address(
+    reader: Reader, cluster: ClusterSettings, nodes: list[NodeSettings]
+) -> None:
+    """A machine that looks for the first one at its own address would wait for itself.
+
+    Behind a jump host the same address may be that of another machine.
+    """
+    for index, node in enumerate(nodes):
+        if not node.ssh.jump and spelled(node.ssh.host) == spelled(cluster.node_address):
+            reader.problem(
+                "nodeAddress",
+                cluster.node_address,
+                f"it is the address of {KEY}[{index}] ({node.name}), and k3s of the further "
+                "machines joins the first one there",
+                "Set the first machine's address, as the others reach it",
+            )
+
+
 def is_loopback(address: str) -> bool:
     """Whether an address leads back to the machine that uses it."""
     try:
@@ -160,7 +180,7 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
     _check_texts(reader, where, given)
     role = read_role(reader, where, given)
     way = read_way(reader, where, given, host)
-    labels = {str(k): str(v) for k, v in given.get("labels", {}).items()}
+    labels = read_texts(reader, f"{where}.labels", given.get("labels", {}))
     taints = tuple(str(taint) for taint in given.get("taints", []))
     _check_marks(reader, where, labels, taints)
     if len(reader.problems) > before:
@@ -195,11 +215,18 @@ def _check_marks(
         elif name.startswith("disttrain.dev/"):
             reason = "the program finds its nodes by the labels that begin so"
             reader.problem(f"{where}.labels.{name}", value, reason, "Use a label of another prefix")
+    seen: dict[tuple[str, str], str] = {}
     for taint in taints:
         found = re.fullmatch(_TAINT, taint)
         if not found or not is_key(found["key"]) or not is_value(found["value"] or ""):
             hint = "Write it like dedicated=training:NoSchedule"
             reader.problem(f"{where}.taints", taint, "it is not a taint", hint)
+            continue
+        id = (found["key"], found["effect"])
+        if id in seen:
+            reason = f"{seen[id]!r} has the same key and effect, of which a node has one taint"
+            reader.problem(f"{where}.taints", taint, reason, "Remove one of the two")
+        seen[id] = taint
 
 
 def shown_nodes(nodes: tuple[NodeSettings, ...]) -> str:

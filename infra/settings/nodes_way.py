@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from infra.settings.address import ADDRESS, ADDRESS_FORM, check_address
 from infra.settings.node import (
-    ADDRESS,
-    ADDRESS_FORM,
     USER,
     HostSettings,
     JumpSettings,
@@ -92,6 +91,8 @@ def _check_hop(reader: Reader, where: str, prefix: str, hop: SshSettings | JumpS
     for name, value, pattern, form, example in checks:
         if re.fullmatch(pattern, value) is None:
             reader.problem(f"{where}.{name}", value, f"it is not {form}", f"Set one like {example}")
+    if re.fullmatch(ADDRESS, hop.host):
+        check_address(reader, f"{where}.{address}", hop.host, f"{prefix}port")
     if not 1 <= hop.port <= 65535:
         hint = "Set a number from 1 to 65535"
         reader.problem(f"{where}.{prefix}port", hop.port, "it is no port", hint)

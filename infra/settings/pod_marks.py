@@ -18,6 +18,24 @@ _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
+def read_texts(reader: Reader, key: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """An object whose values are texts; numbers and booleans are taken as they are written.
+
+    Args:
+        reader: collects what is wrong.
+        key: the setting.
+        given: its value.
+    """
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if type(value) in (dict, list, type(None)):
+            reason = "it is not a single text"
+            reader.problem(f"{key}.{name}", value, reason, "Write one text, in quotation marks")
+            continue
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
 def is_key(text: str) -> bool:
     """Whether a text can be the key of a label, an annotation or a taint."""
     return re.fullmatch(f"({_DOMAIN}/)?{_NAME}", text) is not None

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from infra.names import GPU_TOLERATION
 from infra.settings.pod_environment import check_environment
-from infra.settings.pod_marks import check_marks, toleration_fault
+from infra.settings.pod_marks import check_marks, read_texts, toleration_fault
 from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
@@ -67,15 +67,7 @@ def _quantity(reader: Reader, key: str, pattern: str, example: str, default: str
 
 
 def _texts(reader: Reader, key: str) -> dict[str, str]:
-    """An object whose values are texts; numbers and booleans are taken as they are written."""
-    found: dict[str, str] = {}
-    for name, value in reader.mapping(key).items():
-        if type(value) in (dict, list, type(None)):
-            reason = "it is not a single text"
-            reader.problem(f"{key}.{name}", value, reason, "Write one text, in quotation marks")
-            continue
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+    return read_texts(reader, key, reader.mapping(key))
 
 
 def _environment(reader: Reader) -> dict[str, str]:

@@ -13,12 +13,15 @@ import pytest
 
 from infra.kube.pods_look import RunPods, pods_findings
 from infra.kube.quick_look import quick_look
-from infra.names import GPU_RESOURCE, GPU_TOLERATION
+from infra.kube.storage_look import CLAIMS, VOLUMES
+from infra.names import CLAIM, GPU_RESOURCE, GPU_TOLERATION
+from infra.storages.kind import claim_manifest
 from tests.kube.lab import LIMIT_SECONDS, PROBE_IMAGE, Json, Lab, wait_for
 from tests.kube.test_status import viewer_of
+from tests.kube.test_storage_look import made, phase_of, volume
 
 NODES = "/api/v1/nodes"
-POOL = "test.disttrain.dev/pool"
+POOL, ZONE = "test.disttrain.dev/pool", "topology.kubernetes.io/zone"
 # Kubernetes' own taints of a node without a kubelet; what is checked does not depend on them.
 PASSING = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists"} for key in ("not-ready",)] + [
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
@@ -223,3 +226,31 @@ def test_what_may_not_be_seen_is_said(lab: Lab, tmp_path: Path) -> None:
         )
 
     wait_for("only the nodes to be unseen", is_said)
+
+
+@pytest.mark.parametrize("zone", ["a", "b"])
+def test_volume_of_another_zone_is_found_as_the_scheduler_finds_it(lab: Lab, zone: str) -> None:
+    """A claim that is bound to a disk of one zone, and nodes of another one."""
+    namespace, pool = lab.namespace(), uuid.uuid4().hex[:8]
+    item = node(pool, LARGE)
+    item["metadata"]["labels"][ZONE] = "a"
+    disk = volume("", "ReadWriteMany")
+    wanted_zone = {"key": ZONE, "operator": "In", "values": [zone]}
+    terms = [{"matchExpressions": [wanted_zone]}]
+    disk["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    claim = claim_manifest(namespace, "ReadWriteMany", "1Mi", volume=disk["metadata"]["name"])
+    path = f"{CLAIMS.format(namespace)}/{CLAIM}"
+    uses = [{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}]
+    wanted = pod({"cpu": "1"}, {POOL: pool}, volumes=uses)
+    with nodes(lab, [item]), made(lab, VOLUMES, disk):
+        lab.api.create(CLAIMS.format(namespace), claim)
+        wait_for("the claim to be bound", lambda: phase_of(lab, path) == "Bound")
+        found = pods_findings(lab.api, RunPods(namespace, wanted, 1, grows=False)).problems
+        assert scheduled(lab, namespace, wanted, 1) == (not found), found
+        lab.api.delete(path, {})
+        wait_for("the end of the claim", lambda: lab.api.get(path) is None)
+    assert bool(found) == (zone == "b")
+    if found:
+        name = disk["metadata"]["name"]
+        assert f"storage: the volume {name} of the claim {CLAIM} can be used on nodes" in found[0]
+        assert f"({ZONE} is a; compared were {item['metadata']['name']})" in found[0]

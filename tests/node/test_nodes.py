@@ -235,6 +235,32 @@ def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None
 
 
 @pytest.mark.in_depth
+def test_name_of_a_lost_machine_goes_to_another_one(lan: Lan) -> None:
+    """At once it cannot be done, as the lost one would have to be asked; `up` says the way."""
+    two, three = NAMES
+    stack, host = lan.stack(two), lan.machines[two].host
+    stack.up()
+    instead = [{**lan.settings(three)[0], "name": two}]
+    lose(host)
+    try:
+        set_nodes(stack, instead)
+        said = failure(stack)
+        assert f"put it back into nodes as it was (name: {two}, address: {host.address})" in said
+        assert lan.machines[three].differences() == []
+        set_nodes(stack, lan.settings(two, gone=True))
+        stack.up()
+        assert list(lan.members()) == [SERVER]
+        set_nodes(stack, instead)
+        stack.up()
+        assert sorted(lan.members()) == [SERVER, two]
+        assert lan.machines[three].node() == two
+        assert set(counts(stack.up())) == {"unchanged"}
+        stack.destroy()
+    finally:
+        find_again(host)
+
+
+@pytest.mark.in_depth
 def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) -> None:
     """One that is not there is refused by its name, by the doctor and before k3s is changed."""
     two = NAMES[0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.node.lab import counts
+from tests.node.lab import counts, failure
 from tests.node.lan import NAMES, Lan
 from tests.node.test_nodes import SERVER, set_nodes
 
@@ -65,4 +65,17 @@ def test_machine_of_a_name_before_is_left_to_its_node(lan: Lan) -> None:
     assert f"this host is the node gpu-new by now, and not {two}" in output
     assert sorted(lan.members()) == sorted([SERVER, "gpu-new"])
     assert host.shell("systemctl is-active k3s-agent").strip() == "active"
+    stack.destroy()
+
+
+def test_one_machine_is_not_two_nodes(lan: Lan) -> None:
+    """Here by its two addresses; nothing is changed, and no doctor has looked at these two."""
+    two = NAMES[0]
+    jump = {"jump_host": lan.lab.host.address, "jump_host_key": lan.lab.host_key}
+    again = lan.settings(two, address=f"192.0.2.{2 + NAMES.index(two)}", **jump)
+    stack = lan.stack(nodes=[*lan.settings(two), {**again[0], "name": "gpu-again"}])
+    said = failure(stack)
+    assert f"nodes: {two} (" in said
+    assert "both lead to one machine" in said
+    assert lan.machines[two].differences() == lan.lab.differences() == []
     stack.destroy()

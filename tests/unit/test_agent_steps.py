@@ -3,6 +3,7 @@
 The scripts are short ones, run on this machine; tests/node has the real ones, on hosts over SSH.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ SCRIPTS: dict[Name, str] = {
     "agent": 'echo "agent $1 ${K3S_TOKEN:-} ${GPU_PODS:-}" >>"$NOTES"; '
     "echo said; echo started=12:00",
 }
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"
 JOINED = ["look look", "member join yes", "agent create hunter2 a/b ", "member await 12:00"]
 
 
@@ -133,6 +135,27 @@ def test_failed_step_never_shows_the_token(tmp_path: Path) -> None:
     with pytest.raises(StepError) as error:
         join(job(tmp_path / "notes", {"member": member}))
     assert str(error.value) == "the reason\n"
+
+
+@pytest.mark.parametrize(("step", "has_left_the_list"), [(join, False), (leave, True)])
+def test_way_to_a_lost_machine_fits_the_list(
+    tmp_path: Path, step: Callable[[Job], None], has_left_the_list: bool
+) -> None:
+    """Who takes a machine out that is off, or gives its name to another one, has no place to set.
+
+    The engine leaves by what it has noted of it, so that a setting of the other one says nothing.
+    """
+    there = job(tmp_path / "notes")
+    away = {"host": "127.0.0.1", "port": 1, "user": "me", "host_key": KEY, "private_key": None}
+    lost = replace(there, machine={**there.machine, "ssh": {**away, "jump": None}})
+    lost.variables["agent"]["NODE"] = "gpu2"
+    with pytest.raises(StepError) as error:
+        step(lost)
+    said = str(error.value)
+    assert "127.0.0.1 cannot be reached. Try again when it can be. If it is lost for good" in said
+    back = "put it back into nodes as it was (name: gpu2, address: 127.0.0.1) with `gone: true`"
+    assert (back in said) is has_left_the_list
+    assert ("set `gone: true` at its place in nodes" in said) is not has_left_the_list
 
 
 def test_answer_that_is_cut_off_is_no_answer(tmp_path: Path) -> None:

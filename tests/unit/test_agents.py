@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,37 @@ def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) 
 def test_name_of_no_other_machine_is_taken_for_an_old_one(tmp_path: Path, noted: str) -> None:
     """Neither where it is unknown or unchanged, nor where the list has a machine of that name."""
     assert renamed_from(tmp_path, noted, TWO, THREE) == []
+
+
+def looked(*machines: str) -> Callable[..., K3sLook]:
+    """Stands in for the look: what gpu2, gpu3 and so on say that they are."""
+    said = dict(zip(("10.1.2.4", "10.1.2.5"), machines, strict=True))
+    return lambda access, **_: K3sLook("repair-1", "", machine=said[access.ssh["host"]])
+
+
+def test_one_machine_under_two_names_is_refused(tmp_path: Path) -> None:
+    """Each of the two would take the other's k3s for its own, and each `up` would rename it.
+
+    The doctor of `up` looks at each further machine and the first one, and not at these two.
+    """
+    nodes = {**FITTING, "nodes": [TWO, THREE]}
+    with (
+        patch("infra.platform.agents.look_at_k3s", looked("id-1 10.0.0.4", "id-1 10.0.0.4")),
+        pytest.raises(pulumi.RunError) as refused,
+    ):
+        deploy("dev", tmp_path, nodes)
+    assert str(refused.value) == (
+        "nodes: gpu2 (10.1.2.4) and gpu3 (10.1.2.5) cannot be used: both lead to one machine, with "
+        "the machine-id id-1 and the address 10.0.0.4, and a machine is one node. Nothing was "
+        "changed. Take one of the two out of nodes."
+    )
+    for others in (
+        ("id-1 10.0.0.4", "id-1 10.0.0.5"),
+        ("id-1 10.0.0.4", "id-2 10.0.0.4"),
+        ("", ""),
+    ):
+        with patch("infra.platform.agents.look_at_k3s", looked(*others)):
+            assert deploy("dev", tmp_path, nodes).one("node-gpu3-k3s")
 
 
 def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) -> None:
@@ -407,6 +439,30 @@ def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> N
         assert less.one(name).inputs == result.one(name).inputs
     gone = deployed(tmp_path, {**TWO, "gone": True}, **IMPORTED).one("image-ensure-gpu2")
     assert gone.request.retainOnDelete
+
+
+def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -> None:
+    """The default has one pod, whatever `nodes` lists; with another stack's run nothing is said."""
+
+    def notes(**changes: object) -> list[str]:
+        said: list[str] = []
+        with (
+            patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")),
+            patch("infra.preflight.pulumi.log.info", said.append),
+        ):
+            deploy("dev", tmp_path, {**FITTING, **changes})
+        return said
+
+    assert notes(nodes=[TWO, THREE]) == [
+        "this run has one pod (topology: single-pod), so it trains on one machine, and nodes lists "
+        "2 more. To train on all 3: set topology: indexed-job, pods: 3, and gpus to the GPUs of "
+        "all of them (docs/one-to-many.md)"
+    ]
+    several = {"topology": "indexed-job", "pods": 2, "gpus": 2, "gpusPerPod": 1}
+    gone = [{**TWO, "gone": True}]
+    for changes in ({"nodes": []}, {"nodes": [TWO], **several}, {"nodes": gone}):
+        assert notes(**changes) == []
+    assert notes(nodes=[TWO], topology="none") == []
 
 
 def test_image_that_each_machine_would_build_is_refused(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def ask(
         ("ANSWER_SECONDS=30", "ANSWER_SECONDS=0"),
         ("/run/disttrain-", f"{folder}/"),
         ("TOKEN=/var/lib/rancher/k3s/server/token", f"TOKEN={folder}/secret"),
+        ("TOKEN=/var/lib/rancher/k3s/server/agent-token", f"TOKEN={folder}/secret"),
         ("SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret", f"SECRET_FILE={folder}/secret"),
     ):
         assert before in text, before

@@ -199,7 +199,9 @@ def latest_verified(root: Path, say: Callable[[str], None], kind: str = "") -> i
         FatalError: this process may not read a checkpoint.
         RetryableError: the storage fails, or there is too little memory.
     """
-    for step in all_steps(root):
+    with unreadable_is_no_damage(f"list in {root}"):
+        steps = all_steps(root)
+    for step in steps:
         name = directory_of(root, step).name
         with unreadable_is_no_damage(name):
             reason = problem(

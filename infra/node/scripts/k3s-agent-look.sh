@@ -23,6 +23,17 @@ is_healthy() {
   [ "$(noted files)" = "$(installed_files)" ] && is_active && ! is_new_machine
 }
 
+# By its id and its own address; of a copied disk the id alone is that of another machine. Empty where
+# one of the two is not known.
+machine() {
+  id=$(cat /etc/machine-id 2>/dev/null) || return 0
+  command -v ip >/dev/null || return 0
+  device=$(ip -4 route show default | awk '{ for (i = 1; i < NF; i++) if ($i == "dev") { print $(i + 1); exit } }')
+  [ -n "$device" ] || return 0
+  address=$(ip -4 -o address show dev "$device" scope global | awk 'NR == 1 { split($4, a, "/"); print a[1] }')
+  [ -z "$id" ] || [ -z "$address" ] || echo "$id $address"
+}
+
 look() {
   if is_ours; then
     echo "state=ours"
@@ -32,6 +43,7 @@ look() {
   else
     echo "state=absent"
   fi
+  echo "machine=$(machine)"
   echo "new_machine=$(yes_no is_new_machine)"
   echo "done=yes"
 }

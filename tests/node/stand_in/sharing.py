@@ -27,7 +27,8 @@ from cluster import Socket, administrator, ask  # pyright: ignore # beside this 
 from containers import CONTENT, LOCAL_PORT, SOCKET  # pyright: ignore # this one too
 
 PEER_PORT, API_PORT = 5001, 6443
-ANSWER_SECONDS = 2
+CONNECT_SECONDS = 2  # which the kernel of a machine does by itself, however busy the machine is
+ANSWER_SECONDS = 60
 SENT = Path("/lab/sent")  # what was given to others: `ADDRESS DIGEST BYTES` a line
 SOURCE = "containerd.io/distribution.source."
 
@@ -74,7 +75,8 @@ def peers(cluster: Path, own: str) -> list[str]:
 def from_peer(address: str, target: str) -> http.client.HTTPResponse | None:
     """A node's answer, if it offers what is asked for."""
     with suppress(OSError, http.client.HTTPException):
-        socket.create_connection((address, API_PORT), ANSWER_SECONDS).close()
+        for port in (API_PORT, PEER_PORT):
+            socket.create_connection((address, port), CONNECT_SECONDS).close()
         connection = http.client.HTTPConnection(address, PEER_PORT, timeout=ANSWER_SECONDS)
         connection.request("GET", target)
         answer = connection.getresponse()

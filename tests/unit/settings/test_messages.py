@@ -53,6 +53,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"runName": "../x"}, "runName: '../x' cannot be used"),
     ({"podCidr": "10.42"}, "podCidr: '10.42' cannot be used: it is not a network. Write it like"),
     ({"podCidr": "10.43.1.0/24"}, "it overlaps with serviceCidr 10.43.0.0/16"),
+    (
+        {"podCidr": "fd00:42::/56"},
+        "podCidr: 'fd00:42::/56' cannot be used: serviceCidr 10.43.0.0/16 is of IPv4, and k3s "
+        "takes no networks of two kinds",
+    ),
     ({"k3sVersion": "1.34.2"}, "it is not a release of k3s. Write it like v1.34.2+k3s1."),
     ({"k3sSha256": "abc"}, "k3sSha256: 'abc' cannot be used: it is not a sha256 checksum"),
     # monitoring

@@ -142,7 +142,12 @@ def test_machines_may_join_this_one() -> None:
         ([{**NODE, "labels": {"a b": "c"}}], "Kubernetes takes no key 'a b'"),
         ([{**NODE, "labels": {"a": "c d"}}], "Kubernetes takes no such value of a label"),
         ([{**NODE, "labels": {"disttrain.dev/agent": ""}}], "Use a label of another prefix"),
+        ([{**NODE, "labels": {"a": None}}], "nodes[0].labels.a: None cannot be used: it is not a"),
         ([{**NODE, "taints": ["a=b"]}], "nodes[0].taints: 'a=b' cannot be used: it is not a taint"),
+        (
+            [{**NODE, "taints": ["a=b:NoSchedule", "a:NoExecute", "a=c:NoSchedule"]}],
+            "nodes[0].taints: 'a=c:NoSchedule' cannot be used: 'a=b:NoSchedule' has the same key",
+        ),
         ([{**NODE, "taints": ["a b:NoExecute"]}], "Write it like dedicated=training:NoSchedule"),
         ([{**NODE, "jump_host": "door"}], "another machine could take the jump host's place"),
         ([{**NODE, **JUMP, "jump_host_key": "AAAA"}], "nodes[0].jump_host_key: 'AAAA' cannot"),
@@ -157,6 +162,64 @@ def test_machines_may_join_this_one() -> None:
 )
 def test_wrong_item_is_named_with_its_place(nodes: list[object], said: str) -> None:
     assert said in refusal(with_nodes(*nodes))
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("10.1.2.4:2222", "a port stands with it. Set port: 2222 beside the address 10.1.2.4"),
+        ("gpu2.lan:22", "a port stands with it. Set port: 22 beside the address gpu2.lan"),
+        ("fd00::4:zz", "it is neither an IPv6 address nor a name"),
+        ("10.1.2", "it is neither an IPv4 address nor a name. Write it like 10.1.2.4"),
+        ("10.1.2.400", "it is neither an IPv4 address nor a name"),
+    ],
+)
+def test_address_that_leads_nowhere_is_refused(address: str, said: str) -> None:
+    """SSH would take all of it for a name, and only say that there is none."""
+    found = refusal(with_nodes({**NODE, "address": address}))
+    assert f"nodes[0].address: {address!r} cannot be used: {said}" in found
+    found = refusal(with_nodes({**NODE, **JUMP, "jump_host": address}))
+    keyed = said.replace("port: ", "jump_port: ")
+    assert f"nodes[0].jump_host: {address!r} cannot be used: {keyed}" in found
+    for key, port in (("sshHost", "sshPort: "), ("sshJumpHost", "sshJumpPort: ")):
+        jump = {"sshJumpHostKey": NODE["host_key"], key: address}
+        keyed = said.replace("port: ", port)
+        assert f"{key}: {address!r} cannot be used: {keyed}" in refusal({**SSH, **jump})
+
+
+@pytest.mark.parametrize("address", ["fd00::4", "10.1.2.4", "gpu-2.lan", "4gpu", "1password.com"])
+def test_address_of_either_family_and_a_name_are_taken(address: str) -> None:
+    (node,) = platform(with_nodes({**NODE, "address": address})).nodes
+    assert node.ssh.host == address
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [("gpu.lan", "GPU.lan"), ("fd00::4", "FD00:0::4"), ("gpu.lan", "gpu.lan.")]
+)
+def test_same_address_in_another_spelling_is_the_same(one: str, two: str) -> None:
+    nodes = ({**NODE, "address": one}, {**NODE, "name": "gpu3", "address": two})
+    said = refusal(with_nodes(*nodes))
+    assert f"nodes[1].address: {two!r} cannot be used: nodes[0] has it too" in said
+    assert "the first machine (sshHost) has it too" in refusal(
+        with_nodes({**NODE, "address": two}, sshHost=one)
+    )
+
+
+def test_first_machine_is_not_reached_at_the_address_of_another() -> None:
+    """The machine would wait for itself; with `host: local` no other key names the first one."""
+    changes = {"nodeAddress": "10.1.2.4"}
+    said = refusal(with_nodes(OTHER, NODE, **changes))
+    assert "nodeAddress: '10.1.2.4' cannot be used: it is the address of nodes[1] (gpu2)" in said
+    assert platform(with_nodes({**NODE, **JUMP}, **changes)).nodes  # at another site
+    said = refusal({"nodes": [NODE], "host": "local", **changes})
+    assert "it is the address of nodes[0] (gpu2)" in said
+
+
+def test_label_is_the_text_that_a_selector_has() -> None:
+    """`pulumi config set --path` makes a boolean of `true`, and `nodeSelector` reads it as such."""
+    labels = {"gpu": True, "old": False, "rack": 7}
+    (node,) = platform(with_nodes({**NODE, "labels": labels})).nodes
+    assert node.labels == {"gpu": "true", "old": "false", "rack": "7"}
 
 
 def test_all_wrong_items_are_named_at_once() -> None:

@@ -82,8 +82,8 @@ def train(tell: Tell, should_stop: ShouldStop, wait_seconds: float, killed_at: i
         step, failures = step + 1, 0
 
 
-def save(step: int, lock: RunLock, tag: str) -> None:
-    """As trainer/checkpoint/save.py does for one rank."""
+def save(step: int, lock: RunLock, tag: str, say: Callable[[str], None] | None = None) -> None:
+    """As trainer/checkpoint/save.py does for one rank; `say` is told what cannot be removed."""
     building = store.building_directory(ROOT, step, tag)
     texts = {store.STATE_FILE: json.dumps({"step": step}), store.LAYOUT_FILE: '{"tensors": {}}'}
     contents = {name: content(name, step) for name in FILES}
@@ -94,7 +94,7 @@ def save(step: int, lock: RunLock, tag: str) -> None:
         store.commit(building, step, entries, lock.check)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    store.prune(ROOT, KEPT, keep_best=False, say=_fail)
+    store.prune(ROOT, KEPT, keep_best=False, say=say or _fail)
 
 
 def look(tell: Tell, should_stop: ShouldStop) -> None:

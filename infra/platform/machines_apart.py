@@ -1,0 +1,35 @@
+"""Refuses a list of further machines in which two items lead to one machine."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import pulumi
+
+from infra.node.k3s_look import K3sLook
+from infra.settings import NodeSettings
+
+
+def check_apart(nodes: Sequence[NodeSettings], looks: Mapping[str, K3sLook]) -> None:
+    """Look whether each item of the list is a machine of its own.
+
+    Their addresses differ, which the settings have checked. A name and an address, or two
+    addresses, may lead to one machine nevertheless.
+
+    Args:
+        nodes: the list.
+        looks: what was found on the machines that were asked, by their names.
+
+    Raises:
+        pulumi.RunError: two of them lead to one machine.
+    """
+    known = [node for node in nodes if node.name in looks and looks[node.name].machine]
+    for one, two in combinations(known, 2):
+        machine = looks[one.name].machine
+        if machine != looks[two.name].machine:
+            continue
+        id, _, address = machine.partition(" ")
+        raise pulumi.RunError(
+            f"nodes: {one.name} ({one.ssh.host}) and {two.name} ({two.ssh.host}) cannot be used: "
+            f"both lead to one machine, with the machine-id {id} and the address {address}, and a "
+            "machine is one node. Nothing was changed. Take one of the two out of nodes."
+        )

@@ -1,0 +1,41 @@
+"""`pulumi up` where agents become servers, so that the cluster bears a loss, and agents again."""
+
+import pytest
+
+from tests.node.lab import DATA_ROOT, counts
+from tests.node.lan import NAMES, Lan
+from tests.node.test_nodes import SERVER, set_nodes
+
+pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
+ROLES = {"agent": "k3s-agent", "server": "k3s"}  # and the service of each
+DATA = f"{DATA_ROOT}/runs"
+
+
+def services(lan: Lan) -> set[tuple[str, ...]]:
+    """The services of k3s that run on the further machines; one element where they agree."""
+    asked = "for each in k3s k3s-agent; do systemctl is-active --quiet $each && echo $each; done"
+    found = (machine.host.try_shell(asked).stdout for machine in lan.machines.values())
+    return {tuple(text.split()) for text in found}
+
+
+@pytest.mark.timeout(1200)  # six machines leave and join
+def test_agents_become_servers_and_agents_again(lan: Lan) -> None:
+    """Each leaves in the old role and joins in the new one, with its name; its data stay."""
+    stack = lan.stack(*NAMES)
+    stack.up()
+    for machine in lan.machines.values():
+        machine.host.shell(f"mkdir -p {DATA}; echo kept >{DATA}/file")
+    for role in ("server", "agent"):
+        set_nodes(stack, lan.settings(*NAMES, role=role))
+        output = stack.up()
+        assert sorted(lan.members()) == sorted([SERVER, *NAMES]), output
+        assert services(lan) == {(ROLES[role],)}, output
+        voters = {SERVER, *(NAMES if role == "server" else ())}
+        assert lan.etcd() == dict.fromkeys(voters, True)
+        assert set(counts(stack.up())) == {"unchanged"}
+        for machine in lan.machines.values():
+            assert machine.host.shell(f"cat {DATA}/file") == "kept\n"
+    stack.destroy()
+    for machine in lan.machines.values():
+        machine.host.shell(f"rm -rf {DATA_ROOT}")
+        assert machine.differences() == []

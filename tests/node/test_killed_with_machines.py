@@ -1,0 +1,87 @@
+"""`pulumi up` is killed in each phase in which a machine joins or leaves; the next one finishes it.
+
+What a killed `up` has begun on a machine goes on there for a while, as it does after a cut line.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from sandbox.stack import Stack
+from tests.node.lab import background_up, counts, wait_for
+from tests.node.lan import NAMES, Lan
+from tests.node.test_nodes import SERVER, set_nodes
+
+pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
+TWO, THREE = NAMES
+CALLS = "/lab/calls"  # of the stand-in of k3s on each host
+
+# The phases in their order, and what shows on the machine (a shell command) or at the server (words
+# of a call of kubectl) that they have begun.
+ON_MACHINE, AT_SERVER = "machine", "server"
+JOINING = {
+    "k3s is downloaded": (ON_MACHINE, "test -s /var/lib/rancher/disttrain-scratch/k3s"),
+    "k3s is there": (ON_MACHINE, "test -e /usr/local/bin/k3s"),
+    "the token is read": (AT_SERVER, f"get pods .*nodeName={TWO}"),
+    "the token is there": (ON_MACHINE, "test -e /etc/rancher/k3s/disttrain-token"),
+    "k3s runs": (ON_MACHINE, "systemctl is-active --quiet k3s-agent"),
+    "the node gets its labels": (AT_SERVER, "apply --server-side"),
+}
+LEAVING = {
+    "its pods end": (AT_SERVER, f"drain {TWO}"),
+    "k3s is removed": (ON_MACHINE, f"grep -q uninstall {CALLS}"),
+    "the node is deleted": (AT_SERVER, f"delete node {TWO}"),
+    "its password is deleted": (AT_SERVER, f"delete secret {TWO}"),
+}
+
+
+def begun(lan: Lan, phase: tuple[str, str]) -> Callable[[], bool]:
+    where, sign = phase
+    host = lan.lab.host if where == AT_SERVER else lan.machines[TWO].host
+    command = f"grep -q -e '{sign}' {CALLS}" if where == AT_SERVER else sign
+    return lambda: host.try_shell(command).returncode == 0
+
+
+def kill_up(lan: Lan, stack: Stack, what: str, phase: tuple[str, str]) -> None:
+    """Start `pulumi up`, and kill it when a phase has begun, unless it has ended by then."""
+    for host in (lan.lab.host, lan.machines[TWO].host):
+        host.shell(f": >{CALLS}")
+    has_begun = begun(lan, phase)
+    with background_up(stack) as up:
+        wait_for(what, lambda: has_begun() or up.poll() is not None)
+
+
+@pytest.mark.timeout(1800)  # some thirty times `up`
+def test_killed_up_is_finished_by_the_next_in_each_phase(lan: Lan) -> None:
+    """And the other machine, which is in the cluster all the time, is left alone."""
+    stack, machine = lan.stack(THREE), lan.machines[TWO]
+    stack.up()
+    other = lan.machines[THREE].host
+    started = other.shell("systemctl show --property=MainPID --value k3s-agent")
+
+    def up(*names: str) -> None:
+        output = stack.up()
+        assert sorted(lan.members()) == sorted([SERVER, *names]), output
+        assert lan.passwords() == sorted(names), output
+        assert set(counts(stack.up())) == {"unchanged"}, output
+        assert other.shell("systemctl show --property=MainPID --value k3s-agent") == started
+
+    for what, phase in JOINING.items():
+        set_nodes(stack, lan.settings(THREE, TWO, labels={"rack": "a"}))
+        lan.lab.mirror.slow(what == "k3s is downloaded")
+        kill_up(lan, stack, what, phase)
+        lan.lab.mirror.slow(False)
+        up(TWO, THREE)
+        assert lan.members()[TWO]["metadata"]["labels"]["rack"] == "a", what
+        set_nodes(stack, lan.settings(THREE, labels={"rack": "a"}))
+        up(THREE)
+        assert machine.differences() == [], what
+    for what, phase in LEAVING.items():
+        set_nodes(stack, lan.settings(THREE, TWO, labels={"rack": "a"}))
+        up(TWO, THREE)
+        set_nodes(stack, lan.settings(THREE, labels={"rack": "a"}))
+        kill_up(lan, stack, what, phase)
+        up(THREE)
+        assert machine.differences() == [], what
+    stack.destroy()
+    assert lan.lab.differences() == lan.machines[THREE].differences() == []

@@ -1,0 +1,118 @@
+"""A stand-in of a machine for the scripts that bring k3s to a further machine, and take it away.
+
+The scripts run as they are, but for the folders of a machine, which lie below a folder of the test.
+systemd and k3s' installer are short stand-ins; `tests/node` has hosts with a real systemd.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.node.agent import OF_THE_MACHINE, facts
+from infra.node.shell_program import script_text
+from tests.unit.run_script import run_text
+
+OF_A_MACHINE = re.compile(r"(?<![\w./}-])/(?=(?:etc|usr/local|var|run|root)/)")
+# like systemd, it starts only what has a unit
+SYSTEMCTL = """#!/bin/sh
+for word in "$@"; do unit=$word; done
+case $1 in
+  is-active) [ -e ROOT/active ] ;;
+  start) [ -e "ROOT/etc/systemd/system/$unit.service" ] && touch ROOT/active ;;
+  stop | disable) rm -f ROOT/active ;;
+esac
+"""
+IP = """#!/bin/sh
+[ ! -e ROOT/no-route ] || exit 0
+case $* in
+  "-4 route show default") echo "default via 10.1.2.1 dev eth0 proto dhcp" ;;
+  "-4 -o address show dev eth0 scope global") echo "2: eth0 inet 10.1.2.4/24 scope global" ;;
+  *) echo "ip: $*" >&2; exit 1 ;;
+esac
+"""
+INSTALLER = """#!/bin/sh
+name=k3s
+[ "$INSTALL_K3S_EXEC" = server ] || name=k3s-agent
+mkdir -p ROOT/etc/systemd/system
+echo "a unit" >ROOT/etc/systemd/system/$name.service
+printf '#!/bin/sh\\necho uninstalled >>ROOT/uninstalled\\n' >ROOT/usr/local/bin/$name-uninstall.sh
+chmod 755 ROOT/usr/local/bin/$name-uninstall.sh
+"""
+
+
+class K3sHost:
+    """A further machine without k3s.
+
+    Args:
+        folder: in which everything lies.
+        role: of the machine in the cluster, `agent` or `server`.
+    """
+
+    def __init__(self, folder: Path, role: str = "agent") -> None:
+        self.root, self.role = folder / "root", role
+        self._bundle, self._bin = folder / "bundle", folder / "bin"
+        for made in ("run/systemd/system", "usr/local/bin", "etc", "var/lib", "root"):
+            (self.root / made).mkdir(parents=True)
+        (self.root / "route").write_text("eth0 00000000 0 0 0 0 0 00000000\n")
+        self._write(self._bin / "systemctl", SYSTEMCTL)
+        self._write(self._bin / "ip", IP)
+        for name in ("k3s", "k3s-arm64"):
+            self._write(self._bundle / "k3s" / name, "#!/bin/sh\n")
+        self._write(self._bundle / "k3s/install.sh", INSTALLER)
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("ROOT", str(self.root)))
+        path.chmod(0o755)
+
+    def _run(self, script: str, action: str, given: Mapping[str, str]) -> str:
+        text = OF_A_MACHINE.sub(f"{self.root}/", script_text(script))
+        text = text.replace("/proc/net/route", str(self.root / "route"))
+        path = f"{self._bin}:{os.environ['PATH']}"
+        done = run_text(text, action, given, "user", {"PATH": path})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def run(self, action: str, node: str, **more: str) -> str:
+        """Output of an action of the script of this role, for the node of this name."""
+        given = {
+            "NODE": node,
+            "K3S_VERSION": "v1.34.2+k3s1",
+            "K3S_BUNDLE": str(self._bundle),
+            "K3S_SHA256": _sum(self._bundle / "k3s/k3s"),
+            "K3S_INSTALLER_SHA256": _sum(self._bundle / "k3s/install.sh"),
+            "K3S_TOKEN": "a-token",
+            "AGENT_SECRET": "a-secret",
+            "SERVER_URL": "https://10.1.2.3:6443",
+            "POD_CIDR": "10.42.0.0/16",
+            "SERVICE_CIDR": "10.43.0.0/16",
+            "OWNER": "owner-1",
+            "STACK": "dev",
+            "REPAIR_ID": "repair-1",
+            **more,
+        }
+        return self._run(OF_THE_MACHINE[self.role], action, given)
+
+    def look(self) -> Mapping[str, str]:
+        """What the machine says of its k3s."""
+        return facts(self._run("k3s-agent-look.sh", "look", {"ROLE": self.role}))
+
+    def stands_without_route(self) -> None:
+        """From now on it has no default route."""
+        (self.root / "no-route").touch()
+
+    @property
+    def runs(self) -> bool:
+        """Whether k3s runs."""
+        return (self.root / "active").exists()
+
+    @property
+    def was_uninstalled(self) -> bool:
+        """Whether k3s' uninstaller has run."""
+        return (self.root / "uninstalled").exists()
+
+
+def _sum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
