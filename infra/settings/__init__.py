@@ -14,6 +14,7 @@ from infra.settings.airgap import (
     check_bundle_for_run,
     read_bundle,
 )
+from infra.settings.auto import with_choices_made
 from infra.settings.cluster import ClusterSettings, K3sSettings
 from infra.settings.compute import ComputeSettings
 from infra.settings.devices import Devices
@@ -119,7 +120,7 @@ def parse_settings(
     Raises:
         pulumi.RunError: lists every problem: key, value, why it cannot be used, what to do.
     """
-    reader = Reader(raw, secret_keys, unused_keys)
+    reader = Reader(with_choices_made(raw), secret_keys, unused_keys)
     settings = read_settings(reader, stack, kinds, devices, queue, delivery)
     if devices is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)

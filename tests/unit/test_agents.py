@@ -25,6 +25,7 @@ TWO = {"name": "gpu2", "address": "10.1.2.4", "host_key": KEY}
 THREE = {"name": "gpu3", "address": "10.1.2.5", "host_key": KEY}
 FITTING: dict[str, object] = {
     **SSH,
+    "topology": "single-pod",  # of the default there is a test of its own
     "storageOptions": {"shared": True},
     "imageDelivery": "registry",
     "imageRepository": "registry.example.org/team/trainer",
@@ -442,7 +443,7 @@ def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> N
 
 
 def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -> None:
-    """The default has one pod, whatever `nodes` lists; with another stack's run nothing is said."""
+    """Where the settings say `single-pod`; with another stack's run nothing is said."""
 
     def notes(**changes: object) -> list[str]:
         said: list[str] = []

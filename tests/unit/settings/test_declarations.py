@@ -7,6 +7,7 @@ import pytest
 
 from infra.kinds import KINDS
 from infra.settings import read_settings
+from infra.settings.auto import with_choices_made
 from infra.settings.document import DECLARATIONS, PAGE, Section, document, main, sections
 from infra.settings.reader import Reader
 from tests.unit.stacks import PROJECT, PROJECT_FILE, raw_settings
@@ -22,7 +23,7 @@ def literals(file: Path) -> set[object]:
 
 
 def test_keys_declared_are_the_keys_read() -> None:
-    reader = Reader(raw_settings("dev"))
+    reader = Reader(with_choices_made(raw_settings("dev")))
     read_settings(reader, "dev", KINDS)
     assert reader.problems == []
     assert set(reader.keys) == set(PROJECT_FILE["config"])

@@ -35,7 +35,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     # limits and choices
     ({"gpus": 0}, "gpus: '0' cannot be used: it is too small. Set a whole number of at least 1."),
     ({"gpus": -1}, "gpus: '-1' cannot be used: it is too small"),
-    ({"pods": 0}, "pods: '0' cannot be used"),
+    ({"pods": -1}, "pods: '-1' cannot be used"),
     (
         {"sshPort": 70000},
         "sshPort: '70000' cannot be used: it is too large. Set a whole number of at least 1 and "

@@ -1,0 +1,43 @@
+"""What the settings `topology` and `pods` are where they are left to this program. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+AUTO = "auto"
+ONE_POD, SEVERAL_PODS = "single-pod", "indexed-job"
+PODS = "3"
+"""Of a topology with several pods, where `nodes` lists no machine: those of the stack multipod."""
+
+
+def with_choices_made(raw: Mapping[str, str]) -> dict[str, str]:
+    """The raw settings with a value for `topology: auto` and `pods: 0`.
+
+    With further machines in `nodes` the run is a Job with a pod for each machine. A StatefulSet
+    would wait for ever for a pod on a lost machine (https://github.com/kubernetes/kubernetes/issues/55713).
+
+    Args:
+        raw: `{key: text}` without the project's prefix; objects are JSON text.
+    """
+    made = dict(raw)
+    more = further_machines(raw.get("nodes", ""))
+    if made.get("topology") == AUTO:
+        made["topology"] = SEVERAL_PODS if more else ONE_POD
+    if made.get("pods") == "0":
+        made["pods"] = str(more + 1) if more else PODS
+    return made
+
+
+def further_machines(nodes: str) -> int:
+    """How many machines the setting lists that are not lost; 0 where it cannot be read.
+
+    What is wrong with it is said where the setting is read.
+    """
+    try:
+        found: object = json.loads(nodes or "[]")
+    except ValueError:
+        return 0
+    items = cast(list[Any], found) if isinstance(found, list) else []
+    return sum(
+        isinstance(item, dict) and not cast(Mapping[str, Any], item).get("gone") for item in items
+    )
