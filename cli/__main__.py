@@ -92,7 +92,7 @@ COMMANDS: Mapping[str, Command] = {
         "shell --rank 5 -- cat /proc/meminfo",
     ),
     "status": Command(
-        "show the platform, and the state and progress of all its runs",
+        "show the platform, and the state and progress of all its runs or of one",
         "cli.status.command",
         "status --watch",
     ),

@@ -9,17 +9,15 @@ from pathlib import Path
 from cli.endings import end_in_order
 from cli.fetch.folder import write
 from cli.runs import pod_program
-from cli.runs.in_use import Users, refusal, users
+from cli.runs.in_use import CONFIGS, Users, refusal, users
 from cli.runs.table import as_json, as_table, compared, parse_runs
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
-from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.exec_stream import stream
 from infra.kube.record import COLLECTION, SELECTOR
 
 TASK = "runs"
-CONFIGS = f"{names.COMPONENT_LABEL}={names.TRAINING}"
 NAME = re.compile(r"(\.(push|deleted)-[0-9a-f]{12}-)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MOST_PICTURE_BYTES = 64 << 20
 
