@@ -10,7 +10,7 @@ from cli.endings import end_in_order
 from cli.fetch.folder import write
 from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, refusal, users
-from cli.runs.table import as_json, as_table, compared, parse_runs
+from cli.runs.table import as_json, as_table, compared, parse_runs, problems
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
 from infra.kube.api import Api
@@ -19,6 +19,11 @@ from infra.kube.record import COLLECTION, SELECTOR
 
 TASK = "runs"
 NAME = re.compile(r"(\.(push|deleted)-[0-9a-f]{12}-)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+KEPT = {
+    "locked": "a training holds its lock now. `./disttrain status` shows which one",
+    "link": "it is a link to another folder. Remove the link where it was made",
+}
+"""Why a run is still there, by the state that the pod's program answers."""
 MOST_PICTURE_BYTES = 64 << 20
 
 
@@ -89,6 +94,8 @@ def _list(place: VolumePlace, *, as_programs_want: bool) -> int:
         found = _users(pod.api, place)
         runs = parse_runs(pod.ask("list", place.runs_path), found)
     print(as_json(runs, found) if as_programs_want else as_table(runs))
+    for line in () if as_programs_want else problems(runs):
+        print(line, file=sys.stderr)
     if found.unknown and not as_programs_want:
         print(f"not seen who uses them: {'; '.join(found.unknown)}", file=sys.stderr)
     return 0
@@ -106,11 +113,9 @@ def _delete(place: VolumePlace, chosen: Sequence[str], *, ask: bool) -> int:
                 return 1
         _refuse(_users(pod.api, place), chosen)  # somebody may have run `pulumi up` meanwhile
         for run in runs:
-            if pod.ask("delete", place.runs_path, run.name)["state"] == "locked":
-                raise ValueError(
-                    f"run {run.name!r} was not deleted: a training holds its lock now. "
-                    "`./disttrain status` shows which one"
-                )
+            state = str(pod.ask("delete", place.runs_path, run.name)["state"])
+            if reason := KEPT.get(state):
+                raise ValueError(f"run {run.name!r} was not deleted: {reason}")
             print(f"run {run.name} is deleted", flush=True)
     return 0
 
@@ -121,12 +126,24 @@ def _compare(place: VolumePlace, chosen: Sequence[str], to: str) -> int:
         _require({run.name for run in runs}, chosen)
         picture = _picture(pod, [f"{place.runs_path}/{name}" for name in chosen]) if to else ""
     if to:
-        write(Path(to), picture)
+        _draw(to, picture)
     by_name = {run.name: run for run in runs}
     print(compared([by_name[name] for name in chosen]))
     if to:
         print(f"the losses are drawn in {to}")
     return 0
+
+
+def _draw(to: str, picture: str) -> None:
+    """Raises ValueError: the file cannot be written."""
+    try:
+        write(Path(to), picture)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename not in (None, to) else ""
+        raise ValueError(
+            f"--to: {to!r} cannot be written: {error.strerror}{where}. Name a file in a folder of "
+            "yours with free space"
+        ) from None
 
 
 def _picture(pod: VolumePod, folders: Sequence[str]) -> str:

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+import pytest
+
 from cli.runs.in_use import Users
-from cli.runs.table import age, as_json, as_table, compared, parse_runs, size
+from cli.runs.table import age, as_json, as_table, compared, parse_runs, problems, size
 
 
 def given(name: str, **changes: Any) -> dict[str, Any]:
@@ -23,6 +25,7 @@ def given(name: str, **changes: Any) -> dict[str, Any]:
         "world_size": 3,
         "lowest_val_loss": 1.4,
         "lowest_val_loss_step": 800,
+        "problem": "",
     }
     return {**values, **changes}
 
@@ -77,3 +80,25 @@ def test_sizes_and_ages_are_short() -> None:
         *("0 B", "999 B", "1.0 kB", "12.3 MB", "5.0 GB", "7.0 TB")
     ]
     assert [age(n) for n in (0, 119, 120, 7200, 172_800)] == ["0 s", "119 s", "2 min", "2 h", "2 d"]
+
+
+def test_what_could_not_be_read_is_said() -> None:
+    """By its run, below the list; programs get it with the run."""
+    answer = {"now": 1300.0, "runs": [given("demo"), given("mine", problem="no entry: mine")]}
+    runs = parse_runs(answer, Users())
+    (line,) = problems(runs)
+    assert line.startswith("run mine could not be read in full")
+    assert "no entry: mine" in line
+    assert json.loads(as_json(runs, Users()))["runs"][1]["problem"] == "no entry: mine"
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[2Jgone", "bytes-\udcff"])
+def test_odd_name_does_not_steer_the_terminal(name: str) -> None:
+    """Anybody who may write to the volume may have made such a folder."""
+    answer = {"now": 1300.0, "runs": [given(name, problem=f"no entry: {name}")]}
+    runs = parse_runs(answer, Users())
+    for text in (as_table(runs), *problems(runs)):
+        assert name not in text
+        assert text.replace("\n", "").isprintable()
+        text.encode()
+    assert len(as_table(runs).splitlines()) == 2
