@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import subprocess
+import sys
 
 from cli.stack_outputs import PROJECT, run_length
 
@@ -34,14 +35,25 @@ def run(arguments: argparse.Namespace) -> int:
             f"--steps: {arguments.steps} cannot be used: the run has {before} steps. "
             "Give more, as --steps counts from the run's beginning"
         )
-    for command in commands(
-        arguments.steps, arguments.stack, arguments.config_file, yes=arguments.yes
-    ):
-        print(f"$ {shlex.join(command)}", flush=True)
-        status = subprocess.run(command, cwd=PROJECT, check=False).returncode
-        if status:
-            return status
+    stack, file = arguments.stack, arguments.config_file
+    to_set, to_update = commands(arguments.steps, stack, file, yes=arguments.yes)
+    if status := _run(to_set):
+        return status
+    if status := _run(to_update):
+        back = shlex.join(commands(before, stack, file, yes=False)[0])
+        print(
+            f"error: the run was not made longer, but the setting {SETTING} is {arguments.steps} "
+            f"now, and the next `pulumi up` uses it. To go back: {back}",
+            file=sys.stderr,
+        )
+        return status
     return 0
+
+
+def _run(command: list[str]) -> int:
+    """Show a command and run it; returns its exit status."""
+    print(f"$ {shlex.join(command)}", flush=True)
+    return subprocess.run(command, cwd=PROJECT, check=False).returncode
 
 
 def commands(steps: int, stack: str, config_file: str, *, yes: bool) -> list[list[str]]:

@@ -121,7 +121,8 @@ def _mirror_instead(order: Order, lost: LostError) -> Mirror | None:
     try:
         mirror = stack_mirror(order.stack)
     except ValueError as error:
-        say(f"whether the run has a mirror is not known: {error}")
+        if str(error) != str(lost):  # without pulumi, for instance, both questions fail alike
+            say(f"whether the run has a mirror is not known: {error}")
         return None
     if mirror:
         say(f"the volume cannot be read: {lost}\nthe run is fetched from its mirror {mirror.url}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cli.endings import end_in_order
-from cli.fetch.order import checked_name
+from cli.fetch.order import NAME
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
 from cli.stack_outputs import VolumePlace, volume_place
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     end_in_order()
     folder = Path(arguments.folder)
-    name = checked_name(arguments.run or folder.resolve().name)
+    name = name_of_run(folder, arguments.run)
     try:
         files = read_run(folder)
     except OSError as error:
@@ -52,6 +52,22 @@ def run(arguments: argparse.Namespace) -> int:
         f"run {name} is on the volume: {len(files)} files, {size:,} bytes, sha256 of all is right"
     )
     return 0
+
+
+def name_of_run(folder: Path, chosen: str) -> str:
+    """What the run is called on the volume: as was chosen, or else as its folder.
+
+    Raises ValueError: that cannot be the name of a run.
+    """
+    name = chosen or folder.resolve().name
+    if not NAME.fullmatch(name):
+        what = "--run" if chosen else "FOLDER: its name"
+        raise ValueError(
+            f"{what} {name!r} cannot be the run's name on the volume, which has at most 63 "
+            "letters, digits, '.', '_' and '-', and begins with a letter or a digit. Give one by "
+            "--run"
+        )
+    return name
 
 
 def push(
@@ -73,7 +89,10 @@ def push(
         send(sent, sender, "the same command")
     target = f"{place.runs_path}/{name}"
     if not pod.ask("publish", f"{place.runs_path}/{incoming}", target)["ok"]:
-        raise ValueError(_taken(name))
+        raise ValueError(
+            f"{_taken(name)}. It was made while this push was under way, of which the files that "
+            f"have arrived are left. To remove them: ./disttrain runs delete {incoming}"
+        )
 
 
 def refusal(look: dict[str, Any], name: str, incoming: str) -> str:

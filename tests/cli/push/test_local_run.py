@@ -3,10 +3,12 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from cli.push.command import refusal
+from cli.push.command import name_of_run, push, refusal
 from cli.push.local_run import key_of, read_run
 from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run
 
@@ -43,12 +45,24 @@ def link(run: Path) -> None:
     (run / "elsewhere").symlink_to("/etc/passwd")
 
 
+def link_folder(run: Path) -> None:
+    (run / "tensorboard").rename(run.with_name("elsewhere"))
+    (run / "tensorboard").symlink_to(run.with_name("elsewhere"))
+
+
+def make_pipe(run: Path) -> None:
+    os.mkfifo(run / "pipe")  # who opens it to read waits for a writer
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
         (damage, "model-00000.bin does not have the sha256 of manifest.json"),
         (unfinish, "a fetch into it has not ended"),
         (link, "elsewhere is a link"),
+        (link_folder, "tensorboard is a link"),
+        (make_pipe, "pipe is no plain file"),
         (lambda run: (run / "run.yaml").unlink(), "it has no run.yaml"),
     ],
 )
@@ -82,3 +96,28 @@ def test_checkpoint_that_is_added_is_another_push(tmp_path: Path) -> None:
     before = key_of(read_run(run))
     add_checkpoint(run, 200)
     assert key_of(read_run(run)) != before
+
+
+@pytest.mark.parametrize("name", ["/", "my run", "x" * 64, "-x"])
+def test_name_that_no_run_can_have_is_refused(name: str) -> None:
+    """The message names the option by which another one is given."""
+    with pytest.raises(ValueError, match=r"^FOLDER: its name .* Give one by --run$"):
+        name_of_run(Path("/tmp") / name, "")
+    assert name_of_run(Path("/tmp") / name, "fine") == "fine"
+    if name != "/":
+        with pytest.raises(ValueError, match=r"^--run .* Give one by --run$"):
+            name_of_run(Path("/tmp/fine"), name)
+
+
+def test_push_that_came_too_late_names_what_it_left() -> None:
+    """As where two people push the same run at once."""
+
+    class Late:
+        api = path = container = None
+
+        def ask(self, word: str, *_: str) -> dict[str, object]:
+            return {"exists": False, "unfinished": []} if word == "look" else {"ok": False}
+
+    pod, place = cast(Any, Late()), cast(Any, SimpleNamespace(runs_path="/data/runs"))
+    with pytest.raises(ValueError, match=r"runs delete \.push-[0-9a-f]{12}-demo$"):
+        push(pod, place, "demo", Path("demo"), [])
