@@ -10,7 +10,7 @@ from cli.endings import end_in_order
 from cli.fetch.folder import write
 from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, refusal, users
-from cli.runs.table import as_json, as_table, compared, parse_runs, problems
+from cli.runs.table import as_json, as_table, compared, parse_room, parse_runs, problems
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
 from infra.kube.api import Api
@@ -92,11 +92,15 @@ def _check(arguments: argparse.Namespace) -> None:
 def _list(place: VolumePlace, *, as_programs_want: bool) -> int:
     with _pod(place) as pod:
         found = _users(pod.api, place)
-        runs = parse_runs(pod.ask("list", place.runs_path), found)
-    print(as_json(runs, found) if as_programs_want else as_table(runs))
-    for line in () if as_programs_want else problems(runs):
+        answer = pod.ask("list", place.runs_path)
+    runs, room = parse_runs(answer, found), parse_room(answer)
+    if as_programs_want:
+        print(as_json(runs, found, room))
+        return 0
+    print("\n".join(line for line in (as_table(runs), str(room)) if line))
+    for line in problems(runs):
         print(line, file=sys.stderr)
-    if found.unknown and not as_programs_want:
+    if found.unknown:
         print(f"not seen who uses them: {'; '.join(found.unknown)}", file=sys.stderr)
     return 0
 

@@ -27,7 +27,10 @@ ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connec
 
 
 def runs(root: Path, names: list[str]) -> dict[str, object]:
-    """What is known of each run; `now` is this machine's time, by which ages are reckoned."""
+    """What is known of each run, and how much room there is.
+
+    `now` is this machine's time, by which ages are reckoned.
+    """
     there = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     chosen = [name for name in there if not names or name in names]
     found: list[dict[str, object]] = []
@@ -36,7 +39,17 @@ def runs(root: Path, names: list[str]) -> dict[str, object]:
         run = one_run(root / name)
         if os.path.lexists(root / name):  # nobody has deleted it meanwhile
             found.append(run)
-    return {"now": time.time(), "runs": found}
+    return {"now": time.time(), "runs": found, **room(root)}
+
+
+def room(root: Path) -> dict[str, object]:
+    """The bytes of the volume: those that a pod may still write, and all; None: not known."""
+    try:
+        found = os.statvfs(root)
+    except OSError:
+        return {"free_bytes": None, "total_bytes": None}
+    unit = found.f_frsize
+    return {"free_bytes": found.f_bavail * unit, "total_bytes": found.f_blocks * unit}
 
 
 def one_run(run: Path) -> dict[str, object]:

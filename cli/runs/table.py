@@ -55,6 +55,25 @@ class Run:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class Room:
+    """The bytes of the volume; None: not known, as of a file system that does not tell."""
+
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+
+    def __str__(self) -> str:
+        """A sentence; empty where there is nothing to say."""
+        if self.free_bytes is None or not self.total_bytes:
+            return ""
+        return f"the volume has {size(self.free_bytes)} free of {size(self.total_bytes)}"
+
+
+def parse_room(answer: Mapping[str, Any]) -> Room:
+    """How much room the pod has seen."""
+    return Room(answer["free_bytes"], answer["total_bytes"])
+
+
 def parse_runs(answer: Mapping[str, Any], users: Users) -> list[Run]:
     """What the pod has listed."""
     return [_parse_run(each, float(answer["now"]), users) for each in answer["runs"]]
@@ -111,9 +130,10 @@ def problems(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def as_json(runs: Sequence[Run], users: Users) -> str:
+def as_json(runs: Sequence[Run], users: Users, room: Room) -> str:
     """The same for programs."""
-    return json.dumps({"runs": [asdict(run) for run in runs], "unseen": users.unknown}, indent=2)
+    found = {"runs": [asdict(run) for run in runs], "unseen": users.unknown, "volume": asdict(room)}
+    return json.dumps(found, indent=2)
 
 
 def size(count: float) -> str:

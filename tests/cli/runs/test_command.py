@@ -1,5 +1,6 @@
 """What `./disttrain runs` says at the end; a pod that has answered is a table of its answers."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,9 @@ from tests.cli.runs.test_table import given
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     """By the first word of what the pod is asked; the volume has the run `demo`."""
-    found: dict[str, dict[str, Any]] = {"list": {"now": 1300.0, "runs": [given("demo")]}}
+    found: dict[str, dict[str, Any]] = {
+        "list": {"now": 1300.0, "runs": [given("demo")], "free_bytes": 5, "total_bytes": 9}
+    }
     found["delete"] = {"state": "deleted"}
 
     @contextmanager
@@ -66,3 +69,11 @@ def test_picture_that_cannot_be_written_names_its_file(
     to = str(tmp_path / "losses.svg")
     assert main(["runs", "compare", "demo", "other", "--to", to]) == 0
     assert Path(to).read_text() == "<svg></svg>"
+
+
+@pytest.mark.usefixtures("answers")
+def test_list_ends_with_the_room_that_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "the volume has 5 B free of 9 B"
+    assert main(["runs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["volume"] == {"free_bytes": 5, "total_bytes": 9}

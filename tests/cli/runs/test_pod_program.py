@@ -46,7 +46,16 @@ def test_only_the_runs_that_were_named_are_read(tmp_path: Path) -> None:
         make_run(tmp_path / name)
     answer = pod_program.runs(tmp_path, ["two", "three"])
     assert [each["name"] for each in answer["runs"]] == ["two"]  # pyright: ignore
-    assert pod_program.runs(tmp_path / "none", [])["runs"] == []
+    nothing = pod_program.runs(tmp_path / "none", [])
+    assert (nothing["runs"], nothing["free_bytes"]) == ([], None)
+
+
+def test_room_is_that_of_the_disk(tmp_path: Path) -> None:
+    answer = pod_program.runs(tmp_path, [])
+    total = shutil.disk_usage(tmp_path).total
+    assert answer["total_bytes"] == total
+    assert isinstance(answer["free_bytes"], int)
+    assert 0 <= answer["free_bytes"] <= total
 
 
 def test_deleted_run_is_gone_and_others_stay(tmp_path: Path) -> None:
