@@ -4,6 +4,7 @@ import argparse
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 from cli.stack_outputs import PROJECT, run_length
 
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--steps: {arguments.steps} cannot be used: the run has {before} steps. "
             "Give more, as --steps counts from the run's beginning"
         )
-    stack, file = arguments.stack, arguments.config_file
+    stack, file = arguments.stack, _config_file(arguments.config_file)
     to_set, to_update = commands(arguments.steps, stack, file, yes=arguments.yes)
     if status := _run(to_set):
         return status
@@ -48,6 +49,20 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return status
     return 0
+
+
+def _config_file(given: str) -> str:
+    """The path as pulumi sees it, which runs in the project's folder; empty: none is given.
+
+    Raises ValueError: there is no such file.
+    """
+    path = Path(given)
+    if given and not path.is_file():
+        raise ValueError(
+            f"--config-file: {given!r} cannot be used: there is no such file. Name the file with "
+            "the stack's settings, or leave the option out for Pulumi.STACK.yaml"
+        )
+    return str(path.resolve()) if given else ""
 
 
 def _run(command: list[str]) -> int:

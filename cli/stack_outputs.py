@@ -223,6 +223,7 @@ def _access(given: dict[str, Any]) -> Access:
     context = str(given.get("kubeContext") or "")
     return Access(
         kubeconfig if is_text else "",
-        "" if is_text else str(Path(kubeconfig).expanduser()),
+        # the setting may be a path that is seen from the project's folder
+        "" if is_text else str(PROJECT / Path(kubeconfig).expanduser()),
         context,
     )

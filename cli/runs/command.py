@@ -24,6 +24,7 @@ KEPT = {
     "link": "it is a link to another folder. Remove the link where it was made",
 }
 """Why a run is still there, by the state that the pod's program answers."""
+PICTURE_SECONDS = 300.0
 MOST_PICTURE_BYTES = 64 << 20
 
 
@@ -165,7 +166,12 @@ def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
         collected.extend(block)
 
     command = ["python", "-m", "trainer", "plot", *folders, "--output", "-"]
-    ended = stream(pod.api, pod.path, pod.container, command, take, limit_seconds=300)
+    limit = PICTURE_SECONDS
+    ended = stream(
+        *(pod.api, pod.path, pod.container, command, take),
+        limit_seconds=limit,
+        silence_seconds=limit,  # the trainer says nothing until the picture is drawn
+    )
     if ended.exit_code:
         words = ended.stderr.strip()[-300:] or "no error text"
         raise ValueError(f"--to: the trainer could not draw the runs: {words}")

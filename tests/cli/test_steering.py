@@ -80,6 +80,21 @@ def test_extend_that_was_declined_names_the_setting_that_stays(
     assert back in err
 
 
+def test_extend_finds_the_settings_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """pulumi runs in the project's folder, and the user may be in another one."""
+    monkeypatch.setattr("cli.extend.run_length", lambda stack: 4000)
+    pulumi(tmp_path, monkeypatch, 'echo "did $*"')
+    monkeypatch.chdir(tmp_path)
+    words = ["extend", "--steps", "8000", "--yes", "--config-file", "mine.yaml"]
+    assert main(words) == 2
+    assert "--config-file: 'mine.yaml' cannot be used" in capfd.readouterr().err
+    (tmp_path / "mine.yaml").touch()
+    assert main(words) == 0
+    assert f"did up --config-file {tmp_path}/mine.yaml --yes" in capfd.readouterr().out
+
+
 def test_pulumi_without_an_answer_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

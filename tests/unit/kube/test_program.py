@@ -98,6 +98,16 @@ def test_receiver_removes_what_is_wrong(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("output", "path"),
+    [("/home/me/config", "/home/me/config"), ("mine/config", f"{PROJECT}/mine/config")],
+)
+def test_kubeconfig_is_found_from_any_folder(output: str, path: str) -> None:
+    """pulumi sees a relative path of the settings from the project's folder."""
+    place = parse_outputs({**OUTPUTS, "kubeconfig": output}, "dev")
+    assert place.access.kubeconfig_path == path
+
+
 def test_second_receiver_of_a_file_does_no_harm(tmp_path: Path) -> None:
     """As after a cut connection whose program went on, or with two pushes of one run at once."""
     target, content = tmp_path / "text", b"to be or not"
