@@ -86,11 +86,12 @@ def same_machine(host: HostSettings, noted: str) -> str:
     """
     which = f"sshHost {host.ssh.host!r} leads to the machine" if host.ssh else "this is the machine"
     return (
-        f"host: {host.kind!r} cannot be used: {which} on which this stack has "
-        f"installed k3s with host: {noted}. It cannot move from a machine to the same one: k3s "
-        "would be set up, and then be removed as that of the machine of before. Nothing was "
-        f"changed. Either set it back (pulumi config set host {noted}), or run pulumi destroy with "
-        f"host: {noted} first, which keeps the data, and then pulumi up with host: {host.kind}."
+        f"host: {host.kind!r} cannot be used: {which} on which this stack has already installed "
+        f"k3s, with host: {noted}. A change of this setting moves k3s to another machine, and then "
+        "removes it from the old one. Here both are the same machine, so k3s would be removed. "
+        f"Nothing was changed. Either set it back (pulumi config set host {noted}), or run pulumi "
+        f"destroy with host: {noted} first, which keeps the data, and then pulumi up with host: "
+        f"{host.kind}."
     )
 
 
