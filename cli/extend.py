@@ -2,9 +2,11 @@
 
 import argparse
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 
 from cli.stack_outputs import PROJECT, run_length
 
@@ -66,9 +68,22 @@ def _config_file(given: str) -> str:
 
 
 def _run(command: list[str]) -> int:
-    """Show a command and run it; returns its exit status."""
+    """Show a command and run it; returns its exit status.
+
+    Ctrl-C reaches pulumi too, which then ends in its own time. Python alone would kill it a moment
+    later, and the stack would stay locked.
+    """
     print(f"$ {shlex.join(command)}", flush=True)
-    return subprocess.run(command, cwd=PROJECT, check=False).returncode
+    before = signal.signal(signal.SIGINT, _wait_on)  # the command itself is not affected
+    try:
+        status = subprocess.run(command, cwd=PROJECT, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return status if status >= 0 else 128 - status  # as of a shell's command
+
+
+def _wait_on(_number: int, _frame: FrameType | None) -> None:
+    """Whoever waits goes on waiting."""
 
 
 def commands(steps: int, stack: str, config_file: str, *, yes: bool) -> list[list[str]]:

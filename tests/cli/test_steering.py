@@ -1,7 +1,9 @@
 """The commands that stop, resume and extend a run, as far as no cluster is needed."""
 
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from cli.extend import commands
 from cli.sample import split
 from cli.status.progress import Progress
 from cli.stop import stopped
+from sandbox.venvs import PROJECT
 from tests.cli.records import RECORD
 
 
@@ -93,6 +96,41 @@ def test_extend_finds_the_settings_from_any_folder(
     (tmp_path / "mine.yaml").touch()
     assert main(words) == 0
     assert f"did up --config-file {tmp_path}/mine.yaml --yes" in capfd.readouterr().out
+
+
+UP_THAT_ENDS_IN_ORDER = """
+case $1 in
+stack) echo '{"maxSteps": 4000}' ;;
+up)
+  trap 'sleep 1; echo the engine has ended in order; exit 255' INT
+  echo the update runs
+  while :; do sleep 0.1; done ;;
+esac"""
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_in_extend_leaves_the_end_to_pulumi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that is killed leaves its stack locked, and operations of which nobody knows."""
+    pulumi(tmp_path, monkeypatch, UP_THAT_ENDS_IN_ORDER)
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli", "extend", "--steps", "8000", "--yes"],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout
+        said = ""
+        for line in process.stdout:
+            said += line
+            if line == "the update runs\n":
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    assert "the engine has ended in order" in said
+    assert "To go back: pulumi config set" in said
+    assert process.returncode == 255
 
 
 def test_pulumi_without_an_answer_is_one_sentence(
