@@ -58,7 +58,7 @@ def _config_file(given: str) -> str:
 
     Raises ValueError: there is no such file.
     """
-    path = Path(given)
+    path = Path(given).expanduser()
     if given and not path.is_file():
         raise ValueError(
             f"--config-file: {given!r} cannot be used: there is no such file. Name the file with "

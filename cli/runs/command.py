@@ -142,7 +142,7 @@ def _compare(place: VolumePlace, chosen: Sequence[str], to: str) -> int:
 def _draw(to: str, picture: str) -> None:
     """Raises ValueError: the file cannot be written."""
     try:
-        write(Path(to), picture)
+        write(Path(to).expanduser(), picture)
     except OSError as error:
         where = f" ({error.filename})" if error.filename not in (None, to) else ""
         raise ValueError(

@@ -58,17 +58,20 @@ def test_run_that_is_gone_is_called_deleted(
 
 @pytest.mark.usefixtures("answers")
 def test_picture_that_cannot_be_written_names_its_file(
-    tmp_path: Path, answers: dict[str, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    answers: dict[str, dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     answers["list"]["runs"].append(given("other"))
     (tmp_path / "file").touch()
     to = str(tmp_path / "file" / "losses.svg")
     assert main(["runs", "compare", "demo", "other", "--to", to]) == 2
     said = f"--to: {to!r} cannot be written: File exists ({tmp_path}/file)"
     assert said in capsys.readouterr().err
-    to = str(tmp_path / "losses.svg")
-    assert main(["runs", "compare", "demo", "other", "--to", to]) == 0
-    assert Path(to).read_text() == "<svg></svg>"
+    assert main(["runs", "compare", "demo", "other", "--to=~/losses.svg"]) == 0
+    assert (tmp_path / "losses.svg").read_text() == "<svg></svg>"
 
 
 @pytest.mark.usefixtures("answers")
