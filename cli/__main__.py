@@ -92,7 +92,7 @@ COMMANDS: Mapping[str, Command] = {
         "shell --rank 5 -- cat /proc/meminfo",
     ),
     "status": Command(
-        "show the platform, and the state and progress of all its runs",
+        "show the platform, and the state and progress of all its runs or of one",
         "cli.status.command",
         "status --watch",
     ),
@@ -121,6 +121,7 @@ def parser_of(wanted: Collection[str]) -> argparse.ArgumentParser:
         inner = choices.add_parser(
             name, help=command.help, description=command.help, epilog=example
         )
+        inner.set_defaults(refuse=inner.error)
         if name in wanted:
             command.add_arguments(inner)
     return parser
@@ -131,8 +132,10 @@ def main(words: Sequence[str]) -> int:
 
     A command raises ValueError for what its user can mend, and lets the cluster's errors through.
     """
-    parser = parser_of(words[:1])
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser_of(words[:1]).parse_known_args(words)
+    if unknown:  # argparse itself would show the usage of the whole program
+        hint: str = getattr(arguments, "hint", "")
+        arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     try:
         return COMMANDS[arguments.subcommand].run(arguments)
     except (ValueError, ApiError, TaskError, UnreachableError) as reason:

@@ -2,7 +2,11 @@
 
 import argparse
 import shlex
+import signal
 import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
 
 from cli.stack_outputs import PROJECT, run_length
 
@@ -34,14 +38,52 @@ def run(arguments: argparse.Namespace) -> int:
             f"--steps: {arguments.steps} cannot be used: the run has {before} steps. "
             "Give more, as --steps counts from the run's beginning"
         )
-    for command in commands(
-        arguments.steps, arguments.stack, arguments.config_file, yes=arguments.yes
-    ):
-        print(f"$ {shlex.join(command)}", flush=True)
-        status = subprocess.run(command, cwd=PROJECT, check=False).returncode
-        if status:
-            return status
+    stack, file = arguments.stack, _config_file(arguments.config_file)
+    to_set, to_update = commands(arguments.steps, stack, file, yes=arguments.yes)
+    if status := _run(to_set):
+        return status
+    if status := _run(to_update):
+        back = shlex.join(commands(before, stack, file, yes=False)[0])
+        print(
+            f"error: the run was not made longer, but the setting {SETTING} is {arguments.steps} "
+            f"now, and the next `pulumi up` uses it. To go back: {back}",
+            file=sys.stderr,
+        )
+        return status
     return 0
+
+
+def _config_file(given: str) -> str:
+    """The path as pulumi sees it, which runs in the project's folder; empty: none is given.
+
+    Raises ValueError: there is no such file.
+    """
+    path = Path(given).expanduser()
+    if given and not path.is_file():
+        raise ValueError(
+            f"--config-file: {given!r} cannot be used: there is no such file. Name the file with "
+            "the stack's settings, or leave the option out for Pulumi.STACK.yaml"
+        )
+    return str(path.resolve()) if given else ""
+
+
+def _run(command: list[str]) -> int:
+    """Show a command and run it; returns its exit status.
+
+    Ctrl-C reaches pulumi too, which then ends in its own time. Python alone would kill it a moment
+    later, and the stack would stay locked.
+    """
+    print(f"$ {shlex.join(command)}", flush=True)
+    before = signal.signal(signal.SIGINT, _wait_on)  # the command itself is not affected
+    try:
+        status = subprocess.run(command, cwd=PROJECT, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return status if status >= 0 else 128 - status  # as of a shell's command
+
+
+def _wait_on(_number: int, _frame: FrameType | None) -> None:
+    """Whoever waits goes on waiting."""
 
 
 def commands(steps: int, stack: str, config_file: str, *, yes: bool) -> list[list[str]]:

@@ -3,12 +3,14 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout
 
 from cli.endings import end_in_order
+from cli.fetch.order import checked_name
 from cli.followed_log import followed_log
 from cli.place_pod import place_pod
-from cli.stack_outputs import RunPlace, refuse_program, run_place
+from cli.stack_outputs import RunPlace, VolumePlace, refuse_program, run_place, volume_place
 from infra.kube.api import Api
 from infra.kube.objects import part, parts
 from infra.kube.task_pod import running
@@ -20,38 +22,61 @@ BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain sample`."""
-    parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
-    parser.add_argument(
-        "options",
+    add = parser.add_argument
+    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add(
+        "words",
         nargs=argparse.REMAINDER,
-        metavar="...",
-        help="after --: options of the trainer's command `sample`, such as -- --max-new-tokens 200",
+        metavar="[RUN] ...",
+        help="name of a run on the volume (default: the stack's); after --: options of the "
+        "trainer's command `sample`, such as -- --max-new-tokens 200",
     )
+    parser.set_defaults(hint=". Options of the trainer go after --, such as sample -- --seed 1")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit status: that of the trainer's command.
 
     Raises:
-        ValueError: the stack has no run, or one of the user's own program.
+        ValueError: the stack has no run, or one of the user's own program; or RUN is no name.
         TaskError: the pod does not start.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
+    name, options = split(arguments.words)
+    if name:
+        volume = volume_place(arguments.stack)
+        return sample(Api(volume.access), volume, f"{volume.runs_path}/{name}", options)
     place = run_place(arguments.stack)
     refuse_program(place.program, "sample", "reads the checkpoints of disttrain's own trainer")
-    options = [word for word in arguments.options if word != "--"]
-    return sample(Api(place.access), place, options)
+    return sample(Api(place.access), place, place.run_path, options)
 
 
-def sample(api: Api, place: RunPlace, options: list[str]) -> int:
-    """Run the pod, show what it writes, remove it."""
+def split(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The name of a run, empty where none is given, and the trainer's options. Pure.
+
+    Raises ValueError: that is no name of a run.
+    """
+    has_name = bool(words) and not words[0].startswith("-")
+    options = [word for word in words[has_name:] if word != "--"]
+    return checked_name(words[0]) if has_name else "", options
+
+
+def sample(api: Api, place: RunPlace | VolumePlace, run_path: str, options: Sequence[str]) -> int:
+    """Run the pod, show what it writes, remove it.
+
+    Args:
+        api: the cluster.
+        place: of the volume.
+        run_path: the run's folder, as pods see it.
+        options: of the trainer's command.
+    """
     # GPT-2's BPE merge table from an air-gap bundle, which tiktoken would download otherwise.
     bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
     pod = place_pod(
         place,
         "sample",
-        ("python", "-m", "trainer", "sample", "--run-dir", place.run_path, *options),
+        ("python", "-m", "trainer", "sample", "--run-dir", run_path, *options),
         deadline_seconds=LIMIT_SECONDS,
         environment={"HOME": "/tmp", **bpe},
     )

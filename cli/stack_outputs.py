@@ -12,6 +12,7 @@ import yaml
 from infra.kube.access import Access
 
 PROJECT = Path(__file__).resolve().parents[1]
+PULUMI_SECONDS = 60
 NEEDED = ("namespace", "owner", "image", "runPath", "workload", "claim")
 
 
@@ -160,10 +161,23 @@ def _pulumi(words: list[str]) -> str:
     command = ["pulumi", *words]
     try:
         done = subprocess.run(
-            command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
+            command,
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PULUMI_SECONDS,
         )
     except FileNotFoundError:
-        raise ValueError("there is no pulumi on PATH to read the stack's outputs") from None
+        raise ValueError(
+            "there is no pulumi on PATH to read the stack's outputs. Install Pulumi, or add the "
+            "folder of its program to PATH"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"{' '.join(command)} gave no answer in {PULUMI_SECONDS} s. The backend in which the "
+            "stack is kept may be out of reach: `pulumi whoami --verbose` names it"
+        ) from None
     if done.returncode:
         raise ValueError(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
     return done.stdout
@@ -209,6 +223,7 @@ def _access(given: dict[str, Any]) -> Access:
     context = str(given.get("kubeContext") or "")
     return Access(
         kubeconfig if is_text else "",
-        "" if is_text else str(Path(kubeconfig).expanduser()),
+        # the setting may be a path that is seen from the project's folder
+        "" if is_text else str(PROJECT / Path(kubeconfig).expanduser()),
         context,
     )

@@ -4,9 +4,11 @@ import argparse
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 from cli.endings import end_in_order
 from cli.place_pod import place_pod
+from cli.port_option import add_port, check_port, port_to_have
 from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
@@ -21,14 +23,9 @@ START_SECONDS = 120
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain tensorboard`."""
-    add = parser.add_argument
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
-    add(
-        "--port",
-        type=int,
-        default=PORT,
-        help=f"port on this machine; 0 for any free one (default: {PORT})",
-    )
+    text = "a stack on the platform (default: the selected stack)"
+    parser.add_argument("--stack", default="", help=text)
+    add_port(parser, PORT)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,14 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
+    check_port(arguments.port)  # before a pod is started
     place = run_place(arguments.stack)
-    try:
-        return serve(Api(place.access), place, arguments.port)
-    except OSError as reason:
-        raise ValueError(
-            f"--port: {arguments.port} cannot be used: {reason.strerror or reason}. "
-            "Give another one, or 0 for any that is free"
-        ) from None
+    return serve(Api(place.access), place, arguments.port)
 
 
 def board_pod(place: RunPlace) -> TaskPod:
@@ -64,10 +56,10 @@ def board_pod(place: RunPlace) -> TaskPod:
 
 def serve(api: Api, place: RunPlace, local_port: int) -> int:
     """Start the pod, forward the port, and wait until this program is ended."""
-    with (
-        running(api, board_pod(place), quiet=True) as path,
-        forwarded(place.access, path, PORT, local_port) as port,
-    ):
+    with ExitStack() as stack:
+        path = stack.enter_context(running(api, board_pod(place), quiet=True))
+        with port_to_have(local_port):
+            port = stack.enter_context(forwarded(place.access, path, PORT, local_port))
         address = f"http://{HERE}:{port}/"
         wait_until_it_answers(api, path, address)
         print(f"TensorBoard is at {address}; Ctrl-C ends it", flush=True)

@@ -8,6 +8,7 @@ from cli.dashboard.pod_keeper import DEADLINE_SECONDS, PodKeeper
 from cli.dashboard.server import serving
 from cli.dashboard.source import Source
 from cli.endings import end_in_order
+from cli.port_option import add_port, port_to_have
 from cli.sample import BPE_VARIABLE
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
@@ -19,14 +20,9 @@ START_SECONDS = 60.0  # the image is on the nodes; a pod that needs longer finds
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain dashboard`."""
-    add = parser.add_argument
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
-    add(
-        "--port",
-        type=int,
-        default=PORT,
-        help=f"port on this machine; 0 for any free one (default: {PORT})",
-    )
+    text = "a stack on the platform (default: the selected stack)"
+    parser.add_argument("--stack", default="", help=text)
+    add_port(parser, PORT)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,14 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     keeper = PodKeeper(lambda: open_pod(place))
     source = Source(Looks(place, keeper), place.namespace)
     with ExitStack() as stack:
-        try:
+        with port_to_have(arguments.port):
             server = stack.enter_context(serving(arguments.port, source))
-        except (OSError, OverflowError) as reason:
-            words = reason.strerror if isinstance(reason, OSError) else ""
-            raise ValueError(
-                f"--port: {arguments.port} cannot be used: {words or reason}. "
-                "Give another one, or 0 for any that is free"
-            ) from None
         print(f"The runs are shown at {server.address}; Ctrl-C ends it", flush=True)
         keeper.keep()
 

@@ -23,8 +23,7 @@ from cli.logs.pod_logs import PodLogs
 from cli.logs.selection import Selection
 from cli.logs.volume import VolumeReader, arguments_of
 from cli.runs import pod_program
-from cli.runs.command import CONFIGS
-from cli.runs.in_use import Users, runs_of_owners
+from cli.runs.in_use import CONFIGS, Users, runs_of_owners
 from cli.runs.table import Run, parse_runs
 from cli.stack_outputs import RunPlace, VolumePlace
 from cli.status.look import Look, look

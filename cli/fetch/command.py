@@ -7,7 +7,7 @@ from cli.endings import end_in_order
 from cli.fetch.from_mirror import from_mirror, mirror_at, stack_mirror
 from cli.fetch.from_volume import LostError, from_volume
 from cli.fetch.mirror_settings import Mirror
-from cli.fetch.order import Order, say
+from cli.fetch.order import Order, checked_name, say
 from cli.fetch.pod_source import AUTO, EXEC
 from cli.fetch.wanted import parse_choice
 
@@ -62,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     end_in_order()
     choice, origin = parse_choice(arguments.checkpoint), parse_origin(arguments.origin)
+    if arguments.run:
+        checked_name(arguments.run)
     if not 1 <= arguments.streams <= MOST_STREAMS:
         raise ValueError(
             f"--streams: {arguments.streams} cannot be used: it must be 1 to {MOST_STREAMS}"
@@ -121,7 +123,8 @@ def _mirror_instead(order: Order, lost: LostError) -> Mirror | None:
     try:
         mirror = stack_mirror(order.stack)
     except ValueError as error:
-        say(f"whether the run has a mirror is not known: {error}")
+        if str(error) != str(lost):  # without pulumi, for instance, both questions fail alike
+            say(f"whether the run has a mirror is not known: {error}")
         return None
     if mirror:
         say(f"the volume cannot be read: {lost}\nthe run is fetched from its mirror {mirror.url}")

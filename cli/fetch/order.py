@@ -35,7 +35,8 @@ class Order:
 
     def folder(self, name: str) -> Folder:
         """Where the run of this name goes. Raises ValueError: it cannot be used."""
-        return Folder(Path(self.to or f"runs/{name}"), name)
+        # no shell replaces the ~ of --to=~/results
+        return Folder(Path(self.to or f"runs/{name}").expanduser(), name)
 
     def bring(
         self, source: Source, path: str, folder: Folder, say: Callable[[str], None]

@@ -32,12 +32,16 @@ def look(run: Path) -> dict[str, object]:
         names = sorted(path.name for path in run.parent.glob("[!.]*") if path.is_dir())
         return {"found": False, "runs": names}
     checkpoints = [checkpoint(run / CHECKPOINTS / name) for name in steps(run / CHECKPOINTS)]
-    return {"found": True, "files": files(run), "checkpoints": checkpoints}
+    found: dict[str, object] = {"found": True, "files": files(run), "checkpoints": checkpoints}
+    return found if run.is_dir() else look(run)  # somebody may have deleted it meanwhile
 
 
 def steps(root: Path) -> list[str]:
     """Names of the directories with a checkpoint's name, newest first."""
-    names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
+    try:
+        names = [entry.name for entry in root.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     return sorted((name for name in names if re.fullmatch(r"step-\d{8}", name)), reverse=True)
 
 

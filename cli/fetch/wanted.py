@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from cli.printable import printable
+
 LATEST, BEST, NONE = "latest", "best", "none"
 VOLUME = "the volume"
 MANIFEST = "manifest.json"
@@ -71,7 +73,7 @@ def parse_look(given: Mapping[str, Any], run: str, where: str = VOLUME) -> Found
         NoRunError: there is no such run; it names those there are.
     """
     if not given["found"]:
-        names = ", ".join(cast(list[str], given["runs"])) or "none at all"
+        names = ", ".join(map(printable, cast(list[str], given["runs"]))) or "none at all"
         raise NoRunError(f"run {run!r} is not {at(where)}. The runs there: {names}")
     return FoundRun(
         tuple(Wanted(**each) for each in given["files"]),

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from cli.endings import end_in_order
-from cli.fetch.order import checked_name
+from cli.fetch.order import NAME
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
+from infra.kube.errors import TaskError
 from infra.kube.upload import Pod, SentFile, send
 
 TASK = "push"
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     end_in_order()
     folder = Path(arguments.folder)
-    name = checked_name(arguments.run or folder.resolve().name)
+    name = name_of_run(folder, arguments.run)
     try:
         files = read_run(folder)
     except OSError as error:
@@ -54,6 +55,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def name_of_run(folder: Path, chosen: str) -> str:
+    """What the run is called on the volume: as was chosen, or else as its folder.
+
+    Raises ValueError: that cannot be the name of a run.
+    """
+    name = chosen or folder.resolve().name
+    if not NAME.fullmatch(name):
+        what = "--run" if chosen else "FOLDER: its name"
+        raise ValueError(
+            f"{what} {name!r} cannot be the run's name on the volume, which has at most 63 "
+            "letters, digits, '.', '_' and '-', and begins with a letter or a digit. Give one by "
+            "--run"
+        )
+    return name
+
+
 def push(
     pod: VolumePod, place: VolumePlace, name: str, folder: Path, files: list[LocalFile]
 ) -> None:
@@ -64,33 +81,52 @@ def push(
         TaskError: a file could not be sent.
     """
     incoming = f".push-{key_of(files)}-{name}"
-    if reason := refusal(pod.ask("look", place.runs_path, name), name, incoming):
+    size = sum(each.size for each in files)
+    if reason := refusal(pod.ask("look", place.runs_path, name), name, incoming, size):
         raise ValueError(reason)
     sender = Pod(pod.api, pod.path, pod.container)
     for file in files:
         target = f"{place.runs_path}/{incoming}/{file.name}"
         sent = SentFile(folder / file.name, target, file.size, file.sha256)
-        send(sent, sender, "the same command")
+        try:
+            send(sent, sender, "the same command")
+        except TaskError as reason:
+            raise TaskError(
+                f"{reason}. What has arrived stays on the volume for another try. To remove it: "
+                f"./disttrain runs delete {incoming}"
+            ) from None
     target = f"{place.runs_path}/{name}"
     if not pod.ask("publish", f"{place.runs_path}/{incoming}", target)["ok"]:
-        raise ValueError(_taken(name))
+        raise ValueError(
+            f"{_taken(name)}. It was made while this push was under way, of which the files that "
+            f"have arrived are left. To remove them: ./disttrain runs delete {incoming}"
+        )
 
 
-def refusal(look: dict[str, Any], name: str, incoming: str) -> str:
+def refusal(look: dict[str, Any], name: str, incoming: str, size: int) -> str:
     """Why a push cannot begin; empty where it can. Pure.
 
     Args:
         look: the pod's answer.
         name: of the run.
         incoming: the folder in which these very files arrive.
+        size: the bytes of all files.
     """
     if look["exists"]:
         return _taken(name)
-    others = [each for each in cast(list[str], look["unfinished"]) if each != incoming]
+    unfinished = cast(dict[str, int], look["unfinished"])
+    others = [each for each in unfinished if each != incoming]
     if others:
         return (
             f"an unfinished push of other files under the name {name!r} is on the volume. Finish "
             f"it, choose another name by --run, or remove it: ./disttrain runs delete {others[0]}"
+        )
+    needed, free = size - unfinished.get(incoming, 0), cast(int | None, look["free_bytes"])
+    if free is not None and needed > free:
+        return (
+            f"the volume has {free:,} bytes free, and the run needs {needed:,} more. "
+            "`./disttrain runs` shows how large each run is, and `./disttrain runs delete` removes "
+            "one"
         )
     return ""
 

@@ -80,6 +80,8 @@ def _names(folder: Path) -> Iterator[str]:
             names = []
         if inside == Path():
             names = [name for name in names if name not in pod_program.LEFT_OUT]
+        for name in folders:
+            _refuse_link(folder, Path(where) / name)
         for name in names:
             path = Path(where) / name
             if name.startswith("."):
@@ -89,12 +91,22 @@ def _names(folder: Path) -> Iterator[str]:
                     f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} shows that a "
                     "fetch into it has not ended. Run that fetch again first"
                 )
-            if path.is_symlink():
+            _refuse_link(folder, path)
+            if not path.is_file():
                 raise ValueError(
-                    f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} is a link. Put "
-                    "the file itself there"
+                    f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} is no plain "
+                    "file but a pipe, a socket or a device. Move it away"
                 )
             yield path.relative_to(folder).as_posix()
+
+
+def _refuse_link(folder: Path, path: Path) -> None:
+    """Raises ValueError: what a link leads to would be missing in what is pushed."""
+    if path.is_symlink():
+        raise ValueError(
+            f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} is a link. Put what it "
+            "leads to there"
+        )
 
 
 def _local_file(folder: Path, name: str, sha256: str) -> LocalFile:

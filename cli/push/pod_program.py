@@ -3,22 +3,45 @@
 It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
 this project. Commands, each with one line of JSON as its answer:
 
-    look RUNS_DIR RUN        what is there under this name: a run, unfinished pushes
+    look RUNS_DIR RUN        what is there under this name: a run, unfinished pushes; and the room
     publish INCOMING RUN_DIR     give what has arrived the run's name
 """
 
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 KEY = "?" * 12
 
 
 def look(runs: Path, run: str) -> dict[str, object]:
-    """Whether the run is there, and the names of the folders of unfinished pushes of it."""
-    unfinished = sorted(path.name for path in runs.glob(f".push-{KEY}-{run}"))
-    return {"exists": os.path.lexists(runs / run), "unfinished": unfinished}
+    """Whether the run is there, how many bytes each unfinished push of it has, and the room."""
+    unfinished = {path.name: size_of(path) for path in sorted(runs.glob(f".push-{KEY}-{run}"))}
+    exists = os.path.lexists(runs / run)
+    return {"exists": exists, "unfinished": unfinished, "free_bytes": free_bytes(runs)}
+
+
+def free_bytes(folder: Path) -> int | None:
+    """How many a pod may still write there; None where the file system does not tell."""
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of the files below a folder that are on the disk."""
+    size = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # another push may be renaming it
+                size += (Path(where) / name).lstat().st_blocks * 512
+    return size
 
 
 def publish(incoming: Path, run: Path) -> dict[str, object]:

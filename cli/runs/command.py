@@ -9,18 +9,22 @@ from pathlib import Path
 from cli.endings import end_in_order
 from cli.fetch.folder import write
 from cli.runs import pod_program
-from cli.runs.in_use import Users, refusal, users
-from cli.runs.table import as_json, as_table, compared, parse_runs
+from cli.runs.in_use import CONFIGS, Users, refusal, users
+from cli.runs.table import as_json, as_table, compared, parse_room, parse_runs, problems
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
-from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.exec_stream import stream
 from infra.kube.record import COLLECTION, SELECTOR
 
 TASK = "runs"
-CONFIGS = f"{names.COMPONENT_LABEL}={names.TRAINING}"
 NAME = re.compile(r"(\.(push|deleted)-[0-9a-f]{12}-)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+KEPT = {
+    "locked": "a training holds its lock now. `./disttrain status` shows which one",
+    "link": "it is a link to another folder. Remove the link where it was made",
+}
+"""Why a run is still there, by the state that the pod's program answers."""
+PICTURE_SECONDS = 300.0
 MOST_PICTURE_BYTES = 64 << 20
 
 
@@ -89,9 +93,15 @@ def _check(arguments: argparse.Namespace) -> None:
 def _list(place: VolumePlace, *, as_programs_want: bool) -> int:
     with _pod(place) as pod:
         found = _users(pod.api, place)
-        runs = parse_runs(pod.ask("list", place.runs_path), found)
-    print(as_json(runs, found) if as_programs_want else as_table(runs))
-    if found.unknown and not as_programs_want:
+        answer = pod.ask("list", place.runs_path)
+    runs, room = parse_runs(answer, found), parse_room(answer)
+    if as_programs_want:
+        print(as_json(runs, found, room))
+        return 0
+    print("\n".join(line for line in (as_table(runs), str(room)) if line))
+    for line in problems(runs):
+        print(line, file=sys.stderr)
+    if found.unknown:
         print(f"not seen who uses them: {'; '.join(found.unknown)}", file=sys.stderr)
     return 0
 
@@ -108,11 +118,9 @@ def _delete(place: VolumePlace, chosen: Sequence[str], *, ask: bool) -> int:
                 return 1
         _refuse(_users(pod.api, place), chosen)  # somebody may have run `pulumi up` meanwhile
         for run in runs:
-            if pod.ask("delete", place.runs_path, run.name)["state"] == "locked":
-                raise ValueError(
-                    f"run {run.name!r} was not deleted: a training holds its lock now. "
-                    "`./disttrain status` shows which one"
-                )
+            state = str(pod.ask("delete", place.runs_path, run.name)["state"])
+            if reason := KEPT.get(state):
+                raise ValueError(f"run {run.name!r} was not deleted: {reason}")
             print(f"run {run.name} is deleted", flush=True)
     return 0
 
@@ -123,12 +131,24 @@ def _compare(place: VolumePlace, chosen: Sequence[str], to: str) -> int:
         _require({run.name for run in runs}, chosen)
         picture = _picture(pod, [f"{place.runs_path}/{name}" for name in chosen]) if to else ""
     if to:
-        write(Path(to), picture)
+        _draw(to, picture)
     by_name = {run.name: run for run in runs}
     print(compared([by_name[name] for name in chosen]))
     if to:
         print(f"the losses are drawn in {to}")
     return 0
+
+
+def _draw(to: str, picture: str) -> None:
+    """Raises ValueError: the file cannot be written."""
+    try:
+        write(Path(to).expanduser(), picture)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename not in (None, to) else ""
+        raise ValueError(
+            f"--to: {to!r} cannot be written: {error.strerror}{where}. Name a file in a folder of "
+            "yours with free space"
+        ) from None
 
 
 def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
@@ -146,7 +166,12 @@ def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
         collected.extend(block)
 
     command = ["python", "-m", "trainer", "plot", *folders, "--output", "-"]
-    ended = stream(pod.api, pod.path, pod.container, command, take, limit_seconds=300)
+    limit = PICTURE_SECONDS
+    ended = stream(
+        *(pod.api, pod.path, pod.container, command, take),
+        limit_seconds=limit,
+        silence_seconds=limit,  # the trainer says nothing until the picture is drawn
+    )
     if ended.exit_code:
         words = ended.stderr.strip()[-300:] or "no error text"
         raise ValueError(f"--to: the trainer could not draw the runs: {words}")

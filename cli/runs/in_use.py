@@ -11,6 +11,7 @@ from infra.kube.objects import Json, label, name_of, part
 from infra.kube.record import parse_record
 
 CONFIG = "run.yaml"
+CONFIGS = f"{names.COMPONENT_LABEL}={names.TRAINING}"  # selects the configurations of trainings
 OWN = "this stack"
 
 

@@ -10,52 +10,96 @@ this project. Commands, each with one line of JSON as its answer:
 
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 BLOCK_BYTES = 1 << 20
+METRICS = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
 CURVES = ("loss", "val_loss", "tokens_per_second")
 ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
 
 
 def runs(root: Path, names: list[str]) -> dict[str, object]:
-    """What is known of each run; `now` is this machine's time, by which ages are reckoned."""
+    """What is known of each run, and how much room there is.
+
+    `now` is this machine's time, by which ages are reckoned.
+    """
     there = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     chosen = [name for name in there if not names or name in names]
     found: list[dict[str, object]] = []
     for name in chosen:
         print(".", end="", file=sys.stderr, flush=True)
-        found.append(one_run(root / name))
-    return {"now": time.time(), "runs": found}
+        run = one_run(root / name)
+        if os.path.lexists(root / name):  # nobody has deleted it meanwhile
+            found.append(run)
+    return {"now": time.time(), "runs": found, **room(root)}
+
+
+def room(root: Path) -> dict[str, object]:
+    """The bytes of the volume: those that a pod may still write, and all; None: not known."""
+    try:
+        found = os.statvfs(root)
+    except OSError:
+        return {"free_bytes": None, "total_bytes": None}
+    unit = found.f_frsize
+    return {"free_bytes": found.f_bavail * unit, "total_bytes": found.f_blocks * unit}
 
 
 def one_run(run: Path) -> dict[str, object]:
-    """One run: texts and numbers as they stand in its files; None where there are none."""
-    step, saved_at = newest_checkpoint(run / "checkpoints")
+    """One run: texts and numbers as they stand in its files; None where there are none.
+
+    `problem` says what could not be read; empty: all could.
+    """
+    problems: list[str] = []
+
+    def note(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            where = os.path.relpath(error.filename or run, run.parent)
+            problems.append(f"{error.strerror}: {where}")
+
+    step = saved_at = None
+    config, is_done = "", False
     try:
+        os.scandir(run).close()
+        is_done = (run / "done.json").exists()
         config = (run / "run.yaml").read_text()
-    except (OSError, ValueError):
-        config = ""
+    except OSError as error:
+        note(error)
+    except ValueError:
+        pass  # it is no text
+    try:
+        step, saved_at = newest_checkpoint(run / "checkpoints")
+    except OSError as error:
+        note(error)
+    size = size_of(run, note)
     return {
         "name": run.name,
         "config": config,
-        "bytes": size_of(run),
+        "bytes": size,
         "checkpoint_step": step,
         "checkpoint_time": saved_at,
-        "is_done": (run / "done.json").exists(),
+        "is_done": is_done,
+        "problem": problems[0] if problems else "",
         **metrics(run / "metrics.jsonl"),
     }
 
 
 def newest_checkpoint(root: Path) -> tuple[int | None, float | None]:
-    """Step and time of the newest checkpoint whose files have the sizes of its manifest."""
-    names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
+    """Step and time of the newest checkpoint whose files have the sizes of its manifest.
+
+    Raises OSError: the folder cannot be read; FileNotFoundError never.
+    """
+    try:
+        names = [entry.name for entry in root.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
     for name in sorted((n for n in names if re.fullmatch(r"step-\d{8}", n)), reverse=True):
         manifest = root / name / "manifest.json"
         try:
@@ -69,17 +113,23 @@ def newest_checkpoint(root: Path) -> tuple[int | None, float | None]:
 
 def metrics(path: Path) -> dict[str, object]:
     """The last values of a metrics file, and the lowest validation loss."""
-    last: dict[str, object] = {}
+    last: dict[str, float | int | None] = dict.fromkeys(METRICS)
     lowest: tuple[float, int] | None = None
     for step, record in records(path):
-        val_loss = record.get("val_loss")
+        values = {name: number(record.get(name)) for name in METRICS}
+        val_loss = values["val_loss"]
         if val_loss is not None and (lowest is None or val_loss < lowest[0]):
             lowest = val_loss, step
-        last |= {name: value for name, value in record.items() if value is not None}
-    names = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
-    found: dict[str, object] = {name: last.get(name) for name in names}
+        last.update({name: value for name, value in values.items() if value is not None})
     best, best_step = lowest or (None, None)
-    return found | {"lowest_val_loss": best, "lowest_val_loss_step": best_step}
+    return {**last, "lowest_val_loss": best, "lowest_val_loss_step": best_step}
+
+
+def number(value: object) -> float | int | None:
+    """The value if it is a number that can be compared; the file may hold anything."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -90,7 +140,7 @@ def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 try:
                     record = dict(json.loads(line))
                     yield int(record["step"]), record
-                except (ValueError, TypeError, KeyError):
+                except (ValueError, TypeError, KeyError, OverflowError):
                     continue  # a run that is being written may end in half a line
     except OSError:
         return
@@ -105,8 +155,8 @@ def curves(path: Path, most: int) -> dict[str, list[tuple[int, float]]]:
     found: dict[str, list[tuple[int, float]]] = {name: [] for name in CURVES}
     for step, record in records(path):
         for name, pairs in found.items():
-            value = record.get(name)
-            if isinstance(value, int | float):
+            value = number(record.get(name))
+            if value is not None:
                 pairs.append((step, value))
     return {name: thinned(sorted(pairs), most) for name, pairs in found.items()}
 
@@ -128,15 +178,15 @@ def value_of(pair: tuple[int, float]) -> float:
     return pair[1]
 
 
-def size_of(folder: Path) -> int:
-    """The bytes of all files below a folder."""
+def size_of(folder: Path, note: Callable[[OSError], None]) -> int:
+    """The bytes of all files below a folder; `note` is told of what cannot be read."""
     size, told = 0, time.monotonic()
-    for where, _, names in os.walk(folder):
+    for where, _, names in os.walk(folder, onerror=note):
         for name in names:
             try:
                 size += os.lstat(Path(where) / name).st_size
-            except FileNotFoundError:
-                continue
+            except OSError as error:
+                note(error)
         told = alive(told)
     return size
 
@@ -154,8 +204,10 @@ def delete(root: Path, name: str) -> dict[str, object]:
     run = root / name
     for left in root.glob(f".deleted-{'?' * 12}-{name}"):  # of a removal that was cut off
         shutil.rmtree(left)
-    if not run.is_dir() or run.is_symlink():
-        return {"state": "missing"}
+    if run.is_symlink():
+        return {"state": "link"}
+    if not run.is_dir():
+        return {"state": "missing"}  # the answer to the first asking may have been lost
     if is_locked(run / "run.lock"):
         return {"state": "locked"}
     doomed = run

@@ -8,6 +8,7 @@ from typing import Any, cast
 import yaml
 
 from cli.columns import columns
+from cli.printable import printable
 from cli.runs.in_use import Users
 
 HEAD = ("RUN", "STEP", "LOSS", "VAL LOSS", "CHECKPOINT", "SIZE", "USED BY")
@@ -33,6 +34,7 @@ class Run:
         tokens: that it was trained on.
         tokens_per_second: of the last record.
         world_size: ranks of the last record.
+        problem: what of it could not be read; empty: all was.
     """
 
     name: str
@@ -50,6 +52,26 @@ class Run:
     tokens: int | None
     tokens_per_second: float | None
     world_size: int | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Room:
+    """The bytes of the volume; None: not known, as of a file system that does not tell."""
+
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+
+    def __str__(self) -> str:
+        """A sentence; empty where there is nothing to say."""
+        if self.free_bytes is None or not self.total_bytes:
+            return ""
+        return f"the volume has {size(self.free_bytes)} free of {size(self.total_bytes)}"
+
+
+def parse_room(answer: Mapping[str, Any]) -> Room:
+    """How much room the pod has seen."""
+    return Room(answer["free_bytes"], answer["total_bytes"])
 
 
 def parse_runs(answer: Mapping[str, Any], users: Users) -> list[Run]:
@@ -75,6 +97,7 @@ def _parse_run(given: Mapping[str, Any], now: float, users: Users) -> Run:
         tokens=given["tokens"],
         tokens_per_second=given["tokens_per_second"],
         world_size=given["world_size"],
+        problem=given["problem"],
     )
 
 
@@ -97,9 +120,20 @@ def compared(runs: Sequence[Run]) -> str:
     return "\n".join(columns([COMPARED, *map(_numbers, runs)]))
 
 
-def as_json(runs: Sequence[Run], users: Users) -> str:
+def problems(runs: Sequence[Run]) -> list[str]:
+    """A line for each run of which not all could be read."""
+    return [
+        f"run {printable(run.name)} could not be read in full, so what is shown of it may be "
+        f"wrong: {printable(run.problem)}. Its files must be readable by the user of the pods"
+        for run in runs
+        if run.problem
+    ]
+
+
+def as_json(runs: Sequence[Run], users: Users, room: Room) -> str:
     """The same for programs."""
-    return json.dumps({"runs": [asdict(run) for run in runs], "unseen": users.unknown}, indent=2)
+    found = {"runs": [asdict(run) for run in runs], "unseen": users.unknown, "volume": asdict(room)}
+    return json.dumps(found, indent=2)
 
 
 def size(count: float) -> str:
@@ -126,7 +160,8 @@ def _row(run: Run) -> tuple[str, ...]:
         saved = f"step {run.checkpoint_step}, {age(run.checkpoint_age_seconds or 0)} ago"
     users = ", ".join(run.used_by) or NOT_KNOWN
     val_loss = _loss(run.val_loss)
-    return run.name, _step(run), _loss(run.loss), val_loss, saved, size(run.size_bytes), users
+    name = printable(run.name)
+    return name, _step(run), _loss(run.loss), val_loss, saved, size(run.size_bytes), users
 
 
 def _numbers(run: Run) -> tuple[str, ...]:

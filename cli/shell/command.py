@@ -10,7 +10,7 @@ from cli.shell import rank_program
 from cli.stack_outputs import RunPlace, run_place
 from cli.status.look import see_run
 from infra.kube.api import Api
-from infra.kube.exec_stream import stream
+from infra.kube.exec_stream import LIMIT_SECONDS, stream
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json, container_of, name_of, part
 from infra.kube.steer import find_record
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="...",
         help="after --: a command instead of a shell; $RANK_PID is the rank's process id",
     )
+    parser.set_defaults(hint=". A command goes after --, such as shell --rank 0 -- ps -ef")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
         where = f"rank {arguments.rank} is process {found.pid} of pod {found.pod}"
         print(f"{where}; its variables are set, RANK_PID={found.pid}", file=sys.stderr, flush=True)
         return interact(api, path, found.container, command, sys.stdin.fileno())
-    ended = stream(api, path, found.container, command, sys.stdout.buffer.write)
+    ended = stream(
+        api,
+        path,
+        found.container,
+        command,
+        sys.stdout.buffer.write,
+        silence_seconds=LIMIT_SECONDS,  # whoever waits for it can press Ctrl-C
+    )
     sys.stdout.flush()
     sys.stderr.write(ended.stderr)
     return ended.exit_code

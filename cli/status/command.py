@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from datetime import datetime
 
 from cli.endings import end_in_order
 from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
@@ -10,7 +11,7 @@ from cli.status.judge import NEEDS_ATTENTION
 from cli.status.look import Look, look
 from cli.status.run_files import as_json as run_files_json
 from cli.status.run_files import as_text as run_files_text
-from cli.status.run_files import read_run_files
+from cli.status.run_files import files_of, read_run_files
 from cli.status.screen import as_json, as_text
 from infra.kube.access import Access
 from infra.kube.api import Api
@@ -29,6 +30,7 @@ ANOTHER_WAY = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain status`."""
     add = parser.add_argument
+    add("run", nargs="?", default="", metavar="RUN", help="only this run, or that of this stack")
     add("--stack", default="", help="a stack on the platform (default: the selected stack)")
     add("--kubeconfig", default="", help="for users without a stack: kubeconfig of the cluster")
     add("--context", default="", help="context in that kubeconfig (default: its current one)")
@@ -46,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 all is well, 1 a run or a node needs attention, 2 the cluster was not seen.
 
     Raises:
-        ValueError: the stack is not up, the cluster refuses, a kubeconfig that was named cannot be
-            used, or neither the cluster nor the machine with the data answers.
+        ValueError: the stack is not up, there is no such run, the cluster refuses, a kubeconfig
+            that was named cannot be used, or neither the cluster nor the machine with the data
+            answers.
     """
     end_in_order()
     if arguments.kubeconfig and arguments.stack:
@@ -91,6 +94,8 @@ def _show_files(arguments: argparse.Namespace, reason: str) -> int:
             f"the cluster could not be asked: {reason}. The runs' own files could not be read "
             f"either: {why}"
         ) from None
+    if arguments.run:
+        runs = files_of(arguments.run, runs, reason)
     json_wanted = arguments.json
     print(run_files_json(runs, reason) if json_wanted else run_files_text(runs, plan, reason))
     return CLUSTER_UNSEEN
@@ -113,11 +118,33 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
 
         console = Console()
         if is_possible(console):
-            watch(lambda: (look(api, place.namespace), api.now()), console, WATCH_SECONDS, price)
+            watch(lambda: _looked(api, place, arguments), console, WATCH_SECONDS, price)
+    seen, now = _looked(api, place, arguments)
+    if seen.missing:
+        raise ValueError(seen.missing)
+    print(_text(seen, now, arguments), flush=True)
+    if not arguments.watch:
+        return exit_status(seen)
     while True:
-        seen = look(api, place.namespace, with_volume=arguments.json)
-        write = as_json if arguments.json else as_text
-        print(write(seen.platform, seen.runs, seen.unseen, api.now(), price), flush=True)
-        if not arguments.watch:
-            return exit_status(seen)
         time.sleep(WATCH_SECONDS)
+        try:
+            text = _text(*_looked(api, place, arguments), arguments)
+        except (ApiError, UnreachableError) as reason:  # as an API server that is restarted
+            text = f"the cluster was not seen: {reason}"
+            if arguments.json:
+                text = run_files_json([], str(reason))
+        print(text, flush=True)
+
+
+def _looked(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> tuple[Look, datetime]:
+    """One look, and the API server's time. Raises as `look` does."""
+    seen = look(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
+    return seen, api.now()
+
+
+def _text(seen: Look, now: datetime, arguments: argparse.Namespace) -> str:
+    """What is printed of a look. Pure."""
+    price: float | None = arguments.price_per_gpu_hour
+    if arguments.json:
+        return as_json(seen.platform, seen.runs, seen.unseen, now, price)
+    return as_text(seen.platform, seen.runs, seen.unseen, now, price, missing=seen.missing)

@@ -12,6 +12,7 @@ from rich.text import Text
 from cli.status.look import Look
 from cli.status.screen import (
     HEAD,
+    NO_RUN,
     cost_of_run,
     idle_line,
     machine_lines,
@@ -98,7 +99,7 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
         if (cost := cost_of_run(run, now, price_per_gpu_hour))
     ]
     rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
-    runs = [table] if seen.runs else [Text("no run is on this platform")]
+    runs = [table] if seen.runs else [Text(seen.missing or NO_RUN)]
     foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
     more = [*verified, *goodput, *costs, *rest, "", foot]
     return Group(platform, *machines, "", *runs, *reasons, *slow, *transports, *more)
@@ -121,9 +122,12 @@ def watch(
         price_per_gpu_hour: None: no cost is shown.
 
     Raises:
+        ValueError: the run that was asked for is not there at the first look.
         ApiError, UnreachableError: the first look fails.
     """
     seen, now = look()
+    if seen.missing:
+        raise ValueError(seen.missing)
     seen_at, problem = time.monotonic(), Text()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:

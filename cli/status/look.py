@@ -13,6 +13,7 @@ from cli.status.judge import (
     judge_run,
 )
 from cli.status.lost_node import on_lost_node
+from cli.status.named import is_named, missing_text
 from cli.status.node_findings import node_findings
 from cli.status.progress import Progress, read_progress
 from cli.status.reports import TRY_SECONDS, Reports
@@ -45,15 +46,17 @@ class Look:
         runs: in the order of their stacks' names.
         unseen: which runs could not be looked for, and why.
         found: of each of the runs its record and the pods of its training.
+        missing: if a run was asked for by its name and there is none, what to say.
     """
 
     platform: PlatformStatus
     runs: tuple[RunStatus, ...]
     unseen: str
     found: tuple[tuple[Record, list[Json]], ...] = field(default=(), repr=False)
+    missing: str = ""
 
 
-def look(api: Api, namespace: str, *, with_volume: bool = False) -> Look:
+def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "") -> Look:
     """Look once. What these credentials may not read is named, and the rest is shown.
 
     Args:
@@ -61,6 +64,7 @@ def look(api: Api, namespace: str, *, with_volume: bool = False) -> Look:
         namespace: where runs are looked for if those of all namespaces may not be read.
         with_volume: also look for `Progress.volume` in the first lines of a run that has trained
             for long, which costs a request for each run.
+        wanted: the name of a run or of a stack, if only that run is looked at.
 
     Raises:
         ApiError: the cluster refuses even that.
@@ -72,13 +76,20 @@ def look(api: Api, namespace: str, *, with_volume: bool = False) -> Look:
     unseen = f"runs in other namespaces than {namespace} ({forbidden})" if forbidden else ""
     if found is None:
         found = api.list(COLLECTION.format(namespace), SELECTOR)
-    seen: list[tuple[RunStatus, Record, list[Json]]] = []
+    records = list[Record]()
     for item in found:
         try:
-            record = parse_record(item)
+            records.append(parse_record(item))
         except ValueError as error:
             unseen = "; ".join(text for text in (unseen, str(error)) if text)
-            continue
+    missing = ""
+    if wanted:
+        run_names = _run_names(api, namespace)
+        chosen = [record for record in records if is_named(wanted, record, run_names)]
+        missing = "" if chosen else missing_text(wanted, records, run_names, unseen)
+        records = chosen
+    seen: list[tuple[RunStatus, Record, list[Json]]] = []
+    for record in records:
         status, pods = see_run(api, record, reports, with_volume=with_volume)
         seen.append((status, record, pods))
     places: dict[str, list[Json]] = {} if seen else {namespace: []}
@@ -87,7 +98,8 @@ def look(api: Api, namespace: str, *, with_volume: bool = False) -> Look:
     platform = replace(platform, silent=reports.silent, claims=see_claims(api, places))
     seen.sort(key=lambda each: (each[0].stack, each[0].namespace))
     runs = tuple(on_lost_node(status, pods, platform) for status, _, pods in seen)
-    return Look(platform, runs, unseen, tuple((record, pods) for _, record, pods in seen))
+    by_run = tuple((record, pods) for _, record, pods in seen)
+    return Look(platform, runs, unseen, by_run, missing)
 
 
 def see_run(
@@ -105,6 +117,16 @@ def see_run(
     if with_volume:
         seen = replace(seen, progress=_with_volume(api, seen))
     return judge_run(seen, api.now()), list(seen.pods)
+
+
+def _run_names(api: Api, namespace: str) -> dict[str, set[str]]:
+    """The names of each owner's runs, as far as these credentials may read them."""
+    from cli.runs.in_use import CONFIGS, runs_of_owners  # here, as a look at all runs needs no YAML
+
+    found, _ = list_if_allowed(api, ALL, CONFIGS)
+    if found is None:
+        found, _ = list_if_allowed(api, COLLECTION.format(namespace), CONFIGS)
+    return runs_of_owners(found or [])
 
 
 def _platform(api: Api) -> tuple[list[Json], PlatformStatus]:

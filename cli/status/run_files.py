@@ -75,6 +75,28 @@ def read_run_files(plan: Plan) -> list[RunFiles]:
     return parse_run_files(facts)
 
 
+def files_of(name: str, runs: Sequence[RunFiles], reason: str) -> list[RunFiles]:
+    """Those of one run. Pure.
+
+    Args:
+        name: of the run's folder.
+        runs: all that were found.
+        reason: why the cluster was not seen.
+
+    Raises:
+        ValueError: there are none; it names those there are.
+    """
+    chosen = [run for run in runs if run.name == name]
+    if not chosen:
+        there = ", ".join(run.name for run in runs) or "none"
+        raise ValueError(
+            f"the cluster could not be asked: {reason}. RUN: {name!r} is no folder of a run on the "
+            "machine with the data. Without the cluster, give a run by the name of its folder. The "
+            f"folders there: {there}"
+        )
+    return chosen
+
+
 def parse_run_files(facts: Facts) -> list[RunFiles]:
     """From the lines of scripts/facts-runs.sh. Pure."""
     now = float(facts.get("now"))

@@ -12,6 +12,7 @@ from cli.status.storage import claim_lines
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
+NO_RUN = "no run is on this platform"
 MOVING = ("training",)
 OVER = ("finished", "failed", "stopped", "suspended", "gone")
 
@@ -22,6 +23,8 @@ def as_text(
     unseen: str,
     now: datetime,
     price_per_gpu_hour: float | None = None,
+    *,
+    missing: str = "",
 ) -> str:
     """One screen: the nodes, a line for each run, and below it the reason for its state.
 
@@ -31,12 +34,13 @@ def as_text(
         unseen: which runs could not be looked for; empty where all could.
         now: the API server's time.
         price_per_gpu_hour: None: no cost is shown.
+        missing: said where there are no runs.
     """
     lines = [platform_line(platform), *machine_lines(platform)]
     if idle := idle_line(platform, price_per_gpu_hour):
         lines.append(idle)
     if not runs:
-        lines.append("no run is on this platform")
+        lines.append(missing or NO_RUN)
     head, *rows = columns([HEAD, *(row_of(run, now) for run in runs)])
     lines += [head] if runs else []
     for run, row in zip(runs, rows, strict=True):

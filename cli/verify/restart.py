@@ -30,7 +30,10 @@ def restart(api: Api, place: RunPlace) -> Result:
     before, pods = see_run(api, record)
     if before.state not in GOES_ON:
         return result("restart", "not checked", f"the run is {before.state}, not training")
-    first = next(pod for pod in pods if part(pod, "status").get("phase") == "Running")
+    running = [pod for pod in pods if part(pod, "status").get("phase") == "Running"]
+    if not running:
+        return result("restart", "not checked", "no pod of the run is running at this moment")
+    first = running[0]
     uid = first["metadata"]["uid"]
     begin = time.monotonic()
     path = f"{PODS.format(place.namespace)}/{name_of(first)}"

@@ -59,6 +59,7 @@ def stream(
     sink: Sink,
     blocks: Iterable[bytes] = (),
     limit_seconds: float = LIMIT_SECONDS,
+    silence_seconds: float = SILENCE_SECONDS,
 ) -> Ended:
     """The same, but standard output is passed on as it comes, so that memory stays constant.
 
@@ -67,6 +68,7 @@ def stream(
         sink: takes each block of standard output, which is valid only during the call. What it
             raises ends the command's connection and is raised here.
         limit_seconds: after so long the connection is given up.
+        silence_seconds: after so long without a byte, too.
 
     Returns:
         How it ended; `stdout` is empty.
@@ -83,7 +85,7 @@ def stream(
         raise UnreachableError(shorten(str(error), 300)) from None
     stderr = bytearray()
     try:
-        socket.settimeout(SILENCE_SECONDS)
+        socket.settimeout(silence_seconds)
         for block in blocks:
             _send(socket, block)
         while True:

@@ -9,7 +9,12 @@ import hashlib
 import json
 import os
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
+
+BLOCK_BYTES = 1 << 20
+ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
 
 
 def partial(target: Path, sha256: str) -> Path:
@@ -18,9 +23,15 @@ def partial(target: Path, sha256: str) -> Path:
 
 
 def digest(path: Path) -> str:
-    """The file's sha256 in hex digits."""
+    """The file's sha256 in hex digits; meanwhile a dot now and then as a sign of life."""
+    found, told = hashlib.sha256(), time.monotonic()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(BLOCK_BYTES):
+            found.update(block)
+            if time.monotonic() - told >= ALIVE_SECONDS:
+                told = time.monotonic()
+                print(".", end="", file=sys.stderr, flush=True)
+    return found.hexdigest()
 
 
 def is_right(path: Path, size: int, sha256: str) -> bool:
@@ -48,7 +59,7 @@ def receive(target: Path, sha256: str, offset: int, count: int) -> dict[str, obj
     file = os.open(partial(target, sha256), os.O_WRONLY | os.O_CREAT, 0o644)
     got = 0
     while got < count:
-        block = os.read(0, min(count - got, 1 << 20))
+        block = os.read(0, min(count - got, BLOCK_BYTES))
         if not block:
             break
         view = memoryview(block)
@@ -61,18 +72,24 @@ def receive(target: Path, sha256: str, offset: int, count: int) -> dict[str, obj
 
 
 def finish(target: Path, size: int, sha256: str) -> dict[str, object]:
-    """Check the contents, then rename; a wrong file is removed, so that it is sent anew."""
+    """Check the contents, then rename; a wrong file is removed, so that it is sent anew.
+
+    Another one may have finished the same file, after a connection that was cut.
+    """
     path = partial(target, sha256)
+    if size and not path.exists() and is_right(target, size, sha256):
+        return {"ok": True}
     if size == 0 and not path.exists():
         receive(target, sha256, 0, 0)
     if not is_right(path, size, sha256):
         found = digest(path) if path.exists() else "no file"
         path.unlink(missing_ok=True)
         return {"ok": False, "found": found}
-    path.replace(target)
+    with suppress(FileNotFoundError):  # that other one has just renamed it
+        path.replace(target)
     for other in target.parent.iterdir():
         if other.name.startswith(f"{target.name}.partial-"):  # of contents nobody wants any more
-            other.unlink()
+            other.unlink(missing_ok=True)
     return {"ok": True}
 
 

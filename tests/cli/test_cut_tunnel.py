@@ -209,7 +209,7 @@ def test_text_of_sample_goes_on_after_cut(
         tunnel.cut()
 
     pod.before_the_rest = cut
-    assert sample(Api(access), place_at(access), []) == 0
+    assert sample(Api(access), place_at(access), "/data/runs/first", []) == 0
     assert screen.getvalue() == b"To be, or not to be\n"
     assert (tunnel.opened, pod.requests) == (2, 2)
 
@@ -223,7 +223,7 @@ def test_cut_that_lasts_ends_sample_with_a_sentence(
     pod = pod_of(monkeypatch, "To be, or ", "not to be\n")
     pod.before_the_rest = tunnel.cut
     with pytest.raises(UnreachableError, match="the pod's log is cut off: "):
-        sample(Api(access), place_at(access), [])
+        sample(Api(access), place_at(access), "/data/runs/first", [])
 
 
 def test_answer_of_pod_is_whole_after_cut(

@@ -1,14 +1,20 @@
 """The commands that stop, resume and extend a run, as far as no cluster is needed."""
 
+import os
+import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from cli.__main__ import COMMANDS, main, parser_of
 from cli.completion import SHELLS, options_of, script
 from cli.extend import commands
+from cli.sample import split
 from cli.status.progress import Progress
 from cli.stop import stopped
+from sandbox.venvs import PROJECT
 from tests.cli.records import RECORD
 
 
@@ -53,6 +59,132 @@ def test_extend_refuses_what_makes_the_run_shorter(
     monkeypatch.setattr("cli.extend.subprocess.run", None)  # nothing may be started
     assert main(["extend", "--steps", "4000"]) == 2
     assert "--steps: 4000 cannot be used: the run has 4000 steps" in capsys.readouterr().err
+
+
+def pulumi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A stand-in of the engine's program is found on PATH."""
+    program = folder / "pulumi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_extend_that_was_declined_names_the_setting_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody who answers no to `pulumi up` would otherwise train longer with the next one."""
+    monkeypatch.setattr("cli.extend.run_length", lambda stack: 4000)
+    pulumi(tmp_path, monkeypatch, 'case $1 in up) exit 255 ;; esac; echo "did $*"')
+    assert main(["extend", "--steps", "8000", "--stack", "dev"]) == 255
+    out, err = capfd.readouterr()
+    assert "did config set --path disttrain:run.train.max_steps 8000 --stack dev" in out
+    assert "run.train.max_steps is 8000 now" in err
+    back = "To go back: pulumi config set --path disttrain:run.train.max_steps 4000 --stack dev"
+    assert back in err
+
+
+def test_extend_finds_the_settings_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """pulumi runs in the project's folder, and the user may be in another one."""
+    monkeypatch.setattr("cli.extend.run_length", lambda stack: 4000)
+    pulumi(tmp_path, monkeypatch, 'echo "did $*"')
+    monkeypatch.chdir(tmp_path)
+    words = ["extend", "--steps", "8000", "--yes", "--config-file", "mine.yaml"]
+    assert main(words) == 2
+    assert "--config-file: 'mine.yaml' cannot be used" in capfd.readouterr().err
+    (tmp_path / "mine.yaml").touch()
+    assert main(words) == 0
+    assert f"did up --config-file {tmp_path}/mine.yaml --yes" in capfd.readouterr().out
+
+
+UP_THAT_ENDS_IN_ORDER = """
+case $1 in
+stack) echo '{"maxSteps": 4000}' ;;
+up)
+  trap 'sleep 1; echo the engine has ended in order; exit 255' INT
+  echo the update runs
+  while :; do sleep 0.1; done ;;
+esac"""
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_in_extend_leaves_the_end_to_pulumi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that is killed leaves its stack locked, and operations of which nobody knows."""
+    pulumi(tmp_path, monkeypatch, UP_THAT_ENDS_IN_ORDER)
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli", "extend", "--steps", "8000", "--yes"],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout
+        said = ""
+        for line in process.stdout:
+            said += line
+            if line == "the update runs\n":
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    assert "the engine has ended in order" in said
+    assert "To go back: pulumi config set" in said
+    assert process.returncode == 255
+
+
+def test_pulumi_without_an_answer_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as one whose backend is an object store that is out of reach."""
+    monkeypatch.setattr("cli.stack_outputs.PULUMI_SECONDS", 0.2)
+    pulumi(tmp_path, monkeypatch, "exec sleep 60")
+    assert main(["status", "--stack", "dev"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: pulumi stack output")
+    assert "gave no answer in 0.2 s" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "reason"),
+    [
+        (["verify", "--bogus"], "./disttrain verify [-h]", "arguments: --bogus"),
+        (["sample", "--seed", "1"], "./disttrain sample [-h]", "after --, such as sample --"),
+        (["shell", "-l"], "./disttrain shell [-h]", "after --, such as shell --rank 0 --"),
+        (["runs", "delete", "a", "--force"], "./disttrain runs [-h]", "arguments: --force"),
+    ],
+)
+def test_unknown_option_is_answered_with_the_usage_of_its_command(
+    words: list[str], usage: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith(f"usage: {usage}")
+    assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "options"),
+    [
+        ([], "", []),
+        (["--", "--seed", "1"], "", ["--seed", "1"]),
+        (["--seed", "1"], "", ["--seed", "1"]),  # newer Pythons take the -- away
+        (["wide"], "wide", []),
+        (["wide", "--", "--prompt", "To be"], "wide", ["--prompt", "To be"]),
+    ],
+)
+def test_sample_knows_a_run_from_the_trainers_options(
+    words: list[str], name: str, options: list[str]
+) -> None:
+    assert split(words) == (name, options)
+
+
+@pytest.mark.parametrize("name", ["a/b", ".."])
+def test_sample_refuses_what_is_no_run(name: str) -> None:
+    with pytest.raises(ValueError, match="RUN"):
+        split([name])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -40,6 +40,7 @@ def test_runs_are_listed_compared_and_deleted(lab: Lab, claim: Run, tmp_path: Pa
     assert [lines[name][-1] for name in ("first", "second", "third")] == ["stack", "dev", "-"]
     status, output = ended(cli(lab, claim, tmp_path, "runs", "--json"))
     found = json.loads(output[output.index("{\n") :])
+    assert 0 < found["volume"]["free_bytes"] <= found["volume"]["total_bytes"]
     assert [each["checkpoint_step"] for each in found["runs"]] == [100, 100, 100]
 
     picture = tmp_path / "two.svg"

@@ -17,6 +17,7 @@ import pytest
 
 from cli.shell.command import find_ranks
 from cli.stack_outputs import RunPlace
+from infra.kube.exec_stream import SILENCE_SECONDS
 from tests.kube.lab import LIMIT_SECONDS, PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 
@@ -185,6 +186,14 @@ def test_command_without_a_terminal_gives_its_output_and_status(lab: Lab, place:
     done = shell(place, "--rank", "1", "--", "python3", "-c", ask)
     pid = find_ranks(lab.api, place)[1].pid
     assert (done.returncode, done.stdout, done.stderr) == (5, f"1 {pid}\n", "a warning\n")
+
+
+@pytest.mark.in_depth
+def test_command_may_be_silent_for_long(place: RunPlace) -> None:
+    """Longer than a program of ours, which gives signs of life."""
+    wait = f"import time; time.sleep({SILENCE_SECONDS + 10}); print('done')"
+    done = shell(place, "--", "python3", "-c", wait)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
 def test_open_shell_beside_a_rank_is_no_rank(

@@ -16,6 +16,7 @@ from infra.kube.steer import find_record, note_saved_step, resume, stop
 from infra.platform.viewers import ViewersArgs, viewer_role
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
+from tests.kube.test_runs import configure
 
 VALID_SECONDS = 20  # half of the usual time, so that the test is over sooner
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -54,6 +55,19 @@ def test_a_viewer_of_one_namespace_sees_its_runs_and_what_is_not_shown(
     assert f"runs in other namespaces than {namespace}" in seen.unseen
     assert seen.platform.nodes is None
     assert "forbidden" in seen.platform.unseen
+
+
+def test_viewer_of_one_namespace_finds_a_run_by_its_name(lab: Lab, tmp_path: Path) -> None:
+    """Its own name stands in its configuration, which the role `view` may read."""
+    namespace = lab.namespace()
+    run = Run(lab, namespace, "dev")
+    assert run.hand_over()[0] == 0
+    configure(lab, run, "wide")
+    somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
+    for wanted in ("wide", "dev"):
+        assert [r.stack for r in look(somebody, namespace, wanted=wanted).runs] == ["dev"]
+    missing = look(somebody, namespace, wanted="narrow").missing
+    assert "The runs there: wide (stack dev); not seen: runs in other namespaces" in missing
 
 
 def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(

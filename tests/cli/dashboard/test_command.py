@@ -1,32 +1,43 @@
 """A port that cannot be had is said in one sentence, before any pod is started."""
 
 import socket
-from argparse import Namespace
 
 import pytest
 
+from cli import tensorboard
+from cli.__main__ import main
 from cli.dashboard import command
 from cli.dashboard.server import HERE
-from cli.stack_outputs import VolumePlace
+from cli.stack_outputs import RunPlace, VolumePlace
 from infra.kube.access import Access
 
-PLACE = VolumePlace(Access(kubeconfig_path="none"), "disttrain", "o-1", "image", "claim", "/data")
+ACCESS = Access(kubeconfig_path="none")  # whoever asks the cluster by it fails in another way
+VOLUME = VolumePlace(ACCESS, "disttrain", "o-1", "image", "claim", "/data")
+RUN = RunPlace(ACCESS, "disttrain", "o-1", "image", "/data/runs/dev", "train", "claim")
 
 
-@pytest.fixture(autouse=True)
-def stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "volume_place", lambda _: PLACE)
-    monkeypatch.setattr(command, "end_in_order", lambda: None)  # it is for the whole process
+@pytest.fixture(params=["dashboard", "tensorboard"])
+def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a command with the option."""
+    monkeypatch.setattr(command, "volume_place", lambda _: VOLUME)
+    monkeypatch.setattr(tensorboard, "run_place", lambda _: RUN)
+    for module in (command, tensorboard):
+        monkeypatch.setattr(module, "end_in_order", lambda: None)  # it is for the whole process
+    return request.param
 
 
-def test_port_that_is_taken_is_named() -> None:
+def test_port_that_is_taken_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server((HERE, 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(ValueError, match=f"--port: {port} cannot be used: Address already"):
-            command.run(Namespace(stack="", port=port))
+        assert main([name, "--port", str(port)]) == 2
+    assert f"--port: {port} cannot be used: Address already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_number_that_is_no_port_is_named(port: int) -> None:
-    with pytest.raises(ValueError, match=rf"--port: {port} cannot be used: .*0 for any"):
-        command.run(Namespace(stack="", port=port))
+def test_number_that_is_no_port_is_named(
+    name: str, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "--port", str(port)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: --port: {port} cannot be used: ")
+    assert "0 for any" in said

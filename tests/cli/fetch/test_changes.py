@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.fetch import pod_program
+from cli.fetch.wanted import NoRunError, parse_look
 from infra.kube.errors import TaskError
 from tests.cli.fetch.local_pod import LocalPod, add_checkpoint, contents, fetch, make_run
 
@@ -112,3 +113,26 @@ def test_run_that_prunes_faster_than_it_comes_is_given_up(
 
     with pytest.raises(TaskError, match=r"Raise run\.checkpoint\.keep_last"):
         fetch(monkeypatch, LocalPod(before=go_on), run, tmp_path / "here")
+
+
+@pytest.mark.parametrize("moment", ["steps", "files"])
+def test_run_deleted_while_it_is_looked_at_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The answer is the same as if it had been deleted before, and names the other runs."""
+    run = make_run(tmp_path / "demo")
+    make_run(tmp_path / "other")
+    found = getattr(pod_program, moment)
+
+    def delete_first(path: Path) -> object:
+        shutil.rmtree(run, ignore_errors=True)
+        return found(path)
+
+    monkeypatch.setattr(pod_program, moment, delete_first)
+    assert pod_program.look(run) == {"found": False, "runs": ["other"]}
+
+
+def test_name_of_another_run_does_not_steer_the_terminal() -> None:
+    answer = {"found": False, "runs": ["gone\x1b[2J", "other"]}
+    with pytest.raises(NoRunError, match=r"The runs there: gone\\x1b\[2J, other$"):
+        parse_look(answer, "demo")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.fetch.folder import RECORD, Folder
+from cli.fetch.order import Order
 from tests.cli.fetch.local_pod import LocalPod, contents, fetch, make_run
 
 
@@ -88,3 +89,11 @@ def test_full_disk_is_said_before_anything_is_sent(
     with pytest.raises(ValueError, match="1,000 are free there"):
         fetch(monkeypatch, pod, run, tmp_path / "here")
     assert pod.sent_bytes == 0
+
+
+def test_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell replaces the one of --to=~/results, and nobody wants a folder of that name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Order(to="~/results").folder("demo").root == tmp_path / "results"
+    assert Order(to="here").folder("demo").root == Path("here")
+    assert Order().folder("demo").root == Path("runs/demo")

@@ -207,3 +207,15 @@ def test_place_that_is_none_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as caught:
         command.parse_origin(text)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("asked", ["no pulumi", "no passphrase"])
+def test_what_keeps_both_places_away_is_said_once(
+    asked: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another reason, why the mirror is not known, is said beside it."""
+    monkeypatch.setattr(from_volume, "volume_place", failing(ValueError("no pulumi")))
+    monkeypatch.setattr(command, "stack_mirror", failing(ValueError(asked)))
+    with pytest.raises(ValueError, match=r"^no pulumi$"):
+        command.bring(Order(), "auto")
+    assert capsys.readouterr().err.count("is not known") == (asked != "no pulumi")

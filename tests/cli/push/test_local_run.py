@@ -3,11 +3,15 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from cli.push.command import refusal
-from cli.push.local_run import key_of, read_run
+from cli.push import command
+from cli.push.command import name_of_run, push, refusal
+from cli.push.local_run import LocalFile, key_of, read_run
+from infra.kube.errors import TaskError
 from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run
 
 
@@ -43,12 +47,24 @@ def link(run: Path) -> None:
     (run / "elsewhere").symlink_to("/etc/passwd")
 
 
+def link_folder(run: Path) -> None:
+    (run / "tensorboard").rename(run.with_name("elsewhere"))
+    (run / "tensorboard").symlink_to(run.with_name("elsewhere"))
+
+
+def make_pipe(run: Path) -> None:
+    os.mkfifo(run / "pipe")  # who opens it to read waits for a writer
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
         (damage, "model-00000.bin does not have the sha256 of manifest.json"),
         (unfinish, "a fetch into it has not ended"),
         (link, "elsewhere is a link"),
+        (link_folder, "tensorboard is a link"),
+        (make_pipe, "pipe is no plain file"),
         (lambda run: (run / "run.yaml").unlink(), "it has no run.yaml"),
     ],
 )
@@ -68,13 +84,22 @@ def test_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
         read_run(tmp_path / "nowhere")
 
 
-def test_name_is_free_or_an_unfinished_push_of_the_same(tmp_path: Path) -> None:
-    free = {"exists": False, "unfinished": []}
-    assert refusal(free, "demo", ".push-a-demo") == ""
-    assert refusal({**free, "unfinished": [".push-a-demo"]}, "demo", ".push-a-demo") == ""
-    other = refusal({**free, "unfinished": [".push-b-demo"]}, "demo", ".push-a-demo")
+def test_name_is_free_or_an_unfinished_push_of_the_same() -> None:
+    free = {"exists": False, "unfinished": {}, "free_bytes": 1000}
+    assert refusal(free, "demo", ".push-a-demo", 1000) == ""
+    assert refusal({**free, "unfinished": {".push-a-demo": 1}}, "demo", ".push-a-demo", 9) == ""
+    other = refusal({**free, "unfinished": {".push-b-demo": 1}}, "demo", ".push-a-demo", 9)
     assert "./disttrain runs delete .push-b-demo" in other
-    assert "the volume has a run of this name" in refusal({**free, "exists": True}, "demo", "x")
+    assert "the volume has a run of this name" in refusal({**free, "exists": True}, "demo", "x", 9)
+
+
+def test_run_that_has_no_room_is_refused_before_a_byte() -> None:
+    """What has arrived of it is not needed again; some file systems do not tell their room."""
+    look: dict[str, Any] = {"exists": False, "unfinished": {".push-a-demo": 300}, "free_bytes": 700}
+    assert refusal(look, "demo", ".push-a-demo", 1000) == ""
+    said = refusal(look, "demo", ".push-a-demo", 1200)
+    assert said.startswith("the volume has 700 bytes free, and the run needs 900 more")
+    assert refusal({**look, "free_bytes": None}, "demo", ".push-a-demo", 10**18) == ""
 
 
 def test_checkpoint_that_is_added_is_another_push(tmp_path: Path) -> None:
@@ -82,3 +107,43 @@ def test_checkpoint_that_is_added_is_another_push(tmp_path: Path) -> None:
     before = key_of(read_run(run))
     add_checkpoint(run, 200)
     assert key_of(read_run(run)) != before
+
+
+@pytest.mark.parametrize("name", ["/", "my run", "x" * 64, "-x"])
+def test_name_that_no_run_can_have_is_refused(name: str) -> None:
+    """The message names the option by which another one is given."""
+    with pytest.raises(ValueError, match=r"^FOLDER: its name .* Give one by --run$"):
+        name_of_run(Path("/tmp") / name, "")
+    assert name_of_run(Path("/tmp") / name, "fine") == "fine"
+    if name != "/":
+        with pytest.raises(ValueError, match=r"^--run .* Give one by --run$"):
+            name_of_run(Path("/tmp/fine"), name)
+
+
+def test_push_that_came_too_late_names_what_it_left() -> None:
+    """As where two people push the same run at once."""
+
+    class Late:
+        api = path = container = None
+
+        def ask(self, word: str, *_: str) -> dict[str, object]:
+            free = {"exists": False, "unfinished": {}, "free_bytes": None}
+            return free if word == "look" else {"ok": False}
+
+    pod, place = cast(Any, Late()), cast(Any, SimpleNamespace(runs_path="/data/runs"))
+    with pytest.raises(ValueError, match=r"runs delete \.push-[0-9a-f]{12}-demo$"):
+        push(pod, place, "demo", Path("demo"), [])
+
+
+def test_push_that_fails_names_what_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the volume gets full meanwhile."""
+
+    def fail(*_: object) -> None:
+        raise TaskError("the pod cannot write x: no space left")
+
+    monkeypatch.setattr(command, "send", fail)
+    free = {"exists": False, "unfinished": {}, "free_bytes": None}
+    pod = cast(Any, SimpleNamespace(api=None, path="", container="", ask=lambda *_: free))
+    place = cast(Any, SimpleNamespace(runs_path="/data/runs"))
+    with pytest.raises(TaskError, match=r"^the pod .* no space left\. .* delete \.push-\w+-demo$"):
+        push(pod, place, "demo", Path("demo"), [LocalFile("run.yaml", 1, "0" * 64)])

@@ -1,6 +1,8 @@
 """A run's name appears on the volume when all of it is there."""
 
+import shutil
 from pathlib import Path
+from typing import cast
 
 from cli.push import pod_program
 from tests.cli.fetch.local_pod import contents, make_run
@@ -8,14 +10,21 @@ from tests.cli.fetch.local_pod import contents, make_run
 INCOMING = ".push-0123456789ab-demo"
 
 
+def unfinished(runs: Path, name: str) -> dict[str, int]:
+    """The unfinished pushes under a name, with the bytes that have arrived."""
+    return cast(dict[str, int], pod_program.look(runs, name)["unfinished"])
+
+
 def test_publish_gives_the_name_once(tmp_path: Path) -> None:
     """An asking whose answer was lost is asked again, and has the same answer."""
     before = contents(make_run(tmp_path / INCOMING))
-    assert pod_program.look(tmp_path, "demo") == {"exists": False, "unfinished": [INCOMING]}
+    look = pod_program.look(tmp_path, "demo")
+    assert (look["exists"], list(unfinished(tmp_path, "demo"))) == (False, [INCOMING])
     for _ in range(2):
         assert pod_program.publish(tmp_path / INCOMING, tmp_path / "demo") == {"ok": True}
     assert contents(tmp_path / "demo") == before
-    assert pod_program.look(tmp_path, "demo") == {"exists": True, "unfinished": []}
+    assert pod_program.look(tmp_path, "demo")["exists"]
+    assert unfinished(tmp_path, "demo") == {}
 
 
 def test_publish_replaces_no_run(tmp_path: Path) -> None:
@@ -27,5 +36,15 @@ def test_publish_replaces_no_run(tmp_path: Path) -> None:
 
 def test_push_of_a_longer_name_is_another_run(tmp_path: Path) -> None:
     (tmp_path / ".push-0123456789ab-demo-2").mkdir()
-    assert pod_program.look(tmp_path, "2")["unfinished"] == []
-    assert pod_program.look(tmp_path, "demo")["unfinished"] == []
+    assert unfinished(tmp_path, "2") == {}
+    assert unfinished(tmp_path, "demo") == {}
+
+
+def test_room_and_what_has_arrived_are_counted(tmp_path: Path) -> None:
+    """Also before any run has made the folder of all runs."""
+    make_run(tmp_path / INCOMING, model_bytes=1_000_000)
+    assert 1_000_000 <= unfinished(tmp_path, "demo")[INCOMING] <= 2_000_000
+    for folder in (tmp_path, tmp_path / "data" / "runs"):
+        free = pod_program.look(folder, "demo")["free_bytes"]
+        assert isinstance(free, int)
+        assert 0 <= free <= shutil.disk_usage(tmp_path).total

@@ -17,6 +17,8 @@ from cli.__main__ import main
         (("runs", "compare", "a", "b", "--to", "a.png"), "Use a name that ends in .svg"),
         (("fetch", "--checkpoint", "newest"), "'newest' cannot be used: it is no checkpoint"),
         (("fetch", "--streams", "0"), "--streams: 0 cannot be used"),
+        (("fetch", "a/b"), "RUN: 'a/b' cannot be used"),
+        (("sample", "a/b"), "RUN: 'a/b' cannot be used"),
         (("push", "/nowhere/demo"), "there is no such folder"),
     ],
 )

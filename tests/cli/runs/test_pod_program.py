@@ -2,7 +2,15 @@
 
 import fcntl
 import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cli.runs import pod_program
 from tests.cli.fetch.local_pod import add_checkpoint, make_run
@@ -38,7 +46,16 @@ def test_only_the_runs_that_were_named_are_read(tmp_path: Path) -> None:
         make_run(tmp_path / name)
     answer = pod_program.runs(tmp_path, ["two", "three"])
     assert [each["name"] for each in answer["runs"]] == ["two"]  # pyright: ignore
-    assert pod_program.runs(tmp_path / "none", [])["runs"] == []
+    nothing = pod_program.runs(tmp_path / "none", [])
+    assert (nothing["runs"], nothing["free_bytes"]) == ([], None)
+
+
+def test_room_is_that_of_the_disk(tmp_path: Path) -> None:
+    answer = pod_program.runs(tmp_path, [])
+    total = shutil.disk_usage(tmp_path).total
+    assert answer["total_bytes"] == total
+    assert isinstance(answer["free_bytes"], int)
+    assert 0 <= answer["free_bytes"] <= total
 
 
 def test_deleted_run_is_gone_and_others_stay(tmp_path: Path) -> None:
@@ -69,8 +86,83 @@ def test_run_whose_lock_is_held_is_not_deleted(tmp_path: Path) -> None:
 def test_link_is_no_run_that_could_be_deleted(tmp_path: Path) -> None:
     run = make_run(tmp_path / "elsewhere" / "demo")
     (tmp_path / "demo").symlink_to(run)
-    assert pod_program.delete(tmp_path, "demo") == {"state": "missing"}
+    assert pod_program.delete(tmp_path, "demo") == {"state": "link"}
     assert (run / "metrics.jsonl").exists()
+
+
+def runs_seen_by_a_user(root: Path) -> list[dict[str, Any]]:
+    """What the pod's user sees, to whom not every folder is open as it is to root."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            if os.geteuid() == 0:
+                os.setuid(1000)
+            os.write(writer, json.dumps(pod_program.runs(root, [])).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(text)["runs"]
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may read."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_run_that_cannot_be_read_hides_no_other(open_folder: Path) -> None:
+    """Such as one of which root has made a part in a pod of its own."""
+    for name in ("closed", "half", "open"):
+        make_run(open_folder / name)
+    (open_folder / "closed").chmod(0)
+    (open_folder / "half" / "checkpoints").chmod(0)
+    try:
+        closed, half, opened = runs_seen_by_a_user(open_folder)
+    finally:
+        (open_folder / "closed").chmod(0o755)
+        (open_folder / "half" / "checkpoints").chmod(0o755)
+    assert (closed["name"], closed["problem"]) == ("closed", "Permission denied: closed")
+    assert (half["step"], half["checkpoint_step"]) == (99, None)
+    assert half["problem"] == "Permission denied: half/checkpoints"
+    assert (opened["checkpoint_step"], opened["problem"]) == (100, "")
+
+
+def test_run_that_goes_while_it_is_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("going", "staying"):
+        make_run(tmp_path / name)
+    found = pod_program.newest_checkpoint
+
+    def remove_first(root: Path) -> tuple[int | None, float | None]:
+        if root.parent.name == "going":
+            shutil.rmtree(root.parent)
+        return found(root)
+
+    monkeypatch.setattr(pod_program, "newest_checkpoint", remove_first)
+    names = [each["name"] for each in pod_program.runs(tmp_path, [])["runs"]]  # pyright: ignore
+    assert names == ["staying"]
+
+
+@pytest.mark.parametrize("odd", ['"high"', "NaN", "Infinity", "[1]", "true"])
+def test_value_that_is_no_number_is_none(tmp_path: Path, odd: str) -> None:
+    """The metrics file of a user's own program may hold anything."""
+    path = tmp_path / "metrics.jsonl"
+    lines = [f'{{"step": 1, "val_loss": {odd}, "loss": {odd}}}', '{"step": 2, "val_loss": 2.5}']
+    path.write_text("\n".join([*lines, f'{{"step": {odd}}}', ""]))
+    found = pod_program.metrics(path)
+    assert (found["loss"], found["lowest_val_loss"], found["lowest_val_loss_step"]) == (
+        None,
+        2.5,
+        2,
+    )
+    assert found["step"] in (1, 2)
+    assert pod_program.curves(path, 50)["val_loss"] == [(2, 2.5)]
 
 
 def test_curves_keep_every_spike_and_both_ends(tmp_path: Path) -> None:

@@ -3,8 +3,20 @@
 import json
 from typing import Any
 
+import pytest
+
 from cli.runs.in_use import Users
-from cli.runs.table import age, as_json, as_table, compared, parse_runs, size
+from cli.runs.table import (
+    Room,
+    age,
+    as_json,
+    as_table,
+    compared,
+    parse_room,
+    parse_runs,
+    problems,
+    size,
+)
 
 
 def given(name: str, **changes: Any) -> dict[str, Any]:
@@ -23,6 +35,7 @@ def given(name: str, **changes: Any) -> dict[str, Any]:
         "world_size": 3,
         "lowest_val_loss": 1.4,
         "lowest_val_loss_step": 800,
+        "problem": "",
     }
     return {**values, **changes}
 
@@ -57,7 +70,7 @@ def test_table_has_a_line_for_each_run() -> None:
 def test_json_has_numbers_and_what_was_not_seen() -> None:
     answer = {"now": 1300.0, "runs": [given("demo")]}
     users = Users({}, ["stack dev has no configuration"])
-    found = json.loads(as_json(parse_runs(answer, users), users))
+    found = json.loads(as_json(parse_runs(answer, users), users, Room(500, 2000)))
     assert found["unseen"] == ["stack dev has no configuration"]
     (run,) = found["runs"]
     assert (run["max_steps"], run["checkpoint_age_seconds"]) == (2000, 360.0)
@@ -77,3 +90,35 @@ def test_sizes_and_ages_are_short() -> None:
         *("0 B", "999 B", "1.0 kB", "12.3 MB", "5.0 GB", "7.0 TB")
     ]
     assert [age(n) for n in (0, 119, 120, 7200, 172_800)] == ["0 s", "119 s", "2 min", "2 h", "2 d"]
+
+
+def test_what_could_not_be_read_is_said() -> None:
+    """By its run, below the list; programs get it with the run."""
+    answer = {"now": 1300.0, "runs": [given("demo"), given("mine", problem="no entry: mine")]}
+    runs = parse_runs(answer, Users())
+    (line,) = problems(runs)
+    assert line.startswith("run mine could not be read in full")
+    assert "no entry: mine" in line
+    assert json.loads(as_json(runs, Users(), Room()))["runs"][1]["problem"] == "no entry: mine"
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[2Jgone", "bytes-\udcff"])
+def test_odd_name_does_not_steer_the_terminal(name: str) -> None:
+    """Anybody who may write to the volume may have made such a folder."""
+    answer = {"now": 1300.0, "runs": [given(name, problem=f"no entry: {name}")]}
+    runs = parse_runs(answer, Users())
+    for text in (as_table(runs), *problems(runs)):
+        assert name not in text
+        assert text.replace("\n", "").isprintable()
+        text.encode()
+    assert len(as_table(runs).splitlines()) == 2
+
+
+def test_room_of_the_volume_is_said_if_it_is_known() -> None:
+    """Some file systems tell nothing, or that they have no bytes at all."""
+    known = {"free_bytes": 39_300_000_000, "total_bytes": 252_000_000_000}
+    assert str(parse_room(known)) == "the volume has 39.3 GB free of 252.0 GB"
+    for unknown in ({"free_bytes": None, "total_bytes": None}, {"free_bytes": 0, "total_bytes": 0}):
+        assert str(parse_room(unknown)) == ""
+    full = {"free_bytes": 0, "total_bytes": 252_000_000_000}
+    assert str(parse_room(full)) == "the volume has 0 B free of 252.0 GB"

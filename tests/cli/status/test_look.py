@@ -4,15 +4,18 @@ The API server is a table of answers here; tests/kube and tests/e2e look at real
 """
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
+from cli.runs.in_use import CONFIGS
 from cli.status.look import Look, look
 from cli.status.reports import SECONDS_OF_LOST, TRY_SECONDS
 from cli.status.silence import LEASES
+from infra.kube import names
 from infra.kube.access import Access
 from infra.kube.answer import Answer
 from infra.kube.api import Api
@@ -58,6 +61,7 @@ class Server:
             JOB: job,
             PODS: {"items": self.pods},
         }
+        self.configs: list[dict[str, Any]] = []
         self.lines, self.begin = "starting\n", ""  # of each log on n1: the last ones, the first
         self.waited: list[tuple[str, float | None]] = []
 
@@ -78,7 +82,9 @@ class Server:
     ) -> Answer:
         del body, content_type
         assert method == "GET"
-        if path == LEASES:
+        if query.get("labelSelector") == CONFIGS:
+            text = json.dumps({"items": self.configs})
+        elif path == LEASES:
             text = json.dumps({"items": self.leases()})
         elif path.endswith("/log"):
             name = path.split("/")[-2]
@@ -97,11 +103,17 @@ class Server:
         )
 
 
-def seen(server: Server, monkeypatch: pytest.MonkeyPatch, *, with_volume: bool = False) -> Look:
+def seen(
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    with_volume: bool = False,
+    wanted: str = "",
+) -> Look:
     monkeypatch.setattr("cli.status.reports.monotonic", lambda: server.seconds)
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    return look(api, "disttrain", with_volume=with_volume)
+    return look(api, "disttrain", with_volume=with_volume, wanted=wanted)
 
 
 def test_lost_machine_is_waited_for_until_it_should_have_reported(
@@ -165,3 +177,32 @@ def test_volume_in_the_last_lines_is_not_asked_for(monkeypatch: pytest.MonkeyPat
     server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
     (found,) = seen(server, monkeypatch, with_volume=True).runs
     assert (found.progress.volume, len(server.waited)) == ("", 1)
+
+
+def config_map(run_name: str, owner: str = RECORD.owner) -> dict[str, Any]:
+    """The configuration of a training, as `pulumi up` makes it."""
+    labels = {names.COMPONENT_LABEL: names.TRAINING, names.OWNER_LABEL: owner}
+    return {"metadata": {"labels": labels}, "data": {"run.yaml": f"run_name: {run_name}\n"}}
+
+
+@pytest.mark.parametrize("wanted", ["wide", "dev", RECORD.stack])
+def test_run_is_found_by_each_of_its_names(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own name and by that of its stack; the lines of other runs are not even read."""
+    server = Server(1)
+    other = replace(RECORD, owner="another-owner", stack="organization/disttrain/other")
+    records = [each.to_object("disttrain") for each in (other, RECORD)]
+    server.answers[ALL] = {"items": records}
+    server.configs = [config_map("wide"), config_map("narrow", other.owner)]
+    found = seen(server, monkeypatch, wanted=wanted)
+    assert [run.stack for run in found.runs] == [RECORD.stack]
+    assert found.missing == ""
+    assert [name for name, _ in server.waited].count("a") == 1
+
+
+def test_run_that_is_not_there_is_answered_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(1)
+    server.configs = [config_map("wide")]
+    found = seen(server, monkeypatch, wanted="narrow")
+    assert found.runs == ()
+    assert "'narrow'" in found.missing
+    assert "The runs there: wide (stack dev)." in found.missing

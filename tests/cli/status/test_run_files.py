@@ -12,7 +12,7 @@ import yaml
 
 from cli.__main__ import main
 from cli.stack_outputs import ClusterPlace
-from cli.status.run_files import RunFiles, as_json, as_text, read_run_files
+from cli.status.run_files import RunFiles, as_json, as_text, files_of, read_run_files
 from infra.kube.access import Access
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
@@ -278,3 +278,11 @@ def test_status_reads_the_files_where_the_kubeconfig_is_gone(
     said = capsys.readouterr()
     assert f"kubeconfig {gone} cannot be read" in said.err
     assert not said.out
+
+
+def test_one_run_can_be_asked_for_without_the_cluster() -> None:
+    """By the name of its folder, as the files know no stack."""
+    runs = [RunFiles(name, *[None] * 7, is_done=False) for name in ("wide", "narrow")]
+    assert [run.name for run in files_of("narrow", runs, "no answer")] == ["narrow"]
+    with pytest.raises(ValueError, match=r"'dev' is no folder .*: wide, narrow"):
+        files_of("dev", runs, "no answer")

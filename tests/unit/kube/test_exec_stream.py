@@ -14,7 +14,7 @@ from infra.kube import exec_stream
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import UnreachableError
-from infra.kube.exec_stream import STDERR_BYTES, execute, stream
+from infra.kube.exec_stream import SILENCE_SECONDS, STDERR_BYTES, execute, stream
 
 SUCCESS = b"\x03" + json.dumps({"status": "Success"}).encode()
 FAILURE = {"details": {"causes": [{"reason": "ExitCode", "message": "44"}]}, "status": "Failure"}
@@ -24,9 +24,11 @@ class Recorded:
     def __init__(self, messages: Iterator[bytes]) -> None:
         self._messages = messages
         self.is_closed = False
+        self.patience_seconds = 0.0
 
     def settimeout(self, seconds: float) -> None:
         assert seconds > 0
+        self.patience_seconds = seconds
 
     def recv(self) -> bytes:
         try:
@@ -61,6 +63,16 @@ def test_blocks_reach_the_sink_in_their_order(play: Any) -> None:
     assert play.socket.is_closed
     api = play(b"\x01ab", b"\x01c", b"\x03" + json.dumps(FAILURE).encode())
     assert execute(api, "pod", "task", ["x"]) == exec_stream.Ended(44, "abc", "")
+
+
+def test_silence_that_is_allowed_is_waited_for(play: Any) -> None:
+    """A program of ours gives signs of life; a command that a user types need not."""
+    api = play(SUCCESS)
+    stream(api, "pod", "task", ["x"], lambda block: None)
+    assert play.socket.patience_seconds == SILENCE_SECONDS
+    api = play(SUCCESS)
+    stream(api, "pod", "task", ["x"], lambda block: None, silence_seconds=7200)
+    assert play.socket.patience_seconds == 7200
 
 
 def test_only_the_end_of_a_long_standard_error_is_kept(play: Any) -> None:

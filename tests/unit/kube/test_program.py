@@ -98,6 +98,40 @@ def test_receiver_removes_what_is_wrong(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("output", "path"),
+    [("/home/me/config", "/home/me/config"), ("mine/config", f"{PROJECT}/mine/config")],
+)
+def test_kubeconfig_is_found_from_any_folder(output: str, path: str) -> None:
+    """pulumi sees a relative path of the settings from the project's folder."""
+    place = parse_outputs({**OUTPUTS, "kubeconfig": output}, "dev")
+    assert place.access.kubeconfig_path == path
+
+
+def test_second_receiver_of_a_file_does_no_harm(tmp_path: Path) -> None:
+    """As after a cut connection whose program went on, or with two pushes of one run at once."""
+    target, content = tmp_path / "text", b"to be or not"
+    sha256 = hashlib.sha256(content).hexdigest()
+    receive(target, content, 0)
+    for _ in range(2):
+        assert receiver.finish(target, 12, sha256) == {"ok": True}
+    assert target.read_bytes() == content
+
+
+def test_receiver_gives_signs_of_life_while_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A connection that is silent for a minute counts as dead, and a large file takes longer."""
+    monkeypatch.setattr(receiver, "ALIVE_SECONDS", 0.0)
+    target, content = tmp_path / "text", b"." * (3 * receiver.BLOCK_BYTES)
+    sha256 = hashlib.sha256(content).hexdigest()
+    target.write_bytes(content)
+    assert receiver.look(target, len(content), sha256)["complete"]
+    target.rename(receiver.partial(target, sha256))
+    assert receiver.finish(target, len(content), sha256) == {"ok": True}
+    assert capsys.readouterr().err == "." * 6
+
+
 def test_pods_of_commands_are_restricted_and_end_by_themselves() -> None:
     """Fault 25 of the review: the sample's pod had a service account's token, and stayed for ever
     when its command was killed. tests/kube/test_upload.py has it cut off."""

@@ -1,0 +1,96 @@
+"""What `./disttrain status` prints where nothing draws: in a pipe, in a file, for programs."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from cli.status import command
+from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.look import Look
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from tests.cli.status.test_imports import kubeconfig
+
+Status = Callable[..., int]
+CUT = UnreachableError("the line was cut")
+
+
+def run(state: str) -> RunStatus:
+    return RunStatus("organization/disttrain/dev", "disttrain", "Job train-singlepod", 2, state)
+
+
+def seen(*runs: RunStatus, missing: str = "") -> Look:
+    return Look(PlatformStatus(1), runs, "", missing=missing)
+
+
+@pytest.fixture
+def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
+    """`./disttrain status` with options, whose looks find these one after the other."""
+
+    def main_of(looks: list[Look | Exception], *words: str) -> int:
+        left = iter(looks)
+
+        def look(*_: object, **__: object) -> Look:
+            found = next(left, KeyboardInterrupt())
+            if isinstance(found, BaseException):
+                raise found
+            return found
+
+        monkeypatch.setattr(command, "look", look)
+        monkeypatch.setattr(command, "WATCH_SECONDS", 0.0)
+        monkeypatch.setattr(Api, "now", lambda _: datetime(2026, 11, 22, tzinfo=UTC))
+        return main(["status", "--kubeconfig", str(kubeconfig(tmp_path)), *words])
+
+    return main_of
+
+
+@pytest.mark.parametrize("failure", [CUT, ApiError(503, "the line was cut")])
+def test_plain_watch_survives_a_cluster_away(
+    status: Status, failure: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the screen does that is drawn in place: it says so, and looks again until Ctrl-C."""
+    looks = [seen(run("training")), failure, seen(run("saving"))]
+    assert status(looks, "--watch") == 130
+    said = capsys.readouterr().out
+    words = ("training", "the cluster was not seen: the line was cut", "saving")
+    assert sorted(words, key=said.index) == list(words)
+
+
+def test_watching_program_gets_json_for_each_look(
+    status: Status, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of a look that has failed, in the form of a status without a cluster."""
+    assert status([seen(run("training")), CUT, seen(run("saving"))], "--watch", "--json") == 130
+    decoder, text, found = json.JSONDecoder(), capsys.readouterr().out, list[dict[str, object]]()
+    while text.strip():
+        value, end = decoder.raw_decode(text.lstrip())
+        found.append(value)
+        text = text.lstrip()[end:]
+    assert [sorted(each)[0] for each in found] == ["platform", "cluster_unseen", "platform"]
+    assert found[1] == {"cluster_unseen": "the line was cut", "run_files": []}
+
+
+def test_first_look_that_fails_ends_the_watch(
+    status: Status, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status([CUT], "--watch") == 2
+    assert "the cluster could not be asked: the line was cut" in capsys.readouterr().err
+
+
+def test_named_run_that_goes_is_said_while_watched(
+    status: Status, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = [seen(run("training")), seen(missing="there is no run 'dev'")]
+    assert status(looks, "dev", "--watch") == 130
+    assert "there is no run 'dev'" in capsys.readouterr().out
+    assert status([seen(missing="there is no run 'dev'")], "dev", "--watch") == 2
+    assert "there is no run 'dev'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("state", "exit_status"), [("training", 0), ("failed", 1)])
+def test_exit_status_is_that_of_the_run(status: Status, state: str, exit_status: int) -> None:
+    assert status([seen(run(state))], "dev") == exit_status
