@@ -63,6 +63,7 @@ class Seen:
         unseen: why something could not be read; empty where everything was.
         queued: what it waits for in a queue of Kueue, where that is why it is suspended.
         no_pods: why pods are not there, in the words of the controller that should make them.
+        places: that Kueue counts other machines than those of the pods; empty where it does not.
     """
 
     record: Record
@@ -72,6 +73,7 @@ class Seen:
     unseen: str = ""
     queued: InQueue | None = None
     no_pods: str = ""
+    places: str = ""
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
@@ -89,7 +91,7 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
         str(record.workload),
         record.gpus,
         state,
-        detail or seen.unseen,
+        _joined(detail or seen.unseen, seen.places),
         since,
         leading(seen),
     )

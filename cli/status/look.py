@@ -23,6 +23,7 @@ from infra.kube.controller_words import words_of_controller
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.findings import list_if_allowed
 from infra.kube.kueue import is_stopped
+from infra.kube.kueue_places import words_of_places
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.queue_look import waiting
@@ -140,7 +141,8 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
     said = words_of_controller(api, record.namespace, item, pods) if item and not held else ""
-    return Seen(record, item, pods, progress, unseen, queued, said)
+    places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
+    return Seen(record, item, pods, progress, unseen, queued, said, places)
 
 
 def _queued(api: Api, record: Record, item: Json) -> InQueue | None:

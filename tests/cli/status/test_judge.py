@@ -84,6 +84,11 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "its `pulumi up` is under way",
     ),
     "its workload was deleted": (Seen(RECORD, None, (), {}), "gone", "somebody has deleted it"),
+    "Kueue counts another machine for it": (
+        Seen(RECORD, job(), (pod(),), {"train-singlepod-x": STEPPED}, places="Kueue counts b"),
+        "training",
+        "Kueue counts b",
+    ),
     "it was replaced": (
         Seen(RECORD, job(suspend=True), (), {}),
         "suspended",
