@@ -29,6 +29,7 @@ from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.queue_look import waiting
 from infra.kube.queue_place import InQueue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
+from infra.kube.unqueued_look import held_without_queue
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
@@ -149,7 +150,8 @@ def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
     """What a suspended run waits for in its queue; None where somebody has stopped it."""
     queue = label(item, QUEUE_LABEL)
     if not queue:
-        return None
+        words = "" if record.suspended_by else held_without_queue(api, record.namespace, item)
+        return InQueue("", None, words) if words else None
     try:
         if is_stopped(api, record.namespace, item, record.suspend):
             return None

@@ -15,6 +15,7 @@ from infra.kube.quantity import amount
 from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.served import serves, unserved
+from infra.kube.unqueued_look import unqueued_findings
 from infra.kube.volcano import volcano_queue_findings
 
 NODES = "/api/v1/nodes"
@@ -53,6 +54,7 @@ class RunPods:
         queues_come: what of these two the stack itself makes, see `queue_findings`.
         groups_come: API groups of controllers that the stack itself installs, some with the
             version.
+        has_dataset: whether a Job prepares a data set before.
     """
 
     namespace: str
@@ -69,6 +71,7 @@ class RunPods:
     volcano_queue: str = ""
     queues_come: Sequence[str] = ()
     groups_come: Sequence[str] = ()
+    has_dataset: bool = True
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
@@ -84,6 +87,9 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
         names = (run.queue, run.queue_priority)
         comes = (run.queues_come, run.groups_come)
         found.add(queue_findings(api, run.namespace, *names, *comes, run.place))
+    found.add(
+        unqueued_findings(api, run.namespace, run.pod, run.queue, has_dataset=run.has_dataset)
+    )
     needs = pod_needs(run.pod["spec"], run.pods, without=run.without)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)

@@ -64,3 +64,15 @@ def test_run_that_kueue_does_not_look_at_is_told_so(run: Run) -> None:
     assert status == 0, output
     assert "Job train-dev trains without a place in queue gpus" in output
     assert "integrations.frameworks" in output
+
+
+def test_run_that_kueue_holds_without_a_queue_says_so(run: Run) -> None:
+    """As with `manageJobsWithoutQueueName`. It was said that `pulumi up` resumes it, which Kueue
+    would undo each time."""
+    put_into_queue(run, "LocalQueue  doesn't exist")
+    run.lab.api.patch(run.path, {"metadata": {"labels": {QUEUE_LABEL: None}}})
+    status, output = run.lab.run("await", "create", run.await_job())
+    assert status == 1
+    assert "Job train-dev does not start: Kueue holds it back, because it names no queue" in output
+    assert f"kubectl get localqueues -n {run.namespace}" in output
+    assert "resumes it" not in output

@@ -191,6 +191,9 @@ def test_output_has_the_place_or_says_that_it_is_had() -> None:
     trains = "all ranks have stepped: 2 of 2 pods are ready\n"
     assert queue_place(trains, "gpus").endswith("the run had its place in queue gpus")
     assert queue_place(trains, "") == "the run is in no queue of Kueue"
+    by_default = "Job train-indexed has its place in queue default\n"
+    assert queue_place(by_default + trains, "") == f"when pulumi up ended: {by_default.strip()}"
+    assert queue_place(f"{said}\n", "").endswith(said)
 
 
 def test_run_that_kueue_has_not_seen_says_so() -> None:
