@@ -60,9 +60,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
         waits.append(place)
         is_over = patience.is_over(workload.name)
         if is_over and place.never:
-            raise TaskError(
-                f"{workload} can never start {place.words}. Ask for less, or for a larger quota"
-            )
+            raise TaskError(f"{workload} can never start {place.words}. {place.remedy}")
         return "" if is_over and not limit else place.words
 
     what = f"{workload} to get its place in the queue"

@@ -401,7 +401,6 @@ def test_finished_run_of_one_pod_holds(served: Lab, stack: Stack) -> None:
         assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
         people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
         assert training_pods(lab, stack) == []  # so nothing holds a GPU
-        assert states(lab, stack)["e2e-engines"] == "finished"
     finally:
         stack.set_all({"pods": str(PODS), "processesPerPod": "1"})
 

@@ -125,6 +125,19 @@ def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
     assert not found.never
 
 
+def test_resource_without_a_quota_never_comes() -> None:
+    """Whatever else is taken: it was said that such a run starts by itself."""
+    message = (
+        "couldn't assign flavors to pod set main: resource memory unavailable in ClusterQueue; "
+        f"{TAKEN}"
+    )
+    own = workload("b", condition("QuotaReserved", "False", message))
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.never
+    assert "spec.resourceGroups of the ClusterQueue" in found.remedy
+
+
 def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
     evicted = condition("Evicted", "True", PREEMPTED, "Preempted")
     own = workload("b", WAITS, evicted)
