@@ -113,7 +113,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
     if item is None:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
             return "starting", "its `pulumi up` is under way", record.since
-        return "gone", f"{record.workload} is not there: somebody has deleted it", None
+        words = f"{record.workload} is not there: somebody has deleted it. "
+        return "gone", f"{words}`pulumi refresh` and then `pulumi up` make it again", None
     suspended = is_suspended(item, record.suspend)
     if suspended and (saving := _saves_before_it_ends(seen, now)):
         return "saving", saving, leading(seen).saving_at
