@@ -28,8 +28,8 @@ from bench.node import cluster_lab
 from bench.row import Row
 from bench.table import publish
 from sandbox.controllers import CONTROLLERS
-from sandbox.controllers.controller import running, start_controller
-from sandbox.controllers.outage import kill_controller
+from sandbox.controllers.controller import running
+from sandbox.controllers.outage import kill_controller, start_again
 from sandbox.stack import Stack
 from tests.e2e.lab import Lab, wait_for
 
@@ -38,16 +38,27 @@ IN_QUEUE = 2  # so many gangs are there at every time, and the queue has room fo
 
 
 @contextmanager
-def made(lab: Lab, queue: Queue) -> Iterator[None]:
-    """The queue, on a cluster with its controllers and a platform."""
-    stack: Stack = lab.stack("bench-gangs", "sandbox", {"topology": "none", **queue.settings})
+def platform(lab: Lab) -> Iterator[Stack]:
+    """One for all queues, so that the image comes to the node once."""
+    stack = lab.stack("bench-gangs", "sandbox", {"topology": "none"})
+    try:
+        yield stack
+    finally:
+        stack.destroy()
+
+
+@contextmanager
+def made(lab: Lab, stack: Stack, queue: Queue) -> Iterator[None]:
+    """The queue on the platform, with its controllers; nothing of them is left."""
     with running(lab.cluster, [CONTROLLERS[name] for name in queue.controllers]):
+        stack.set_all(queue.settings)
         stack.up()
         for item in queue.objects:
             lab.kubectl("create", "-f", _file(lab, item))
         yield
         lab.kubectl("delete", queue.resource, "--all")
-        stack.destroy()
+        stack.set_all(dict.fromkeys(queue.settings))
+        stack.up()
 
 
 class Killer(threading.Thread):
@@ -62,10 +73,10 @@ class Killer(threading.Thread):
         """Each kill is followed by the start of what was killed."""
         while self.done < self.kills:
             time.sleep(self.draw.uniform(0, 3))
-            controller = CONTROLLERS[self.draw.choice(self.names)]
-            kill_controller(self.lab.cluster, controller.name)
+            name = self.draw.choice(self.names)
+            kill_controller(self.lab.cluster, name)
             self.done += 1
-            start_controller(self.lab.cluster, controller)
+            start_again(self.lab.cluster, name)
 
 
 def _file(lab: Lab, item: object) -> str:
@@ -135,10 +146,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which they come")
     options = parser.parse_args(words)
     load, rows = os.getloadavg()[0], list[Row]()
-    with tempfile.TemporaryDirectory() as scratch, cluster_lab(Path(scratch)) as lab:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        cluster_lab(Path(scratch)) as lab,
+        platform(lab) as stack,
+    ):
         for name in options.queues:
             queue = QUEUES[name]
-            with made(lab, queue):
+            with made(lab, stack, queue):
                 rows += measured(lab, queue, options.gangs, options.kills, options.seed)
     for row in rows:
         print(row.what, row.measured, sep=": ")

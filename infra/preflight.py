@@ -81,7 +81,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         kinds |= run_kinds(value)
         programs = run_programs(value)
         offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
-        pods = _pods(value, settings.cluster.grows, offered_later)
+        pods = _pods(run, value, settings.cluster.grows, offered_later)
         pods = replace(pods, class_name=storage.class_name)
     if settings.queues:
         programs = (*programs, *QUEUES_PROGRAMS)
@@ -146,7 +146,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
     needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
-    await _refuse(access, volume, needs, _pods(value, facts.cluster_grows))
+    await _refuse(access, volume, needs, _pods(settings, value, facts.cluster_grows))
 
 
 def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:
@@ -154,7 +154,9 @@ def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bo
     return make_run_value(settings, facts, names, NOT_KNOWN_YET)
 
 
-def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> RunPods:
+def _pods(
+    settings: RunSettings, run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()
+) -> RunPods:
     spec = {**run.template["spec"], "restartPolicy": "Never"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": run.template["metadata"], "spec": spec}
     return RunPods(
@@ -170,6 +172,7 @@ def _pods(run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()) -> R
         queue_priority=run.queue.get(QUEUE_PRIORITY_LABEL, ""),
         place=run.placement.one_place,
         volcano_queue=run.kind.queue_of_its_own(run),
+        has_dataset=not settings.config.has_program,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cli.status.node_findings import NodeFinding
-from cli.status.progress import Progress, last_words
+from cli.status.progress import Progress, last_words, read_progress
 from cli.status.storage import Claim
 from infra.kube.busy import COMING_UP_SECONDS
 from infra.kube.objects import Json, is_true, name_of, part, parts
@@ -63,6 +63,7 @@ class Seen:
         unseen: why something could not be read; empty where everything was.
         queued: what it waits for in a queue of Kueue, where that is why it is suspended.
         no_pods: why pods are not there, in the words of the controller that should make them.
+        places: that Kueue counts other machines than those of the pods; empty where it does not.
     """
 
     record: Record
@@ -72,6 +73,7 @@ class Seen:
     unseen: str = ""
     queued: InQueue | None = None
     no_pods: str = ""
+    places: str = ""
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
@@ -89,7 +91,7 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
         str(record.workload),
         record.gpus,
         state,
-        detail or seen.unseen,
+        _joined(detail or seen.unseen, seen.places),
         since,
         leading(seen),
     )
@@ -111,7 +113,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
     if item is None:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
             return "starting", "its `pulumi up` is under way", record.since
-        return "gone", f"{record.workload} is not there: somebody has deleted it", None
+        words = f"{record.workload} is not there: somebody has deleted it. "
+        return "gone", f"{words}`pulumi refresh` and then `pulumi up` make it again", None
     suspended = is_suspended(item, record.suspend)
     if suspended and (saving := _saves_before_it_ends(seen, now)):
         return "saving", saving, leading(seen).saving_at
@@ -141,7 +144,8 @@ def _running(
     reports = [report_pod(pod) for pod in pods]
     problem = next((r.problem or r.stuck for r in reports if r.problem or r.stuck), "")
     if problem:
-        return "failing", last_words(progresses) or problem, None
+        words = last_words(progresses) or last_words(before_their_restarts(pods))
+        return "failing", words or problem, None
     pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
     if not pods or (pending and not _goes_on_without(pending, progress)):
         return "waiting", _joined(describe_pods(pending), seen.no_pods), _earliest(pending)
@@ -182,6 +186,18 @@ def _saves_before_it_ends(seen: Seen, now: datetime) -> str:
     is_long = (now - progress.saving_at).total_seconds() > STALLED_SECONDS
     then = f"waits {seen.queued.words}" if seen.queued else "ends"
     return "" if is_long else f"{_saving(progress)}; then it {then}"
+
+
+def before_their_restarts(pods: Sequence[Json]) -> list[Progress]:
+    """What containers had printed last that were started again in their pods, as Kubernetes keeps
+    it: the log of such a pod begins anew."""
+    ends = [
+        str(part(status, "lastState", "terminated").get("message") or "")
+        for pod in pods
+        for status in parts(part(pod, "status"), "containerStatuses")
+    ]
+    without_times = [[f"- {line}" for line in text.splitlines()] for text in ends]
+    return [read_progress("\n".join(lines)) for lines in without_times]
 
 
 def _is_running(pod: Json) -> bool:

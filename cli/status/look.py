@@ -24,11 +24,13 @@ from infra.kube.controller_words import words_of_controller
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.findings import list_if_allowed
 from infra.kube.kueue import is_stopped
+from infra.kube.kueue_places import words_of_places
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.queue_look import waiting
 from infra.kube.queue_place import InQueue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
+from infra.kube.unqueued_look import held_without_queue
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
@@ -162,14 +164,16 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
     said = words_of_controller(api, record.namespace, item, pods) if item and not held else ""
-    return Seen(record, item, pods, progress, unseen, queued, said)
+    places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
+    return Seen(record, item, pods, progress, unseen, queued, said, places)
 
 
 def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
     """What a suspended run waits for in its queue; None where somebody has stopped it."""
     queue = label(item, QUEUE_LABEL)
     if not queue:
-        return None
+        words = "" if record.suspended_by else held_without_queue(api, record.namespace, item)
+        return InQueue("", None, words) if words else None
     try:
         if is_stopped(api, record.namespace, item, record.suspend):
             return None

@@ -15,12 +15,14 @@ from infra.kube.queue_look import waiting
 from infra.kube.queue_place import InQueue, ignores_places
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
+from infra.kube.unqueued_look import held_without_queue
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_suspended
 from infra.names import QUEUE_LABEL
 
-# In the line that `ends_well` gives to a run that waits; the output `queuePlace` finds it by this.
-WAITS = " waits in queue "
+# In the lines about a run that waits (`ends_well`) and about one that does not; the output
+# `queuePlace` finds them by these. Kueue may have put a run into a queue that names none.
+WAITS, HAS_PLACE = " waits in queue ", " has its place in queue "
 QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
 
 
@@ -40,7 +42,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
     """
     limit = job.number("queue_seconds", 0)
     patience = Patience(QUEUE_SECONDS, time.monotonic)
-    waits, faults = list[InQueue](), list[str]()
+    waits, notes = list[InQueue](), list[str]()
 
     def ask() -> str:
         waits.clear()
@@ -48,23 +50,23 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
         if item is None:
             return ""  # the wait for the pods says so
         if is_stopped(api, job.namespace, item, suspend):
-            raise TaskError(suspended_text(job, api, workload))
+            raise TaskError(suspended_text(job, api, workload, item))
         place = held_back(api, job.namespace, item, suspend)
         if place is None:
-            faults[:] = ignored(api, job.namespace, item, workload)
+            notes[:] = ignored(api, job.namespace, item, workload)
+            if (queue := label(item, QUEUE_LABEL)) and not notes:
+                notes[:] = [f"{workload}{HAS_PLACE}{queue}"]
             return ""
         waits.append(place)
         is_over = patience.is_over(workload.name)
         if is_over and place.never:
-            raise TaskError(
-                f"{workload} can never start {place.words}. Ask for less, or for a larger quota"
-            )
+            raise TaskError(f"{workload} can never start {place.words}. {place.remedy}")
         return "" if is_over and not limit else place.words
 
     what = f"{workload} to get its place in the queue"
     wait_for(what, ask, limit or QUEUE_SECONDS * 3, "whenBusyTimeoutSeconds" if limit else "")
-    for fault in faults:
-        say(fault)
+    for note in notes:
+        say(note)
     if not waits:
         return True
     say(ends_well(workload, waits[0]))
@@ -113,19 +115,21 @@ def queue_place(said: str, queue: str) -> str:
 
     Args:
         said: all that the wait for the training has printed.
-        queue: LocalQueue of the run; empty: it stands in none.
+        queue: LocalQueue of the run; empty: it names none.
     """
-    if not queue:
+    lines = [line for line in said.splitlines() if WAITS in line or HAS_PLACE in line]
+    if not queue and not lines:
         return "the run is in no queue of Kueue"
-    lines = [line for line in said.splitlines() if WAITS in line]
     told = lines[-1] if lines else f"the run had its place in queue {queue}"
     return f"when pulumi up ended: {told}"
 
 
-def suspended_text(job: Job, api: Api, workload: Workload) -> str:
-    """Who has suspended a run, and how it goes on."""
-    item = api.get(record_path(job.namespace, job.owner))
-    by_stack = parse_record(item).suspended_by if item else ""
+def suspended_text(job: Job, api: Api, workload: Workload, item: Json) -> str:
+    """Who has suspended a run, whose workload is `item`, and how it goes on."""
+    record = api.get(record_path(job.namespace, job.owner))
+    by_stack = parse_record(record).suspended_by if record else ""
+    if not by_stack and (held := held_without_queue(api, job.namespace, item)):
+        return f"{workload} does not start: {held}"
     if by_stack == job.stack:
         who = "by ./disttrain stop"
     else:

@@ -119,7 +119,7 @@ def create(job: Job, api: Api) -> None:
     def ask() -> str:
         item, pods = api.get(path), api.list(pods_path, selector)
         if item and is_stopped(api, job.namespace, item, suspend):
-            raise TaskError(suspended_text(job, api, workload))
+            raise TaskError(suspended_text(job, api, workload, item))
         if item and (place := held_back(api, job.namespace, item, suspend)):
             if queued.is_over(place.words):  # another run took its place before it had stepped
                 say(ends_well(workload, place))

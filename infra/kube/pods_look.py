@@ -15,6 +15,7 @@ from infra.kube.quantity import amount
 from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.served import serves, unserved
+from infra.kube.unqueued_look import unqueued_findings
 from infra.kube.volcano import volcano_queue_findings
 from infra.kube.volume_place import places_of
 
@@ -55,6 +56,7 @@ class RunPods:
         groups_come: API groups of controllers that the stack itself installs, some with the
             version.
         class_name: storage class of the claim that the stack makes; empty: it makes none.
+        has_dataset: whether a Job prepares a data set before.
     """
 
     namespace: str
@@ -72,6 +74,7 @@ class RunPods:
     queues_come: Sequence[str] = ()
     groups_come: Sequence[str] = ()
     class_name: str = ""
+    has_dataset: bool = True
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
@@ -87,6 +90,9 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
         names = (run.queue, run.queue_priority)
         comes = (run.queues_come, run.groups_come)
         found.add(queue_findings(api, run.namespace, *names, *comes, run.place))
+    found.add(
+        unqueued_findings(api, run.namespace, run.pod, run.queue, has_dataset=run.has_dataset)
+    )
     places = places_of(api, run.namespace, run.pod["spec"], run.class_name, found)
     needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), places=places)
     _look_at_nodes(api, run, needs, found)

@@ -14,7 +14,12 @@ from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
 ASKS_FOR_PLACES = {REQUIRED_PLACE, PREFERRED_PLACE}
 EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, its words alone say it
 EXCEEDS_WORDS = "> maximum capacity"
+UNCOVERED_WORDS = "unavailable in ClusterQueue"  # a resource for which it has no quota at all
 TAKEN_WORDS = "insufficient unused quota"  # of a flavor that others use at the moment
+_COVER = (
+    "Ask the administrator of Kueue to add that resource to spec.resourceGroups of the "
+    "ClusterQueue: the pods always ask for cpu and memory, and for nvidia.com/gpu on GPUs"
+)
 MOST_HOLDERS = 3
 INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of a message, of no use to people
 
@@ -28,12 +33,14 @@ class InQueue:
         since: when it began to wait; None where Kueue has not taken it up yet.
         words: place, reason and holders, as one sentence.
         never: whether it asks for more than the queue ever has.
+        remedy: what to do then.
     """
 
     queue: str
     since: datetime | None
     words: str
     never: bool = False
+    remedy: str = "Ask for less, or for a larger quota"
 
 
 def in_queue(
@@ -60,7 +67,10 @@ def in_queue(
     reason = "; ".join(text for text in (_eviction(own), _reason(own)) if text)
     holders = _holders(own, team, workloads)
     words = f"in queue {queue}{place}: {reason}{holders}"
-    return InQueue(queue, datetime.fromisoformat(since), words, _never(reserved))
+    since_then = datetime.fromisoformat(since)
+    if UNCOVERED_WORDS in str(reserved.get("message")):
+        return InQueue(queue, since_then, words, never=True, remedy=_COVER)
+    return InQueue(queue, since_then, words, _never(reserved))
 
 
 def _on_its_way_back(queue: str, own: Json) -> InQueue | None:

@@ -242,8 +242,14 @@ def _ready_means(settings: RunSettings) -> str:
     """What the launcher waits for (trainer/program/work.py); empty: our trainer's ranks step."""
     if not settings.config.has_program:
         return ""
-    if settings.config.program.progress is None:
-        return "the program runs (its steps are not seen, as program.progress is not set)"
+    program = settings.config.program
+    if not program.tells_steps:
+        return (
+            "the program runs (its steps are not seen, as neither program.progress nor "
+            "program.progress_file is set)"
+        )
+    if program.progress_file is not None:
+        return f"the program has written a step to {program.progress_file}"
     return "rank 0 of the program has printed a step"
 
 

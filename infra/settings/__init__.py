@@ -144,7 +144,9 @@ def read_settings(
     check_stack_name(reader, stack)
     import_extensions(reader)
     platform_stack = reader.text("platform")
-    topology = reader.choice("topology", (PLATFORM_ONLY, *kinds.workloads))
+    by_object = [(kind.kind.lower(), name) for name, kind in kinds.workloads.items()]
+    objects = dict(reversed(by_object))  # the first one where two make such an object
+    topology = reader.choice("topology", (PLATFORM_ONLY, *kinds.workloads), objects)
     if platform_stack and topology == PLATFORM_ONLY:
         reader.problem(
             "topology",

@@ -19,6 +19,11 @@ class WorkloadChoice(Kind, Protocol):
         ...
 
     @property
+    def kind(self) -> str:
+        """Of the object that is made in Kubernetes, such as `Job`."""
+        ...
+
+    @property
     def queued(self) -> bool:
         """Whether a queue of Kueue can hold it back."""
         ...

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from infra.names import GPU_TOLERATION
+from infra.settings.marks_of_workloads import refuse_marks_of_workloads
 from infra.settings.pod_environment import check_environment
 from infra.settings.pod_marks import check_marks, read_texts, toleration_fault
 from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
@@ -99,12 +100,14 @@ def _node_selector(reader: Reader) -> dict[str, str]:
 def _annotations(reader: Reader) -> dict[str, str]:
     annotations = _texts(reader, "podAnnotations")
     check_marks(reader, "podAnnotations", annotations, values_too=False)
+    refuse_marks_of_workloads(reader, "podAnnotations", annotations)
     return annotations
 
 
 def _labels(reader: Reader) -> dict[str, str]:
     labels = _texts(reader, "podLabels")
     check_marks(reader, "podLabels", labels)
+    refuse_marks_of_workloads(reader, "podLabels", labels)
     for name, value in labels.items():
         if name.startswith(("app.kubernetes.io/", "disttrain.dev/")):
             reason = "the program finds its pods by the labels that begin so"

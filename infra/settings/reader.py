@@ -87,11 +87,20 @@ class Reader:
             return ""
         return value
 
-    def choice(self, key: str, choices: Iterable[str]) -> str:
-        """One of `choices`; the first of them where the value is none."""
+    def choice(
+        self, key: str, choices: Iterable[str], also_called: Mapping[str, str] | None = None
+    ) -> str:
+        """One of `choices`; the first of them where the value is none.
+
+        Args:
+            key: the setting.
+            choices: its values.
+            also_called: the choice that is meant by another word, in small letters.
+        """
         value, known = self._value(key), list(choices)
         if value not in known:
-            close = difflib.get_close_matches(value, known, n=1)
+            meant = (also_called or {}).get(value.lower())
+            close = [meant] if meant else difflib.get_close_matches(value, known, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             reason = f"{key} has no such choice"
             self.problem(key, value, reason, f"Set {_either(known)}{hint}")

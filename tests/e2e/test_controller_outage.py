@@ -27,6 +27,7 @@ from trainer.launch.run_log import log_path
 NEEDED = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.controllers))
 NODES = 2
 LIMIT_SECONDS = 300
+LAST_CHARACTERS = 10_000  # of the log, for a failure
 LONGER_SECONDS = 2 * LIMIT_SECONDS  # an outage that its test ends itself, before this is over
 STEP_OF_RANK_0 = re.compile(r" 0 0 step (\d+)/")
 SAVED = re.compile(r" checkpoint step-(\d+) saved ")
@@ -75,7 +76,9 @@ class Trains:
 
     def pod(self, node: int) -> str:
         """The name of the living pod of a node; -1: of the last one."""
-        (name,) = (name for name in self.pods() if name.startswith(self.kind.pods[node]))
+        given = self.kind.pods[node]
+        is_begin = given.endswith("-")
+        (name,) = (n for n in self.pods() if n == given or (is_begin and n.startswith(given)))
         return name
 
     def failed_pods(self) -> int:
@@ -153,7 +156,7 @@ def test_evicted_pod_comes_back_with_the_controller(trains: Trains) -> None:
     assert again[-1] == 1
     assert max(again) == 1
     assert run.failed_pods() == 0
-    assert count(run) == counted
+    assert count(run) == counted, run.log()[-LAST_CHARACTERS:]
     assert breaks(run.steps()[len(made) - 1 :]) == []
 
 

@@ -113,8 +113,6 @@ def configs() -> dict[str, Any]:
     return {}
 
 
-# Whose stop, hand-over and fatal error are looked at here.
-ENDING = [engine for engine in ENGINES if engine.ends]
 EVERY = [in_depth(engine) if engine in LATER else engine for engine in ENGINES]
 
 
@@ -351,7 +349,7 @@ def replaced(lab: Lab, before: dict[int, str]) -> set[int]:
 
 
 @pytest.mark.in_depth
-@pytest.mark.parametrize("engine", ENDING, ids=lambda engine: engine.kind.name)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.kind.name)
 def test_stopped_run_goes_on_where_it_was_and_hands_over(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:
@@ -389,11 +387,39 @@ def test_stopped_run_goes_on_where_it_was_and_hands_over(
 
 
 @pytest.mark.in_depth
-@pytest.mark.parametrize("engine", ENDING, ids=lambda engine: engine.kind.name)
+def test_finished_run_of_one_pod_holds(served: Lab, stack: Stack) -> None:
+    """A LeaderWorkerSet would start its only pod again and again, once that has ended."""
+    lab, run_name = served, "e2e-lws-alone"
+    shape = {"pods": "1", "processesPerPod": str(PODS)}
+    stack.set_all({"topology": LWS.kind.name, **run_settings(run_name, 20), **shape})
+    try:
+        stack.up()
+        lab.wait_done(run_name)
+        wait_for("a pod that holds", lambda: "holding until SIGTERM" in logs(lab, LWS), 120)
+        assert pod_starts(lab, run_name) == [1, 0, 0]
+        assert states(lab, stack)["e2e-engines"] == "finished"
+        assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+        people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+        assert training_pods(lab, stack) == []  # so nothing holds a GPU
+    finally:
+        stack.set_all({"pods": str(PODS), "processesPerPod": "1"})
+
+
+def logs(lab: Lab, engine: Engine) -> str:
+    """Of node 0's pod, as far as there is one."""
+    name = engine.pods(0)
+    return lab.kubectl("logs", name) if f"Pod/{name}" in lab.uids("pod") else ""
+
+
+@pytest.mark.in_depth
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.kind.name)
 def test_fatal_error_fails_the_workload_without_a_retry(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:
-    """Weights that are not there stay so, however often the run is tried."""
+    """Weights that are not there stay so, however often the run is tried.
+
+    A workload that never ends starts its pods again, and status has another word for it.
+    """
     lab, run_name = served, f"e2e-{engine.kind.name}-fatal"
     fatal = {"run.train.initial_weights": "/data/no-such-weights"}
     given = {"topology": engine.kind.name, **run_settings(run_name, 10), **fatal}
@@ -407,10 +433,12 @@ def test_fatal_error_fails_the_workload_without_a_retry(
     said = failure.value.args[0]
     assert "training failed" in said, said
     assert "/data/no-such-weights" in said, said  # its last words
-    assert engine.failed_reason in ended(lab, engine, engine.kind.failed)
-    wait_for("the end of its pods", lambda: not training_pods(lab, stack), 120)
-    starts = pod_starts(lab, run_name)
-    assert max(starts[index] for index in engine.heard) == 1
+    if engine.ends:
+        assert engine.failed_reason in ended(lab, engine, engine.kind.failed)
+        wait_for("the end of its pods", lambda: not training_pods(lab, stack), 120)
+        starts = pod_starts(lab, run_name)
+        assert max(starts[index] for index in engine.heard) == 1
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
     (run,) = look(api, NAMESPACE).runs
-    assert (run.state, "/data/no-such-weights" in run.detail) == ("failed", True)
+    state = "failed" if engine.ends else "failing"
+    assert (run.state, "/data/no-such-weights" in run.detail) == (state, True)

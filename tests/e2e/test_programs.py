@@ -230,10 +230,13 @@ def own_folder(tmp_path: Path) -> Path:
     """A folder with a Dockerfile, as people have it beside their program."""
     (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nCOPY train.py words /opt/mine/\n")
     (tmp_path / "train.py").write_text(
-        "import sys\n"
+        "import json, os, sys\n"
         "print('it says', open('/opt/mine/words').read())\n"
+        "place = os.environ['DISTTRAIN_CHECKPOINT_DIR'] + '/log.jsonl'\n"
         "for step in range(1, int(sys.argv[1]) + 1):\n"
-        "    print(f'step {step}/{sys.argv[1]} loss {1 / step:.4f}')\n"
+        "    if os.environ['RANK'] == '0':\n"
+        "        with open(place, 'a') as log:\n"
+        "            log.write(json.dumps({'step': step, 'loss': 1 / step}) + '\\n')\n"
     )
     (tmp_path / "words").write_text("what the folder says")
     return tmp_path
@@ -248,10 +251,12 @@ def program_images(lab: Lab) -> set[str]:
 def test_program_is_built_from_a_dockerfile_of_ones_own(
     lab: Lab, stack: Stack, own_folder: Path
 ) -> None:
-    """Built and brought to the node like the trainer's image, and gone without the setting."""
+    """Built and brought to the node like the trainer's image, and gone without the setting. Its
+    steps stand in a file."""
     command = ("python3", "/opt/mine/train.py", str(STEPS))
-    set_program(stack, BUILT, *command, build=str(own_folder), progress=PATTERN)
-    stack.up()
+    more = {"build": str(own_folder), "progress_file": "log.jsonl"}
+    set_program(stack, BUILT, *command, **more)
+    assert "the program has written a step to log.jsonl: " in stack.up()
     assert_whole(lab, BUILT, lab.wait_done(BUILT), STEPS)
     assert "it says what the folder says" in logs(lab, BUILT)
     image = lab.get("pod", "train-multipod-1")["spec"]["containers"][0]["image"]

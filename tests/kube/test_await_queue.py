@@ -38,12 +38,18 @@ def test_wait_for_the_place_has_a_limit(run: Run) -> None:
     assert FULL in output
 
 
+UNCOVERED = "couldn't assign flavors to pod set main: resource memory unavailable in ClusterQueue"
+
+
 @pytest.mark.slow
-def test_wait_fails_where_the_queue_never_has_so_much(run: Run) -> None:
-    put_into_queue(run, NEVER)
+@pytest.mark.parametrize(
+    ("says", "remedy"), [(NEVER, "Ask for less"), (UNCOVERED, "Ask the administrator of Kueue")]
+)
+def test_wait_fails_where_the_queue_never_has_so_much(run: Run, says: str, remedy: str) -> None:
+    put_into_queue(run, says)
     status, output = run.lab.run("await", "create", run.await_job())
     assert status == 1
-    assert f"Job train-dev can never start in queue gpus: {NEVER}. Ask for less" in output
+    assert f"Job train-dev can never start in queue gpus: {says}. {remedy}" in output
 
 
 def test_wait_ends_when_somebody_stops_the_run(run: Run) -> None:
@@ -64,3 +70,15 @@ def test_run_that_kueue_does_not_look_at_is_told_so(run: Run) -> None:
     assert status == 0, output
     assert "Job train-dev trains without a place in queue gpus" in output
     assert "integrations.frameworks" in output
+
+
+def test_run_that_kueue_holds_without_a_queue_says_so(run: Run) -> None:
+    """As with `manageJobsWithoutQueueName`. It was said that `pulumi up` resumes it, which Kueue
+    would undo each time."""
+    put_into_queue(run, "LocalQueue  doesn't exist")
+    run.lab.api.patch(run.path, {"metadata": {"labels": {QUEUE_LABEL: None}}})
+    status, output = run.lab.run("await", "create", run.await_job())
+    assert status == 1
+    assert "Job train-dev does not start: Kueue holds it back, because it names no queue" in output
+    assert f"kubectl get localqueues -n {run.namespace}" in output
+    assert "resumes it" not in output

@@ -85,7 +85,7 @@ def test_up_says_what_a_ready_program_means(tmp_path: Path) -> None:
     seen = deployed(tmp_path, {}, progress=r"step (?P<step>\d+)").one("training-await").program
     assert "rank 0 of the program has printed a step" in seen
     unseen = deployed(tmp_path, {}).one("training-await").program
-    assert "its steps are not seen, as program.progress is not set" in unseen
+    assert "its steps are not seen, as neither program.progress nor program.progress_file" in unseen
 
 
 def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainer.config.option import option
 from trainer.config.problem import problem_text
@@ -43,11 +45,44 @@ class ProgramConfig:
         "step and perhaps groups named loss and total",
         pattern=r".+",
     )
+    progress_file: str | None = option(
+        None,
+        "file that tells the progress in place of the lines of rank 0, seen from the program's "
+        "folder (DISTTRAIN_CHECKPOINT_DIR): each line an object of JSON with step and perhaps "
+        "loss and total, or a line that matches progress",
+        pattern=r".+",
+    )
+
+    @property
+    def tells_steps(self) -> bool:
+        """Whether anybody is to see how far the program is."""
+        return self.progress is not None or self.progress_file is not None
 
 
-def program_problems(program: ProgramConfig) -> list[str]:
-    """What is wrong with values that are each of the right type."""
-    return [*_image_problems(program.image), *_progress_problems(program)]
+def program_problems(program: ProgramConfig, program_dir: Path) -> list[str]:
+    """What is wrong with values that are each of the right type.
+
+    Args:
+        program: the section.
+        program_dir: the program's own folder in that of the run.
+    """
+    return [
+        *_image_problems(program.image),
+        *_progress_problems(program),
+        *_progress_file_problems(program.progress_file, program_dir),
+    ]
+
+
+def _progress_file_problems(given: str | None, program_dir: Path) -> list[str]:
+    if given is None:
+        return []
+    reason = ""
+    if "\0" in given or given.endswith(("/", "/.", "/..")) or given in (".", ".."):
+        reason = "it is not the name of a file"
+    if Path(os.path.normpath(program_dir / given)) == program_dir.parent / "metrics.jsonl":
+        reason = "the launcher itself writes that file"
+    remedy = "Write it like logs/progress.jsonl, and let the program write there"
+    return [problem_text("program.progress_file", given, reason, remedy)] if reason else []
 
 
 def _image_problems(image: str | None) -> list[str]:

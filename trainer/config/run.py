@@ -77,11 +77,16 @@ class RunConfig:
         """`<data_root>/runs/<run_name>`."""
         return Path(self.data_root) / "runs" / self.run_name
 
+    @property
+    def program_dir(self) -> Path:
+        """`<run_dir>/program`: where a program of the user's own may keep its checkpoints."""
+        return self.run_dir / "program"
+
 
 def _contradictions(config: RunConfig) -> list[str]:
     """Problems between values that are each allowed."""
     if config.has_program:
-        return program_problems(config.program)
+        return program_problems(config.program, config.program_dir)
     found: list[str] = []
     model, train = config.model, config.train
     if model.n_embd % model.n_head:

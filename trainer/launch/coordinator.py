@@ -158,7 +158,7 @@ class Coordinator:
             if reason.startswith(CUT_OFF):
                 self._tell_if_stalled(cut_off=node)
             self._running.remove(node)
-            self._stop_round(node, f"node {node} {reason}", fatal=False)
+            self._stop_round(node, f"node {node} {reason}", ExitCode.RETRYABLE)
 
     def _ended(self, node: int, message: Ended) -> None:
         if node not in self._running:
@@ -168,7 +168,7 @@ class Coordinator:
             self._done.add(node)
         has_saved_as_asked = self._regroups and message.code == ExitCode.PREEMPTED
         if message.code != ExitCode.DONE and not has_saved_as_asked:
-            self._stop_round(node, f"node {node}: {message.reason}", message.code == ExitCode.FATAL)
+            self._stop_round(node, f"node {node}: {message.reason}", ExitCode(message.code))
         elif self._done == self._members and self._tell_done is not None:
             self._tell_done()
             self._is_finished = True
@@ -222,17 +222,18 @@ class Coordinator:
         ]
         return next((address for address in addresses if address), "")
 
-    def _stop_round(self, lost: int, reason: str, fatal: bool) -> None:
-        """End the round for the nodes in it; the node `lost` has already left."""
+    def _stop_round(self, lost: int, reason: str, code: ExitCode) -> None:
+        """End the round for the nodes in it; the node `lost` has already left, as `code` says."""
         if self._running:
             self._say(f"round {self._rounds} is lost: {reason}; stopping the other nodes")
         others = len(self._running) + len(self._waiting)
-        fatal = fatal and not self._gathering.is_dispensable(lost, others)
+        if code == ExitCode.FATAL and self._gathering.is_dispensable(lost, others):
+            code = ExitCode.RETRYABLE
         failed = lost if self._first_failing is None else self._first_failing
         if self._gathering.lost(failed, others, time.monotonic()):
             self._say(f"node {failed} ended the round soon after its start: the next is without it")
         for node in self._running:
-            self._reception.send(node, Stop(reason, fatal))
+            self._reception.send(node, Stop(reason, int(code)))
         # What is not told by now would be told without the node that is lost.
         self._running, self._stalled = set[int](), {}
 

@@ -92,8 +92,8 @@ class RoundMember:
             elif isinstance(message, Regroup):
                 self.regroups_for = message.reason
             elif isinstance(message, Stop):
-                code = ExitCode.FATAL if message.fatal else ExitCode.RETRYABLE
-                return ExitReport(code, message.reason)
+                # A node that has saved as it was asked is no failure of this one.
+                return ExitReport(ExitCode(message.code), message.reason)
         return None
 
     def report_proven(self, figures: Proven) -> None:

@@ -110,10 +110,10 @@ class Regroup:
 
 @dataclass(frozen=True)
 class Stop:
-    """The round is lost: end the ranks."""
+    """The round is lost: end the ranks; `code` is one of trainer.launch.exit_codes."""
 
     reason: str
-    fatal: bool
+    code: int
 
 
 @dataclass(frozen=True)

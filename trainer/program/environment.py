@@ -9,7 +9,6 @@ from trainer.config import RunConfig
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.membership import Round
 from trainer.launch.node import Node
-from trainer.program.record import program_dir
 
 # Of one rank; a program that starts its ranks itself sets them, and must not find them set.
 _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK")
@@ -30,7 +29,7 @@ def process_environments(
     common = {
         "NODE_RANK": str(place),
         "DISTTRAIN_RUN_DIR": str(config.run_dir),
-        "DISTTRAIN_CHECKPOINT_DIR": os.fspath(program_dir(config)),
+        "DISTTRAIN_CHECKPOINT_DIR": os.fspath(config.program_dir),
     }
     if config.program.per == "rank":
         more = {

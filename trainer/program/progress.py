@@ -75,11 +75,16 @@ def point_in(pattern: re.Pattern[str], line: bytes) -> Point | None:
         if match is None:
             continue
         groups = match.groupdict()
-        step = _whole(groups.get("step"))
-        if step is not None:
-            loss, total = _loss(groups.get("loss")), _whole(groups.get("total"))
-            return Point(step, loss, total, time.time())
+        point = point_from(groups.get("step"), groups.get("loss"), groups.get("total"))
+        if point is not None:
+            return point
     return None
+
+
+def point_from(step: str | None, loss: str | None, total: str | None) -> Point | None:
+    """The point of these texts; None where there is no step."""
+    number = _whole(step)
+    return None if number is None else Point(number, _loss(loss), _whole(total), time.time())
 
 
 def _whole(text: str | None) -> int | None:

@@ -24,14 +24,8 @@ from trainer.launch.exit_codes import FatalError
 from trainer.program.progress import Point
 
 METRICS_FILE = "metrics.jsonl"
-PROGRAM_DIR = "program"
 MOST_FILES = 10_000
 CLOSE_SECONDS = 2.0
-
-
-def program_dir(config: RunConfig) -> Path:
-    """Where the program may keep its checkpoints."""
-    return config.run_dir / PROGRAM_DIR
 
 
 def program_identity(config: RunConfig) -> str:

@@ -22,13 +22,13 @@ from trainer.launch.stop_request import StopRequest
 from trainer.program.environment import process_environments, process_names
 from trainer.program.exits import report_of
 from trainer.program.progress import Point, ProgressReader
+from trainer.program.progress_file import ProgressFile
 from trainer.program.ranks import ProgramRanks
 from trainer.program.record import (
     Curve,
     growing_text,
     last_step,
     newest_change,
-    program_dir,
     read_program_done,
     write_program_done,
 )
@@ -41,7 +41,10 @@ SAY_UNMATCHED_SECONDS = 60.0
 RUNNING_SECONDS = 10.0
 """Where nobody sees steps, processes that have run for so long count as training."""
 _NEVER_STARTS = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
-UNSEEN = "it runs; its steps are not seen, because program.progress is not set"
+UNSEEN = (
+    "it runs; its steps are not seen, because neither program.progress nor program.progress_file "
+    "is set"
+)
 
 
 class Program:
@@ -61,8 +64,11 @@ class Program:
         self._config, self._node, self._status = config, node, status
         self._output, self._events, self._stop = output, events, stop
         # Rank 0 is on node 0: the steps are seen there, and the others train when they run.
-        self._reads = node.rank == 0 and config.program.progress is not None
-        self._reader = ProgressReader(config.program.progress if self._reads else None)
+        program = config.program
+        self._reads = node.rank == 0 and program.tells_steps
+        reads_lines = self._reads and program.progress_file is None
+        self._reader = ProgressReader(program.progress if reads_lines else None)
+        self._file: ProgressFile | None = None
         self._lock = RunLock(config.run_dir)
         self._ranks: ProgramRanks | None = None
         self._names = list[str]()
@@ -80,7 +86,7 @@ class Program:
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
         """See `Work`."""
         config, node = self._config, self._node
-        program_dir(config).mkdir(parents=True, exist_ok=True)
+        config.program_dir.mkdir(parents=True, exist_ok=True)
         if node.rank == 0:
             self._lock.acquire()
         self._reader.taken()  # what an earlier start has left
@@ -89,6 +95,7 @@ class Program:
         self._started_at = self._said_at = time.monotonic()
         if self._reads:
             self._curve = Curve(config.run_dir, here.world_size, self._output.say)
+            self._begin_file()
         self._names = process_names(config, node, here)
         try:
             self._ranks = ProgramRanks(
@@ -115,6 +122,8 @@ class Program:
         """See `Work`. Where steps are seen, the first one counts, else some seconds of running."""
         points, lines = self._reader.taken()
         self._lines += lines
+        if self._file is not None:
+            points += self._file.taken()
         if points:
             self._take(points)
         elif not self._reads:
@@ -127,8 +136,19 @@ class Program:
         self._report_rest()
         self._is_ending = True
 
+    def _begin_file(self) -> None:
+        """A thread for each start: that of one before may still wait for the volume."""
+        program = self._config.program
+        if program.progress_file is not None:
+            path = self._config.program_dir / program.progress_file
+            self._file = ProgressFile(path, program.progress)
+            self._file.begin()
+
     def _report_rest(self) -> None:
-        if points := self._reader.taken()[0]:
+        points = self._reader.taken()[0]
+        if self._file is not None:
+            points += self._file.taken()
+        if points:
             self._take(points)
         if self._last is not None and self._reported != self._last:
             self._report_step(self._last)
@@ -137,7 +157,10 @@ class Program:
         """See `Work`."""
         assert self._ranks is not None
         self._lock.release()
+        if self._file is not None:
+            self._file.end()
         self._report_rest()
+        self._file = None
         if self._curve is not None:
             self._curve.close()
             self._curve = None
@@ -174,7 +197,7 @@ class Program:
         """
         if self._reads:
             return growing_text(self._highest)
-        return newest_change(program_dir(self._config))
+        return newest_change(self._config.program_dir)
 
     def recorded(self) -> str:
         """See `Work`."""
@@ -205,12 +228,22 @@ class Program:
             return
         if self._reads and not self._has_stepped:
             if time.monotonic() - self._said_at > SAY_UNMATCHED_SECONDS:
-                self._say("no line of rank 0 matches program.progress yet")
+                self._say(self._nothing_told)
         elif self._reads:
             if self._last is not None and self._last != self._reported:
                 self._report_step(self._last)
         elif self._node.rank == 0 and self._has_stepped and self._lines:
             self._say(UNSEEN)
+
+    @property
+    def _nothing_told(self) -> str:
+        program = self._config.program
+        if program.progress_file is None:
+            return "no line of rank 0 matches program.progress yet"
+        path = self._config.program_dir / program.progress_file
+        wanted = "is an object of JSON with step"
+        wanted = wanted if program.progress is None else "matches program.progress"
+        return f"no line of {path} {wanted} yet (program.progress_file)"
 
     def _report_step(self, point: Point) -> None:
         before = self._reported.step if self._reported is not None else point.step

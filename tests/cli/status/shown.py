@@ -91,11 +91,14 @@ def waits_for_save(shown: Shown) -> bool:
 
 
 def saves_before_it_ends(shown: Shown) -> bool:
-    """All pods were told to end and run, and the last line about a save is none about its end."""
+    """All pods run, some were told to end, and the last line about a save is none about its end.
+
+    The workers of a LeaderWorkerSet are told only when their leader has ended.
+    """
     told = [part(pod, "metadata").get("deletionTimestamp") for pod in shown.pods]
     saves = [line for lines in shown.logs for line in lines if any(w in line for w in SAVES)]
     is_saving = bool(saves) and " saved in " not in saves[-1]
-    return all(told) and set(shown.phases) == {"Running"} and is_saving
+    return any(told) and set(shown.phases) == {"Running"} and is_saving
 
 
 def has_no_live_pod(shown: Shown) -> bool:

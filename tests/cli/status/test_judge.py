@@ -83,7 +83,16 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "starting",
         "its `pulumi up` is under way",
     ),
-    "its workload was deleted": (Seen(RECORD, None, (), {}), "gone", "somebody has deleted it"),
+    "its workload was deleted": (
+        Seen(RECORD, None, (), {}),
+        "gone",
+        "somebody has deleted it. `pulumi refresh` and then `pulumi up` make it again",
+    ),
+    "Kueue counts another machine for it": (
+        Seen(RECORD, job(), (pod(),), {"train-singlepod-x": STEPPED}, places="Kueue counts b"),
+        "training",
+        "Kueue counts b",
+    ),
     "it was replaced": (
         Seen(RECORD, job(suspend=True), (), {}),
         "suspended",

@@ -218,5 +218,5 @@ def test_steps_of_a_program_are_those_that_the_launcher_repeats() -> None:
 
 def test_program_whose_steps_nobody_sees_says_so_until_its_next_round() -> None:
     line = f"2026-11-22T06:40:13Z [node 0] program: {UNSEEN}\n"
-    assert "program.progress is not set" in read_progress(START + line).unseen
+    assert "neither program.progress nor" in read_progress(START + line).unseen
     assert read_progress(line + START).unseen == ""

@@ -152,6 +152,16 @@ def test_a_failed_node_stops_the_others_and_the_next_round_is_a_new_one(gang: Ga
     assert second[0].round.master_port != first[0].round.master_port
 
 
+def test_a_node_that_has_saved_as_asked_is_no_failure_of_the_others(gang: Gang) -> None:
+    """E5: its pod is evicted. Whether the others hear of that before their ranks have ended, too,
+    decided whether a restart was counted."""
+    members = gang.join_all()
+    members[1].leave(ExitReport(ExitCode.PREEMPTED, "stopped by a signal, saved at step 7"))
+    for member in (members[0], members[2]):
+        reason = "node 1: stopped by a signal, saved at step 7"
+        assert lost(member) == ExitReport(ExitCode.PREEMPTED, reason)
+
+
 def test_a_node_that_starts_again_ends_the_round_of_its_older_self(gang: Gang) -> None:
     members = gang.join_all()
     gang.join_later(2, instance="2-2")

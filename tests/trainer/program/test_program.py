@@ -218,6 +218,38 @@ def test_killed_rank_of_one_node_starts_the_ranks_of_all_again(desk: Desk) -> No
     stop_all(nodes)
 
 
+STEPS_UNTIL_ASKED = """
+    import os, pathlib, signal, sys, time
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    saved = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "step-" + os.environ["RANK"])
+    step = int(saved.read_text()) if saved.exists() else 0
+    while True:
+        step += 1
+        new = saved.with_suffix(".new")
+        new.write_text(str(step))
+        new.replace(saved)
+        print(f"step {step}/1000000 loss 1")
+        time.sleep(0.01)
+"""
+
+
+def test_evicted_pod_counts_for_nothing_on_other_nodes(desk: Desk) -> None:
+    """E5: it has saved as it was asked. With no restart allowed, node 0 gave the run up."""
+    config = desk.python(STEPS_UNTIL_ASKED, progress=PATTERN, train={"max_restarts": 0})
+    port = free_port()
+    nodes = [desk.start(config, node, 2, 1, port) for node in range(2)]
+    for times in (1, 2):
+        desk.wait_for(r"\[node 0\] program: step", times=times)
+        desk.wait_for(f"round {times}: 2 node", 1)
+        nodes[1].terminate()
+        assert nodes[1].wait(LIMIT_SECONDS) == ExitCode.PREEMPTED
+        nodes[1] = desk.start(config, 1, 2, 1, port)
+        desk.wait_for(f"round {times + 1}: 2 node")
+    assert "(restart" not in desk.log()
+    desk.wait_for("round 3: 2 node", 1)
+    stop_all(nodes)
+
+
 def stop_all(nodes: Sequence[subprocess.Popen[str]]) -> None:
     for node in nodes:
         node.terminate()
@@ -228,7 +260,7 @@ def stop_all(nodes: Sequence[subprocess.Popen[str]]) -> None:
 def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk) -> None:
     config = desk.config("sh", "-c", "while sleep 0.2; do echo works; done")
     entrypoint = desk.start(config)
-    desk.wait_for("program: it runs; its steps are not seen, because program.progress is not set")
+    desk.wait_for("program: it runs; its steps are not seen, because neither program.progress nor ")
     desk.wait("the pod to be ready", (desk.root / "ready-0" / "ready").exists)
     stop_all([entrypoint])
 

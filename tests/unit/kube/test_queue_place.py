@@ -125,6 +125,19 @@ def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
     assert not found.never
 
 
+def test_resource_without_a_quota_never_comes() -> None:
+    """Whatever else is taken: it was said that such a run starts by itself."""
+    message = (
+        "couldn't assign flavors to pod set main: resource memory unavailable in ClusterQueue; "
+        f"{TAKEN}"
+    )
+    own = workload("b", condition("QuotaReserved", "False", message))
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.never
+    assert "spec.resourceGroups of the ClusterQueue" in found.remedy
+
+
 def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
     evicted = condition("Evicted", "True", PREEMPTED, "Preempted")
     own = workload("b", WAITS, evicted)
@@ -191,6 +204,9 @@ def test_output_has_the_place_or_says_that_it_is_had() -> None:
     trains = "all ranks have stepped: 2 of 2 pods are ready\n"
     assert queue_place(trains, "gpus").endswith("the run had its place in queue gpus")
     assert queue_place(trains, "") == "the run is in no queue of Kueue"
+    by_default = "Job train-indexed has its place in queue default\n"
+    assert queue_place(by_default + trains, "") == f"when pulumi up ended: {by_default.strip()}"
+    assert queue_place(f"{said}\n", "").endswith(said)
 
 
 def test_run_that_kueue_has_not_seen_says_so() -> None:

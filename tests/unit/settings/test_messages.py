@@ -42,6 +42,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "at most 65535.",
     ),
     ({"topology": "multipod"}, "mpijob, volcano or lws (did you mean multi-pod?)"),
+    ({"topology": "LeaderWorkerSet"}, "volcano or lws (did you mean lws?)"),
+    ({"topology": "StatefulSet"}, "volcano or lws (did you mean multi-pod?)"),
+    ({"topology": "Job"}, "volcano or lws (did you mean single-pod?)"),
     ({"accelerator": "tpu"}, "accelerator: 'tpu' cannot be used: accelerator has no such choice"),
     ({"imageBuilder": "kaniko"}, "Set auto, docker, podman or buildah."),
     ({"namespace": "Dist_Train"}, "namespace: 'Dist_Train' cannot be used: it is not a name of"),
@@ -294,6 +297,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"podEnvironment": {"PET_X": "1"}}, "podEnvironment.PET_X: '1' cannot be used: the program"),
     ({"podEnvironment": {"https_proxy": "x"}}, "Use httpProxy, httpsProxy and noProxy instead"),
     ({"podLabels": {"disttrain.dev/a": "b"}}, "podLabels.disttrain.dev/a: 'b' cannot be used"),
+    (
+        {"podLabels": {"kueue.x-k8s.io/queue-name": "gpus"}},
+        "would not be in that queue. Set it for the run: `pulumi config set queue gpus`, and",
+    ),
+    (
+        {"podLabels": {"kueue.x-k8s.io/priority-class": "urgent"}},
+        "`pulumi config set queuePriority urgent`",
+    ),
+    (
+        {"podAnnotations": {"scheduling.volcano.sh/queue-name": "team"}},
+        "`pulumi config set --path topologyOptions.queue team`",
+    ),
     ({"tolerations": [{"keys": "x"}]}, "a toleration has no key 'keys'"),
     # kinds
     ({"storageOptions": {"server": "x"}}, "storageOptions.server: 'x' cannot be used: storage: "),

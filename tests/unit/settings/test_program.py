@@ -129,6 +129,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"program": {**COMMAND, "progress": r"(?P<step>\d+) (?P<lr>\S+)"}},
         "it has a group named lr, of which nobody knows the meaning",
     ),
+    (
+        {"program": {**COMMAND, "progress_file": "logs/"}},
+        "program.progress_file: 'logs/' cannot be used: it is not the name of a file",
+    ),
+    (
+        {"program": {**COMMAND, "progress_file": "../metrics.jsonl"}},
+        "the launcher itself writes that file",
+    ),
     ({"program": {**COMMAND, "files": "/no/such"}}, "program.files: '/no/such' cannot be used"),
     (
         {"program": COMMAND, "preset": "gpt2-small"},

@@ -1,0 +1,136 @@
+"""A file that tells a program's progress: appended to, written anew, cut off and broken."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.program.desk import Desk
+from trainer.launch.exit_codes import ExitCode
+from trainer.program.progress_file import Tail, point_of_json
+
+LINES = [b'{"step": 1, "loss": 0.5}', b'{"step": 2, "loss": 0.25}']
+
+
+def written(path: Path, *lines: bytes, end: bytes = b"\n") -> Path:
+    path.write_bytes(b"\n".join(lines) + end)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "total", "loss"),
+    [
+        (b'{"step": 12, "loss": 0.25, "total": 300}', 12, 300, 0.25),
+        (b'{"loss": "0.5", "step": "7", "lr": 1e-4}', 7, None, 0.5),
+        (b'{"step": 3.0, "loss": NaN}', 3, None, math.nan),
+        (b'{"step": 3, "loss": null}', 3, None, None),
+        (b'{"step": 3, "loss": [1]}', 3, None, None),
+    ],
+)
+def test_line_of_json_tells_step_and_loss(
+    line: bytes, step: int, total: int | None, loss: float | None
+) -> None:
+    point = point_of_json(line)
+    assert point is not None
+    assert (point.step, point.total) == (step, total)
+    assert point.loss == (loss if loss is None else pytest.approx(loss, nan_ok=True))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"", b"12", b"[]", b'{"step": ', b'{"loss": 1}', b"\xff", b"[" * 100_000),
+        *(b'{"step": true}', b'{"step": -1}', b'{"step": 1.5}', b'{"step": 1e300}'),
+    ],
+)
+def test_other_json_tells_nothing(line: bytes) -> None:
+    assert point_of_json(line) is None
+
+
+def test_only_lines_since_the_start_are_new(tmp_path: Path) -> None:
+    tail = Tail(written(tmp_path / "log", *LINES), is_whole=lambda _: False)
+    tail.skip()
+    assert tail.new_lines() == []
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b'{"step": 3}\n{"st')
+    assert tail.new_lines() == [b'{"step": 3}']
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b'ep": 4}\n')
+    assert tail.new_lines() == [b'{"step": 4}']
+
+
+@pytest.mark.parametrize("other", [b'{"step": 8}', b'{"step": 10}', b'{"s": 1}', b""])
+def test_file_that_is_written_anew_is_read_anew(tmp_path: Path, other: bytes) -> None:
+    """Of the same length, a longer one, a shorter one, and one that is empty at first."""
+    place = written(tmp_path / "state", b'{"step": 9}', end=b"")
+    tail = Tail(place, is_whole=lambda rest: point_of_json(rest) is not None)
+    assert tail.new_lines() == [b'{"step": 9}']
+    assert tail.new_lines() == []
+    place.write_bytes(other)
+    tail.new_lines()
+    written(place, b'{"step": 11}', end=b"")
+    assert tail.new_lines() == [b'{"step": 11}']
+
+
+def test_file_may_come_late_and_go_again(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "log", is_whole=lambda _: False)
+    tail.skip()
+    assert tail.new_lines() == []
+    written(tmp_path / "log", *LINES)
+    assert tail.new_lines() == LINES
+    (tmp_path / "log").unlink()
+    assert tail.new_lines() == []
+    written(tmp_path / "log", *LINES)
+    assert tail.new_lines() == LINES
+
+
+def test_long_file_is_read_in_parts(tmp_path: Path) -> None:
+    """And a line that never ends is left out."""
+    lines = [b"%07d" % number for number in range(1000)]
+    tail = Tail(written(tmp_path / "log", *lines), is_whole=lambda _: False, most_bytes=100)
+    found = list[bytes]()
+    while more := tail.new_lines():
+        found += more
+    assert found == lines
+    endless = Tail(tmp_path / "endless", is_whole=lambda _: False, most_bytes=100)
+    (tmp_path / "endless").write_bytes(b"x" * 200 + b"y\nstep 1\n")
+    assert [endless.new_lines() for _ in range(4)] == [[], [], [b"y", b"step 1"], []]
+
+
+COUNTS = """
+    import json, os, pathlib, sys
+    folder = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"])
+    saved = folder / "step"
+    step = int(saved.read_text()) if saved.exists() else 0
+    while step < 30:
+        step += 1
+        with (folder / "log.jsonl").open("a") as log:
+            log.write(json.dumps({"step": step, "loss": 1 / step, "total": 30}) + "\\n")
+        if step == 10:
+            saved.write_text(str(step))
+        if step == 15 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            sys.exit(5)
+"""
+
+
+def test_program_that_prints_nothing_is_seen_by_its_file(desk: Desk) -> None:
+    """Its last step is known, though it has ended just after it; and what a start writes that is
+    tried again stands once in the curve."""
+    config = desk.python(COUNTS, progress_file="log.jsonl")
+    assert desk.run(config) == ExitCode.DONE
+    done = json.loads((config.run_dir / "done.json").read_text())
+    assert (done["step"], done["loss"]) == (30, pytest.approx(1 / 30))
+    lines = (config.run_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 31))
+    assert "program: step 30/30 loss 0.0333" in desk.log()
+
+
+def test_pattern_is_for_the_lines_of_the_file(desk: Desk) -> None:
+    """What the program prints is not read then."""
+    script = 'echo "step 9 loss 9"; echo "it=4 l=0.5" >> "$DISTTRAIN_CHECKPOINT_DIR/log"'
+    config = desk.config(
+        "sh", "-c", script, progress=r"it=(?P<step>\d+) l=(?P<loss>\S+)", progress_file="log"
+    )
+    assert desk.run(config) == ExitCode.DONE
+    assert json.loads((config.run_dir / "done.json").read_text())["step"] == 4

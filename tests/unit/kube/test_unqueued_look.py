@@ -1,0 +1,95 @@
+"""A Kueue that holds back, or takes up, what names no queue. The API server is a stand-in here,
+which changes a Job as Kueue's webhook does; the real one was tried by hand."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.kube.access import Access
+from infra.kube.answer import Answer
+from infra.kube.api import Api
+from infra.kube.findings import Findings
+from infra.kube.unqueued_look import unqueued_findings
+from infra.names import QUEUE_LABEL
+
+KUEUE = "/apis/kueue.x-k8s.io"
+JOBS = "/apis/batch/v1/namespaces/disttrain/jobs"
+POD: dict[str, Any] = {"spec": {"containers": [], "restartPolicy": "Never"}}
+
+
+class Server:
+    """Answers the trial of a Job, of which nothing may stay."""
+
+    def __init__(self, served: bool, suspend: bool, queue: str, status: int = 201) -> None:
+        self.served, self.suspend, self.queue, self.status = served, suspend, queue, status
+        self.tried = 0
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        del content_type, seconds
+        if path == KUEUE:
+            return Answer(200 if self.served else 404, "", json.dumps({"versions": []}))
+        assert (method, path, query) == ("POST", JOBS, {"dryRun": "All"})
+        assert isinstance(body, dict)
+        self.tried += 1
+        job = json.loads(json.dumps(body))
+        assert job["spec"]["suspend"] is False
+        job["spec"]["suspend"] = self.suspend
+        job["metadata"]["labels"] = {QUEUE_LABEL: self.queue} if self.queue else {}
+        return Answer(self.status, "", json.dumps(job))
+
+
+def look(server: Server, queue: str = "", *, has_dataset: bool = True) -> Findings:
+    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
+    api.use(server)
+    return unqueued_findings(api, "disttrain", POD, queue, has_dataset=has_dataset)
+
+
+@pytest.mark.parametrize(
+    ("queue", "has_dataset", "waits"),
+    [
+        ("", True, "the run and the Job that prepares the data set"),
+        ("", False, "the run"),
+        ("gpus", True, "the Job that prepares the data set"),
+    ],
+)
+def test_job_that_is_suspended_without_a_queue_is_refused(
+    queue: str, has_dataset: bool, waits: str
+) -> None:
+    """`up` would wait for it to its limit, and say that somebody has suspended it."""
+    found = look(Server(True, True, ""), queue, has_dataset=has_dataset)
+    (problem,) = found.problems
+    assert problem.startswith(f"queue: {queue!r} cannot be used here: Kueue suspends every Job")
+    assert f"(manageJobsWithoutQueueName), so {waits} would wait for ever" in problem
+    assert "managedJobsNamespaceSelector" in problem
+
+
+def test_default_queue_of_a_namespace_is_named() -> None:
+    found = look(Server(True, True, "default"))
+    assert found.problems == []
+    (note,) = found.notes
+    assert "Kueue puts what names no queue into LocalQueue default" in note
+    assert "pulumi config set queue default" in note
+    assert look(Server(True, True, "default"), "gpus") == Findings()
+
+
+def test_program_in_a_queue_has_nothing_that_is_held_back() -> None:
+    assert look(Server(True, True, ""), "gpus", has_dataset=False) == Findings()
+
+
+@pytest.mark.parametrize(
+    "server",
+    [Server(True, False, ""), Server(False, True, ""), Server(True, True, "", status=404)],
+    ids=["takes it", "has no Kueue", "has no such namespace yet"],
+)
+def test_cluster_that_holds_nothing_back_is_taken(server: Server) -> None:
+    assert look(server) == Findings()
+    assert server.tried == server.served

@@ -1,0 +1,141 @@
+"""Reads how far a program is from a file that it writes, by a thread of its own.
+
+So a volume that hangs holds up nobody. The file may grow by lines, or be written anew each time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from trainer.program.progress import Point, point_from, point_in
+
+LOOK_SECONDS = 0.5
+LAST_LOOK_SECONDS = 2.0
+"""So long the end of a start waits for what its program has written last."""
+_MOST_BYTES = 1 << 20
+_MARK_BYTES = 256
+
+
+class Tail:
+    """The lines that have come to a file since it was looked at last.
+
+    Args:
+        path: of the file, which need not be there.
+        is_whole: whether text at the end, of which no end of a line is there, is a line all the
+            same.
+        most_bytes: that are read in one look; a longer line is left out.
+    """
+
+    def __init__(
+        self, path: Path, is_whole: Callable[[bytes], bool], most_bytes: int = _MOST_BYTES
+    ) -> None:
+        self._path, self._is_whole, self._most_bytes = path, is_whole, most_bytes
+        self._place, self._before = 0, b""
+
+    def skip(self) -> None:
+        """What is there so far is not new."""
+        try:
+            with self._path.open("rb") as file:
+                self._place = file.seek(0, 2)
+                file.seek(max(0, self._place - _MARK_BYTES))
+                self._before = file.read(_MARK_BYTES)
+        except OSError:
+            self._place, self._before = 0, b""
+
+    def new_lines(self) -> list[bytes]:
+        """From the beginning again where the text before is another one than it was."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._place - len(self._before))
+                if file.read(len(self._before)) != self._before:
+                    self._place, self._before = file.seek(0), b""
+                data = file.read(self._most_bytes)
+        except OSError:  # it is not there, or the volume fails, of which others tell
+            self._place, self._before = 0, b""
+            return []
+        whole, end, rest = data.rpartition(b"\n")
+        lines = whole.split(b"\n") if end else []
+        if rest and self._is_whole(rest):
+            lines, rest = [*lines, rest], b""
+        if len(rest) == self._most_bytes:
+            rest = b""
+        taken = data[: len(data) - len(rest)]
+        self._place += len(taken)
+        self._before = (self._before + taken)[-_MARK_BYTES:]
+        return lines
+
+
+def point_of_json(line: bytes) -> Point | None:
+    """What an object of JSON says by its names `step`, `loss` and `total`; None if nothing."""
+    try:
+        found: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, Mapping):
+        return None
+    record = cast(Mapping[str, Any], found)
+    return point_from(*(_as_text(record.get(name)) for name in ("step", "loss", "total")))
+
+
+def _as_text(value: object) -> str | None:
+    """Of a number or a text; a whole number may be written as 3.0."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    is_told = isinstance(value, int | float | str) and not isinstance(value, bool)
+    return str(value) if is_told else None
+
+
+class ProgressFile:
+    """Looks into the file now and then, and keeps what it says until that is asked for.
+
+    Args:
+        path: of the file.
+        pattern: of its lines, with the groups that `point_in` knows; None: they are of JSON.
+    """
+
+    def __init__(self, path: Path, pattern: str | None) -> None:
+        self._pattern = re.compile(pattern) if pattern is not None else None
+        # What matches so far may go on: `step 1` becomes `step 12`. An object of JSON is closed.
+        is_closed = self._pattern is None
+        self._tail = Tail(path, lambda rest: is_closed and self._read(rest) is not None)
+        self._lock, self._points = threading.Lock(), list[Point]()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="progress-file", daemon=True)
+
+    def begin(self) -> None:
+        """What the file has so far is of an earlier start."""
+        self._tail.skip()
+        self._thread.start()
+
+    def taken(self) -> list[Point]:
+        """What was said since the last call."""
+        with self._lock:
+            points, self._points = self._points, []
+        return points
+
+    def end(self) -> None:
+        """The program has ended: look once more, but wait for no volume that hangs."""
+        self._is_over.set()
+        self._thread.join(LAST_LOOK_SECONDS)
+
+    def _read(self, line: bytes) -> Point | None:
+        return point_of_json(line) if self._pattern is None else point_in(self._pattern, line)
+
+    def _serve(self) -> None:
+        while not self._is_over.wait(LOOK_SECONDS):
+            self._look()
+        while self._look():
+            pass
+
+    def _look(self) -> bool:
+        """Whether there was a new line."""
+        lines = self._tail.new_lines()
+        points = [point for line in lines if (point := self._read(line)) is not None]
+        with self._lock:
+            self._points += points
+        return bool(lines)
