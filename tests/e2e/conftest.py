@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,9 @@ _labs: list[Lab] = []
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """A file leaves nothing of ours in the cluster, so that one failure stays one failure.
 
+    Its runs are removed from the data folder: one of the same name in another file would continue
+    them.
+
     Where a test has failed, what it has left goes with the cluster, and the next file gets a new
     one. Left by tests that have all passed, it is a failure of its own.
     """
@@ -119,6 +123,8 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
             lab.cluster.up()
             build_image(lab)
             assert request.session.testsfailed > failed_before, f"this file has left {left}"
+        for folder in ("runs", "mirror"):
+            shutil.rmtree(lab.cluster.data_root / folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
