@@ -210,6 +210,8 @@ def delete(root: Path, name: str) -> dict[str, object]:
         return {"state": "missing"}  # the answer to the first asking may have been lost
     if is_locked(run / "run.lock"):
         return {"state": "locked"}
+    if closed := first_closed(run):
+        return {"state": "closed", "path": closed}
     doomed = run
     if not name.startswith(".deleted-"):  # what a removal has left keeps its name
         doomed = root / f".deleted-{os.urandom(6).hex()}-{name}"
@@ -221,6 +223,18 @@ def delete(root: Path, name: str) -> dict[str, object]:
             told = alive(told)
     shutil.rmtree(doomed)
     return {"state": "deleted"}
+
+
+def first_closed(run: Path) -> str:
+    """The first folder of a run out of which nothing may be removed; empty: there is none."""
+    told = time.monotonic()
+    for where, folders, names in os.walk(run):
+        told = alive(told)
+        for each in [Path(where), *(Path(where) / name for name in folders)]:
+            has_content = each != Path(where) or folders or names
+            if has_content and not os.access(each, os.R_OK | os.W_OK | os.X_OK):
+                return str(each)
+    return ""
 
 
 def is_locked(path: Path) -> bool:

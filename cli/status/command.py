@@ -8,7 +8,7 @@ from datetime import datetime
 from cli.endings import end_in_order
 from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
 from cli.status.judge import NEEDS_ATTENTION
-from cli.status.look import Look, look
+from cli.status.look import AWAY, Look, look
 from cli.status.run_files import as_json as run_files_json
 from cli.status.run_files import as_text as run_files_text
 from cli.status.run_files import files_of, read_run_files
@@ -129,7 +129,7 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
         time.sleep(WATCH_SECONDS)
         try:
             text = _text(*_looked(api, place, arguments), arguments)
-        except (ApiError, UnreachableError) as reason:  # as an API server that is restarted
+        except AWAY as reason:
             text = f"the cluster was not seen: {reason}"
             if arguments.json:
                 text = run_files_json([], str(reason))

@@ -16,6 +16,7 @@ from infra.kube.errors import ApiError, UnreachableError
 from tests.cli.status.test_imports import kubeconfig
 
 Status = Callable[..., int]
+GONE = ValueError("the line was cut")  # such as a kubeconfig that is being replaced
 CUT = UnreachableError("the line was cut")
 
 
@@ -48,7 +49,7 @@ def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
     return main_of
 
 
-@pytest.mark.parametrize("failure", [CUT, ApiError(503, "the line was cut")])
+@pytest.mark.parametrize("failure", [CUT, ApiError(503, "the line was cut"), GONE])
 def test_plain_watch_survives_a_cluster_away(
     status: Status, failure: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,8 @@ def look():
     looks.append(1)
     if len(looks) == 3:
         raise UnreachableError("the line was cut")
+    if len(looks) == 6:
+        raise ValueError("the kubeconfig cannot be read")
     run = replace(RUN, progress=replace(RUN.progress, step=len(looks)))
     return replace(SEEN, runs=(run,)), NOW
 watch(look, Console(), 0.05)
@@ -148,7 +150,16 @@ def test_screen_is_drawn_in_place_and_given_back(terminal: tuple[int, int]) -> N
             assert time.monotonic() < end, f"waited for {words!r}, and saw {seen!r}"
 
     try:
-        for words in ("\x1b[?1049h", "1/100", "2/100", "the line was cut", "4/100", "5/100"):
+        for words in (
+            "\x1b[?1049h",
+            "1/100",
+            "2/100",
+            "the line was cut",
+            "4/100",
+            "5/100",
+            "cannot be read",
+            "7/100",
+        ):
             read_until(words)
         assert "not seen for" in seen
         process.send_signal(signal.SIGINT)
