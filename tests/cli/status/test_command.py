@@ -92,6 +92,16 @@ def test_named_run_that_goes_is_said_while_watched(
     assert "there is no run 'dev'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--context", "--namespace"])
+def test_option_that_would_be_ignored_is_refused(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stack has a cluster and a namespace of its own; it would show other runs than those."""
+    assert main(["status", option, "other"]) == 2
+    said = capsys.readouterr().err
+    assert f"{option}: 'other' cannot be used without --kubeconfig" in said
+
+
 @pytest.mark.parametrize(("state", "exit_status"), [("training", 0), ("failed", 1)])
 def test_exit_status_is_that_of_the_run(status: Status, state: str, exit_status: int) -> None:
     assert status([seen(run(state))], "dev") == exit_status
