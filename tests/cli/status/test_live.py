@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from cli.status.judge import PlatformStatus, RunStatus
-from cli.status.live import drawing, is_possible
+from cli.status.live import drawing, is_possible, watch
 from cli.status.look import Look
 from cli.status.progress import Progress
 from tests.unit.stacks import PROJECT
@@ -112,6 +112,16 @@ def test_idle_gpus_are_named_below_the_nodes() -> None:
 
 def test_platform_without_runs_says_so() -> None:
     assert "no run is on this platform" in text_of(80, Look(SEEN.platform, (), ""))
+
+
+def test_named_run_that_is_not_there_is_said() -> None:
+    """At the first look it ends the watch; one that goes later may come back."""
+    gone = Look(SEEN.platform, (), "", missing="no stack has a run 'dev'")
+    shown = text_of(80, gone)
+    assert "no stack has a run 'dev'" in shown
+    assert "no run is on this platform" not in shown
+    with pytest.raises(ValueError, match="no stack has a run"):
+        watch(lambda: (gone, NOW), Console(file=StringIO()), 0.0)
 
 
 def test_pipe_and_dumb_terminal_get_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
