@@ -226,15 +226,18 @@ def delete(root: Path, name: str) -> dict[str, object]:
 
 
 def first_closed(run: Path) -> str:
-    """The first folder of a run out of which nothing may be removed; empty: there is none."""
-    told = time.monotonic()
-    for where, folders, names in os.walk(run):
+    """The first folder of a run that hinders its removal; empty: there is none.
+
+    It cannot be read, so nobody knows what is in it, or nothing may be removed from it.
+    """
+    told, closed = time.monotonic(), list[str]()
+    for where, folders, names in os.walk(run, onerror=lambda e: closed.append(str(e.filename))):
         told = alive(told)
-        for each in [Path(where), *(Path(where) / name for name in folders)]:
-            has_content = each != Path(where) or folders or names
-            if has_content and not os.access(each, os.R_OK | os.W_OK | os.X_OK):
-                return str(each)
-    return ""
+        if (folders or names) and not os.access(where, os.W_OK | os.X_OK):
+            closed.append(where)
+        if closed:
+            break
+    return closed[0] if closed else ""
 
 
 def is_locked(path: Path) -> bool:

@@ -136,21 +136,25 @@ def test_run_that_cannot_be_read_hides_no_other(open_folder: Path) -> None:
     assert (opened["checkpoint_step"], opened["problem"]) == (100, "")
 
 
-def test_run_that_cannot_be_removed_keeps_its_name(open_folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("closed", "mode"), [("demo", 0o700), ("demo", 0o755), ("demo/checkpoints", 0o755)]
+)
+def test_run_that_cannot_be_removed_keeps_its_name(
+    open_folder: Path, closed: str, mode: int
+) -> None:
     """Half of it would be left otherwise, under a name that nobody knows."""
     open_folder.chmod(0o777)
     run = make_run(open_folder / "demo")
+    (run / "nothing").mkdir()  # can be removed by whoever may change the folder above it
     for path in (run, *run.rglob("*")):
         path.chmod(0o777)
-    closed = run / "checkpoints"
-    closed.chmod(0o755)  # root's own, of which others may read everything
+    (run / "nothing").chmod(0o755)
+    (open_folder / closed).chmod(mode if os.geteuid() == 0 else mode & 0o555)
     before = sorted(open_folder.rglob("*"))
-    if os.geteuid() != 0:
-        closed.chmod(0o555)
     answer = asked_by_a_user("delete", str(open_folder), "demo")
-    assert answer == {"state": "closed", "path": str(closed)}
+    assert answer == {"state": "closed", "path": str(open_folder / closed)}
     assert sorted(open_folder.rglob("*")) == before
-    closed.chmod(0o777)
+    (open_folder / closed).chmod(0o777)
     assert asked_by_a_user("delete", str(open_folder), "demo") == {"state": "deleted"}
 
 
