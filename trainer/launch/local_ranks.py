@@ -55,6 +55,8 @@ class LocalRanks:
 
     has_lifeline = True
     """Whether the processes read that pipe; else their standard input is empty."""
+    has_reports = True
+    """Whether each process reports its end (status_files.py) and has an exit code of ours."""
 
     def __init__(
         self,
@@ -115,7 +117,8 @@ class LocalRanks:
         return any(code not in expected for code in self.exit_codes())
 
     def say_who_was_killed(self) -> None:
-        """Name the ranks that a signal has ended, which cannot say anything themselves.
+        """Name the ranks that cannot say anything themselves, or have not: those that a signal has
+        ended, and those that ended without a report.
 
         For the moment at which the first rank has failed: the others are killed later, by us.
         """
@@ -123,6 +126,8 @@ class LocalRanks:
             if code is not None and code < 0:
                 who = "the program" if rank is None else f"rank {rank}"
                 self._say(f"{who} {killed_by(-code)}")
+            elif self.has_reports and code is not None and code not in [*ExitCode]:
+                self._say(f"rank {rank} ended by itself with exit status {code} and gave no reason")
 
     def request_stop(self) -> None:
         """Ask all ranks to save and end; there is no limit of time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Mapping, Sequence
 
@@ -69,7 +70,8 @@ class OwnTrainer:
         """See `Work`."""
         assert self._ranks is not None
         reports = self._status.exit_reports(self._local_ranks)
-        return combine_exit_reports(reports, self._ranks.exit_codes())
+        order = self._status.exit_order(self._local_ranks)
+        return combine_exit_reports(reports, self._ranks.exit_codes(), order)
 
     def round_is_done(self) -> None:
         """Rank 0 has written the marker by itself."""
@@ -97,24 +99,47 @@ class OwnTrainer:
 
 
 def combine_exit_reports(
-    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None]
+    reports: Sequence[ExitReport | None],
+    exit_codes: Sequence[int | None],
+    order: Sequence[int] | None = None,
 ) -> ExitReport:
-    """How a node's round ended, from what its ranks reported and their exit codes."""
-    reported = [report for report in reports if report is not None]
+    """How a node's round ended, from what its ranks reported and their exit codes.
+
+    A rank that ended by itself without a report is the reason before those that report its loss.
+    Of those with reports it is the one that reported first: it tells its error before it ends, and
+    only then the others lose it.
+
+    Args:
+        reports: of the local ranks.
+        exit_codes: of the same.
+        order: in which they reported; by default as they are numbered.
+    """
+    in_order = [reports[rank] for rank in (range(len(reports)) if order is None else order)]
+    reported = [report for report in in_order if report is not None]
     for code in (ExitCode.FATAL, ExitCode.RETRYABLE, ExitCode.PREEMPTED):
+        if code == ExitCode.RETRYABLE and (alone := _silent(reports, exit_codes, by_itself=True)):
+            return _ended_silently(alone)
         if code == ExitCode.PREEMPTED and len(reported) < len(reports):
             break
         for report in reported:
             if report.code == code:
                 return report
-    silent = [
+    silent = _silent(reports, exit_codes, by_itself=False)
+    return _ended_silently(silent) if silent else ExitReport(ExitCode.DONE, reported[0].reason)
+
+
+def _silent(
+    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None], *, by_itself: bool
+) -> list[str]:
+    """The ranks without a report; `by_itself`: without those that we may have killed."""
+    ours = (None, ExitCode.DONE, -signal.SIGKILL, -signal.SIGTERM) if by_itself else ()
+    return [
         f"{rank} (exit code {exit_codes[rank]})"
         for rank, report in enumerate(reports)
-        if report is None
+        if report is None and exit_codes[rank] not in ours
     ]
-    if not silent:
-        return ExitReport(ExitCode.DONE, reported[0].reason)
-    return ExitReport(
-        ExitCode.RETRYABLE,
-        f"local rank(s) {', '.join(silent)} exited without a status file (killed?)",
-    )
+
+
+def _ended_silently(ranks: Sequence[str]) -> ExitReport:
+    reason = f"local rank(s) {', '.join(ranks)} exited without a status file (killed?)"
+    return ExitReport(ExitCode.RETRYABLE, reason)
