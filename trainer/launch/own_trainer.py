@@ -71,7 +71,7 @@ class OwnTrainer:
         assert self._ranks is not None
         reports = self._status.exit_reports(self._local_ranks)
         order = self._status.exit_order(self._local_ranks)
-        return combine_exit_reports(reports, self._ranks.exit_codes(), order)
+        return combine_exit_reports(reports, self._ranks.exit_codes(), order, self._ranks.gone)
 
     def round_is_done(self) -> None:
         """Rank 0 has written the marker by itself."""
@@ -98,14 +98,19 @@ class OwnTrainer:
         return self.newest()
 
 
+MAY_BE_VICTIMS = (-signal.SIGABRT, -signal.SIGTERM)
+"""How a library ends a rank that has lost another one."""
+
+
 def combine_exit_reports(
     reports: Sequence[ExitReport | None],
     exit_codes: Sequence[int | None],
     order: Sequence[int] | None = None,
+    gone: Sequence[int] = (),
 ) -> ExitReport:
     """How a node's round ended, from what its ranks reported and their exit codes.
 
-    A rank that ended by itself without a report is the reason before those that report its loss.
+    A rank that was killed, or ended without a report, is the reason before those that lost it.
     Of those with reports it is the one that reported first: it tells its error before it ends, and
     only then the others lose it.
 
@@ -113,31 +118,28 @@ def combine_exit_reports(
         reports: of the local ranks.
         exit_codes: of the same.
         order: in which they reported; by default as they are numbered.
+        gone: those that ended first and could not report anything, or have not.
     """
     in_order = [reports[rank] for rank in (range(len(reports)) if order is None else order)]
     reported = [report for report in in_order if report is not None]
+    causes = [rank for rank in gone if exit_codes[rank] not in MAY_BE_VICTIMS]
     for code in (ExitCode.FATAL, ExitCode.RETRYABLE, ExitCode.PREEMPTED):
-        if code == ExitCode.RETRYABLE and (alone := _silent(reports, exit_codes, by_itself=True)):
-            return _ended_silently(alone)
+        if code == ExitCode.RETRYABLE and (first := _silent(reports, exit_codes, causes)):
+            return _ended_silently(first)
         if code == ExitCode.PREEMPTED and len(reported) < len(reports):
             break
         for report in reported:
             if report.code == code:
                 return report
-    silent = _silent(reports, exit_codes, by_itself=False)
+    silent = _silent(reports, exit_codes, range(len(reports)))
     return _ended_silently(silent) if silent else ExitReport(ExitCode.DONE, reported[0].reason)
 
 
 def _silent(
-    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None], *, by_itself: bool
+    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None], ranks: Sequence[int]
 ) -> list[str]:
-    """The ranks without a report; `by_itself`: without those that we may have killed."""
-    ours = (None, ExitCode.DONE, -signal.SIGKILL, -signal.SIGTERM) if by_itself else ()
-    return [
-        f"{rank} (exit code {exit_codes[rank]})"
-        for rank, report in enumerate(reports)
-        if report is None and exit_codes[rank] not in ours
-    ]
+    """Those of these local ranks that have no report, in words."""
+    return [f"{rank} (exit code {exit_codes[rank]})" for rank in ranks if reports[rank] is None]
 
 
 def _ended_silently(ranks: Sequence[str]) -> ExitReport:

@@ -388,18 +388,19 @@ def test_rank_that_reported_first_is_the_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("codes", "reason"),
+    ("code", "gone", "reason"),
     [
-        ((75, 7), "local rank(s) 1 (exit code 7)"),  # a library has ended it
-        ((75, -11), "local rank(s) 1 (exit code -11)"),  # SIGSEGV
-        ((75, -9), "lost"),  # by the entrypoint, when the other had failed
+        (7, [1], "local rank(s) 1 (exit code 7)"),  # a library has ended it
+        (-9, [1], "local rank(s) 1 (exit code -9)"),  # for lack of memory
+        (-6, [1], "lost"),  # NCCL ends a rank by SIGABRT when it has lost another one
+        (-9, [], "lost"),  # by the entrypoint, when the other had failed
     ],
 )
-def test_rank_that_says_nothing_is_the_reason(codes: tuple[int, int], reason: str) -> None:
+def test_rank_that_says_nothing_is_the_reason(code: int, gone: list[int], reason: str) -> None:
     """The others report that they have lost it, and `status` would show them as the cause."""
-    lost = ExitReport(ExitCode.RETRYABLE, "lost")
-    found = combine_exit_reports([lost, None], codes)
+    lost, codes = ExitReport(ExitCode.RETRYABLE, "lost"), [75, code]
+    found = combine_exit_reports([lost, None], codes, gone=gone)
     assert found.code == ExitCode.RETRYABLE
     assert found.reason.startswith(reason)
     fatal = ExitReport(ExitCode.FATAL, "no room")
-    assert combine_exit_reports([fatal, None], codes) == fatal
+    assert combine_exit_reports([fatal, None], codes, gone=gone) == fatal
