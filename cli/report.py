@@ -64,7 +64,8 @@ class Report:
 
     def _summary(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in _counts(self.results).items())
-        checks = f"{len(self.results)} checks in {self.seconds:.1f} s"
+        number = len(self.results)
+        checks = f"{number} check{'' if number == 1 else 's'} in {self.seconds:.1f} s"
         return f"{self.title}: {self.host}: {checks}: {counts}"
 
 

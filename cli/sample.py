@@ -55,9 +55,15 @@ def run(arguments: argparse.Namespace) -> int:
 def split(words: Sequence[str]) -> tuple[str, list[str]]:
     """The name of a run, empty where none is given, and the trainer's options. Pure.
 
-    Raises ValueError: that is no name of a run.
+    Raises ValueError: that is no name of a run, or options follow it without --.
     """
     has_name = bool(words) and not words[0].startswith("-")
+    if has_name and len(words) > 1 and words[1] != "--":
+        raise ValueError(
+            f"RUN: {words[1]!r} cannot follow it. Options of this command come before RUN, such as "
+            f"sample --stack dev {words[0]}, and those of the trainer after --, such as sample "
+            f"{words[0]} -- --seed 1"
+        )
     options = [word for word in words[has_name:] if word != "--"]
     return checked_name(words[0]) if has_name else "", options
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,6 +108,8 @@ class Folder:
         try:
             yield
         finally:
+            with suppress(OSError):  # of a fetch that has brought something
+                self.root.rmdir()
             os.close(descriptor)
 
     def _read_record(self) -> dict[str, list[str]]:

@@ -55,6 +55,7 @@ SUSPECT = re.compile(
 CAUSE = re.compile(
     r"NVRM: Xid \([^)]*\): \d+\b"
     r"|\brank \d+ was (?:killed by SIGKILL|ended by SIG\w+|ended by signal \d+)"
+    r"|\brank \d+ ended by itself with exit status \d+"
     r"|Out of memory: Killed process|oom-kill:|OOMKilled|Memory cgroup out of memory"
     r"|CUDA out of memory|CUDA error: |HIP error: "
     r"|Cuda failure '|NCCL WARN Cuda failure"

@@ -15,7 +15,9 @@ LONGEST_TRACEBACK = 60  # lines
 SAME_CRASH_SECONDS = 120.0
 _ROUND = re.compile(r"\[node \d+\] round \d+: ")
 _NODE_ENDED = re.compile(r"\[node \d+\] (?:fatal|giving up for now|stopped by a signal)\b")
-_RANK_IN_TEXT = re.compile(r"\brank (\d+) was (?:killed|ended) by|^\[rank(\d+)\]:|^rank (\d+): ")
+_RANK_IN_TEXT = re.compile(
+    r"\brank (\d+) (?:was (?:killed|ended)|ended) by|^\[rank(\d+)\]:|^rank (\d+): "
+)
 _HANGS = re.compile(
     r"\[node \d+\] no step for \d+ s: "
     r"(?:rank (?P<rank>\d+) on |ranks [\d, ]+ on )?node (?P<node>\d+) "

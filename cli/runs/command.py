@@ -21,6 +21,8 @@ TASK = "runs"
 NAME = re.compile(r"(\.(push|deleted)-[0-9a-f]{12}-)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 KEPT = {
     "locked": "a training holds its lock now. `./disttrain status` shows which one",
+    "closed": "the pods' user may not change the folder {path}. Give that to the user that owns "
+    "the other runs",
     "link": "it is a link to another folder. Remove the link where it was made",
 }
 """Why a run is still there, by the state that the pod's program answers."""
@@ -118,9 +120,9 @@ def _delete(place: VolumePlace, chosen: Sequence[str], *, ask: bool) -> int:
                 return 1
         _refuse(_users(pod.api, place), chosen)  # somebody may have run `pulumi up` meanwhile
         for run in runs:
-            state = str(pod.ask("delete", place.runs_path, run.name)["state"])
-            if reason := KEPT.get(state):
-                raise ValueError(f"run {run.name!r} was not deleted: {reason}")
+            answer = pod.ask("delete", place.runs_path, run.name)
+            if reason := KEPT.get(str(answer["state"])):
+                raise ValueError(f"run {run.name!r} was not deleted: {reason.format(**answer)}")
             print(f"run {run.name} is deleted", flush=True)
     return 0
 

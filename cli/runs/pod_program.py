@@ -210,6 +210,8 @@ def delete(root: Path, name: str) -> dict[str, object]:
         return {"state": "missing"}  # the answer to the first asking may have been lost
     if is_locked(run / "run.lock"):
         return {"state": "locked"}
+    if closed := first_closed(run):
+        return {"state": "closed", "path": closed}
     doomed = run
     if not name.startswith(".deleted-"):  # what a removal has left keeps its name
         doomed = root / f".deleted-{os.urandom(6).hex()}-{name}"
@@ -221,6 +223,21 @@ def delete(root: Path, name: str) -> dict[str, object]:
             told = alive(told)
     shutil.rmtree(doomed)
     return {"state": "deleted"}
+
+
+def first_closed(run: Path) -> str:
+    """The first folder of a run that hinders its removal; empty: there is none.
+
+    It cannot be read, so nobody knows what is in it, or nothing may be removed from it.
+    """
+    told, closed = time.monotonic(), list[str]()
+    for where, folders, names in os.walk(run, onerror=lambda e: closed.append(str(e.filename))):
+        told = alive(told)
+        if (folders or names) and not os.access(where, os.W_OK | os.X_OK):
+            closed.append(where)
+        if closed:
+            break
+    return closed[0] if closed else ""
 
 
 def is_locked(path: Path) -> bool:

@@ -109,8 +109,13 @@ def _ranks_of(api: Api, namespace: str, pod: Json) -> dict[int, RankPlace]:
 
 def rank_place(found: dict[int, RankPlace], rank: int) -> RankPlace:
     """Pure. Raises ValueError: no such rank runs."""
+    if not found:
+        raise ValueError(
+            f"--rank: {rank} cannot be used: no rank of the run is running. ./disttrain status "
+            "says what the run does"
+        )
     if rank not in found:
-        which = ", ".join(str(number) for number in sorted(found)) or "none"
+        which = ", ".join(str(number) for number in sorted(found))
         raise ValueError(
             f"--rank: {rank} cannot be used: the ranks that run are {which}. Choose one of them; "
             "./disttrain status says what the run does"

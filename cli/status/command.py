@@ -8,7 +8,7 @@ from datetime import datetime
 from cli.endings import end_in_order
 from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
 from cli.status.judge import NEEDS_ATTENTION
-from cli.status.look import Look, look
+from cli.status.look import AWAY, Look, look
 from cli.status.run_files import as_json as run_files_json
 from cli.status.run_files import as_text as run_files_text
 from cli.status.run_files import files_of, read_run_files
@@ -16,6 +16,7 @@ from cli.status.screen import as_json, as_text
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
+from infra.node.expectations import NAMESPACE
 from trainer.events.command import add_price_option
 
 WATCH_SECONDS = 3.0
@@ -36,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--context", default="", help="context in that kubeconfig (default: its current one)")
     add(
         "--namespace",
-        default="disttrain",
-        help="namespace of the platform, with --kubeconfig (default: disttrain)",
+        default="",
+        help=f"namespace of the platform, with --kubeconfig (default: {NAMESPACE})",
     )
     add("--json", action="store_true", help="print JSON, for programs")
     add("--watch", action="store_true", help=f"refresh every {WATCH_SECONDS:g} s until Ctrl-C")
@@ -58,9 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
             f"--stack: {arguments.stack!r} cannot be used with --kubeconfig: each of them names a "
             "cluster. Leave one of them out"
         )
+    for name in () if arguments.kubeconfig else ("context", "namespace"):
+        if value := getattr(arguments, name):
+            raise ValueError(
+                f"--{name}: {value!r} cannot be used without --kubeconfig: a stack has its own. "
+                "Leave it out, or name the cluster by --kubeconfig FILE"
+            )
     if arguments.kubeconfig:
         access = Access(kubeconfig_path=arguments.kubeconfig, context=arguments.context)
-        place = ClusterPlace(access, arguments.namespace)
+        place = ClusterPlace(access, arguments.namespace or NAMESPACE)
     else:
         place = cluster_place(arguments.stack)
     api = Api(place.access, PATIENCE_SECONDS)
@@ -129,7 +136,7 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
         time.sleep(WATCH_SECONDS)
         try:
             text = _text(*_looked(api, place, arguments), arguments)
-        except (ApiError, UnreachableError) as reason:  # as an API server that is restarted
+        except AWAY as reason:
             text = f"the cluster was not seen: {reason}"
             if arguments.json:
                 text = run_files_json([], str(reason))

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cli.status.look import Look
+from cli.status.look import AWAY, Look
 from cli.status.screen import (
     HEAD,
     NO_RUN,
@@ -24,7 +24,6 @@ from cli.status.screen import (
     transport_of,
     verified_of,
 )
-from infra.kube.errors import ApiError, UnreachableError
 
 STYLES = {
     "training": "green",
@@ -136,6 +135,6 @@ def watch(
             try:
                 seen, now = look()
                 seen_at, problem = time.monotonic(), Text()
-            except (ApiError, UnreachableError) as reason:
+            except AWAY as reason:
                 age = span_of_seconds(time.monotonic() - seen_at)
                 problem = Text(f"not seen for {age}: {reason}", "bold red")

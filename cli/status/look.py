@@ -36,6 +36,8 @@ from infra.names import QUEUE_LABEL
 
 FIRST_BYTES = 1 << 16  # of a log, for what is said at its begin alone
 LINES = 200  # of each pod; the trainer writes one for each logged step
+AWAY = (ApiError, UnreachableError, ValueError)
+"""What a look fails with while the cluster is away for a moment, or its kubeconfig is replaced."""
 MOST_LOGS = 8  # pods of one run whose lines are read: node 0 and some that may say why it waits
 
 

@@ -12,6 +12,7 @@ from infra.kube.objects import name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
 
 FEWEST_LOSSES = 10
+RESTING = ("stopped", "suspended")  # its pods are gone on purpose
 
 
 def judge(seen: Evidence) -> list[Result]:
@@ -32,8 +33,11 @@ def judge(seen: Evidence) -> list[Result]:
 
 def _pods_run(seen: Evidence) -> Result:
     if not seen.pods:
-        finished = seen.status.state == "finished"
-        return result("pods-run", "not applicable" if finished else "error", "there are no pods")
+        state = seen.status.state
+        if state in ("finished", *RESTING):
+            return result("pods-run", "not applicable", f"there are no pods: the run is {state}")
+        fix = "./disttrain status says what is missing"
+        return result("pods-run", "error", "there are no pods", fix)
     reports = [report_pod(pod) for pod in seen.pods]
     if not all(report.ready for report in reports):
         if seen.status.state == "finished":
@@ -68,7 +72,8 @@ def _steps(seen: Evidence) -> Result:
         said += f", step {progress.step} of {progress.of}"
     if run.state in (*GOES_ON, "finished"):
         return result("steps", "ok", said)
-    return result("steps", "error", said, "./disttrain logs")
+    fix = "./disttrain resume" if run.state in RESTING else "./disttrain logs"
+    return result("steps", "error", said, fix)
 
 
 def _loss_falls(seen: Evidence) -> Result:

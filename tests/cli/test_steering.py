@@ -181,6 +181,13 @@ def test_sample_knows_a_run_from_the_trainers_options(
     assert split(words) == (name, options)
 
 
+@pytest.mark.parametrize("word", ["--stack", "--seed", "other"])
+def test_sample_says_where_options_of_a_run_belong(word: str) -> None:
+    """The trainer would be given the stack otherwise, and has no such option."""
+    with pytest.raises(ValueError, match=rf"^RUN: '{word}' cannot follow it\."):
+        split(["wide", word, "dev"])
+
+
 @pytest.mark.parametrize("name", ["a/b", ".."])
 def test_sample_refuses_what_is_no_run(name: str) -> None:
     with pytest.raises(ValueError, match="RUN"):

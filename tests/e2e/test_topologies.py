@@ -238,7 +238,7 @@ def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
     assert re.search(
         r"^ok +node \S+ +no GPUs offered; torch 2\S+ computes on the CPU$", screen, re.M
     )
-    assert f"verify: namespace {NAMESPACE}: 1 checks in " in screen
+    assert f"verify: namespace {NAMESPACE}: 1 check in " in screen
     wait_for_pods_of_commands_to_go(lab)
 
 

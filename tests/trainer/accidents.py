@@ -37,6 +37,8 @@ class Garbage:
 class Accident:
     """One of `KINDS`, for the rank `rank`, while the file `switch` exists.
 
+    Or one of the fatal ones of fatal_accidents.py.
+
     `seconds`: how much longer something takes each time, where the kind says that.
     """
 
@@ -62,7 +64,12 @@ class Accident:
 
 def prepare(accident: Accident) -> None:
     """Change the program of this process so that it can happen."""
-    KINDS[accident.kind](accident)
+    if accident.kind in KINDS:
+        KINDS[accident.kind](accident)
+        return
+    from tests.trainer.fatal_accidents import prepare_fatal  # here, as it imports torch
+
+    prepare_fatal(accident.kind, accident.happens)
 
 
 def _slow_data(accident: Accident) -> None:

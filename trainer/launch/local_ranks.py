@@ -55,6 +55,8 @@ class LocalRanks:
 
     has_lifeline = True
     """Whether the processes read that pipe; else their standard input is empty."""
+    has_reports = True
+    """Whether each process reports its end (status_files.py) and has an exit code of ours."""
 
     def __init__(
         self,
@@ -84,6 +86,8 @@ class LocalRanks:
         self._pipes = [output.pipe(rank, tap) for rank in self._ranks]
         self._ending_since: float | None = None
         self._is_waiting_for_write = False
+        self.gone: list[int] = []
+        """Local ranks that ended first and could not say why, or have not."""
         self._processes = list[subprocess.Popen[bytes]]()
         read_end, self._lifeline = os.pipe()  # never written to: see trainer/launch/lifeline.py
         try:
@@ -115,14 +119,19 @@ class LocalRanks:
         return any(code not in expected for code in self.exit_codes())
 
     def say_who_was_killed(self) -> None:
-        """Name the ranks that a signal has ended, which cannot say anything themselves.
+        """Name the ranks that cannot say anything themselves, or have not: those that a signal has
+        ended, and those that ended without a report.
 
         For the moment at which the first rank has failed: the others are killed later, by us.
         """
-        for rank, code in zip(self._ranks, self.exit_codes(), strict=True):
+        for local_rank, (rank, code) in enumerate(zip(self._ranks, self.exit_codes(), strict=True)):
             if code is not None and code < 0:
+                self.gone.append(local_rank)
                 who = "the program" if rank is None else f"rank {rank}"
                 self._say(f"{who} {killed_by(-code)}")
+            elif self.has_reports and code is not None and code not in [*ExitCode]:
+                self.gone.append(local_rank)
+                self._say(f"rank {rank} ended by itself with exit status {code} and gave no reason")
 
     def request_stop(self) -> None:
         """Ask all ranks to save and end; there is no limit of time."""

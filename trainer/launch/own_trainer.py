@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Mapping, Sequence
 
@@ -69,7 +70,8 @@ class OwnTrainer:
         """See `Work`."""
         assert self._ranks is not None
         reports = self._status.exit_reports(self._local_ranks)
-        return combine_exit_reports(reports, self._ranks.exit_codes())
+        order = self._status.exit_order(self._local_ranks)
+        return combine_exit_reports(reports, self._ranks.exit_codes(), order, self._ranks.gone)
 
     def round_is_done(self) -> None:
         """Rank 0 has written the marker by itself."""
@@ -96,25 +98,50 @@ class OwnTrainer:
         return self.newest()
 
 
+MAY_BE_VICTIMS = (-signal.SIGABRT, -signal.SIGTERM)
+"""How a library ends a rank that has lost another one."""
+
+
 def combine_exit_reports(
-    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None]
+    reports: Sequence[ExitReport | None],
+    exit_codes: Sequence[int | None],
+    order: Sequence[int] | None = None,
+    gone: Sequence[int] = (),
 ) -> ExitReport:
-    """How a node's round ended, from what its ranks reported and their exit codes."""
-    reported = [report for report in reports if report is not None]
+    """How a node's round ended, from what its ranks reported and their exit codes.
+
+    A rank that was killed, or ended without a report, is the reason before those that lost it.
+    Of those with reports it is the one that reported first: it tells its error before it ends, and
+    only then the others lose it.
+
+    Args:
+        reports: of the local ranks.
+        exit_codes: of the same.
+        order: in which they reported; by default as they are numbered.
+        gone: those that ended first and could not report anything, or have not.
+    """
+    in_order = [reports[rank] for rank in (range(len(reports)) if order is None else order)]
+    reported = [report for report in in_order if report is not None]
+    causes = [rank for rank in gone if exit_codes[rank] not in MAY_BE_VICTIMS]
     for code in (ExitCode.FATAL, ExitCode.RETRYABLE, ExitCode.PREEMPTED):
+        if code == ExitCode.RETRYABLE and (first := _silent(reports, exit_codes, causes)):
+            return _ended_silently(first)
         if code == ExitCode.PREEMPTED and len(reported) < len(reports):
             break
         for report in reported:
             if report.code == code:
                 return report
-    silent = [
-        f"{rank} (exit code {exit_codes[rank]})"
-        for rank, report in enumerate(reports)
-        if report is None
-    ]
-    if not silent:
-        return ExitReport(ExitCode.DONE, reported[0].reason)
-    return ExitReport(
-        ExitCode.RETRYABLE,
-        f"local rank(s) {', '.join(silent)} exited without a status file (killed?)",
-    )
+    silent = _silent(reports, exit_codes, range(len(reports)))
+    return _ended_silently(silent) if silent else ExitReport(ExitCode.DONE, reported[0].reason)
+
+
+def _silent(
+    reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None], ranks: Sequence[int]
+) -> list[str]:
+    """Those of these local ranks that have no report, in words."""
+    return [f"{rank} (exit code {exit_codes[rank]})" for rank in ranks if reports[rank] is None]
+
+
+def _ended_silently(ranks: Sequence[str]) -> ExitReport:
+    reason = f"local rank(s) {', '.join(ranks)} exited without a status file (killed?)"
+    return ExitReport(ExitCode.RETRYABLE, reason)

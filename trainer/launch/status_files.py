@@ -16,6 +16,7 @@ The directory is /tmp/disttrain, or what DISTTRAIN_READY_DIR says.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,6 +104,15 @@ class StatusFiles:
         """Called by a rank as its last act; a killed one leaves nothing."""
         value = {"code": int(ending.code), "reason": ending.reason}
         write_json(self._directory / f"exit-{local_rank}", value)
+
+    def exit_order(self, local_ranks: int) -> list[int]:
+        """The local ranks in the order in which they reported their end; the silent ones last."""
+
+        def at(rank: int) -> float:
+            path = self._directory / f"exit-{rank}"
+            return path.stat().st_mtime_ns if path.exists() else math.inf
+
+        return sorted(range(local_ranks), key=at)
 
     def exit_reports(self, local_ranks: int) -> list[ExitReport | None]:
         """What each local rank reported; None for one that did not get to it."""

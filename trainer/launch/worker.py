@@ -112,7 +112,7 @@ def _train(
             traceback.print_exc()
             return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
         return ExitReport(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # whoever exits here has left the others waiting
         if stop.requested:
             return ExitReport(ExitCode.PREEMPTED, f"stopped while a peer was leaving: {error}")
         traceback.print_exc()

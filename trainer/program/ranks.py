@@ -24,6 +24,7 @@ class ProgramRanks(LocalRanks):
     """Signals go to all processes of a rank: a shell does not hand them on, for example."""
 
     has_lifeline = False
+    has_reports = False
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """What is in the folder and is not ours stays as it is."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,15 @@ def test_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert Order(to="~/results").folder("demo").root == tmp_path / "results"
     assert Order(to="here").folder("demo").root == Path("here")
     assert Order().folder("demo").root == Path("runs/demo")
+
+
+def test_fetch_of_nothing_leaves_no_empty_folder(tmp_path: Path) -> None:
+    """As of a run that is not there; what is in a folder stays."""
+    for content in (None, "mine"):
+        root = tmp_path / "here"
+        if content:
+            root.mkdir()
+            (root / "file").write_text(content)
+        with suppress(ValueError), Folder(root, "demo").alone():
+            raise ValueError("there is no such run")
+        assert root.exists() == bool(content)

@@ -35,12 +35,20 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("state", "words"), [("locked", "a training holds its lock"), ("link", "it is a link")]
+    ("answer", "words"),
+    [
+        ({"state": "locked"}, "a training holds its lock"),
+        ({"state": "link"}, "it is a link"),
+        ({"state": "closed", "path": "/data/runs/demo/x"}, "change the folder /data/runs/demo/x."),
+    ],
 )
 def test_run_that_is_still_there_is_not_called_deleted(
-    answers: dict[str, dict[str, Any]], state: str, words: str, capsys: pytest.CaptureFixture[str]
+    answers: dict[str, dict[str, Any]],
+    answer: dict[str, Any],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    answers["delete"] = {"state": state}
+    answers["delete"] = answer
     assert main(["runs", "delete", "demo", "--yes"]) == 2
     out, err = capsys.readouterr()
     assert (out, words in err) == ("", True), err

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -90,21 +91,24 @@ def test_link_is_no_run_that_could_be_deleted(tmp_path: Path) -> None:
     assert (run / "metrics.jsonl").exists()
 
 
-def runs_seen_by_a_user(root: Path) -> list[dict[str, Any]]:
-    """What the pod's user sees, to whom not every folder is open as it is to root."""
+def asked_by_a_user(*words: str) -> dict[str, Any]:
+    """What the pod's user is answered, to whom not every folder is open as it is to root."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
             if os.geteuid() == 0:
                 os.setuid(1000)
-            os.write(writer, json.dumps(pod_program.runs(root, [])).encode())
+            os.dup2(writer, 1)
+            sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+            pod_program.main(list(words))
+            sys.stdout.flush()
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as answer:
         text = answer.read()
     os.waitpid(child, 0)
-    return json.loads(text)["runs"]
+    return json.loads(text)
 
 
 @pytest.fixture
@@ -122,7 +126,7 @@ def test_run_that_cannot_be_read_hides_no_other(open_folder: Path) -> None:
     (open_folder / "closed").chmod(0)
     (open_folder / "half" / "checkpoints").chmod(0)
     try:
-        closed, half, opened = runs_seen_by_a_user(open_folder)
+        closed, half, opened = asked_by_a_user("list", str(open_folder))["runs"]
     finally:
         (open_folder / "closed").chmod(0o755)
         (open_folder / "half" / "checkpoints").chmod(0o755)
@@ -130,6 +134,28 @@ def test_run_that_cannot_be_read_hides_no_other(open_folder: Path) -> None:
     assert (half["step"], half["checkpoint_step"]) == (99, None)
     assert half["problem"] == "Permission denied: half/checkpoints"
     assert (opened["checkpoint_step"], opened["problem"]) == (100, "")
+
+
+@pytest.mark.parametrize(
+    ("closed", "mode"), [("demo", 0o700), ("demo", 0o755), ("demo/checkpoints", 0o755)]
+)
+def test_run_that_cannot_be_removed_keeps_its_name(
+    open_folder: Path, closed: str, mode: int
+) -> None:
+    """Half of it would be left otherwise, under a name that nobody knows."""
+    open_folder.chmod(0o777)
+    run = make_run(open_folder / "demo")
+    (run / "nothing").mkdir()  # can be removed by whoever may change the folder above it
+    for path in (run, *run.rglob("*")):
+        path.chmod(0o777)
+    (run / "nothing").chmod(0o755)
+    (open_folder / closed).chmod(mode if os.geteuid() == 0 else mode & 0o555)
+    before = sorted(open_folder.rglob("*"))
+    answer = asked_by_a_user("delete", str(open_folder), "demo")
+    assert answer == {"state": "closed", "path": str(open_folder / closed)}
+    assert sorted(open_folder.rglob("*")) == before
+    (open_folder / closed).chmod(0o777)
+    assert asked_by_a_user("delete", str(open_folder), "demo") == {"state": "deleted"}
 
 
 def test_run_that_goes_while_it_is_read_is_left_out(

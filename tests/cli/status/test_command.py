@@ -16,6 +16,7 @@ from infra.kube.errors import ApiError, UnreachableError
 from tests.cli.status.test_imports import kubeconfig
 
 Status = Callable[..., int]
+GONE = ValueError("the line was cut")  # such as a kubeconfig that is being replaced
 CUT = UnreachableError("the line was cut")
 
 
@@ -48,7 +49,7 @@ def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
     return main_of
 
 
-@pytest.mark.parametrize("failure", [CUT, ApiError(503, "the line was cut")])
+@pytest.mark.parametrize("failure", [CUT, ApiError(503, "the line was cut"), GONE])
 def test_plain_watch_survives_a_cluster_away(
     status: Status, failure: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +90,16 @@ def test_named_run_that_goes_is_said_while_watched(
     assert "there is no run 'dev'" in capsys.readouterr().out
     assert status([seen(missing="there is no run 'dev'")], "dev", "--watch") == 2
     assert "there is no run 'dev'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--context", "--namespace"])
+def test_option_that_would_be_ignored_is_refused(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stack has a cluster and a namespace of its own; it would show other runs than those."""
+    assert main(["status", option, "other"]) == 2
+    said = capsys.readouterr().err
+    assert f"{option}: 'other' cannot be used without --kubeconfig" in said
 
 
 @pytest.mark.parametrize(("state", "exit_status"), [("training", 0), ("failed", 1)])

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from cli.status.judge import PlatformStatus, RunStatus
-from cli.status.live import drawing, is_possible
+from cli.status.live import drawing, is_possible, watch
 from cli.status.look import Look
 from cli.status.progress import Progress
 from tests.unit.stacks import PROJECT
@@ -61,6 +61,8 @@ def look():
     looks.append(1)
     if len(looks) == 3:
         raise UnreachableError("the line was cut")
+    if len(looks) == 6:
+        raise ValueError("the kubeconfig cannot be read")
     run = replace(RUN, progress=replace(RUN.progress, step=len(looks)))
     return replace(SEEN, runs=(run,)), NOW
 watch(look, Console(), 0.05)
@@ -112,6 +114,16 @@ def test_platform_without_runs_says_so() -> None:
     assert "no run is on this platform" in text_of(80, Look(SEEN.platform, (), ""))
 
 
+def test_named_run_that_is_not_there_is_said() -> None:
+    """At the first look it ends the watch; one that goes later may come back."""
+    gone = Look(SEEN.platform, (), "", missing="no stack has a run 'dev'")
+    shown = text_of(80, gone)
+    assert "no stack has a run 'dev'" in shown
+    assert "no run is on this platform" not in shown
+    with pytest.raises(ValueError, match="no stack has a run"):
+        watch(lambda: (gone, NOW), Console(file=StringIO()), 0.0)
+
+
 def test_pipe_and_dumb_terminal_get_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_possible(Console(file=StringIO()))
     monkeypatch.setenv("TERM", "dumb")
@@ -148,7 +160,16 @@ def test_screen_is_drawn_in_place_and_given_back(terminal: tuple[int, int]) -> N
             assert time.monotonic() < end, f"waited for {words!r}, and saw {seen!r}"
 
     try:
-        for words in ("\x1b[?1049h", "1/100", "2/100", "the line was cut", "4/100", "5/100"):
+        for words in (
+            "\x1b[?1049h",
+            "1/100",
+            "2/100",
+            "the line was cut",
+            "4/100",
+            "5/100",
+            "cannot be read",
+            "7/100",
+        ):
             read_until(words)
         assert "not seen for" in seen
         process.send_signal(signal.SIGINT)

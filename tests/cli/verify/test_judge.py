@@ -16,6 +16,7 @@ from trainer.transport.lines import Transport, read_transport
 TRAINING = RunStatus("dev", "ns", "Job t", 2, "training", progress=Progress(step=40, of=100))
 FINISHED = replace(TRAINING, state="finished")
 SAVING = replace(TRAINING, state="saving", detail="checkpoint step 40 is being written")
+STOPPED = replace(TRAINING, state="stopped", detail="it has saved step 40")
 STALLED = replace(TRAINING, state="stalled", detail="no step is reported any more")
 GPU = {"name": "H100", "capability": "9.0", "busy_percent": 93, "memory_mib": 9000}
 TORCH = {"devices": 2, "architectures": ["sm_80", "sm_90"], "version": "2.7.1", "nccl": "2.26.2"}
@@ -306,6 +307,12 @@ CASES = {
         "no pod runs",
     ),
     "steps": (GOOD, "steps", "ok", "training, step 40 of 100"),
+    "pods of a stopped run": (
+        replace(GOOD, pods=[], probes={}, log="", status=STOPPED),
+        "pods-run",
+        "not applicable",
+        "there are no pods: the run is stopped",
+    ),
     "saving": (replace(GOOD, status=SAVING), "steps", "ok", "saving: checkpoint step 40"),
     "stalled": (replace(GOOD, status=STALLED), "steps", "error", "no step is reported any more"),
     "the loss falls": (GOOD, "loss-falls", "ok", "mean 3.9550 of the first 8 records, 3.6350"),
@@ -347,6 +354,13 @@ def test_evidence_has_its_result_and_its_words(case: str) -> None:
     assert words in found.evidence
     if status in ("error", "warning") and case != "no pods":
         assert found.fix
+
+
+@pytest.mark.parametrize(("run", "fix"), [(STOPPED, "resume"), (STALLED, "logs")])
+def test_run_that_does_not_step_has_its_remedy(run: RunStatus, fix: str) -> None:
+    """A run that somebody has stopped needs no look at its logs."""
+    (found,) = [each for each in judge(replace(GOOD, status=run)) if each.id == "steps"]
+    assert (found.status, found.fix) == ("error", f"./disttrain {fix}")
 
 
 def test_all_is_well_with_a_good_run() -> None:

@@ -9,6 +9,7 @@ import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from trainer.launch.exit_codes import ExitCode
 from trainer.launch.node import Node, node_from_environment
 from trainer.launch.own_trainer import combine_exit_reports
 from trainer.launch.run_log import log_path
-from trainer.launch.status_files import ExitReport
+from trainer.launch.status_files import ExitReport, StatusFiles
 
 LIMIT_SECONDS = 60  # for what has to happen, on a busy machine too
 LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
@@ -371,3 +372,35 @@ def test_the_worst_ending_of_a_rank_is_that_of_the_node(
     endings: list[ExitReport | None], code: ExitCode
 ) -> None:
     assert combine_exit_reports(endings, [1] * len(endings)).code == code
+
+
+def test_rank_that_reported_first_is_the_reason(tmp_path: Path) -> None:
+    """It has the error; the others report a moment later that they have lost it."""
+    status = StatusFiles(tmp_path)
+    causes = {2: "ValueError: a batch", 0: "Connection reset", 1: "Connection closed"}
+    for number, (rank, reason) in enumerate(causes.items()):
+        status.report_exit(rank, ExitReport(ExitCode.RETRYABLE, reason))
+        os.utime(tmp_path / f"exit-{rank}", (1000 + number, 1000 + number))
+    order = status.exit_order(4)
+    assert order == [2, 0, 1, 3]
+    found = combine_exit_reports(status.exit_reports(4)[:3], [75] * 3, order[:3])
+    assert found.reason == "ValueError: a batch"
+
+
+@pytest.mark.parametrize(
+    ("code", "gone", "reason"),
+    [
+        (7, [1], "local rank(s) 1 (exit code 7)"),  # a library has ended it
+        (-9, [1], "local rank(s) 1 (exit code -9)"),  # for lack of memory
+        (-6, [1], "lost"),  # NCCL ends a rank by SIGABRT when it has lost another one
+        (-9, [], "lost"),  # by the entrypoint, when the other had failed
+    ],
+)
+def test_rank_that_says_nothing_is_the_reason(code: int, gone: list[int], reason: str) -> None:
+    """The others report that they have lost it, and `status` would show them as the cause."""
+    lost, codes = ExitReport(ExitCode.RETRYABLE, "lost"), [75, code]
+    found = combine_exit_reports([lost, None], codes, gone=gone)
+    assert found.code == ExitCode.RETRYABLE
+    assert found.reason.startswith(reason)
+    fatal = ExitReport(ExitCode.FATAL, "no room")
+    assert combine_exit_reports([fatal, None], codes, gone=gone) == fatal

@@ -99,6 +99,13 @@ def test_a_rank_killed_within_a_line_leaves_it_and_is_named(tmp_path: Path) -> N
     assert killed_by(signal.SIGSEGV) == "was ended by SIGSEGV"
 
 
+def test_a_rank_that_ends_without_a_word_is_named(tmp_path: Path) -> None:
+    """As by a library that ends the process itself: only the others would have an error then."""
+    shown = run(tmp_path, "import os; os._exit(7)", "raise SystemExit(75)")
+    assert b"[node 1] rank 4 ended by itself with exit status 7 and gave no reason" in shown
+    assert not any(b"rank 5" in line for line in shown)  # a code of ours, which has a meaning
+
+
 def test_bytes_that_are_no_text_and_endless_lines_pass(tmp_path: Path) -> None:
     long = "import os\nfor _ in range(48): os.write(1, b'x' * 65536)\nos.write(1, b'end\\n')"
     odd = "import os; os.write(1, b'a\\xff\\x00\\r\\n\\n\\xc3')"
