@@ -12,6 +12,7 @@ import pulumi
 
 from infra.controllers import CONTROLLERS
 from infra.controllers.kube_prometheus_stack import CLAIM
+from infra.deliveries import DELIVERIES
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.controllers import Controller
@@ -19,11 +20,13 @@ from infra.kube.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.findings import Findings
 from infra.kube.monitoring_claim import numbers_needs
+from infra.kube.only_here import OnlyHere
 from infra.kube.pods_look import RunPods, pods_findings
 from infra.kube.quick_look import quick_look
 from infra.kube.rights import Need, as_roles, missing_rights
+from infra.kube.same_machine import boot_id
 from infra.kube.storage_look import StorageNeeds, storage_findings
-from infra.names import GPU_RESOURCE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts
 from infra.platform.make import make_storage, platform_facts
@@ -40,6 +43,7 @@ from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
 from infra.settings.queues import objects_of
+from infra.storages.kind import Storage
 from infra.workloads.run import Run
 
 SECONDS = 5.0
@@ -82,7 +86,13 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         programs = run_programs(value)
         offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
         pods = _pods(run, value, settings.cluster.grows, offered_later)
-        pods = replace(pods, class_name=storage.class_name)
+        pods = replace(
+            pods,
+            class_name=storage.class_name,
+            makes_volume=bool(storage.objects) and not storage.class_name,
+            only_here=_only_here(settings, storage),
+            here=boot_id(),
+        )
     if settings.queues:
         programs = (*programs, *QUEUES_PROGRAMS)
         pods = replace(pods, queues_come=objects_of(settings.queues)) if pods else None
@@ -109,6 +119,29 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         numbers = numbers_needs(prometheus.namespace, CLAIM, claim.class_name, claim.gib)
     installed = Installed(settings.stack, [known(kind) for kind in comes], numbers)
     await _refuse(access, volume, needs, pods, installed)
+
+
+def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
+    """What only the machine has that runs Pulumi: the folder of the data, and the image."""
+    found: list[OnlyHere] = []
+    if storage.folder_on_host and storage.access_mode == ONE_NODE:
+        found.append(
+            OnlyHere(
+                f"storage: {settings.storage_kind.name!r}",
+                f"the data are in the folder {storage.folder_on_host} of this machine",
+                "storageOptions.shared: true if the folder is the same one on every node, or "
+                "another storage (docs/storage.md)",
+            )
+        )
+    if DELIVERIES[settings.delivery.name].needs_node:
+        found.append(
+            OnlyHere(
+                f"imageDelivery: {settings.delivery.name!r}",
+                "the image is brought to this machine alone",
+                "imageDelivery: registry (docs/image.md)",
+            )
+        )
+    return found
 
 
 def idle_machines(settings: PlatformSettings, run: RunSettings) -> str:

@@ -11,13 +11,14 @@ from infra.kube.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.findings import FORBIDDEN, Findings, objects_at
 from infra.kube.objects import Json, name_of, part
+from infra.kube.only_here import OnlyHere, only_here_problem
 from infra.kube.quantity import amount
 from infra.kube.queue_look import queue_findings
 from infra.kube.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.served import serves, unserved
 from infra.kube.unqueued_look import unqueued_findings
 from infra.kube.volcano import volcano_queue_findings
-from infra.kube.volume_place import places_of
+from infra.kube.volume_place import VolumePlace, places_of
 
 NODES = "/api/v1/nodes"
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
@@ -57,6 +58,9 @@ class RunPods:
             version.
         class_name: storage class of the claim that the stack makes; empty: it makes none.
         has_dataset: whether a Job prepares a data set before.
+        makes_volume: the stack makes the volume too, so one that is there says nothing.
+        only_here: what the pods need and only this machine has.
+        here: boot id of this machine; empty: it is not known.
     """
 
     namespace: str
@@ -75,6 +79,9 @@ class RunPods:
     groups_come: Sequence[str] = ()
     class_name: str = ""
     has_dataset: bool = True
+    makes_volume: bool = False
+    only_here: Sequence[OnlyHere] = ()
+    here: str = ""
 
 
 def pods_findings(api: Api, run: RunPods) -> Findings:
@@ -93,7 +100,9 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     found.add(
         unqueued_findings(api, run.namespace, run.pod, run.queue, has_dataset=run.has_dataset)
     )
-    places = places_of(api, run.namespace, run.pod["spec"], run.class_name, found)
+    places: list[VolumePlace] = []
+    if not run.makes_volume:
+        places = places_of(api, run.namespace, run.pod["spec"], run.class_name, found)
     needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), places=places)
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)
@@ -111,6 +120,9 @@ def _look_at_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> 
         else:
             hint = "Where the cluster makes nodes when pods need them, set clusterGrows: true"
             found.problems.append(f"{problem}. {hint}")
+    else:
+        said = (only_here_problem(nodes, needs, thing, run.here) for thing in run.only_here)
+        found.problems += filter(None, said)
 
 
 def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:

@@ -74,7 +74,7 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     usable = [node for node in tolerated if not part(node, "spec").get("unschedulable")]
     if not usable:
         return (
-            f"every node that these pods could use is cordoned ({_names(tolerated)}). "
+            f"every node that these pods could use is cordoned ({shown_names(tolerated)}). "
             "`kubectl uncordon NODE` opens one again"
         )
     for resource, wanted in needs.requests.items():
@@ -84,7 +84,7 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     if not any(fits):
         return (
             f"no node offers at once all that a pod asks for, {_all_of(needs)}; compared were "
-            f"{_names(usable)}"
+            f"{shown_names(usable)}"
         )
     if sum(fits) < needs.pods:
         rooms = _each(usable, lambda node: f"{_times(node, needs)}")
@@ -94,6 +94,18 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
             "smaller pods"
         )
     return ""
+
+
+def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
+    """The nodes on which the scheduler would place such a pod, if they had room."""
+    return [
+        node
+        for node in nodes
+        if _has_labels(node, needs)
+        and all(place.reaches(node) for place in needs.places)
+        and not _taints_against(node, needs)
+        and not part(node, "spec").get("unschedulable")
+    ]
 
 
 def _has_labels(node: Json, needs: PodNeeds) -> bool:
@@ -150,8 +162,8 @@ def _elsewhere(nodes: Sequence[Json], place: VolumePlace) -> str:
     has = "; ".join(f"{key} is {_values(nodes, key)}" for key in place.keys)
     return (
         f"storage: {place.what} can be used on nodes with {place.words} alone, and no node that "
-        f"these pods could use is one of them ({has}; compared were {_names(nodes)}). Set a claim "
-        "or a class of their place, or a nodeSelector that leads to nodes there"
+        f"these pods could use is one of them ({has}; compared were {shown_names(nodes)}). Set a "
+        "claim or a class of their place, or a nodeSelector that leads to nodes there"
     )
 
 
@@ -197,7 +209,8 @@ def _each(nodes: Sequence[Json], say: Callable[[Json], str]) -> str:
     return "; ".join(_some([f"{name_of(node)}: {say(node)}" for node in nodes]))
 
 
-def _names(nodes: Sequence[Json]) -> str:
+def shown_names(nodes: Sequence[Json]) -> str:
+    """The names of the first ones, for a message, and how many more there are."""
     return ", ".join(_some([name_of(node) for node in nodes]))
 
 

@@ -1,5 +1,6 @@
 """Task `same-machine`: refuses a cluster whose nodes are all other machines than this one."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from infra.kube.api import Api
@@ -34,6 +35,13 @@ def create(job: Job, api: Api) -> None:
         _not_checked(f"these credentials may not read the cluster's nodes ({reason})")
         return
     refuse_others(nodes, here, job.access.kubeconfig_path)
+
+
+def boot_id() -> str:
+    """That of this machine; empty where the system does not show it."""
+    with suppress(OSError):
+        return BOOT_ID.read_text().strip()
+    return ""
 
 
 def delete(job: Job, api: Api) -> None:

@@ -145,7 +145,8 @@ def test_packets_that_are_too_large_for_the_way_are_named(lan: Lan) -> None:
     assert between(lan) == set()
 
 
-# What is done on gpu-two, what undoes it, the id of what is found then, and where.
+# What is done on gpu-two, what undoes it, the id of what is found then, and where; FIRST stands for
+# the first machine.
 CHANGES = {
     "host name": (
         f"hostname {THREE}",
@@ -159,6 +160,13 @@ CHANGES = {
         f"ip route del 192.0.2.3/32; ip address del 192.0.2.77/24 dev {BRIDGE}",
         "pair-source",
         f"{TWO} -> {THREE}",
+    ),
+    "clock": (  # as the scripts read it; all hosts have the clock of one kernel
+        "printf '#!/bin/sh\\necho $(($(/usr/bin/date +%%s) + 600))\\n' >/usr/local/bin/date; "
+        "chmod 755 /usr/local/bin/date",
+        "rm /usr/local/bin/date",
+        "pair-clock",
+        f"FIRST, {TWO}",
     ),
     "k3s": (
         "mkdir -p /etc/rancher; echo version v1.30.1+k3s1 >/etc/rancher/disttrain",
@@ -174,6 +182,7 @@ CHANGES = {
 def test_change_of_a_host_is_named_by_the_pair(lan: Lan, name: str) -> None:
     """What makes two hosts differ, or be alike, seen on real ones."""
     do, undo, check_id, place = CHANGES[name]
+    place = place.replace("FIRST", lan.lab.host.address)
     host = lan.machines[TWO].host
     other = lan.machines[THREE].host
     if name == "k3s":  # the other one has been brought to a newer one already

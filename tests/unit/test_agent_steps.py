@@ -147,9 +147,11 @@ def test_way_to_a_lost_machine_fits_the_list(
     """
     there = job(tmp_path / "notes")
     away = {"host": "127.0.0.1", "port": 1, "user": "me", "host_key": KEY, "private_key": None}
-    variables = {**there.variables, "agent": {**there.variables["agent"], "NODE": "gpu2"}}
-    machine = {**there.machine, "ssh": {**away, "jump": None}}
-    lost = replace(there, machine=machine, variables=variables)
+    lost = replace(
+        there,
+        machine={**there.machine, "ssh": {**away, "jump": None}},
+        variables={**there.variables, "agent": {**there.variables["agent"], "NODE": "gpu2"}},
+    )
     with pytest.raises(StepError) as error:
         step(lost)
     said = str(error.value)

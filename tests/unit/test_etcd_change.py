@@ -23,6 +23,7 @@ case "$*" in
   *"get node"*) echo node/x ;;
 esac
 """
+LEFT = "Unknown Unknown, and etcd has let it go"  # until its Node is deleted
 WELL = {"first": "True True", "two": "True True", "three": "True True"}
 
 
@@ -34,7 +35,7 @@ def ask(
     for name, text in programs.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    (folder / "members").write_text("".join(f"{name} {is_}\n" for name, is_ in members.items()))
+    (folder / "members").write_text("".join(map(member_line, members.items())))
     (folder / "secret").write_text("the-secret")
     if answers:
         (folder / "answers").touch()
@@ -54,6 +55,13 @@ def ask(
     return run_text(text, action, given, "user", {"PATH": f"{folder}:{os.environ['PATH']}"})
 
 
+def member_line(member: tuple[str, str]) -> str:
+    """As the script asks kubectl for it."""
+    name, is_ = member
+    status, _, has_left = is_.partition(",")
+    return f"{name} left={f'{name}-1234' if has_left else ''} {status}\n"
+
+
 def asked(folder: Path, *words: str) -> bool:
     """Whether k3s' kubectl was called with these words."""
     return any(
@@ -66,6 +74,10 @@ LEAVING = [
     ({"first": "True True", "two": "True True"}, ""),
     ({**WELL, "two": "Unknown False"}, ""),  # the one that is down itself
     ({"first": "True True", "three": "True True"}, ""),  # no member, or no longer
+    ({**WELL, "three": LEFT}, ""),  # which leaves at the same time
+    ({**WELL, "two": LEFT, "three": LEFT}, ""),
+    ({"first": "True True", "two": LEFT, "three": "True True"}, ""),
+    ({**WELL, "three": LEFT, "four": "Unknown True"}, "Bring back: four."),
     (
         {**WELL, "three": "True False"},
         "of the 2 others 1 would be left that answer, and etcd needs 2",
@@ -93,7 +105,7 @@ def test_server_leaves_where_the_others_are_a_majority(
         assert changed == [
             action == "drain",
             action == "forget",
-            action == "leave" and "two" in members,
+            action == "leave" and members.get("two", LEFT) != LEFT,
         ]
 
 
@@ -115,6 +127,7 @@ def test_nothing_is_done_to_a_server_while_k3s_does_not_answer(tmp_path: Path, a
         ({"first": "True True", "three": "True False"}, "", "that is so of: three."),
         ({**WELL, "three": "Unknown False"}, "yes", "that is so of: three."),
         ({**WELL, "three": "Unknown False"}, "", ""),  # it is a member, and is only repaired
+        ({**WELL, "three": LEFT}, "yes", ""),
         ({**WELL, "two": "Unknown False"}, "yes", ""),  # installed anew: its old member goes first
     ],
 )
@@ -138,7 +151,8 @@ def test_server_is_up_when_its_member_votes(tmp_path: Path) -> None:
     text = script_text("k3s-member.sh")
     body = text[: text.index('\nmain "$@"')] + '\nis_voter "$NODE"\n'
     for state, status in (("True True", 0), ("True False", 1), ("Unknown True", 1), ("True", 1)):
-        (tmp_path / "members").write_text(f"two-more True True\ntwo {state}\n")
+        lines = map(member_line, (("two-more", "True True"), ("two", state)))
+        (tmp_path / "members").write_text("".join(lines))
         script = body.replace("BINARY=/usr/local/bin/k3s", f"BINARY={tmp_path}/k3s")
         (tmp_path / "k3s").write_text(K3S)
         (tmp_path / "k3s").chmod(0o755)

@@ -12,6 +12,7 @@ import yaml
 from infra.kube.findings import Findings
 from infra.kube.pods_look import RunPods
 from infra.kube.rights import Need, as_roles, covers
+from infra.kube.same_machine import boot_id
 from infra.kube.storage_look import StorageNeeds
 from infra.platform.viewers import READS
 from infra.preflight import rights_problem
@@ -188,6 +189,24 @@ def test_cluster_is_asked_about_the_pods_of_the_run(tmp_path: Path) -> None:
     own = pods_asked_about("sandbox", tmp_path, {**gpus, "gpuOperator": True})
     assert (own.grows, own.without) == (True, ("nvidia.com/gpu",))
     assert pods_asked_about("sandbox", tmp_path, {**gpus, "gpuOperator": False}).without == ()
+
+
+def test_cluster_is_asked_for_what_is_here_alone(tmp_path: Path) -> None:
+    """A folder, and an imported image; a volume of the stack's own is made anew."""
+
+    def alone(**changes: object) -> tuple[list[str], bool, str]:
+        pods = pods_asked_about("sandbox", tmp_path, changes)
+        assert pods.here == boot_id() != ""
+        settings = [thing.setting for thing in pods.only_here]
+        return settings, pods.makes_volume, pods.class_name
+
+    folder, image = "storage: 'host-path'", "imageDelivery: 'import'"
+    assert alone() == ([folder, image], True, "")
+    assert alone(storageOptions={"shared": True}) == ([image], True, "")
+    registry = {"imageDelivery": "registry", "imageRepository": "registry.example.org/trainer"}
+    assert alone(**registry) == ([folder], True, "")
+    disks = {"storage": "storage-class", "storageOptions": {"className": "disks"}}
+    assert alone(**registry, **disks) == ([], False, "disks")
 
 
 def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:

@@ -18,9 +18,13 @@ server_configuration() {
 }
 
 # A line for each member: its Node, whether it is Ready, and whether it votes (True, False or Unknown).
+# One that etcd has let go is none, although its Node is there until k3s is gone from its machine: several
+# servers may leave at the same time.
 etcd_members() {
-  k3s_kubectl get nodes -l "$ETCD_LABEL=true" -o \
-    'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="EtcdIsVoter")].status}{"\n"}{end}'
+  nodes=$(k3s_kubectl get nodes -l "$ETCD_LABEL=true" -o \
+    'jsonpath={range .items[*]}{.metadata.name} left={.metadata.annotations.etcd\.k3s\.cattle\.io/removed-node-name} {.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="EtcdIsVoter")].status}{"\n"}{end}') ||
+    return 1
+  echo "$nodes" | awk '$2 == "left=" { print $1, $3, $4 }'
 }
 
 is_voter() { # node
