@@ -12,7 +12,7 @@ from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.objects import is_true
-from infra.workloads import indexed_job, jobset, trainjob
+from infra.workloads import jobset, trainjob
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running, start_controller
 from sandbox.stack import PulumiFailedError, Stack
@@ -28,13 +28,6 @@ NEEDED = ("jobset", "trainer", "training-operator", "volcano")
 PLAIN = "plain"
 STACK = "e2e-failed"
 MOST = 1  # pods in a row that may fail
-INDEXED_JOB = Engine(
-    kind=indexed_job.KIND,
-    pods="train-indexed-{}-".format,
-    master="",
-    failed_reason="PodFailurePolicy",
-    gang=False,
-)
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +134,7 @@ def starts(lab: Lab, run_name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "engine",
-    [INDEXED_JOB, JOBSET, TRAINJOB, PYTORCHJOB, VOLCANO],
-    ids=lambda engine: engine.kind.name,
+    "engine", [JOBSET, TRAINJOB, PYTORCHJOB, VOLCANO], ids=lambda engine: engine.kind.name
 )
 def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine: Engine) -> None:
     """The number is that of the run, and not the controller's, which is a hundred times higher."""

@@ -1,5 +1,5 @@
 """A Kueue that holds back, or takes up, what names no queue. The API server is a stand-in here,
-which changes a Job as Kueue's webhook does; the real one was tried by hand."""
+which changes a Job as Kueue's webhook does."""
 
 import json
 from typing import Any
