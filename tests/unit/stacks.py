@@ -19,6 +19,7 @@ import yaml
 from google.protobuf import empty_pb2
 from google.protobuf.json_format import MessageToDict
 from pulumi.runtime import mocks, rpc, set_all_config
+from pulumi.runtime.proto.source_pb2 import StackTrace
 from pulumi.runtime.settings import SETTINGS, configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
@@ -281,9 +282,11 @@ def run_with(
         patch("infra.run.make.look", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
         patch("infra.platform.queues.look_at_queues", side_effect=lambda *_, **__: KUEUE()),
+        # The SDK sends the stack's frames with each resource. No test reads them, and to collect
+        # them takes a sixth of the time.
+        patch("pulumi.runtime.resource._get_stack_trace", StackTrace),
         ThreadPoolExecutor(1) as thread,
     ):
-        # The SDK sends the stack's frames with each resource, and pytest's are many.
         thread.submit(contextvars.copy_context().run, run_to_the_end).result()
 
 

@@ -25,6 +25,7 @@ def searches() -> Iterator[list[str]]:
     def note(phase: str, _: object) -> None:
         seen.append(phase)
 
+    gc.collect()  # else one may be due at once, before anything is imported
     gc.callbacks.append(note)
     yield seen
     gc.callbacks.remove(note)
