@@ -22,6 +22,7 @@ TRAINER_CONTAINER = "trainer"
 # other nodes, and the volume may be on none of them.
 GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
+HOSTNAME_LABEL = "kubernetes.io/hostname"  # every node has it, with a value of its own
 # Access modes of a claim, as Kubernetes writes them.
 ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
 # Labels by which Kueue takes a workload up.

@@ -18,6 +18,7 @@ from cli.stack_outputs import RunPlace
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.exec_stream import stream
+from infra.kube.keep_claim import CLAIM
 from infra.kube.say import shorten
 from infra.kube.task_pod import running
 
@@ -25,7 +26,6 @@ TASK = "logs"
 START_SECONDS = 45.0  # the image is on the nodes; a pod that needs longer finds no room
 DEADLINE_SECONDS = 12 * 3600
 MOST_BLOCKS = 256  # that have come and are not read yet
-CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
 
 
 class NoVolumeError(Exception):
@@ -131,7 +131,7 @@ def reading(
     with ExitStack() as stack:
         try:
             # asked first, because a pod would wait for a claim that may never come
-            if api.get(CLAIMS.format(place.namespace, place.claim)) is None:
+            if api.get(CLAIM.format(place.namespace, place.claim)) is None:
                 raise NoVolumeError(f"there is no claim {place.claim}")
             with redirect_stdout(sys.stderr):  # what it waits for is no part of the logs
                 path = stack.enter_context(

@@ -21,7 +21,7 @@ from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, is_true, name_of, part
 from infra.kube.task_pod import TaskPod
-from infra.names import GPU_RESOURCE
+from infra.names import GPU_RESOURCE, HOSTNAME_LABEL
 
 MOST_AT_ONCE = 8
 LIMIT_SECONDS = 1200
@@ -120,7 +120,7 @@ def smoke_pod(place: VolumePlace, node: NodeToTest) -> TaskPod:
         deadline_seconds=LIMIT_SECONDS,
         environment={"HOME": "/tmp"},
     )
-    selector = {**part(pod.placement, "nodeSelector"), "kubernetes.io/hostname": node.name}
+    selector = {**part(pod.placement, "nodeSelector"), HOSTNAME_LABEL: node.name}
     placement: Json = {**pod.placement, "nodeSelector": selector}
     if node.gpus and place.runtime_class:
         placement["runtimeClassName"] = place.runtime_class

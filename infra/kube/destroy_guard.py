@@ -15,7 +15,7 @@ from infra.kube.job import Job
 from infra.kube.open_controller import refuse_use
 from infra.kube.open_queue import in_the_way
 from infra.kube.queue_members import named, of_others, standing_in
-from infra.kube.record import ALL, COLLECTION, SELECTOR, stacks_of_others
+from infra.kube.record import ALL, COLLECTION, SELECTOR, destroy_commands, stacks_of_others
 from infra.kube.say import say
 from infra.kube.strangers import refuse_strangers
 
@@ -47,10 +47,9 @@ def delete(job: Job, api: Api) -> None:
         ) from None
     others = stacks_of_others(items, job.owner)
     if others:
-        commands = "".join(f"\n  pulumi destroy --stack {stack}" for stack in others)
         raise TaskError(
             f"runs of other stacks stand on this platform: {', '.join(others)}. Nothing was "
-            f"deleted. First (the data is kept):{commands}"
+            f"deleted. First (the data is kept):{destroy_commands(others)}"
         )
     _look_at_queue(job, api)
     namespace_guard.delete(job, api)

@@ -9,8 +9,9 @@ from infra.kube.left_claims import refuse_left_claims
 from infra.kube.objects import Json, is_ending, label
 from infra.kube.say import say
 from infra.kube.use_claim import needs_of, refuse_problems
+from infra.kube.volume_place import CLAIMS
 
-CLAIM = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
+CLAIM = f"{CLAIMS}/{{}}"
 
 
 def create(job: Job, api: Api) -> None:

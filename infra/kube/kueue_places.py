@@ -13,10 +13,7 @@ from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.kueue import kueue_workload
 from infra.kube.objects import Json, label, part, parts
-from infra.names import PLACE_ANNOTATIONS, QUEUE_LABEL
-
-MACHINE = "kubernetes.io/hostname"
-"""Label of the lowest level of a queue's topology."""
+from infra.names import HOSTNAME_LABEL, PLACE_ANNOTATIONS, QUEUE_LABEL
 
 
 def words_of_places(api: Api, namespace: str, item: Json, pods: Sequence[Json]) -> str:
@@ -41,7 +38,7 @@ def words_of_places(api: Api, namespace: str, item: Json, pods: Sequence[Json]) 
 def words_of_other_places(own: Json, pods: Sequence[Json]) -> str:
     """The same of Kueue's Workload and the run's pods that live. Pure."""
     counted = assigned_machines(own)
-    real = Counter(str(part(pod, "spec", "nodeSelector")[MACHINE]) for pod in pods)
+    real = Counter(str(part(pod, "spec", "nodeSelector")[HOSTNAME_LABEL]) for pod in pods)
     elsewhere = sorted((real - counted).elements())
     if not counted or not elsewhere:
         return ""
@@ -58,7 +55,7 @@ def assigned_machines(own: Json) -> Counter[str]:
     found = Counter[str]()
     for pods in parts(part(own, "status", "admission"), "podSetAssignments"):
         given = part(pods, "topologyAssignment")
-        if list(given.get("levels") or [])[-1:] != [MACHINE]:
+        if list(given.get("levels") or [])[-1:] != [HOSTNAME_LABEL]:
             return Counter()
         for domain in parts(given, "domains"):  # v1beta1
             found[str(domain["values"][-1])] += int(domain["count"])
@@ -85,4 +82,4 @@ def _is_placed(pod: Json) -> bool:
     metadata = part(pod, "metadata")
     asks = PLACE_ANNOTATIONS & part(metadata, "annotations").keys()
     lives = part(pod, "status").get("phase") == "Running" and "deletionTimestamp" not in metadata
-    return bool(asks) and lives and MACHINE in part(pod, "spec", "nodeSelector")
+    return bool(asks) and lives and HOSTNAME_LABEL in part(pod, "spec", "nodeSelector")

@@ -6,19 +6,19 @@ from infra.kube.errors import TaskError
 from infra.kube.findings import list_if_allowed
 from infra.kube.job import Job
 from infra.kube.objects import name_of
-from infra.kube.record import COLLECTION, SELECTOR, stacks_of_others
+from infra.kube.record import COLLECTION, SELECTOR, destroy_commands, stacks_of_others
+from infra.kube.volume_place import CLAIMS
 
-CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 STORAGE = f"{names.COMPONENT_LABEL}=storage"
 
 
 def refuse_left_claims(job: Job, api: Api) -> None:
     """Another storage, folder or size means another claim than the job's `claim`.
 
-    The engine deletes our claim of before at the end of `pulumi up`. As long as pods mount it, the
-    cluster keeps it in the phase Terminating, and `up` would wait for it and fail. The pods of our
-    own run have ended by then. Credentials that may not list claims are used by nobody who shares
-    the platform, so nothing is refused for them.
+    The engine deletes our old claim at the end of `pulumi up`. The pods of our own run have ended
+    by then. If pods of another stack still mount the claim, the cluster keeps it in the phase
+    Terminating, and `up` waits for its end until the limit and fails. Where the credentials may not
+    list claims, nobody knows whether there is an old one, and nothing is refused.
 
     Raises:
         TaskError: runs of other stacks stand on the platform, and the claim is going to change.
@@ -31,10 +31,10 @@ def refuse_left_claims(job: Job, api: Api) -> None:
         return
     others = stacks_of_others(api.list(COLLECTION.format(job.namespace), SELECTOR), job.owner)
     if others:
-        commands = "".join(f"\n  pulumi destroy --stack {stack}" for stack in others)
         raise TaskError(
             f"storage: the settings lead to another claim than {', '.join(left)} of namespace "
             f"{job.namespace}, and runs of other stacks use that one: {', '.join(others)}. "
             "Neither the claim nor its data were changed. Set storage, storageOptions, dataRoot "
-            f"and dataSize as they were, or first end those runs (the data is kept):{commands}"
+            "and dataSize as they were, or first end those runs (the data is kept):"
+            f"{destroy_commands(others)}"
         )

@@ -8,8 +8,9 @@ import time
 from infra.kube.api import Api
 from infra.kube.findings import object_at
 from infra.kube.job import Job
-from infra.kube.storage_look import CLASSES, StorageNeeds
+from infra.kube.storage_look import StorageNeeds
 from infra.kube.use_claim import refuse_problems
+from infra.kube.volume_place import CLASSES
 from infra.kube.waiting import POLL_SECONDS
 from infra.names import ONE_NODE
 

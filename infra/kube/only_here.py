@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from infra.kube.objects import Json, label, name_of, part
 from infra.kube.room import PodNeeds, shown_names, usable_nodes
-
-HOSTNAME = "kubernetes.io/hostname"
+from infra.names import HOSTNAME_LABEL
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,10 @@ def only_here_problem(nodes: Sequence[Json], needs: PodNeeds, thing: OnlyHere, h
     others = [node for node in usable_nodes(nodes, needs) if _boot_id(node) not in ("", here)]
     if not own or not others:  # without an own node see same_machine.py
         return ""
-    name = label(own[0], HOSTNAME) or name_of(own[0])
+    name = label(own[0], HOSTNAME_LABEL) or name_of(own[0])
     return (
         f"{thing.setting} cannot be used: {thing.what}, and the pods could also be placed on "
-        f"{shown_names(others)}. Set nodeSelector to {HOSTNAME}: {name}, or {thing.instead}"
+        f"{shown_names(others)}. Set nodeSelector to {HOSTNAME_LABEL}: {name}, or {thing.instead}"
     )
 
 

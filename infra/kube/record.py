@@ -24,6 +24,11 @@ def stacks_of_others(items: Iterable[Json], owner: str) -> list[str]:
     )
 
 
+def destroy_commands(stacks: Iterable[str]) -> str:
+    """The commands that end the runs of these stacks, each on a line of its own, for a message."""
+    return "".join(f"\n  pulumi destroy --stack {stack}" for stack in stacks)
+
+
 @dataclass(frozen=True)
 class Record:
     """What one run says about itself."""

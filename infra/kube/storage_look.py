@@ -8,13 +8,11 @@ from infra.kube.api import Api
 from infra.kube.findings import Findings, listed, object_at, objects_at
 from infra.kube.objects import Json, is_ending, names_of, part, parts
 from infra.kube.quantity import amount
+from infra.kube.volume_place import CLAIMS, CLASSES, VOLUMES
 from infra.names import MANY_NODES, ONE_NODE, ONE_POD
 
-CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
 DRIVERS_ON_NODES = "/apis/storage.k8s.io/v1/csinodes"
-VOLUMES = "/api/v1/persistentvolumes"
-CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 BY_HAND = "kubernetes.io/no-provisioner"
 WAITS = "WaitForFirstConsumer"
 

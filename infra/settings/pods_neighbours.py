@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
+from infra.names import HOSTNAME_LABEL
 from infra.settings.pod_marks import is_key
 from infra.settings.reader import Reader
 
@@ -17,7 +18,7 @@ class NeighbourSettings:
     label: str
 
 
-LEFT_TO_KUBERNETES = NeighbourSettings("auto", "kubernetes.io/hostname")
+LEFT_TO_KUBERNETES = NeighbourSettings("auto", HOSTNAME_LABEL)
 
 
 def read_neighbours(reader: Reader) -> NeighbourSettings:

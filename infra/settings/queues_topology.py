@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from infra.names import PLACE_ANNOTATIONS
+from infra.names import HOSTNAME_LABEL, PLACE_ANNOTATIONS
 from infra.settings.pod_marks import is_key
 from infra.settings.pods import PodSettings
 from infra.settings.queue import QueueSettings
 from infra.settings.reader import Reader
 
 KEY = "queues.topology"
-HOST = "kubernetes.io/hostname"
-EXAMPLE = f"[topology.kubernetes.io/zone, example.com/rack, {HOST}]"
+EXAMPLE = f"[topology.kubernetes.io/zone, example.com/rack, {HOSTNAME_LABEL}]"
 _MOST_LEVELS = 16  # Kueue's own limit
 
 
@@ -44,13 +43,13 @@ def read_levels(reader: Reader, value: object) -> tuple[str, ...]:
     if len(levels) > _MOST_LEVELS:
         reason = f"Kueue accepts at most {_MOST_LEVELS} levels"
         reader.problem(KEY, given, reason, "Leave out levels that no run needs")
-    elif levels and levels[-1] != HOST and HOST not in levels:
+    elif levels and levels[-1] != HOSTNAME_LABEL and HOSTNAME_LABEL not in levels:
         reader.problem(
             KEY,
             given,
-            f"the last level is not {HOST}, so Kueue would not see how full each machine is, and "
-            "would find no other one for a pod whose machine fails",
-            f"Add it at the end: pulumi config set --path '{KEY}[{len(levels)}]' {HOST}",
+            f"the last level is not {HOSTNAME_LABEL}, so Kueue would not see how full each machine "
+            "is, and would find no other one for a pod whose machine fails",
+            f"Add it at the end: pulumi config set --path '{KEY}[{len(levels)}]' {HOSTNAME_LABEL}",
         )
     return levels if _are_right(reader) else ()
 
@@ -66,7 +65,7 @@ def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
         return "it is not the key of a label", "Write it like example.com/rack"
     if label in levels[:place]:
         return f"it is level {levels.index(label) + 1} already", "Name each label once"
-    if label == HOST and place != len(levels) - 1:
+    if label == HOSTNAME_LABEL and place != len(levels) - 1:
         return (
             "a machine contains no other place, so it can only be the last level",
             "Write the levels from the widest to the machine",

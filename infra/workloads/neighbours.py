@@ -6,10 +6,10 @@ one that does not start.
 
 from collections.abc import Mapping
 
+from infra.names import HOSTNAME_LABEL
 from infra.objects import Manifest
 from infra.settings.pods_neighbours import NeighbourSettings
 
-HOST = "kubernetes.io/hostname"  # every node has this label, with a value of its own
 HEAVIEST = 100  # the scheduler's own limit for the weight of a wish
 NEVER_REACHED = 1_000_000  # pods more on one machine than on another
 
@@ -33,7 +33,7 @@ def neighbours(settings: NeighbourSettings, pods: int, selector: Mapping[str, st
     # as this wish, unless a pod has a rule of its own about that. So it has one that allows all.
     anywhere = {
         "maxSkew": NEVER_REACHED,
-        "topologyKey": HOST,
+        "topologyKey": HOSTNAME_LABEL,
         "whenUnsatisfiable": "DoNotSchedule",
     }
     return {

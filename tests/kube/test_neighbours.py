@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.names import HOSTNAME_LABEL
 from infra.settings.pods_neighbours import NeighbourSettings, PlacementChoice
-from infra.workloads.neighbours import HOST, neighbours
+from infra.workloads.neighbours import neighbours
 from tests.kube.lab import Json, Lab, wait_for
 from tests.kube.test_pods_look import NODES, POOL, node, pod
 
@@ -30,11 +31,11 @@ def racks(lab: Lab) -> Iterator[dict[str, Json]]:
             item = node(pool, OFFERS)
             name = item["metadata"]["name"]
             rack = f"rack-{number // NODES_IN_RACK}"
-            item["metadata"]["labels"] |= {RACK: rack, HOST: name}
+            item["metadata"]["labels"] |= {RACK: rack, HOSTNAME_LABEL: name}
             lab.api.create(NODES, item)
             made[name] = item
         # the scheduler hears of nodes in their order: with the last one it knows them all
-        placed(lab, [pod(QUARTER, {HOST: list(made)[-1]})])
+        placed(lab, [pod(QUARTER, {HOSTNAME_LABEL: list(made)[-1]})])
         yield made
     finally:
         for name in made:
@@ -68,9 +69,9 @@ def placed(lab: Lab, wanted: list[Json]) -> list[str]:
     [
         ("packed", RACK, WHOLE_NODE, NODES_IN_RACK, [NODES_IN_RACK]),
         ("packed", RACK, WHOLE_NODE, NODES_IN_RACK + 2, [NODES_IN_RACK, 2]),
-        ("packed", HOST, QUARTER, 4, [4]),
+        ("packed", HOSTNAME_LABEL, QUARTER, 4, [4]),
         ("spread", RACK, WHOLE_NODE, 6, [3, 3]),
-        ("spread", HOST, QUARTER, 6, [1] * 6),
+        ("spread", HOSTNAME_LABEL, QUARTER, 6, [1] * 6),
     ],
 )
 def test_pods_of_a_run_are_where_their_placement_wants_them(

@@ -13,7 +13,7 @@ import pytest
 
 from infra.kube.pods_look import RunPods, pods_findings
 from infra.kube.quick_look import quick_look
-from infra.kube.storage_look import CLAIMS, VOLUMES
+from infra.kube.volume_place import CLAIMS, VOLUMES
 from infra.names import CLAIM, GPU_RESOURCE, GPU_TOLERATION
 from infra.storages.kind import claim_manifest
 from tests.kube.lab import LIMIT_SECONDS, PROBE_IMAGE, Json, Lab, wait_for

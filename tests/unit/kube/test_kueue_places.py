@@ -8,9 +8,9 @@ import pytest
 from infra.kube.access import Access
 from infra.kube.answer import Answer
 from infra.kube.api import Api
-from infra.kube.kueue_places import MACHINE, assigned_machines, words_of_other_places
+from infra.kube.kueue_places import assigned_machines, words_of_other_places
 from infra.kube.kueue_places import words_of_places as words
-from infra.names import QUEUE_LABEL, REQUIRED_PLACE
+from infra.names import HOSTNAME_LABEL, QUEUE_LABEL, REQUIRED_PLACE
 
 RACK = "example.com/rack"
 Json = dict[str, Any]
@@ -26,7 +26,7 @@ def assigned(*given: Json) -> Json:
 
 def older(**counts: int) -> Json:
     domains = [{"values": ["r", name], "count": count} for name, count in counts.items()]
-    return {"levels": [RACK, MACHINE], "domains": domains}
+    return {"levels": [RACK, HOSTNAME_LABEL], "domains": domains}
 
 
 def newer(values: Json, counts: Json, domains: int) -> Json:
@@ -35,7 +35,7 @@ def newer(values: Json, counts: Json, domains: int) -> Json:
         "valuesPerLevel": [{"universal": "r"}, values],
         "podCounts": counts,
     }
-    return {"levels": [RACK, MACHINE], "slices": [some]}
+    return {"levels": [RACK, HOSTNAME_LABEL], "slices": [some]}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_machines_that_kueue_counts(given: Json, machines: dict[str, int]) -> No
 def pod(machine: str, phase: str = "Running", **metadata: str) -> Json:
     return {
         "metadata": {"annotations": {REQUIRED_PLACE: RACK}, **metadata},
-        "spec": {"nodeSelector": {MACHINE: machine}},
+        "spec": {"nodeSelector": {HOSTNAME_LABEL: machine}},
         "status": {"phase": phase},
     }
 
