@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,9 @@ def when_and_load(load_before: float) -> str:
     return f"{date}, {load} on {cores} cores" + (f", of which it had {own}" if own != cores else "")
 
 
-def publish(heading: str, name: str, rows: Sequence[Row], load_before: float) -> None:
+def publish(
+    heading: str, name: str, rows: Sequence[Row], load_before: float, keep_others: bool = False
+) -> None:
     """Write rows as the table of a section of docs/benchmarks.md.
 
     Args:
@@ -48,10 +50,21 @@ def publish(heading: str, name: str, rows: Sequence[Row], load_before: float) ->
         name: the first column of each row.
         rows: what was measured just now.
         load_before: os.getloadavg()[0] before it was.
+        keep_others: the rows of the section that were not measured now stay, after the new ones.
     """
     where = when_and_load(load_before)
-    found = {name: [{**dataclasses.asdict(row), "where": where} for row in rows]}
-    put_into_section(DOCUMENT, heading, table(found, [name]))
+    text = table({name: [{**dataclasses.asdict(row), "where": where} for row in rows]}, [name])
+    if keep_others:
+        text = "\n".join([text, *other_rows(DOCUMENT, heading, name, {row.what for row in rows})])
+    put_into_section(DOCUMENT, heading, text)
+
+
+def other_rows(document: Path, heading: str, name: str, measured: Set[str]) -> list[str]:
+    """The rows `name` in the table of a section that measure something else than `measured`."""
+    _, _, section = document.read_text().partition(f"{heading}\n")
+    lines = section.partition(_END)[0].splitlines()
+    found = [(line, line.split(" | ")) for line in lines if line.startswith(f"| {name} | ")]
+    return [line for line, cells in found if cells[1] not in measured]
 
 
 def put_into_section(document: Path, heading: str, text: str) -> None:

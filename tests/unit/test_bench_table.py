@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from bench.table import put_into_section, table
+import pytest
+
+from bench.row import Row
+from bench.table import publish, put_into_section, table
 
 ROW = {"what": "speed", "bar": ">= 1.10x", "measured": "1.50x", "met": True, "where": "here"}
 
@@ -27,3 +30,20 @@ def test_a_section_is_made_once_and_then_only_its_table_changes(tmp_path: Path) 
     )
     put_into_section(document, "## Trainer", "| second |")
     assert document.read_text().count("| second |") == 1
+
+
+def test_rows_not_measured_now_can_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a section's rows is measured anew, and the table keeps the others as they were."""
+    document = tmp_path / "benchmarks.md"
+    document.write_text("# Benchmarks\n\n## Size\n\n<!-- table: begin -->\n<!-- table: end -->\n")
+    monkeypatch.setattr("bench.table.DOCUMENT", document)
+    publish(
+        "## Size", "size", [Row("small", "-", "1 s", None), Row("large", "-", "9 s", None)], 0.0
+    )
+    publish("## Size", "size", [Row("small", "-", "2 s", None)], 0.0, keep_others=True)
+    text = document.read_text()
+    assert "| small | - | 2 s |" in text
+    assert "| large | - | 9 s |" in text
+    assert "1 s" not in text
+    publish("## Size", "size", [Row("small", "-", "3 s", None)], 0.0)
+    assert "large" not in document.read_text()
