@@ -57,7 +57,7 @@ def made(lab: Lab, stack: Stack, queue: Queue) -> Iterator[None]:
             lab.kubectl("create", "-f", _file(lab, item))
         yield
         lab.kubectl("delete", queue.resource, "--all")
-        stack.set_all(dict.fromkeys(queue.settings))
+        stack.set_all(dict.fromkeys(key.partition(".")[0] for key in queue.settings))
         stack.up()
 
 
