@@ -72,18 +72,22 @@ class TaskPodsArgs:
 
     Args:
         connection: the cluster.
-        everyone: remove the pods of every stack, because the namespace goes.
+        everyone: remove the pods of every stack, because the claim and the namespace go, and wait
+            for those of the training.
+        lost_nodes_are_replaced: whether `lostNodes` gives up the pods of a lost machine.
     """
 
     connection: Connection
     everyone: bool
+    lost_nodes_are_replaced: bool = False
 
 
 class TaskPods(pulumi.ComponentResource):
     """Pods that commands such as `./disttrain sample` have started.
 
     They end with their command. `pulumi destroy` removes what is left of them first, because even
-    a finished pod keeps the claim from being deleted.
+    a finished pod keeps the claim from being deleted. With a platform it also waits for the pods of
+    the training, which have been asked to end by then.
     """
 
     removed_from: pulumi.Output[str]
@@ -97,7 +101,10 @@ class TaskPods(pulumi.ComponentResource):
             f"{name}-leftovers",
             "leftovers",
             args.connection,
-            {"everyone": args.everyone},
+            {
+                "everyone": args.everyone,
+                **({"lost_nodes_are_replaced": True} if args.lost_nodes_are_replaced else {}),
+            },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         self.removed_from = pulumi.Output.from_input(args.connection.namespace)

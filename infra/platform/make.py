@@ -218,12 +218,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         ProxyConfigArgs(settings.proxy, settings.namespace, settings.stack, owner.identity),
         inside(cluster, namespace),
     )
-    pods = TaskPods(
-        "task-pods",
-        TaskPodsArgs(connection, everyone=True),
-        inside(cluster, volume),  # with our own k3s they go, whether it answers or not
-    )
-    ready += [image, namespace, volume, proxy, pods]
+    ready += [image, namespace, volume, proxy]
     if not settings.namespace_settings.exists:  # where it exists, others decide who sees it
         who = ViewersArgs(settings.namespace, settings.stack, owner.identity)
         ready.append(Viewers("viewers", who, inside(cluster, namespace)))
@@ -272,6 +267,10 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         # After the image and its login, without which the pod would not start.
         lost = ProgramArgs(*program_args)
         ready.append(LostNodes("lost-nodes", lost, inside(cluster, *ready)))
+    # After what gives up the pods of a lost machine: `destroy` waits for all pods, and that helps.
+    task_pods = TaskPodsArgs(connection, True, settings.replaces_lost_nodes)
+    # With our own k3s they go, whether it answers or not.
+    ready.append(TaskPods("task-pods", task_pods, inside(cluster, volume, *ready)))
     if settings.node_health != "off":
         operator = settings.gpu_operator
         health = NodeHealthArgs(
