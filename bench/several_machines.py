@@ -153,7 +153,8 @@ def _name_one(lab: Lab, stack: Stack, run_name: str) -> float:
     begin = time.monotonic()
 
     def named() -> bool:
-        status = f"./disttrain status --stack {stack.name} --json"
+        # It ends with 1 where a run needs attention, as this one does once a pod is lost.
+        status = f"./disttrain status --stack {stack.name} --json || test $? -eq 1"
         platform = json.loads(people_run(lab, stack, status))["platform"]
         return lost in {*platform["silent"], *platform["not_ready"]}
 
