@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 
 from cli.endings import end_in_order
 from cli.logs.explain import explain
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show what ended the newest failed start, and on which rank",
     )
-    add("--tail", type=int, default=-1, metavar="LINES", help="begin with the last LINES lines")
+    add("--tail", type=int, metavar="LINES", help="begin with the last LINES lines")
     add(
         "--timestamps",
         action="store_true",
@@ -56,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
+    check(arguments)
     ranks, pattern = parse_ranks(arguments.rank), parse_pattern(arguments.grep)
     place = run_place(arguments.stack)
     api = Api(place.access)
@@ -70,9 +72,27 @@ def run(arguments: argparse.Namespace) -> int:
     return show(api, place, selection, arguments)
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Raises ValueError: an option cannot be used, or would be ignored."""
+    if arguments.since:
+        parse_since(arguments.since, datetime.now().astimezone())
+    if arguments.tail is not None and arguments.tail < 0:
+        raise ValueError(
+            f"--tail: {arguments.tail} cannot be used: it is below 0. Give a number of lines, or "
+            "leave it out for all of them"
+        )
+    for name in ("rank", "grep", "tail") if arguments.first_error else ():
+        if (value := getattr(arguments, name)) not in ("", None):
+            raise ValueError(
+                f"--{name}: {value!r} cannot be used with --first-error, which looks at all lines "
+                "of all ranks. Leave one of the two out"
+            )
+
+
 def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Namespace) -> int:
     """Print the lines that are wanted."""
-    tail, follow = int(arguments.tail), not arguments.no_follow
+    tail = -1 if arguments.tail is None else int(arguments.tail)
+    follow = not arguments.no_follow
     screen = Screen(has_time=arguments.timestamps)
     with volume_or_none(api, place, selection, tail, follow) as volume:
         if volume is None and selection.ranks:

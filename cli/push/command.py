@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from cli.endings import end_in_order
 from cli.fetch.order import NAME
+from cli.os_words import os_words
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
 from cli.stack_outputs import VolumePlace, volume_place
@@ -43,7 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         files = read_run(folder)
     except OSError as error:
-        raise ValueError(f"FOLDER: {folder} cannot be read: {error}") from None
+        raise ValueError(
+            f"FOLDER: {folder} cannot be read: {os_words(error)}. All files of the run must be "
+            "readable by you"
+        ) from None
     place = volume_place(arguments.stack)
     program = Path(pod_program.__file__).read_text()
     with volume_pod(place, TASK, program, read_only=False) as pod:

@@ -77,12 +77,17 @@ def run(arguments: argparse.Namespace) -> int:
         path,
         found.container,
         command,
-        sys.stdout.buffer.write,
+        pass_on,
         silence_seconds=LIMIT_SECONDS,  # whoever waits for it can press Ctrl-C
     )
-    sys.stdout.flush()
     sys.stderr.write(ended.stderr)
     return ended.exit_code
+
+
+def pass_on(block: memoryview) -> None:
+    """To whoever reads the standard output, at once: more may come only much later."""
+    sys.stdout.buffer.write(block)
+    sys.stdout.buffer.flush()
 
 
 def find_ranks(api: Api, place: RunPlace) -> dict[int, RankPlace]:

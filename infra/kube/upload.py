@@ -51,7 +51,7 @@ class Pod:
     def call(self, *words: str, blocks: Iterator[bytes] | None = None) -> dict[str, Any]:
         """Run one command; raises UnreachableError when the connection is cut."""
         command = ["python3", "-c", self._program, *words]
-        ended = execute(self._api, self._path, self._container, command, blocks or iter(()))
+        ended = execute(self._api, self._path, self._container, command, blocks)
         if ended.exit_code:
             last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
             raise TaskError(f"the pod cannot write {words[1]}: {last[0]}")

@@ -188,6 +188,30 @@ def test_command_without_a_terminal_gives_its_output_and_status(lab: Lab, place:
     assert (done.returncode, done.stdout, done.stderr) == (5, f"1 {pid}\n", "a warning\n")
 
 
+def test_command_that_reads_its_input_finds_the_end(place: RunPlace) -> None:
+    """Nothing of this machine is passed on; the command must not wait for it."""
+    done = shell(place, "--", "cat")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.timeout(LIMIT_SECONDS)
+def test_output_comes_while_the_command_runs(place: RunPlace) -> None:
+    """A little of it, too, and also where a program reads it."""
+    say = "import time; print('first', flush=True); time.sleep(3600)"
+    words = json.dumps(asdict(place)), "--", "python3", "-c", say
+    with subprocess.Popen(
+        [sys.executable, "-c", SHELL, *words],
+        cwd=PROJECT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "first\n"
+        process.kill()
+
+
 @pytest.mark.in_depth
 def test_command_may_be_silent_for_long(place: RunPlace) -> None:
     """Longer than a program of ours, which gives signs of life."""
