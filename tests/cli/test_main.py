@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -104,3 +105,19 @@ def test_reader_that_is_gone_before_the_end_is_no_error(words: list[str]) -> Non
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_command_takes_nothing_from_the_folder_where_it_is_typed(tmp_path: Path) -> None:
+    """A project of the user's own may have a package `cli` or a file `yaml.py`."""
+    (tmp_path / "cli").mkdir()
+    for name in ("cli/__init__.py", "yaml.py", "pulumi_command.py"):
+        (tmp_path / name).write_text("raise RuntimeError('not ours')\n")
+    done = subprocess.run(
+        [PROJECT / "disttrain", "runs", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "list, compare or delete the runs" in done.stdout
