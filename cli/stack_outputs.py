@@ -171,7 +171,7 @@ def _pulumi(words: list[str]) -> str:
     except FileNotFoundError:
         raise ValueError(
             "there is no pulumi on PATH to read the stack's outputs. Install Pulumi, or add the "
-            "folder of its program to PATH"
+            "folder of its program to PATH. Without one: ./disttrain status --kubeconfig FILE"
         ) from None
     except subprocess.TimeoutExpired:
         raise ValueError(
