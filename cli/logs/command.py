@@ -160,12 +160,13 @@ class Screen:
 
     def __init__(self, has_time: bool) -> None:
         self._has_colour, self._has_time = colour_is_wanted(), has_time
+        self._on_terminal = sys.stdout.isatty()
         self._explained: set[tuple[str, str]] = set()
 
     def show(self, lines: Iterable[Line]) -> None:
         """Raises BrokenPipeError where nobody reads any more."""
         for line in lines:
-            self._put(shown(line, self._has_colour, self._has_time))
+            self._put(shown(line, self._has_colour, self._has_time, self._on_terminal))
             meaning = explain(line.text)
             if meaning and (label(line), meaning) not in self._explained:
                 self._explained.add((label(line), meaning))
