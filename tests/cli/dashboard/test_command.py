@@ -38,7 +38,7 @@ def test_number_that_is_no_port_is_named(
     assert main([name, "--port", str(port)]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"error: --port: {port} cannot be used: ")
-    assert "0 for any" in said
+    assert "it is no port, which is a number from 1 to 65535. Give another one, or 0" in said
 
 
 def test_tensorboard_needs_no_run_of_the_stack() -> None:
