@@ -1,6 +1,15 @@
 """Texts that others have chosen, as a terminal may be given them. Pure."""
 
 
+def is_text(name: str) -> bool:
+    """Whether the name of a file is text in UTF-8; others have surrogates for their bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def printable(name: str) -> str:
     """The name itself, but with escapes for signs that would steer the terminal.
 

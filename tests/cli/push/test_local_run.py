@@ -52,6 +52,10 @@ def link_folder(run: Path) -> None:
     (run / "tensorboard").symlink_to(run.with_name("elsewhere"))
 
 
+def add_bytes(run: Path) -> None:
+    (run / os.fsdecode(b"bytes-\xff")).touch()
+
+
 def make_pipe(run: Path) -> None:
     os.mkfifo(run / "pipe")  # who opens it to read waits for a writer
 
@@ -65,6 +69,7 @@ def make_pipe(run: Path) -> None:
         (link, "elsewhere is a link"),
         (link_folder, "tensorboard is a link"),
         (make_pipe, "pipe is no plain file"),
+        (add_bytes, r"the name of bytes-\\udcff is no text in UTF-8"),
         (lambda run: (run / "run.yaml").unlink(), "it has no run.yaml"),
     ],
 )
