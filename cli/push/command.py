@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from cli.endings import end_in_order
 from cli.fetch.order import NAME
+from cli.fetch.partial import MARK
 from cli.os_words import os_words
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
@@ -86,14 +87,16 @@ def push(
     """
     incoming = f".push-{key_of(files)}-{name}"
     size = sum(each.size for each in files)
-    if reason := refusal(pod.ask("look", place.runs_path, name), name, incoming, size):
+    seen = pod.ask("look", place.runs_path, name, incoming)
+    if reason := refusal(seen, name, incoming, size):
         raise ValueError(reason)
+    begun = {str(each).partition(MARK)[0] for each in seen["begun"]}
     sender = Pod(pod.api, pod.path, pod.container)
     for file in files:
         target = f"{place.runs_path}/{incoming}/{file.name}"
         sent = SentFile(folder / file.name, target, file.size, file.sha256)
         try:
-            send(sent, sender, "the same command")
+            send(sent, sender, "the same command", is_new=file.name not in begun)
         except TaskError as reason:
             raise TaskError(
                 f"{reason}. What has arrived stays on the volume for another try. To remove it: "
