@@ -11,6 +11,7 @@ from infra.kube.volume_place import CLAIMS, VOLUMES
 
 BOUND = "Bound"
 ENDING = "Terminating"  # as kubectl calls it; its phase stays Bound while pods mount it
+MOST_BOUND = 3  # that have a line of their own on the screen
 _WHY = {
     "Pending": "it has no volume yet, and no pod can start before: docs/storage.md",
     "Lost": "its volume is gone: docs/storage.md",
@@ -77,12 +78,14 @@ def claim_lines(claims: Iterable[Claim]) -> list[str]:
 def bound_lines(claims: Iterable[Claim]) -> list[str]:
     """A line for each claim that pods can mount: its size, and its class or where its data is.
 
-    Pure.
+    Of many it is one line for all. Pure.
     """
+    bound = [claim for claim in claims if claim.phase == BOUND]
+    if len(bound) > MOST_BOUND:
+        return [f"  storage: {len(bound)} claims are {BOUND}; --json has each of them"]
     return [
         f"{_where(claim)} is {BOUND}: {', '.join(filter(None, (claim.size, _kind(claim))))}"
-        for claim in claims
-        if claim.phase == BOUND
+        for claim in bound
     ]
 
 

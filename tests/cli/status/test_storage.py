@@ -143,3 +143,11 @@ def test_claim_that_is_being_deleted_is_not_called_bound() -> None:
     (claim,) = see_claims(server, {"disttrain": []})
     assert claim.phase == "Terminating"
     assert bound_lines([claim]) == []
+
+
+def test_many_bound_claims_are_one_line() -> None:
+    """Each person may have a namespace with a claim; one that is not bound is always named."""
+    claims = [Claim(f"team-{number}", "data", "Bound", "1Gi", "efs") for number in range(4)]
+    assert len(bound_lines(claims[:3])) == 3
+    assert bound_lines(claims) == ["  storage: 4 claims are Bound; --json has each of them"]
+    assert len(claim_lines([*claims, Claim("team-9", "data", "Lost")])) == 1
