@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.since:
         since = parse_since(arguments.since, api.now().astimezone()).timestamp()
     if arguments.first_error:
-        return show_first_error(api, place, Selection(since=since))
+        return show_first_error(api, place, Selection(since=since), arguments.timestamps)
     selection = Selection(ranks, since, pattern)
     return show(api, place, selection, arguments)
 
@@ -114,7 +114,7 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
     return 0
 
 
-def show_first_error(api: Api, place: RunPlace, selection: Selection) -> int:
+def show_first_error(api: Api, place: RunPlace, selection: Selection, has_time: bool) -> int:
     """Print what ended the newest failed start."""
     with volume_or_none(api, place, selection, MOST_LINES_OF_A_CRASH, follow=False) as volume:
         merged = Merged(PodLogs(api, place), volume, warn)
@@ -123,7 +123,8 @@ def show_first_error(api: Api, place: RunPlace, selection: Selection) -> int:
     if found is None:
         warn("no error was found" + ("" if lines else ": there are no lines"))
         return 1
-    print(as_text(found, colour_is_wanted()), flush=True)
+    text = as_text(found, colour_is_wanted(), has_time, sys.stdout.isatty())
+    print(text, flush=True)
     return 0
 
 
