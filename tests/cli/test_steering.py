@@ -224,3 +224,23 @@ def test_bash_completes_commands_and_their_options() -> None:
 def test_each_shell_gets_every_command(shell: str) -> None:
     text = script(shell, options_of(parser_of(COMMANDS)))
     assert [name for name in COMMANDS if name not in text] == []
+
+
+def test_zsh_gets_its_own_completion_first_if_it_has_none() -> None:
+    """A fresh zsh knows no `compdef`, on which the completion in bash's way stands. (By hand it was
+    tried in zsh 5.9, with and without.)"""
+    lines = script("zsh", options_of(parser_of(COMMANDS))).splitlines()
+    assert lines[:3] == [
+        "autoload -U +X compinit bashcompinit",
+        "(( $+functions[compdef] )) || compinit -D",
+        "bashcompinit",
+    ]
+
+
+def test_fish_still_completes_files_after_a_command() -> None:
+    """`push` and several options take a file or a folder; `-f` would hide them. (By hand it was
+    tried in fish 3.6.)"""
+    first, *rest = script("fish", options_of(parser_of(COMMANDS))).splitlines()
+    assert first.startswith("complete -c disttrain -f -n __fish_use_subcommand ")
+    assert len(rest) == len(COMMANDS)
+    assert [line for line in rest if " -f " in line] == []
