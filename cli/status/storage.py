@@ -9,12 +9,12 @@ from infra.kube.left_claims import STORAGE
 from infra.kube.objects import Json, is_ending, name_of, part, parts
 from infra.kube.volume_place import CLAIMS, VOLUMES
 
-BOUND = "Bound"
+BOUND, LOST = "Bound", "Lost"
 ENDING = "Terminating"  # as kubectl calls it; its phase stays Bound while pods mount it
 MOST_BOUND = 3  # that have a line of their own on the screen
 _WHY = {
     "Pending": "it has no volume yet, and no pod can start before: docs/storage.md",
-    "Lost": "its volume is gone: docs/storage.md",
+    LOST: "its volume is gone: docs/storage.md",
     ENDING: "somebody has deleted it, and no further pod can mount it: docs/storage.md",
 }
 
