@@ -148,7 +148,8 @@ def main(words: Sequence[str]) -> int:
         try:
             return _answer(words)
         finally:  # what is left is written here, as Python itself would complain of a closed pipe
-            sys.stdout.flush()
+            if sys.stdout:  # None where there is none
+                sys.stdout.flush()
     except BrokenPipeError:
         close_output()
         return BROKEN_PIPE

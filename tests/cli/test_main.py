@@ -107,6 +107,15 @@ def test_reader_that_is_gone_before_the_end_is_no_error(words: list[str]) -> Non
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_command_without_a_standard_output_ends_in_order() -> None:
+    """As of a service that has closed it."""
+    command = f"{sys.executable} -m cli completion bash >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=PROJECT, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_command_takes_nothing_from_the_folder_where_it_is_typed(tmp_path: Path) -> None:
     """A project of the user's own may have a package `cli` or a file `yaml.py`."""
     (tmp_path / "cli").mkdir()
