@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -164,6 +165,18 @@ def test_lost_pod_ends_the_shell_and_leaves_the_terminal(
     terminal.wait_for_words("ready")
     lab.kubectl("-n", place.namespace, "delete", "pod", "--all", "--grace-period=1")
     assert terminal.process.wait(LIMIT_SECONDS) not in (0, 7)
+    assert termios.tcgetattr(terminal.there) == terminal.before
+
+
+def test_shell_that_is_told_to_end_leaves_the_terminal(
+    place: RunPlace, terminals: list[Terminal]
+) -> None:
+    """As by a `kill` from another terminal."""
+    terminal = Terminal(place, "--", "python3", "-c", ECHO)
+    terminals.append(terminal)
+    terminal.wait_for_words("ready")
+    terminal.process.terminate()
+    assert terminal.process.wait(LIMIT_SECONDS) == 128 + signal.SIGTERM
     assert termios.tcgetattr(terminal.there) == terminal.before
 
 
