@@ -12,6 +12,7 @@ from cli.__main__ import COMMANDS, main, parser_of
 from cli.completion import SHELLS, options_of, script
 from cli.extend import commands
 from cli.sample import split
+from cli.stack_plan import shown_settings
 from cli.status.progress import Progress
 from cli.stop import stopped
 from sandbox.venvs import PROJECT
@@ -143,6 +144,16 @@ def test_pulumi_without_an_answer_is_one_sentence(
     said = capsys.readouterr().err
     assert said.startswith("error: pulumi stack output")
     assert "gave no answer in 0.2 s" in said
+
+
+def test_settings_without_an_answer_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encrypted ones are asked of the same program: `doctor --stack` needs them."""
+    monkeypatch.setattr("cli.stack_outputs.PULUMI_SECONDS", 0.2)
+    pulumi(tmp_path, monkeypatch, "exec sleep 60")
+    with pytest.raises(ValueError, match=r"^pulumi config --show-secrets .* answer in 0\.2 s\."):
+        shown_settings("dev")
 
 
 @pytest.mark.parametrize(
