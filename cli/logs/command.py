@@ -14,7 +14,7 @@ from cli.logs.labels import colour_is_wanted, label, shown
 from cli.logs.line import Line
 from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
-from cli.logs.selection import Selection, parse_pattern, parse_ranks
+from cli.logs.selection import Selection, no_such_ranks, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
 from cli.logs.volume import NoVolumeError, VolumeReader, reading
 from cli.stack_outputs import RunPlace, run_place
@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     check(arguments)
     ranks, pattern = parse_ranks(arguments.rank), parse_pattern(arguments.grep)
     place = run_place(arguments.stack)
+    if others := no_such_ranks(ranks, place.world_size):
+        warn(others)
     api = Api(place.access)
     pods = PodLogs(api, place)
     pods.pods()  # the answer has the time by the cluster's clock

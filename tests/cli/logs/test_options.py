@@ -3,6 +3,7 @@
 import pytest
 
 from cli.__main__ import main
+from cli.logs.selection import no_such_ranks
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,19 @@ def test_option_that_would_be_ignored_is_refused(
     monkeypatch.setattr("cli.logs.command.run_place", nobody)
     assert main(["logs", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ({0, 1}, ""),
+        ({1, 7}, "--rank: the run has no rank 7 now but 0 to 1: only lines of earlier"),
+        ({2, 7}, "--rank: the run has no rank 2, 7 now but 0 to 1: only lines of earlier"),
+        (set(range(2, 9)), "--rank: the run has no rank 2, 3, 4, 5, 6 and 2 more now but 0 to 1"),
+    ],
+)
+def test_rank_that_the_run_has_not_is_said(ranks: set[int], said: str) -> None:
+    """It may have had more in an earlier start, whose lines are shown."""
+    text = no_such_ranks(frozenset(ranks), 2)
+    assert text.startswith(said)
+    assert bool(text) == bool(said)

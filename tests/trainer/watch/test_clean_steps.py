@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,9 +43,7 @@ def waited_seconds() -> float:
 
 
 @pytest.mark.timeout(LIMIT_SECONDS)
-def test_no_rank_is_named_in_clean_steps(
-    lab: Lab, record_property: Callable[[str, object], None]
-) -> None:
+def test_no_rank_is_named_in_clean_steps(lab: Lab) -> None:
     """Three ranks, each a node of its own, with evaluations and saves that hold nothing up."""
     run, port = lab.config(**USUAL), free_port()
     waited, begin = waited_seconds(), time.monotonic()
@@ -63,9 +60,6 @@ def test_no_rank_is_named_in_clean_steps(
     causes = [event.values["cause"] for event in events if event.name == Name.SLOW_RANK]
     said = findings(lab, run)
     crowded = causes.count(Cause.CROWDED)
-    record_property("seconds", round(took))
-    record_property("share_of_time_in_which_some_process_waited", round(waited / took, 2))
-    record_property("named_for_other_processes", crowded)
     print(f"{STEPS} steps in {took:.0f} s; some process waited for {waited:.0f} s; {said}")
     assert set(causes) <= {Cause.CROWDED}, said
     assert crowded * LEAST_WAIT_SECONDS <= waited, said
