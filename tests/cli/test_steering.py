@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from cli.sample import split
 from cli.stack_plan import shown_settings
 from cli.status.progress import Progress
 from cli.stop import stopped
+from infra.kube.access import Access
 from sandbox.venvs import PROJECT
 from tests.cli.records import RECORD
 
@@ -255,3 +257,18 @@ def test_fish_still_completes_files_after_a_command() -> None:
     assert first.startswith("complete -c disttrain -f -n __fish_use_subcommand ")
     assert len(rest) == len(COMMANDS)
     assert [line for line in rest if " -f " in line] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(0, ""), (78, "`./disttrain runs` shows which runs have a checkpoint\n")]
+)
+def test_sample_of_a_run_that_is_not_there_says_where_to_look(
+    status: int, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trainer in the pod knows only the folder that it was given."""
+    place = SimpleNamespace(access=Access(kubeconfig_path="none"), runs_path="/data/runs")
+    monkeypatch.setattr("cli.sample.volume_place", lambda _: place)
+    monkeypatch.setattr("cli.sample.sample", lambda *_: status)
+    monkeypatch.setattr("cli.sample.end_in_order", lambda: None)  # it is for the whole process
+    assert main(["sample", "nope"]) == status
+    assert capsys.readouterr().err == hint
