@@ -183,8 +183,24 @@ def ask_pulumi(words: list[str]) -> str:
             "stack is kept may be out of reach: `pulumi whoami --verbose` names it"
         ) from None
     if done.returncode:
-        raise ValueError(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
+        raise ValueError(_why_pulumi_failed(command, done.stderr.strip()))
     return done.stdout
+
+
+def _why_pulumi_failed(command: list[str], said: str) -> str:
+    """What is told to the user. Pure."""
+    if "no stack selected" in said:
+        return (
+            "no stack is selected. Name one by --stack, or select one by `pulumi stack select "
+            "NAME`; `pulumi stack ls` lists them"
+        )
+    if "no stack named" in said and "--stack" in command:
+        stack = command[command.index("--stack") + 1]
+        return (
+            f"--stack: {stack!r} cannot be used: there is no such stack. `pulumi stack ls` lists "
+            "those that there are"
+        )
+    return f"{' '.join(command)} failed: {said[-300:]}"
 
 
 def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:

@@ -148,6 +148,34 @@ def test_pulumi_without_an_answer_is_one_sentence(
     assert "gave no answer in 0.2 s" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "pulumis", "said"),
+    [
+        ((), "no stack selected; please use", "no stack is selected. Name"),
+        (
+            ("--stack", "nope"),
+            "no stack named 'nope' found",
+            "--stack: 'nope' cannot be used: there",
+        ),
+        (("--stack", "a/b"), "unable to open state", "pulumi stack output --json --show-secrets"),
+    ],
+)
+def test_stack_that_is_not_there_is_said_with_a_way_out(
+    tmp_path: Path,
+    words: tuple[str, ...],
+    pulumis: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the words of pulumi 3.259; what else it says is repeated."""
+    pulumi(tmp_path, monkeypatch, f'echo "error: {pulumis}" >&2; exit 255')
+    assert main(["goodput", *words]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"error: {said}")
+    assert ("pulumi stack ls" in shown) == ("no stack" in pulumis)
+
+
 def test_settings_without_an_answer_are_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
