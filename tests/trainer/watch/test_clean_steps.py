@@ -17,8 +17,7 @@ from tests.ports import free_port
 from tests.trainer.lab import Lab, last_step, rank_environment
 from tests.trainer.watch.test_slow_rank import findings
 from trainer.events.event import Name, event_file, parse_events
-from trainer.watch.pace import SPAN_SECONDS, SPANS
-from trainer.watch.slow import LEAST_SHARE, Cause
+from trainer.watch.slow import Cause
 
 RANKS, STEPS = 3, 10_000
 LIMIT_SECONDS = 3600  # only a run that hangs takes so long
@@ -29,9 +28,10 @@ USUAL = {  # as a run has them: twenty saves and forty evaluations in all
     "checkpoint__interval": STEPS // 20,
     "log__interval": 10,
 }
-LEAST_WAIT_SECONDS = SPANS * SPAN_SECONDS * LEAST_SHARE / 2
-"""A rank that other processes have slowed down has waited so long for a core, at least: half of a
-tenth of the step, through all the time on which the finding stands."""
+LEAST_FACTOR, LEAST_WAIT_SECONDS = 1.3, 0.1
+"""Of a rank that other processes have slowed down, as docs/stragglers.md has it: what it needs, as
+a multiple of what the others need; and how long it has waited for a core in the two seconds, at
+least, on which the finding stands: half of a tenth of them."""
 
 
 def waited_seconds() -> float:
@@ -57,9 +57,9 @@ def test_no_rank_is_named_in_clean_steps(lab: Lab) -> None:
     assert last_step(run) == STEPS
     events, damaged = parse_events(event_file(run.run_dir, 0).read_bytes())
     assert not damaged
-    causes = [event.values["cause"] for event in events if event.name == Name.SLOW_RANK]
+    found = [event.values for event in events if event.name == Name.SLOW_RANK]
     said = findings(lab, run)
-    crowded = causes.count(Cause.CROWDED)
     print(f"{STEPS} steps in {took:.0f} s; some process waited for {waited:.0f} s; {said}")
-    assert set(causes) <= {Cause.CROWDED}, said
-    assert crowded * LEAST_WAIT_SECONDS <= waited, said
+    assert {each["cause"] for each in found} <= {Cause.CROWDED}, said
+    assert min((each["factor"] for each in found), default=LEAST_FACTOR) >= LEAST_FACTOR, said
+    assert len(found) * LEAST_WAIT_SECONDS <= waited, said
