@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,13 @@ class Command:
     def run(self, arguments: argparse.Namespace) -> int:
         """Run it; returns the exit status."""
         return importlib.import_module(self.module).run(arguments)
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Breaks no line at a hyphen, which may be that of an option, and leaves examples whole."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -119,7 +127,11 @@ def parser_of(wanted: Collection[str]) -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         example = f"example: ./disttrain {command.example}"
         inner = choices.add_parser(
-            name, help=command.help, description=command.help, epilog=example
+            name,
+            help=command.help,
+            description=command.help,
+            epilog=example,
+            formatter_class=HelpFormatter,
         )
         inner.set_defaults(refuse=inner.error)
         if name in wanted:
@@ -132,6 +144,19 @@ def main(words: Sequence[str]) -> int:
 
     A command raises ValueError for what its user can mend, and lets the cluster's errors through.
     """
+    try:
+        try:
+            return _answer(words)
+        finally:  # what is left is written here, as Python itself would complain of a closed pipe
+            if sys.stdout:  # None where there is none
+                sys.stdout.flush()
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
+
+
+def _answer(words: Sequence[str]) -> int:
+    """The same; raises BrokenPipeError where nobody reads the standard output any more."""
     arguments, unknown = parser_of(words[:1]).parse_known_args(words)
     if unknown:  # argparse itself would show the usage of the whole program
         hint: str = getattr(arguments, "hint", "")
@@ -141,9 +166,6 @@ def main(words: Sequence[str]) -> int:
     except (ValueError, ApiError, TaskError, UnreachableError) as reason:
         print(f"error: {reason}", file=sys.stderr)
         return COULD_NOT_CHECK
-    except BrokenPipeError:
-        close_output()
-        return BROKEN_PIPE
     except KeyboardInterrupt:
         return 130
 

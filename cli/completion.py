@@ -5,6 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 SHELLS = ("bash", "zsh", "fish")
+ZSH = """\
+autoload -U +X compinit bashcompinit
+(( $+functions[compdef] )) || compinit -D
+bashcompinit
+"""
+"""With it zsh completes as bash does; a fresh zsh does not complete at all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +54,7 @@ def script(shell: str, options: Mapping[str, Sequence[str]]) -> str:
     if shell == "fish":
         lines = [f"complete -c disttrain -f -n __fish_use_subcommand -a '{' '.join(options)}'"]
         lines += [
-            f"complete -c disttrain -f -n '__fish_seen_subcommand_from {name}' "
-            f"-a '{' '.join(words)}'"
+            f"complete -c disttrain -n '__fish_seen_subcommand_from {name}' -a '{' '.join(words)}'"
             for name, words in options.items()
         ]
         return "\n".join(lines) + "\n"
@@ -67,4 +72,4 @@ _disttrain() {{
 }}
 complete -o default -F _disttrain disttrain ./disttrain
 """
-    return as_bash if shell == "bash" else f"autoload -U +X bashcompinit && bashcompinit\n{as_bash}"
+    return as_bash if shell == "bash" else f"{ZSH}{as_bash}"

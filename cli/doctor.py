@@ -178,6 +178,11 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             f"--pods: {arguments.pods} cannot be used: {arguments.gpus} GPUs (--gpus) cannot be "
             "divided equally among that many pods. Give 1 or another divisor."
         )
+    if not arguments.data_root.startswith("/"):
+        raise ValueError(
+            f"--data-root: {arguments.data_root!r} cannot be used: it is no absolute path. Give "
+            "one, such as /var/lib/disttrain"
+        )
     ssh = parse_host(arguments.host)
     if ssh:
         ssh = replace(ssh, identity_file=arguments.identity, host_key=arguments.host_key)
@@ -233,11 +238,12 @@ def parse_host(text: str) -> SshTarget | None:
     except ValueError:
         port = 0
     plain = parts.scheme == "ssh" and parts.path in ("", "/") and not parts.query
-    name = parts.hostname or ""
-    if not plain or not port or parts.password or not re.fullmatch(r"[\w.:-]+", name):
+    name, user = parts.hostname or "", parts.username or ""
+    plain = plain and bool(re.fullmatch(r"[\w.:-]+", name) and re.fullmatch(r"(\w[\w.-]*)?", user))
+    if not plain or not port or parts.password:
         shown = re.sub(r":[^:@/]+@", ":[secret]@", text)
         raise ValueError(
             f"--host: {shown!r} cannot be used: it is no address of a host. "
             "Give local or ssh://user@host:port."
         )
-    return SshTarget(host=name, port=port, user=parts.username or "")
+    return SshTarget(host=name, port=port, user=user)

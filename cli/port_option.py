@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cli.os_words import os_words
 from infra.kube.port_forward import HERE
 
 
@@ -24,10 +25,11 @@ def port_to_have(port: int) -> Iterator[None]:
     try:
         yield
     except (OSError, OverflowError) as reason:
-        words = reason.strerror if isinstance(reason, OSError) else ""
+        words = "it is no port, which is a number from 1 to 65535"
+        if isinstance(reason, OSError):
+            words = os_words(reason)
         raise ValueError(
-            f"--port: {port} cannot be used: {words or reason}. "
-            "Give another one, or 0 for any that is free"
+            f"--port: {port} cannot be used: {words}. Give another one, or 0 for any that is free"
         ) from None
 
 

@@ -13,6 +13,7 @@ from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, VolumePlace, refuse_program, run_place, volume_place
 from infra.kube.api import Api
 from infra.kube.objects import part, parts
+from infra.kube.pods import FATAL_EXIT_CODE
 from infra.kube.task_pod import running
 
 LIMIT_SECONDS = 1800
@@ -46,7 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     name, options = split(arguments.words)
     if name:
         volume = volume_place(arguments.stack)
-        return sample(Api(volume.access), volume, f"{volume.runs_path}/{name}", options)
+        status = sample(Api(volume.access), volume, f"{volume.runs_path}/{name}", options)
+        if status == FATAL_EXIT_CODE:
+            print("`./disttrain runs` shows which runs have a checkpoint", file=sys.stderr)
+        return status
     place = run_place(arguments.stack)
     refuse_program(place.program, "sample", "reads the checkpoints of disttrain's own trainer")
     return sample(Api(place.access), place, place.run_path, options)

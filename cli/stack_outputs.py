@@ -147,17 +147,20 @@ def selected_stack() -> str:
     Raises:
         ValueError: there is no pulumi, or no stack is selected.
     """
-    return _pulumi(["stack", "--show-name"]).strip()
+    return ask_pulumi(["stack", "--show-name"]).strip()
 
 
 def _outputs(stack: str) -> dict[str, Any]:
     """Ask pulumi for the outputs."""
     chosen = ["--stack", stack] if stack else []
-    return json.loads(_pulumi(["stack", "output", "--json", "--show-secrets", *chosen]))
+    return json.loads(ask_pulumi(["stack", "output", "--json", "--show-secrets", *chosen]))
 
 
-def _pulumi(words: list[str]) -> str:
-    """Raises ValueError: there is no pulumi, or it fails."""
+def ask_pulumi(words: list[str]) -> str:
+    """What it prints in the project's folder.
+
+    Raises ValueError: there is no pulumi, it fails, or it gives no answer in PULUMI_SECONDS.
+    """
     command = ["pulumi", *words]
     try:
         done = subprocess.run(
@@ -170,8 +173,9 @@ def _pulumi(words: list[str]) -> str:
         )
     except FileNotFoundError:
         raise ValueError(
-            "there is no pulumi on PATH to read the stack's outputs. Install Pulumi, or add the "
-            "folder of its program to PATH"
+            "there is no pulumi on PATH, which knows the stack's outputs and secrets. Install "
+            "Pulumi, or add the folder of its program to PATH. Without one: ./disttrain status "
+            "--kubeconfig FILE"
         ) from None
     except subprocess.TimeoutExpired:
         raise ValueError(
@@ -179,8 +183,24 @@ def _pulumi(words: list[str]) -> str:
             "stack is kept may be out of reach: `pulumi whoami --verbose` names it"
         ) from None
     if done.returncode:
-        raise ValueError(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
+        raise ValueError(_why_pulumi_failed(command, done.stderr.strip()))
     return done.stdout
+
+
+def _why_pulumi_failed(command: list[str], said: str) -> str:
+    """What is told to the user. Pure."""
+    if "no stack selected" in said:
+        return (
+            "no stack is selected. Name one by --stack, or select one by `pulumi stack select "
+            "NAME`; `pulumi stack ls` lists them"
+        )
+    if "no stack named" in said and "--stack" in command:
+        stack = command[command.index("--stack") + 1]
+        return (
+            f"--stack: {stack!r} cannot be used: there is no such stack. `pulumi stack ls` lists "
+            "those that there are"
+        )
+    return f"{' '.join(command)} failed: {said[-300:]}"
 
 
 def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:

@@ -1,17 +1,17 @@
 """The doctor's plan for a stack, from its settings as `pulumi up` would read them."""
 
 import json
-import subprocess
 from dataclasses import replace
 from typing import cast
 
 import pulumi
 
+from cli.stack_outputs import ask_pulumi
 from infra.kinds import KINDS
 from infra.node.doctor import make_plan
 from infra.node.doctor_plan import Plan
 from infra.platform.make import make_storage
-from infra.settings import PROJECT_ROOT, parse_settings
+from infra.settings import parse_settings
 from infra.settings.project import own_values, raw_settings, stack_file
 
 
@@ -48,16 +48,6 @@ def shown_settings(stack: str) -> dict[str, str]:
     Raises:
         ValueError: there is no pulumi, or it cannot show them, as without the passphrase.
     """
-    command = ["pulumi", "config", "--show-secrets", "--json", "--stack", stack]
-    try:
-        done = subprocess.run(
-            command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False, timeout=30
-        )
-    except FileNotFoundError:
-        raise ValueError(
-            "the stack has encrypted settings, and no program pulumi is on PATH to read them"
-        ) from None
-    if done.returncode:
-        raise ValueError(f"pulumi config --show-secrets failed: {done.stderr.strip()[-300:]}")
-    values = own_values(cast(dict[str, dict[str, str]], json.loads(done.stdout)))
+    text = ask_pulumi(["config", "--show-secrets", "--json", "--stack", stack])
+    values = own_values(cast(dict[str, dict[str, str]], json.loads(text)))
     return {key: entry["value"] for key, entry in values.items()}

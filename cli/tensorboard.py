@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from cli.endings import end_in_order
 from cli.place_pod import place_pod
 from cli.port_option import add_port, check_port, port_to_have
-from cli.stack_outputs import RunPlace, run_place
+from cli.stack_outputs import VolumePlace, volume_place
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.objects import part
 from infra.kube.port_forward import HERE, forwarded
-from infra.kube.task_pod import DATA_MOUNT, TaskPod, running
+from infra.kube.task_pod import TaskPod, running
 
 PORT = 6006
 LIMIT_SECONDS = 12 * 3600  # then the pod ends, also where this program was killed
@@ -32,19 +32,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit status: only Ctrl-C ends it.
 
     Raises:
-        ValueError: the stack has no run, or the port is taken.
+        ValueError: the stack is not up, or the port is taken.
         TaskError: the pod does not start, or has ended.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     check_port(arguments.port)  # before a pod is started
-    place = run_place(arguments.stack)
+    place = volume_place(arguments.stack)
     return serve(Api(place.access), place, arguments.port)
 
 
-def board_pod(place: RunPlace) -> TaskPod:
+def board_pod(place: VolumePlace) -> TaskPod:
     """The pod that serves TensorBoard; it can change nothing on the volume."""
-    options = ("--logdir", f"{DATA_MOUNT}/runs", "--port", str(PORT), "--host", "0.0.0.0")
+    options = ("--logdir", place.runs_path, "--port", str(PORT), "--host", "0.0.0.0")
     return place_pod(
         place,
         "tensorboard",
@@ -54,7 +54,7 @@ def board_pod(place: RunPlace) -> TaskPod:
     )
 
 
-def serve(api: Api, place: RunPlace, local_port: int) -> int:
+def serve(api: Api, place: VolumePlace, local_port: int) -> int:
     """Start the pod, forward the port, and wait until this program is ended."""
     with ExitStack() as stack:
         path = stack.enter_context(running(api, board_pod(place), quiet=True))

@@ -153,7 +153,7 @@ class Cluster:
             status = self.status()
             wanted = self._wanted(nodes or len(self._further()) + 1)
             if status.state == "up" and len(wanted) == len(self._further()):
-                say(f"cluster {self.name} is up already: {self.kubeconfig}")
+                say(f"cluster {self.name} is up already")
                 return
             if found := problems(self.layout, self.bin_dir):
                 raise RuntimeError("the sandbox cannot start here:\n- " + "\n- ".join(found))
@@ -164,7 +164,7 @@ class Cluster:
                 if status.state == "broken":
                     say(f"  removing what is left of cluster {self.name}: {status.problems[0]}")
                 self._start_all(wanted)
-        say(f"cluster {self.name} is up after {time.monotonic() - start:.1f} s: {self.kubeconfig}")
+        say(f"cluster {self.name} is up after {time.monotonic() - start:.1f} s")
 
     def down(self, *, purge: bool = False) -> None:
         """Stop the cluster and remove all that it made, except `data` and the image stores.

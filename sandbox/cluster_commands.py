@@ -63,6 +63,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
 def _up(arguments: argparse.Namespace) -> None:
     cluster = _cluster(arguments, with_programs=True)
     cluster.up(arguments.nodes)
+    say(f"kubeconfig {cluster.kubeconfig}")
     for name in arguments.controllers:
         start_controller(cluster, CONTROLLERS[name])
 

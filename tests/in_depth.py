@@ -97,6 +97,7 @@ FILES = {
         "trainer/checkpoint/test_faulty_volume.py",
         "trainer/launch/test_dead_link.py",
         "trainer/monitoring/test_alerts_in_depth.py",
+        "trainer/watch/test_clean_steps.py",
         "trainer/watch/test_slow_by_kernel.py",
         "vm/test_nfs.py",
         "vm/test_nfs_first_node.py",

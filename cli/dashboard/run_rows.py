@@ -1,5 +1,6 @@
 """The runs that the page lists: those of the cluster's records, and those of the volume. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -139,8 +140,9 @@ def _from_folder(run: Run) -> dict[str, Any]:
 
 
 def number(text: str) -> float | None:
-    """As the trainer prints it; None where it prints `-` or no number."""
+    """As the trainer prints it; None where it prints `-` or no number that JSON can hold."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         return None
+    return found if math.isfinite(found) else None

@@ -6,6 +6,7 @@ text to the page (page/dom.js), and the policy below forbids any script that is 
 """
 
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -69,6 +70,11 @@ class Server(ThreadingHTTPServer):
         self.files = {f"/{path.name}": path for path in FOLDER.iterdir() if path.suffix in TYPES}
         self.files["/"] = FOLDER / "index.html"
         self.hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that was closed while its answer was on the way is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def port(self) -> int:

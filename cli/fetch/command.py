@@ -10,6 +10,7 @@ from cli.fetch.mirror_settings import Mirror
 from cli.fetch.order import Order, checked_name, say
 from cli.fetch.pod_source import AUTO, EXEC
 from cli.fetch.wanted import parse_choice
+from cli.os_words import os_words
 
 VOLUME, MIRROR = "volume", "mirror"
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@]+")  # as trainer/config/checkpoint.py has it
@@ -75,7 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         said = bring(order, origin)
     except OSError as error:
         where = arguments.to or "runs/RUN"
-        raise ValueError(f"--to {where}: it cannot be written: {error}") from None
+        raise ValueError(
+            f"--to {where}: it cannot be written: {os_words(error)}. Name a folder of yours with "
+            "free space; the same command goes on with what has arrived"
+        ) from None
     print(said)
     return 0
 

@@ -1,5 +1,6 @@
 """How far a transfer has come: a line every few seconds, on a terminal one that is rewritten."""
 
+import shutil
 import threading
 import time
 from collections import deque
@@ -73,6 +74,7 @@ class Progress:
         (begin, before), (end, after) = self._seen[0], self._seen[-1]
         line = progress_line(after, self.total, (after - before) / (end - begin))
         if on_terminal:
+            line = line[: shutil.get_terminal_size().columns - 1]  # a longer one would be two lines
             self._output.write(f"\r{line.ljust(self._width)}")
             self._width = len(line)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from cli.printable import printable
+from cli.printable import is_text, printable
 
 LATEST, BEST, NONE = "latest", "best", "none"
 VOLUME = "the volume"
@@ -71,10 +71,17 @@ def parse_look(given: Mapping[str, Any], run: str, where: str = VOLUME) -> Found
 
     Raises:
         NoRunError: there is no such run; it names those there are.
+        ValueError: a file has a name that no request can hold.
     """
     if not given["found"]:
         names = ", ".join(map(printable, cast(list[str], given["runs"]))) or "none at all"
         raise NoRunError(f"run {run!r} is not {at(where)}. The runs there: {names}")
+    for name in (str(each["name"]) for each in given["files"]):
+        if not is_text(name):
+            raise ValueError(
+                f"the file {name!r} of run {run!r} cannot be fetched, because its name is no text "
+                "in UTF-8. Rename it on the volume"
+            )
     return FoundRun(
         tuple(Wanted(**each) for each in given["files"]),
         tuple(_checked(Checkpoint(**each)) for each in given["checkpoints"]),

@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 
 from cli.endings import end_in_order
 from cli.logs.explain import explain
@@ -13,7 +14,7 @@ from cli.logs.labels import colour_is_wanted, label, shown
 from cli.logs.line import Line
 from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
-from cli.logs.selection import Selection, parse_pattern, parse_ranks
+from cli.logs.selection import Selection, no_such_ranks, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
 from cli.logs.volume import NoVolumeError, VolumeReader, reading
 from cli.stack_outputs import RunPlace, run_place
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show what ended the newest failed start, and on which rank",
     )
-    add("--tail", type=int, default=-1, metavar="LINES", help="begin with the last LINES lines")
+    add("--tail", type=int, metavar="LINES", help="begin with the last LINES lines")
     add(
         "--timestamps",
         action="store_true",
@@ -56,8 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
+    check(arguments)
     ranks, pattern = parse_ranks(arguments.rank), parse_pattern(arguments.grep)
     place = run_place(arguments.stack)
+    if others := no_such_ranks(ranks, place.world_size):
+        warn(others)
     api = Api(place.access)
     pods = PodLogs(api, place)
     pods.pods()  # the answer has the time by the cluster's clock
@@ -65,14 +69,32 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.since:
         since = parse_since(arguments.since, api.now().astimezone()).timestamp()
     if arguments.first_error:
-        return show_first_error(api, place, Selection(since=since))
+        return show_first_error(api, place, Selection(since=since), arguments.timestamps)
     selection = Selection(ranks, since, pattern)
     return show(api, place, selection, arguments)
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Raises ValueError: an option cannot be used, or would be ignored."""
+    if arguments.since:
+        parse_since(arguments.since, datetime.now().astimezone())
+    if arguments.tail is not None and arguments.tail < 0:
+        raise ValueError(
+            f"--tail: {arguments.tail} cannot be used: it is below 0. Give a number of lines, or "
+            "leave it out for all of them"
+        )
+    for name in ("rank", "grep", "tail") if arguments.first_error else ():
+        if (value := getattr(arguments, name)) not in ("", None):
+            raise ValueError(
+                f"--{name}: {value!r} cannot be used with --first-error, which looks at all lines "
+                "of all ranks. Leave one of the two out"
+            )
+
+
 def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Namespace) -> int:
     """Print the lines that are wanted."""
-    tail, follow = int(arguments.tail), not arguments.no_follow
+    tail = -1 if arguments.tail is None else int(arguments.tail)
+    follow = not arguments.no_follow
     screen = Screen(has_time=arguments.timestamps)
     with volume_or_none(api, place, selection, tail, follow) as volume:
         if volume is None and selection.ranks:
@@ -94,7 +116,7 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
     return 0
 
 
-def show_first_error(api: Api, place: RunPlace, selection: Selection) -> int:
+def show_first_error(api: Api, place: RunPlace, selection: Selection, has_time: bool) -> int:
     """Print what ended the newest failed start."""
     with volume_or_none(api, place, selection, MOST_LINES_OF_A_CRASH, follow=False) as volume:
         merged = Merged(PodLogs(api, place), volume, warn)
@@ -103,7 +125,8 @@ def show_first_error(api: Api, place: RunPlace, selection: Selection) -> int:
     if found is None:
         warn("no error was found" + ("" if lines else ": there are no lines"))
         return 1
-    print(as_text(found, colour_is_wanted()), flush=True)
+    text = as_text(found, colour_is_wanted(), has_time, sys.stdout.isatty())
+    print(text, flush=True)
     return 0
 
 
@@ -140,12 +163,13 @@ class Screen:
 
     def __init__(self, has_time: bool) -> None:
         self._has_colour, self._has_time = colour_is_wanted(), has_time
+        self._on_terminal = sys.stdout.isatty()
         self._explained: set[tuple[str, str]] = set()
 
     def show(self, lines: Iterable[Line]) -> None:
         """Raises BrokenPipeError where nobody reads any more."""
         for line in lines:
-            self._put(shown(line, self._has_colour, self._has_time))
+            self._put(shown(line, self._has_colour, self._has_time, self._on_terminal))
             meaning = explain(line.text)
             if meaning and (label(line), meaning) not in self._explained:
                 self._explained.add((label(line), meaning))

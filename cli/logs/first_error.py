@@ -84,8 +84,14 @@ def starts(lines: Sequence[Line]) -> list[list[Line]]:
     return parts
 
 
-def as_text(found: FirstError, has_colour: bool) -> str:
-    """For people: the rank, what it means, and the lines around it."""
+def as_text(
+    found: FirstError, has_colour: bool, has_time: bool = False, on_terminal: bool = False
+) -> str:
+    """For people: the rank, what it means, and the lines around it, which `shown` shows."""
+
+    def row(each: Line) -> str:
+        return shown(each, has_colour, has_time, on_terminal)
+
     line = found.line
     who = f"node {line.node}" if line.rank is None else f"rank {line.rank} on node {line.node}"
     sure = {
@@ -95,9 +101,9 @@ def as_text(found: FirstError, has_colour: bool) -> str:
     }[found.weight]
     meaning = explain(line.text)
     rows = [sure, f"  {line.text}", *([f"  -> {meaning}"] if meaning else []), ""]
-    rows += [f"  {shown(each, has_colour)}" for each in found.before]
-    rows.append(f"> {shown(found.written, has_colour)}")
-    rows += [f"  {shown(each, has_colour)}" for each in found.after]
+    rows += [f"  {row(each)}" for each in found.before]
+    rows.append(f"> {row(found.written)}")
+    rows += [f"  {row(each)}" for each in found.after]
     return "\n".join(rows)
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from cli.logs.line import Line
 
+MOST_NAMED = 5
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -44,6 +46,24 @@ def parse_ranks(text: str) -> frozenset[int]:
             )
         ranks.update(range(first, last + 1))
     return frozenset(ranks)
+
+
+def no_such_ranks(ranks: frozenset[int], world_size: int) -> str:
+    """What is said of ranks that the run has not; empty where it has all of them.
+
+    Args:
+        ranks: that were asked for.
+        world_size: how many the run has.
+    """
+    others = [str(rank) for rank in sorted(ranks) if rank >= world_size]
+    if not others:
+        return ""
+    named = ", ".join(others[:MOST_NAMED])
+    named += f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    has = "0" if world_size == 1 else f"0 to {world_size - 1}"
+    return (
+        f"--rank: the run has no rank {named} now but {has}: only lines of earlier starts can come"
+    )
 
 
 def parse_pattern(text: str) -> re.Pattern[str] | None:

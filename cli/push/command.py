@@ -6,6 +6,8 @@ from typing import Any, cast
 
 from cli.endings import end_in_order
 from cli.fetch.order import NAME
+from cli.fetch.partial import MARK
+from cli.os_words import os_words
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
 from cli.stack_outputs import VolumePlace, volume_place
@@ -43,7 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         files = read_run(folder)
     except OSError as error:
-        raise ValueError(f"FOLDER: {folder} cannot be read: {error}") from None
+        raise ValueError(
+            f"FOLDER: {folder} cannot be read: {os_words(error)}. All files of the run must be "
+            "readable by you"
+        ) from None
     place = volume_place(arguments.stack)
     program = Path(pod_program.__file__).read_text()
     with volume_pod(place, TASK, program, read_only=False) as pod:
@@ -82,14 +87,16 @@ def push(
     """
     incoming = f".push-{key_of(files)}-{name}"
     size = sum(each.size for each in files)
-    if reason := refusal(pod.ask("look", place.runs_path, name), name, incoming, size):
+    seen = pod.ask("look", place.runs_path, name, incoming)
+    if reason := refusal(seen, name, incoming, size):
         raise ValueError(reason)
+    begun = {str(each).partition(MARK)[0] for each in seen["begun"]}
     sender = Pod(pod.api, pod.path, pod.container)
     for file in files:
         target = f"{place.runs_path}/{incoming}/{file.name}"
         sent = SentFile(folder / file.name, target, file.size, file.sha256)
         try:
-            send(sent, sender, "the same command")
+            send(sent, sender, "the same command", is_new=file.name not in begun)
         except TaskError as reason:
             raise TaskError(
                 f"{reason}. What has arrived stays on the volume for another try. To remove it: "

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli.fetch import pod_program
 from cli.fetch.partial import MARK
+from cli.printable import is_text, printable
 
 CONFIG = "run.yaml"
 _CHECKPOINT = re.compile(r"checkpoints/step-\d{8}")
@@ -92,6 +93,11 @@ def _names(folder: Path) -> Iterator[str]:
                     "fetch into it has not ended. Run that fetch again first"
                 )
             _refuse_link(folder, path)
+            if not is_text(where_in_run := str(path.relative_to(folder))):
+                raise ValueError(
+                    f"FOLDER: {folder} cannot be pushed: the name of {printable(where_in_run)} is "
+                    "no text in UTF-8. Rename it"
+                )
             if not path.is_file():
                 raise ValueError(
                     f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} is no plain "

@@ -3,7 +3,8 @@
 It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
 this project. Commands, each with one line of JSON as its answer:
 
-    look RUNS_DIR RUN        what is there under this name: a run, unfinished pushes; and the room
+    look RUNS_DIR RUN INCOMING   what is there: a run of this name, unfinished pushes of it, files
+                                 below INCOMING; and the room
     publish INCOMING RUN_DIR     give what has arrived the run's name
 """
 
@@ -16,11 +17,15 @@ from pathlib import Path
 KEY = "?" * 12
 
 
-def look(runs: Path, run: str) -> dict[str, object]:
-    """Whether the run is there, how many bytes each unfinished push of it has, and the room."""
+def look(runs: Path, run: str, incoming: str) -> dict[str, object]:
+    """Whether the run is there, how many bytes each unfinished push of it has, which files have
+    begun to arrive in the folder `incoming`, and the room."""
     unfinished = {path.name: size_of(path) for path in sorted(runs.glob(f".push-{KEY}-{run}"))}
     exists = os.path.lexists(runs / run)
-    return {"exists": exists, "unfinished": unfinished, "free_bytes": free_bytes(runs)}
+    below = runs / incoming
+    begun = [str(path.relative_to(below)) for path in below.rglob("*") if path.is_file()]
+    room = free_bytes(runs)
+    return {"exists": exists, "unfinished": unfinished, "begun": begun, "free_bytes": room}
 
 
 def free_bytes(folder: Path) -> int | None:
@@ -71,7 +76,7 @@ def sync(folder: Path) -> None:
 def main(words: list[str]) -> None:
     """Run one command."""
     if words[0] == "look":
-        answer = look(Path(words[1]), words[2])
+        answer = look(Path(words[1]), words[2], words[3])
     else:
         answer = publish(Path(words[1]), Path(words[2]))
     print(json.dumps(answer))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli.endings import end_in_order
 from cli.fetch.folder import write
+from cli.os_words import os_words
 from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, refusal, users
 from cli.runs.table import as_json, as_table, compared, parse_room, parse_runs, problems
@@ -74,6 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     chosen: list[str] = getattr(arguments, "names", [])
+    if arguments.json and arguments.action:
+        raise ValueError(
+            f"--json: it cannot be used with {arguments.action}. Leave it out, or take the numbers "
+            "of all runs: ./disttrain runs --json"
+        )
     for name in chosen:
         if not NAME.fullmatch(name):
             raise ValueError(
@@ -146,9 +152,8 @@ def _draw(to: str, picture: str) -> None:
     try:
         write(Path(to).expanduser(), picture)
     except OSError as error:
-        where = f" ({error.filename})" if error.filename not in (None, to) else ""
         raise ValueError(
-            f"--to: {to!r} cannot be written: {error.strerror}{where}. Name a file in a folder of "
+            f"--to: {to!r} cannot be written: {os_words(error, to)}. Name a file in a folder of "
             "yours with free space"
         ) from None
 

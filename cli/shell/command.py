@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.endings import end_in_order
 from cli.pod_answer import ask_in_pod
 from cli.shell import rank_program
 from cli.stack_outputs import RunPlace, run_place
@@ -56,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         TaskError: the run has no record on the cluster.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
+    end_in_order()  # or the terminal would stay as the shell has it
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not words and not has_terminal:
@@ -77,12 +79,17 @@ def run(arguments: argparse.Namespace) -> int:
         path,
         found.container,
         command,
-        sys.stdout.buffer.write,
+        pass_on,
         silence_seconds=LIMIT_SECONDS,  # whoever waits for it can press Ctrl-C
     )
-    sys.stdout.flush()
     sys.stderr.write(ended.stderr)
     return ended.exit_code
+
+
+def pass_on(block: memoryview) -> None:
+    """To whoever reads the standard output, at once: more may come only much later."""
+    sys.stdout.buffer.write(block)
+    sys.stdout.buffer.flush()
 
 
 def find_ranks(api: Api, place: RunPlace) -> dict[int, RankPlace]:

@@ -13,6 +13,7 @@ from cli.status.run_files import as_json as run_files_json
 from cli.status.run_files import as_text as run_files_text
 from cli.status.run_files import files_of, read_run_files
 from cli.status.screen import as_json, as_text
+from cli.status.storage import ENDING, LOST
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 all is well, 1 a run or a node needs attention, 2 the cluster was not seen.
+    """Exit status: 0 all is well, 1 a run, a node or a claim needs attention, 2 nothing was seen.
 
     Raises:
         ValueError: the stack is not up, there is no such run, the cluster refuses, a kubeconfig
@@ -109,10 +110,11 @@ def _show_files(arguments: argparse.Namespace, reason: str) -> int:
 
 
 def exit_status(seen: Look) -> int:
-    """1 where a run or a node needs somebody, 0 where none does."""
+    """1 where a run, a node or a claim needs somebody, 0 where none does."""
     runs = any(run.state in NEEDS_ATTENTION for run in seen.runs)
     machines = any(found.needs_attention for found in seen.platform.findings)
-    return int(runs or machines or bool(seen.platform.not_ready))
+    claims = any(claim.phase in (LOST, ENDING) for claim in seen.platform.claims)
+    return int(runs or machines or claims or bool(seen.platform.not_ready))
 
 
 def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:

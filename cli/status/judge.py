@@ -196,7 +196,7 @@ def before_their_restarts(pods: Sequence[Json]) -> list[Progress]:
         for pod in pods
         for status in parts(part(pod, "status"), "containerStatuses")
     ]
-    without_times = [[f"- {line}" for line in text.splitlines()] for text in ends]
+    without_times = [[f"- {line}" for line in text.split("\n")] for text in ends]
     return [read_progress("\n".join(lines)) for lines in without_times]
 
 

@@ -24,6 +24,7 @@ from cli.status.screen import (
     transport_of,
     verified_of,
 )
+from cli.status.storage import bound_lines
 
 STYLES = {
     "training": "green",
@@ -60,6 +61,7 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
     elif seen.platform.silent:
         platform.stylize("yellow")
     machines = [Text(line, "red") for line in machine_lines(seen.platform)]
+    machines += [Text(line, "dim") for line in bound_lines(seen.platform.claims)]
     if idle := idle_line(seen.platform, price_per_gpu_hour):
         machines.append(Text(idle, "dim"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

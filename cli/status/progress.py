@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from cli.printable import printable
 from trainer.checkpoint.verified_words import Verified, newer_of, read_verified
 from trainer.checkpoint.words import SaveLine, read_line
 from trainer.launch.said_again import read_again
@@ -106,11 +107,14 @@ class Progress:
 
 
 def read_progress(log: str) -> Progress:
-    """Read the last lines of a log that begin with a time, as Kubernetes gives them."""
+    """Read the last lines of a log that begin with a time, as Kubernetes gives them.
+
+    Programs may print anything, so what would steer a terminal is shown by its escape.
+    """
     found = Progress()
-    for line in log.splitlines():
+    for line in log.split("\n"):
         at, _, text = line.partition(" ")
-        found = _after(found, _time(at), text)
+        found = _after(found, _time(at), printable(text.rstrip("\r")))
     return found
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from cli.columns import columns
 from cli.status.cost import cost_so_far, cost_text
 from cli.status.judge import PlatformStatus, RunStatus
-from cli.status.storage import claim_lines
+from cli.status.storage import bound_lines, claim_lines
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
@@ -36,7 +36,7 @@ def as_text(
         price_per_gpu_hour: None: no cost is shown.
         missing: said where there are no runs.
     """
-    lines = [platform_line(platform), *machine_lines(platform)]
+    lines = [platform_line(platform), *machine_lines(platform), *bound_lines(platform.claims)]
     if idle := idle_line(platform, price_per_gpu_hour):
         lines.append(idle)
     if not runs:

@@ -3,14 +3,17 @@
 import argparse
 import time
 
+from cli.check import Result
 from cli.endings import end_in_order
 from cli.report import Report
-from cli.stack_outputs import refuse_program, run_place, volume_place
+from cli.stack_outputs import RunPlace, refuse_program, run_place, volume_place
+from cli.verify.evidence import result
 from cli.verify.judge import judge
 from cli.verify.look import gather
 from cli.verify.nodes import check_nodes
 from cli.verify.restart import restart
 from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
         about, api = f"run {place.run_path.rpartition('/')[2]}", Api(place.access)
         results = judge(gather(api, place))
         if arguments.restart:
-            results.append(restart(api, place))
+            results.append(_restarted(api, place))
     report = Report(about, results, time.monotonic() - begin, title="verify")
     print(report.json("warning") if arguments.json else report.text(everything=True))
     return report.exit_code("warning")
+
+
+def _restarted(api: Api, place: RunPlace) -> Result:
+    """The last point; what was found before it is shown, whatever becomes of it."""
+    try:
+        return restart(api, place)
+    except (ApiError, TaskError, UnreachableError) as reason:
+        return result("restart", "error", str(reason), "./disttrain status shows what the run does")

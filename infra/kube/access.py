@@ -35,8 +35,10 @@ class Access:
             where = f"kubeconfig {self.kubeconfig_path}"
             try:
                 text = Path(self.kubeconfig_path).expanduser().read_text()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(f"{where} cannot be read: {error}") from None
+            except OSError as error:
+                raise ValueError(f"{where} cannot be read: {error.strerror}") from None
+            except UnicodeDecodeError:
+                raise ValueError(f"{where} is no text") from None
         try:
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C reads ten times faster
             parsed: object = yaml.load(text, Loader=loader)

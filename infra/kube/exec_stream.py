@@ -32,7 +32,11 @@ class Ended:
 
 
 def execute(
-    api: Api, pod_path: str, container: str, command: list[str], blocks: Iterable[bytes] = ()
+    api: Api,
+    pod_path: str,
+    container: str,
+    command: list[str],
+    blocks: Iterable[bytes] | None = None,
 ) -> Ended:
     """Run a command; send it blocks of bytes. It must know by itself when it has all of them.
 
@@ -41,7 +45,7 @@ def execute(
         pod_path: the pod's path.
         container: of the pod.
         command: program and arguments.
-        blocks: bytes for standard input.
+        blocks: bytes for standard input; None: the command has none, and finds its end at once.
 
     Raises:
         UnreachableError: the connection was cut or refused; the command may have done a part.
@@ -57,7 +61,7 @@ def stream(
     container: str,
     command: list[str],
     sink: Sink,
-    blocks: Iterable[bytes] = (),
+    blocks: Iterable[bytes] | None = None,
     limit_seconds: float = LIMIT_SECONDS,
     silence_seconds: float = SILENCE_SECONDS,
 ) -> Ended:
@@ -77,7 +81,8 @@ def stream(
         UnreachableError: as for `execute`, or the time is over.
     """
     query = [("container", container), *(("command", word) for word in command)]
-    query += [(name, "true") for name in ("stdin", "stdout", "stderr")]
+    channels = ("stdout", "stderr") if blocks is None else ("stdin", "stdout", "stderr")
+    query += [(name, "true") for name in channels]
     end = time.monotonic() + limit_seconds
     try:
         socket = api.websocket(f"{pod_path}/exec", query)
@@ -86,7 +91,7 @@ def stream(
     stderr = bytearray()
     try:
         socket.settimeout(silence_seconds)
-        for block in blocks:
+        for block in blocks or ():
             _send(socket, block)
         while True:
             channel, content = _frame(socket)

@@ -1,8 +1,8 @@
 """Runs inside the upload's pod: receives a file, checks it and puts it in its place.
 
 It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. Commands: `look TARGET SIZE SHA256`, `receive TARGET SHA256 OFFSET BYTES`, `finish
-TARGET SIZE SHA256`. Each prints one line of JSON.
+this project. Commands: `look TARGET SIZE SHA256` and `receive TARGET SIZE SHA256 OFFSET BYTES`.
+Each prints one line of JSON.
 """
 
 import hashlib
@@ -49,8 +49,8 @@ def look(target: Path, size: int, sha256: str) -> dict[str, object]:
     return {"complete": is_right(target, size, sha256), "have": have}
 
 
-def receive(target: Path, sha256: str, offset: int, count: int) -> dict[str, object]:
-    """Write what comes by standard input at its place in the file.
+def receive(target: Path, size: int, sha256: str, offset: int, count: int) -> dict[str, object]:
+    """Write what comes by standard input at its place in the file; `finish` it with the last byte.
 
     A connection that was cut may have left a former receiver; it writes the same bytes at the
     same places, so the two do no harm to each other.
@@ -68,7 +68,8 @@ def receive(target: Path, sha256: str, offset: int, count: int) -> dict[str, obj
             got, view = got + written, view[written:]
     os.fsync(file)
     os.close(file)
-    return {"got": got}
+    is_last = offset + got == size
+    return {"got": got, **(finish(target, size, sha256) if is_last else {})}
 
 
 def finish(target: Path, size: int, sha256: str) -> dict[str, object]:
@@ -77,14 +78,11 @@ def finish(target: Path, size: int, sha256: str) -> dict[str, object]:
     Another one may have finished the same file, after a connection that was cut.
     """
     path = partial(target, sha256)
-    if size and not path.exists() and is_right(target, size, sha256):
-        return {"ok": True}
-    if size == 0 and not path.exists():
-        receive(target, sha256, 0, 0)
     if not is_right(path, size, sha256):
-        found = digest(path) if path.exists() else "no file"
+        is_there = is_right(target, size, sha256)
+        found = digest(path) if path.exists() and not is_there else "no file"
         path.unlink(missing_ok=True)
-        return {"ok": False, "found": found}
+        return {"ok": True} if is_there else {"ok": False, "found": found}
     with suppress(FileNotFoundError):  # that other one has just renamed it
         path.replace(target)
     for other in target.parent.iterdir():
@@ -95,13 +93,11 @@ def finish(target: Path, size: int, sha256: str) -> dict[str, object]:
 
 def main(words: list[str]) -> None:
     """Run one command."""
-    command, target = words[0], Path(words[1])
-    if command == "look":
-        answer = look(target, int(words[2]), words[3])
-    elif command == "receive":
-        answer = receive(target, words[2], int(words[3]), int(words[4]))
+    target, size, sha256 = Path(words[1]), int(words[2]), words[3]
+    if words[0] == "look":
+        answer = look(target, size, sha256)
     else:
-        answer = finish(target, int(words[2]), words[3])
+        answer = receive(target, size, sha256, int(words[4]), int(words[5]))
     print(json.dumps(answer))
 
 

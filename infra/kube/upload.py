@@ -51,7 +51,7 @@ class Pod:
     def call(self, *words: str, blocks: Iterator[bytes] | None = None) -> dict[str, Any]:
         """Run one command; raises UnreachableError when the connection is cut."""
         command = ["python3", "-c", self._program, *words]
-        ended = execute(self._api, self._path, self._container, command, blocks or iter(()))
+        ended = execute(self._api, self._path, self._container, command, blocks)
         if ended.exit_code:
             last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
             raise TaskError(f"the pod cannot write {words[1]}: {last[0]}")
@@ -117,39 +117,40 @@ def check_source(file: SentFile) -> None:
         )
 
 
-def send(file: SentFile, pod: Pod, command: str = "pulumi up") -> None:
+def send(file: SentFile, pod: Pod, command: str = "pulumi up", *, is_new: bool = False) -> None:
     """Send one file unless it is there.
 
     Args:
         file: what is sent.
         pod: on the claim.
         command: what the user runs again to go on, for messages.
+        is_new: nothing of it was there a moment ago, so that nobody has to ask.
 
     Raises:
         TaskError: the connection is cut again and again, or what arrived is not what was sent.
     """
-    cuts, have, told = 0, -1, time.monotonic()
+    cuts, have, asks, told = 0, 0, not is_new, time.monotonic()
     while True:
         try:
-            state = pod.call("look", file.target, str(file.size), file.sha256)
-            if state["complete"]:
-                say(f"{file.target} is there")
-                return
-            if state["have"] > have:
-                cuts = 0
-            have = int(state["have"])
-            while have < file.size:
-                have += _send_part(file, pod, have)
-                cuts = 0
+            if asks:
+                state = pod.call("look", file.target, str(file.size), file.sha256)
+                if state["complete"]:
+                    say(f"{file.target} is there")
+                    return
+                if state["have"] > have:
+                    cuts = 0
+                have = int(state["have"])
+            asks = True  # after a cut
+            while "ok" not in (answer := _send_part(file, pod, have)):
+                have, cuts = have + int(answer["got"]), 0
                 if time.monotonic() - told > TELL_SECONDS:
                     told = time.monotonic()
                     say(f"{file.target}: {have:,} of {file.size:,} bytes")
-            answer = pod.call("finish", file.target, str(file.size), file.sha256)
         except UnreachableError as reason:
             cuts += 1
             if cuts > MOST_CUTS:
                 raise TaskError(
-                    f"the connection was cut {cuts} times at {max(have, 0):,} of {file.size:,} "
+                    f"the connection was cut {cuts} times at {have:,} of {file.size:,} "
                     f"bytes of {file.source} ({reason}); {command} continues there"
                 ) from None
             say(f"{file.target}: {reason}; it continues with what has arrived")
@@ -164,21 +165,26 @@ def send(file: SentFile, pod: Pod, command: str = "pulumi up") -> None:
         )
 
 
-def _send_part(file: SentFile, pod: Pod, offset: int) -> int:
+def _send_part(file: SentFile, pod: Pod, offset: int) -> dict[str, Any]:
+    """The pod's answer, which has `ok` once the whole file was there."""
     count = min(PART_BYTES, file.size - offset)
-    words = ("receive", file.target, file.sha256, str(offset), str(count))
+    words = ("receive", file.target, str(file.size), file.sha256, str(offset), str(count))
     answer = pod.call(*words, blocks=_blocks(file.source, offset, count))
     if answer["got"] < count:
         raise UnreachableError(f"{answer['got']} of {count} bytes arrived")
-    return count
+    return answer
 
 
 def _blocks(source: Path, offset: int, count: int) -> Iterator[bytes]:
+    """Raises TaskError: the file became shorter meanwhile."""
     with source.open("rb") as file:
         file.seek(offset)
         while count:
             block = file.read(min(BLOCK_BYTES, count))
             if not block:
-                return  # it became shorter; the pod tells how much it got
+                raise TaskError(
+                    f"{source} became shorter while it was sent; run the same command again when "
+                    "nothing writes to it"
+                )
             count -= len(block)
             yield block

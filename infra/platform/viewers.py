@@ -14,6 +14,7 @@ READS = {
     "": (
         *("nodes", "namespaces", "pods", "pods/log", "configmaps", "events"),
         "persistentvolumeclaims",  # whether runs reach their data
+        "persistentvolumes",  # and where that is
     ),
     "coordination.k8s.io": ("leases",),  # by which nodes report
     "batch": ("jobs",),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.__main__ import COMMANDS, parser_of
+from cli.__main__ import COMMANDS, main, parser_of
 from cli.completion import options_of
 from cli.doctor import CHECKS
 from cli.machines import CONNECTION
@@ -99,3 +99,23 @@ def test_scripts_that_run_as_root_exist() -> None:
     """docs/security.md lists what runs as root; a script that was moved must be moved there too."""
     for pattern in re.findall(r"`((?:infra|cli)/[\w/*.-]+)`", SECURITY):
         assert list(PROJECT.glob(pattern)), pattern
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("operations.md", "completion bash"),
+        ("monitoring.md", "monitoring rules"),
+        ("monitoring.md", "monitoring dashboard"),
+    ],
+)
+def test_output_shown_is_what_the_command_prints(
+    page: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of commands that ask nobody; a line `[...]` stands for lines that are left out."""
+    text = (PROJECT / "docs" / page).read_text()
+    block = re.search(rf"^\$ \./disttrain {words}\n(.*?)^(?:```|\$ )", text, re.M | re.S)
+    assert block
+    pieces = [re.escape(piece) for piece in block[1].split("[...]\n")]
+    assert main(words.split()) == 0
+    assert re.fullmatch("(?:.*\n)*?".join(pieces), capsys.readouterr().out)

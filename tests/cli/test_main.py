@@ -1,8 +1,11 @@
 """What `./disttrain` does, for every command alike, with an error that the command lets through."""
 
+import os
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -70,3 +73,60 @@ print("imported:", *sorted(ours & set(sys.modules)), "pulumi" in sys.modules)
     )
     assert done.stdout.splitlines()[-1] == "imported: cli.doctor False"
     assert "--ask-sudo-password" in done.stdout
+
+
+@pytest.mark.parametrize("name", program.COMMANDS)
+def test_example_in_the_help_can_be_copied(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a narrow terminal too: neither it nor an option is cut in two."""
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        program.main([name, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert f"example: ./disttrain {program.COMMANDS[name].example}" in lines
+    assert [line for line in lines if re.search(r"\w-$", line)] == []
+
+
+@pytest.mark.parametrize("words", [["completion", "bash"], ["--help"], ["status", "--help"]])
+def test_reader_that_is_gone_before_the_end_is_no_error(words: list[str]) -> None:
+    """What is still to be written when Python ends would be complained of there."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", *words],
+        cwd=PROJECT,
+        env=usual,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_command_without_a_standard_output_ends_in_order() -> None:
+    """As of a service that has closed it."""
+    command = f"{sys.executable} -m cli completion bash >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=PROJECT, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_command_takes_nothing_from_the_folder_where_it_is_typed(tmp_path: Path) -> None:
+    """A project of the user's own may have a package `cli` or a file `yaml.py`."""
+    (tmp_path / "cli").mkdir()
+    for name in ("cli/__init__.py", "yaml.py", "pulumi_command.py"):
+        (tmp_path / name).write_text("raise RuntimeError('not ours')\n")
+    done = subprocess.run(
+        [PROJECT / "disttrain", "runs", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "list, compare or delete the runs" in done.stdout

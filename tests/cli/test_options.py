@@ -63,6 +63,9 @@ def test_any_path_of_a_kubeconfig_reaches_kubectl(tmp_path: Path) -> None:
         (("--gpus", "-1"), "--gpus: -1 cannot be used: it is below 0"),
         (("--gpus", "3", "--pods", "2"), "--pods: 2 cannot be used: 3 GPUs"),
         (("--pods", "0"), "--pods: 0 cannot be used"),
+        (("--data-root", "data"), "--data-root: 'data' cannot be used: it is no absolute path"),
+        (("--host", "ssh://a b@c"), "--host: 'ssh://a b@c' cannot be used: it is no address"),
+        (("--host", "ssh://-oX=1@c"), "--host: 'ssh://-oX=1@c' cannot be used: it is no address"),
     ],
 )
 def test_option_that_cannot_be_is_named_with_its_value(words: list[str], message: str) -> None:

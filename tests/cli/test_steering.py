@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +13,10 @@ from cli.__main__ import COMMANDS, main, parser_of
 from cli.completion import SHELLS, options_of, script
 from cli.extend import commands
 from cli.sample import split
+from cli.stack_plan import shown_settings
 from cli.status.progress import Progress
 from cli.stop import stopped
+from infra.kube.access import Access
 from sandbox.venvs import PROJECT
 from tests.cli.records import RECORD
 
@@ -146,6 +149,44 @@ def test_pulumi_without_an_answer_is_one_sentence(
 
 
 @pytest.mark.parametrize(
+    ("words", "pulumis", "said"),
+    [
+        ((), "no stack selected; please use", "no stack is selected. Name"),
+        (
+            ("--stack", "nope"),
+            "no stack named 'nope' found",
+            "--stack: 'nope' cannot be used: there",
+        ),
+        (("--stack", "a/b"), "unable to open state", "pulumi stack output --json --show-secrets"),
+    ],
+)
+def test_stack_that_is_not_there_is_said_with_a_way_out(
+    tmp_path: Path,
+    words: tuple[str, ...],
+    pulumis: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the words of pulumi 3.259; what else it says is repeated."""
+    pulumi(tmp_path, monkeypatch, f'echo "error: {pulumis}" >&2; exit 255')
+    assert main(["goodput", *words]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"error: {said}")
+    assert ("pulumi stack ls" in shown) == ("no stack" in pulumis)
+
+
+def test_settings_without_an_answer_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encrypted ones are asked of the same program: `doctor --stack` needs them."""
+    monkeypatch.setattr("cli.stack_outputs.PULUMI_SECONDS", 0.2)
+    pulumi(tmp_path, monkeypatch, "exec sleep 60")
+    with pytest.raises(ValueError, match=r"^pulumi config --show-secrets .* answer in 0\.2 s\."):
+        shown_settings("dev")
+
+
+@pytest.mark.parametrize(
     ("words", "usage", "reason"),
     [
         (["verify", "--bogus"], "./disttrain verify [-h]", "arguments: --bogus"),
@@ -224,3 +265,38 @@ def test_bash_completes_commands_and_their_options() -> None:
 def test_each_shell_gets_every_command(shell: str) -> None:
     text = script(shell, options_of(parser_of(COMMANDS)))
     assert [name for name in COMMANDS if name not in text] == []
+
+
+def test_zsh_gets_its_own_completion_first_if_it_has_none() -> None:
+    """A fresh zsh knows no `compdef`, on which the completion in bash's way stands. (By hand it was
+    tried in zsh 5.9, with and without.)"""
+    lines = script("zsh", options_of(parser_of(COMMANDS))).splitlines()
+    assert lines[:3] == [
+        "autoload -U +X compinit bashcompinit",
+        "(( $+functions[compdef] )) || compinit -D",
+        "bashcompinit",
+    ]
+
+
+def test_fish_still_completes_files_after_a_command() -> None:
+    """`push` and several options take a file or a folder; `-f` would hide them. (By hand it was
+    tried in fish 3.6.)"""
+    first, *rest = script("fish", options_of(parser_of(COMMANDS))).splitlines()
+    assert first.startswith("complete -c disttrain -f -n __fish_use_subcommand ")
+    assert len(rest) == len(COMMANDS)
+    assert [line for line in rest if " -f " in line] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(0, ""), (78, "`./disttrain runs` shows which runs have a checkpoint\n")]
+)
+def test_sample_of_a_run_that_is_not_there_says_where_to_look(
+    status: int, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trainer in the pod knows only the folder that it was given."""
+    place = SimpleNamespace(access=Access(kubeconfig_path="none"), runs_path="/data/runs")
+    monkeypatch.setattr("cli.sample.volume_place", lambda _: place)
+    monkeypatch.setattr("cli.sample.sample", lambda *_: status)
+    monkeypatch.setattr("cli.sample.end_in_order", lambda: None)  # it is for the whole process
+    assert main(["sample", "nope"]) == status
+    assert capsys.readouterr().err == hint

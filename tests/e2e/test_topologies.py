@@ -209,7 +209,12 @@ def test_status_shows_the_node_and_how_far_runs_are(lab: Lab, single: Stack, mul
     assert states(lab, single) == {"e2e-single": "finished", "e2e-multi": "finished"}
     screen = people_run(lab, multi, f"./disttrain status --stack {multi.name}").splitlines()
     assert screen[0] == "1 node, Ready; no GPUs offered"
-    assert screen[1].split()[:3] == ["STACK", "STATE", "STEP"]
+    assert re.match(
+        rf"  storage: claim disttrain-pvc\S* of namespace {NAMESPACE} is Bound: \S+, "
+        rf"folder {re.escape(str(lab.cluster.data_root))}$",
+        screen[1],
+    )
+    assert screen[2].split()[:3] == ["STACK", "STATE", "STEP"]
     rows = [line.split()[:3] for line in screen if f"{MAX_STEPS}/{MAX_STEPS}" in line]
     assert sorted(rows) == [
         ["e2e-multi", "finished", f"{MAX_STEPS}/{MAX_STEPS}"],

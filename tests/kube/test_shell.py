@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -167,6 +168,18 @@ def test_lost_pod_ends_the_shell_and_leaves_the_terminal(
     assert termios.tcgetattr(terminal.there) == terminal.before
 
 
+def test_shell_that_is_told_to_end_leaves_the_terminal(
+    place: RunPlace, terminals: list[Terminal]
+) -> None:
+    """As by a `kill` from another terminal."""
+    terminal = Terminal(place, "--", "python3", "-c", ECHO)
+    terminals.append(terminal)
+    terminal.wait_for_words("ready")
+    terminal.process.terminate()
+    assert terminal.process.wait(LIMIT_SECONDS) == 128 + signal.SIGTERM
+    assert termios.tcgetattr(terminal.there) == terminal.before
+
+
 def shell(place: RunPlace, *words: str) -> subprocess.CompletedProcess[str]:
     """The command without a terminal."""
     return subprocess.run(
@@ -186,6 +199,30 @@ def test_command_without_a_terminal_gives_its_output_and_status(lab: Lab, place:
     done = shell(place, "--rank", "1", "--", "python3", "-c", ask)
     pid = find_ranks(lab.api, place)[1].pid
     assert (done.returncode, done.stdout, done.stderr) == (5, f"1 {pid}\n", "a warning\n")
+
+
+def test_command_that_reads_its_input_finds_the_end(place: RunPlace) -> None:
+    """Nothing of this machine is passed on; the command must not wait for it."""
+    done = shell(place, "--", "python3", "-c", "import sys; print(repr(sys.stdin.read()))")
+    assert (done.returncode, done.stdout) == (0, "''\n"), done.stderr
+
+
+@pytest.mark.timeout(LIMIT_SECONDS)
+def test_output_comes_while_the_command_runs(place: RunPlace) -> None:
+    """A little of it, too, and also where a program reads it."""
+    say = "import time; print('first', flush=True); time.sleep(3600)"
+    words = json.dumps(asdict(place)), "--", "python3", "-c", say
+    with subprocess.Popen(
+        [sys.executable, "-c", SHELL, *words],
+        cwd=PROJECT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "first\n"
+        process.kill()
 
 
 @pytest.mark.in_depth

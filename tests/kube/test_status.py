@@ -9,6 +9,7 @@ import yaml
 
 from cli.status.look import look
 from cli.status.silence import LEASES
+from cli.status.storage import Claim
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
@@ -17,6 +18,7 @@ from infra.platform.viewers import ViewersArgs, viewer_role
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.kube.test_runs import configure
+from tests.kube.volume import run_with_claim
 
 VALID_SECONDS = 20  # half of the usual time, so that the test is over sooner
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -90,6 +92,37 @@ def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
     finally:
         lab.kubectl("delete", "clusterrolebinding", f"viewer-{namespace}")
         lab.kubectl("delete", "clusterrole", name)
+
+
+def test_folder_of_the_volume_is_shown_to_whoever_may_read_volumes(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Without that right the volume's name stands there, and the rest of the look is as before."""
+    run = run_with_claim(lab)
+    name = str(run.more["claim"])
+    claim = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims/{name}"
+    lab.api.patch(claim, {"metadata": {"labels": {names.COMPONENT_LABEL: "storage"}}})
+    assert run.hand_over()[0] == 0
+    role = viewer_role(ViewersArgs(run.namespace, "dev", pulumi.Output.from_input("")))
+    role_name = role["metadata"]["name"]
+    lab.api.create(ROLES, {**role, "metadata": {"name": role_name}})
+    try:
+        viewer = viewer_of(lab, run.namespace, tmp_path, role_name, "clusterrolebinding")
+
+        def is_seen(source: str) -> bool:
+            claims = look(viewer, run.namespace).platform.claims
+            return Claim(run.namespace, name, "Bound", "1Gi", "", source) in claims
+
+        assert is_seen(f"folder {run.more['folder']}")
+        rules = [
+            {**rule, "resources": [r for r in rule["resources"] if r != "persistentvolumes"]}
+            for rule in role["rules"]
+        ]
+        lab.api.patch(f"{ROLES}/{role_name}", {"rules": rules})
+        wait_for("the volume to be unseen", lambda: is_seen(f"volume {name}"))
+    finally:
+        lab.kubectl("delete", "clusterrolebinding", f"viewer-{run.namespace}")
+        lab.kubectl("delete", "clusterrole", role_name)
 
 
 class Kubelet:

@@ -66,6 +66,7 @@ def _price(text: str) -> float:
         value = -1.0
     if not math.isfinite(value) or value < 0:
         raise argparse.ArgumentTypeError(
-            f"{text!r} cannot be a price: set a number from 0 on, such as 2.5"
+            f"{text!r} cannot be a price: set a number from 0 on, such as 2.5, by the option or "
+            f"by the variable {PRICE_VARIABLE}"
         )
     return value

@@ -8,20 +8,18 @@ from cli import tensorboard
 from cli.__main__ import main
 from cli.dashboard import command
 from cli.dashboard.server import HERE
-from cli.stack_outputs import RunPlace, VolumePlace
+from cli.stack_outputs import VolumePlace
 from infra.kube.access import Access
 
 ACCESS = Access(kubeconfig_path="none")  # whoever asks the cluster by it fails in another way
-VOLUME = VolumePlace(ACCESS, "disttrain", "o-1", "image", "claim", "/data")
-RUN = RunPlace(ACCESS, "disttrain", "o-1", "image", "/data/runs/dev", "train", "claim")
+VOLUME = VolumePlace(ACCESS, "disttrain", "o-1", "image", "claim", "/data/mine/runs")
 
 
 @pytest.fixture(params=["dashboard", "tensorboard"])
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of a command with the option."""
-    monkeypatch.setattr(command, "volume_place", lambda _: VOLUME)
-    monkeypatch.setattr(tensorboard, "run_place", lambda _: RUN)
     for module in (command, tensorboard):
+        monkeypatch.setattr(module, "volume_place", lambda _: VOLUME)
         monkeypatch.setattr(module, "end_in_order", lambda: None)  # it is for the whole process
     return request.param
 
@@ -40,4 +38,11 @@ def test_number_that_is_no_port_is_named(
     assert main([name, "--port", str(port)]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"error: --port: {port} cannot be used: ")
-    assert "0 for any" in said
+    assert "it is no port, which is a number from 1 to 65535. Give another one, or 0" in said
+
+
+def test_tensorboard_needs_no_run_of_the_stack() -> None:
+    """It shows the runs of all stacks on the volume: that of a platform without a run, too."""
+    pod = tensorboard.board_pod(VOLUME)
+    assert pod.command[:3] == ("tensorboard", "--logdir", "/data/mine/runs")
+    assert pod.read_only

@@ -71,3 +71,4 @@ def test_warning_of_the_transport_is_that_of_status() -> None:
 
 def test_numbers_are_read_as_the_trainer_prints_them() -> None:
     assert [number(text) for text in ("1.8307", "4593", "-", "")] == [1.8307, 4593.0, None, None]
+    assert [number(text) for text in ("nan", "-inf")] == [None, None]  # JSON has no words for them

@@ -2,6 +2,10 @@
 
 import http.client
 import json
+import socket
+import struct
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -121,3 +125,37 @@ def test_page_names_no_other_host_and_no_script_of_its_own() -> None:
     html = (FOLDER / "index.html").read_text()
     assert html.count("<script") == 1
     assert "style=" not in html
+
+
+def test_reader_that_goes_away_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    """Such as a page that is closed while its answer is on the way."""
+    asked, gone = threading.Event(), threading.Event()
+
+    class Slow:
+        def see(self, part: str, run_id: str) -> dict[str, Any]:
+            asked.set()
+            assert gone.wait(60)
+            return {"text": "x" * (8 << 20)}
+
+    with serving(0, Slow()) as server:
+        with socket.create_connection((HERE, server.port)) as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            host = f"Host: {HERE}:{server.port}\r\n{PAGE_HEADER}: 1\r\n"
+            reader.sendall(f"GET /api/overview HTTP/1.1\r\n{host}\r\n".encode())
+            assert asked.wait(60)
+        gone.set()
+    end = time.monotonic() + 60
+    while any("process_request_thread" in each.name for each in threading.enumerate()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert capfd.readouterr().err == ""
+
+
+def test_fault_of_the_server_itself_is_still_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    class Broken:
+        def see(self, part: str, run_id: str) -> dict[str, Any]:
+            raise KeyError("a mistake of ours")
+
+    with serving(0, Broken()) as server, pytest.raises(http.client.RemoteDisconnected):
+        ask(server, "/api/overview", OURS)
+    assert "a mistake of ours" in capfd.readouterr().err

@@ -1,6 +1,7 @@
 """A run that goes on while it is fetched: what comes home is consistent all the same."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -136,3 +137,11 @@ def test_name_of_another_run_does_not_steer_the_terminal() -> None:
     answer = {"found": False, "runs": ["gone\x1b[2J", "other"]}
     with pytest.raises(NoRunError, match=r"The runs there: gone\\x1b\[2J, other$"):
         parse_look(answer, "demo")
+
+
+def test_file_whose_name_is_no_text_is_named(tmp_path: Path) -> None:
+    """A program may have made it. No request to the API server can hold such a name."""
+    run = make_run(tmp_path / "demo")
+    (run / os.fsdecode(b"bytes-\xff")).touch()
+    with pytest.raises(ValueError, match=r"bytes-\\udcff' of run 'demo' .* UTF-8.*Rename it"):
+        parse_look(pod_program.look(run), "demo")

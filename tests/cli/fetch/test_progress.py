@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from cli.fetch.progress import Progress, duration, progress_line
 
 
@@ -46,3 +48,14 @@ def test_line_on_a_terminal_is_rewritten_and_removed() -> None:
     assert "\n" not in text
     assert text.count("\r") == 4
     assert text.endswith(" \r")
+
+
+def test_line_on_a_narrow_terminal_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer one would begin a new line each time that it is rewritten."""
+    monkeypatch.setenv("COLUMNS", "30")
+    output, now = Terminal(), [0.0]
+    progress = Progress(4_000_000_000, 0, output, lambda: now[0])
+    now[0] = 1.0
+    progress.add(85_000_000)
+    progress.tell()
+    assert output.getvalue() == "\r85.0 of 4,000.0 MB (2 %), 85."

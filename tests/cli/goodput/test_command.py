@@ -92,7 +92,9 @@ def test_price_may_stand_in_the_environment(
     monkeypatch.setenv(PRICE_VARIABLE, "cheap")
     with pytest.raises(SystemExit):
         main(["status"])
-    assert "'cheap' cannot be a price" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "'cheap' cannot be a price" in said
+    assert f"the variable {PRICE_VARIABLE}" in said  # nobody has typed the option
 
 
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "cheap"])

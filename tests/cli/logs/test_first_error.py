@@ -6,6 +6,7 @@ line; the third where the text is from: recorded from an accident of the real tr
 of the texts of PyTorch, NCCL and the driver, where it takes GPUs.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,13 @@ def test_a_killed_rank_is_shown_with_its_own_last_lines() -> None:
         "  [node 0 rank 1] loading the data of rank 1",
         f"> {texts[3][1]}",
     ]
+
+
+def test_lines_around_the_error_have_their_time_if_asked_for() -> None:
+    """As those of `./disttrain logs --timestamps`; a progress bar leaves its label here, too."""
+    lines = [Line(0, 0, 1, "ValueError: no"), Line(60, 0, 1, "\r 10%\r 20%")]
+    found = first_error(lines)
+    assert found is not None
+    rows = as_text(found, has_colour=False, has_time=True, on_terminal=True).splitlines()
+    assert re.fullmatch(r"> \d{4}-\d\d-\d\d \d\d:\d\d:00 \[node 0 rank 1\] ValueError: no", rows[3])
+    assert rows[4].endswith(":00 [node 0 rank 1]  20%")

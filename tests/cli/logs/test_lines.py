@@ -158,3 +158,20 @@ def test_a_line_of_nccl_or_cuda_gets_a_sentence(line: str, words: str) -> None:
 def test_an_ordinary_line_gets_no_sentence() -> None:
     assert explain("step 1/20 loss 2.9476 val - lr 1.7e+29 tokens/s 4558 mfu n/a") == ""
     assert explain("x [0] NCCL INFO NET/Socket : Using [0]eth0:10.42.0.7<0>") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("\r 10%|#  |\r 20%|## |", " 20%|## |"),
+        ("a line of Windows\r", "a line of Windows"),
+        ("\r\r", ""),
+        ("\x1b[31mred", "\x1b[31mred\x1b[0m"),
+        ("plain", "plain"),
+    ],
+)
+def test_line_on_a_terminal_leaves_its_label_and_the_next_line(text: str, seen: str) -> None:
+    """Of a progress bar its last state is shown, as it would be; a file gets every byte."""
+    line = Line(100.0, 0, 1, text)
+    assert shown(line, has_colour=False, on_terminal=True) == f"[node 0 rank 1] {seen}"
+    assert shown(line, has_colour=False) == f"[node 0 rank 1] {text}"

@@ -52,6 +52,10 @@ def link_folder(run: Path) -> None:
     (run / "tensorboard").symlink_to(run.with_name("elsewhere"))
 
 
+def add_bytes(run: Path) -> None:
+    (run / os.fsdecode(b"bytes-\xff")).touch()
+
+
 def make_pipe(run: Path) -> None:
     os.mkfifo(run / "pipe")  # who opens it to read waits for a writer
 
@@ -65,6 +69,7 @@ def make_pipe(run: Path) -> None:
         (link, "elsewhere is a link"),
         (link_folder, "tensorboard is a link"),
         (make_pipe, "pipe is no plain file"),
+        (add_bytes, r"the name of bytes-\\udcff is no text in UTF-8"),
         (lambda run: (run / "run.yaml").unlink(), "it has no run.yaml"),
     ],
 )
@@ -127,7 +132,7 @@ def test_push_that_came_too_late_names_what_it_left() -> None:
         api = path = container = None
 
         def ask(self, word: str, *_: str) -> dict[str, object]:
-            free = {"exists": False, "unfinished": {}, "free_bytes": None}
+            free = {"exists": False, "unfinished": {}, "begun": [], "free_bytes": None}
             return free if word == "look" else {"ok": False}
 
     pod, place = cast(Any, Late()), cast(Any, SimpleNamespace(runs_path="/data/runs"))
@@ -138,12 +143,29 @@ def test_push_that_came_too_late_names_what_it_left() -> None:
 def test_push_that_fails_names_what_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the volume gets full meanwhile."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise TaskError("the pod cannot write x: no space left")
 
     monkeypatch.setattr(command, "send", fail)
-    free = {"exists": False, "unfinished": {}, "free_bytes": None}
+    free = {"exists": False, "unfinished": {}, "begun": [], "free_bytes": None}
     pod = cast(Any, SimpleNamespace(api=None, path="", container="", ask=lambda *_: free))
     place = cast(Any, SimpleNamespace(runs_path="/data/runs"))
     with pytest.raises(TaskError, match=r"^the pod .* no space left\. .* delete \.push-\w+-demo$"):
         push(pod, place, "demo", Path("demo"), [LocalFile("run.yaml", 1, "0" * 64)])
+
+
+def test_only_what_has_begun_to_arrive_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of which nothing is there needs one command and not two."""
+    new = dict[str, bool]()
+
+    def note(file: Any, *_: object, is_new: bool) -> None:
+        new[Path(file.target).name] = is_new
+
+    monkeypatch.setattr(command, "send", note)
+    begun = ["there", "checkpoints/step-00000100/half.partial-0123456789ab"]
+    seen = {"exists": False, "unfinished": {}, "begun": begun, "free_bytes": None, "ok": True}
+    pod = cast(Any, SimpleNamespace(api=None, path="", container="", ask=lambda *_: seen))
+    place = cast(Any, SimpleNamespace(runs_path="/data/runs"))
+    names = ["there", "checkpoints/step-00000100/half", "new"]
+    push(pod, place, "demo", Path("demo"), [LocalFile(name, 1, "0" * 64) for name in names])
+    assert new == {"there": False, "half": False, "new": True}

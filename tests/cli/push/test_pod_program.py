@@ -12,18 +12,18 @@ INCOMING = ".push-0123456789ab-demo"
 
 def unfinished(runs: Path, name: str) -> dict[str, int]:
     """The unfinished pushes under a name, with the bytes that have arrived."""
-    return cast(dict[str, int], pod_program.look(runs, name)["unfinished"])
+    return cast(dict[str, int], pod_program.look(runs, name, INCOMING)["unfinished"])
 
 
 def test_publish_gives_the_name_once(tmp_path: Path) -> None:
     """An asking whose answer was lost is asked again, and has the same answer."""
     before = contents(make_run(tmp_path / INCOMING))
-    look = pod_program.look(tmp_path, "demo")
+    look = pod_program.look(tmp_path, "demo", INCOMING)
     assert (look["exists"], list(unfinished(tmp_path, "demo"))) == (False, [INCOMING])
     for _ in range(2):
         assert pod_program.publish(tmp_path / INCOMING, tmp_path / "demo") == {"ok": True}
     assert contents(tmp_path / "demo") == before
-    assert pod_program.look(tmp_path, "demo")["exists"]
+    assert pod_program.look(tmp_path, "demo", INCOMING)["exists"]
     assert unfinished(tmp_path, "demo") == {}
 
 
@@ -45,6 +45,20 @@ def test_room_and_what_has_arrived_are_counted(tmp_path: Path) -> None:
     make_run(tmp_path / INCOMING, model_bytes=1_000_000)
     assert 1_000_000 <= unfinished(tmp_path, "demo")[INCOMING] <= 2_000_000
     for folder in (tmp_path, tmp_path / "data" / "runs"):
-        free = pod_program.look(folder, "demo")["free_bytes"]
+        free = pod_program.look(folder, "demo", INCOMING)["free_bytes"]
         assert isinstance(free, int)
         assert 0 <= free <= shutil.disk_usage(tmp_path).total
+
+
+def test_files_that_have_begun_to_arrive_are_named(tmp_path: Path) -> None:
+    """Whole ones, and those of which a part is there."""
+    assert pod_program.look(tmp_path / "runs", "demo", INCOMING)["begun"] == []
+    folder = tmp_path / INCOMING / "checkpoints" / "step-00000100"
+    folder.mkdir(parents=True)
+    (folder / "model.bin.partial-0123456789ab").touch()
+    (tmp_path / INCOMING / "run.yaml").touch()
+    found = pod_program.look(tmp_path, "demo", INCOMING)["begun"]
+    assert sorted(cast(list[str], found)) == [
+        "checkpoints/step-00000100/model.bin.partial-0123456789ab",
+        "run.yaml",
+    ]

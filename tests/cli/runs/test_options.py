@@ -1,5 +1,10 @@
 """What cannot be asked for is said before a pod is started."""
 
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
 
 from cli.__main__ import main
@@ -15,6 +20,8 @@ from cli.__main__ import main
         (("runs", "delete", "demo", "demo"), "a run is named twice"),
         (("runs", "compare", "demo"), "one run ('demo') cannot be compared"),
         (("runs", "compare", "a", "b", "--to", "a.png"), "Use a name that ends in .svg"),
+        (("runs", "--json", "compare", "a", "b"), "--json: it cannot be used with compare"),
+        (("runs", "--json", "delete", "a"), "--json: it cannot be used with delete"),
         (("fetch", "--checkpoint", "newest"), "'newest' cannot be used: it is no checkpoint"),
         (("fetch", "--streams", "0"), "--streams: 0 cannot be used"),
         (("fetch", "a/b"), "RUN: 'a/b' cannot be used"),
@@ -27,3 +34,35 @@ def test_option_that_cannot_be_is_named_with_its_value(
 ) -> None:
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "said"),
+    [
+        (
+            ("fetch", "--to", "here"),
+            "cli.fetch.command.bring",
+            "error: --to here: it cannot be written: Disk quota exceeded (/home/me/x). Name a",
+        ),
+        (
+            ("push", "here"),
+            "cli.push.command.read_run",
+            "error: FOLDER: here cannot be read: Disk quota exceeded (/home/me/x). All files of",
+        ),
+    ],
+)
+def test_what_this_machine_refuses_is_said_in_words(
+    words: tuple[str, ...],
+    place: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the file, without a number, and with what to do."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), Path("/home/me/x"))
+
+    monkeypatch.setattr(place, refuse)
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(said)

@@ -11,6 +11,7 @@ from cli.__main__ import main
 from cli.status import command
 from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.look import Look
+from cli.status.storage import Claim
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from tests.cli.status.test_imports import kubeconfig
@@ -105,3 +106,13 @@ def test_option_that_would_be_ignored_is_refused(
 @pytest.mark.parametrize(("state", "exit_status"), [("training", 0), ("failed", 1)])
 def test_exit_status_is_that_of_the_run(status: Status, state: str, exit_status: int) -> None:
     assert status([seen(run(state))], "dev") == exit_status
+
+
+@pytest.mark.parametrize(
+    ("phase", "exit_status"),
+    [("Bound", 0), ("Pending", 0), ("", 0), ("Lost", 1), ("Terminating", 1)],
+)
+def test_volume_that_is_lost_needs_somebody(status: Status, phase: str, exit_status: int) -> None:
+    """A run may still train on it; a claim that waits for its volume is said by the run's state."""
+    platform = PlatformStatus(1, claims=(Claim("disttrain", "disttrain-pvc", phase),))
+    assert status([Look(platform, (run("training"),), "")]) == exit_status

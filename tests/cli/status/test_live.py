@@ -23,6 +23,7 @@ from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.live import drawing, is_possible, watch
 from cli.status.look import Look
 from cli.status.progress import Progress
+from cli.status.storage import Claim, bound_lines
 from tests.unit.stacks import PROJECT
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -95,6 +96,13 @@ def test_verified_checkpoint_stands_below_the_runs() -> None:
 def test_silent_node_is_seen_before_kubernetes_misses_it() -> None:
     seen = Look(PlatformStatus(2, silent={"n2": 14.0}), (RUN,), "")
     assert "2 nodes, n2 has not reported for 14 s" in text_of(120, seen)
+
+
+def test_storage_stands_below_the_nodes() -> None:
+    """In the words of the plain screen."""
+    claim = Claim("disttrain", "disttrain-pvc", "Bound", "50Gi", "efs")
+    lines = text_of(120, Look(PlatformStatus(2, claims=(claim,)), (RUN,), "")).splitlines()
+    assert lines[1].rstrip() == bound_lines([claim])[0]
 
 
 def test_narrow_terminal_shows_every_state() -> None:

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from cli.status.progress import Progress, last_words, read_progress
 from trainer.checkpoint import verified_words
 from trainer.launch.goodput_line import goodput_line
@@ -220,3 +222,17 @@ def test_program_whose_steps_nobody_sees_says_so_until_its_next_round() -> None:
     line = f"2026-11-22T06:40:13Z [node 0] program: {UNSEEN}\n"
     assert "neither program.progress nor" in read_progress(START + line).unseen
     assert read_progress(line + START).unseen == ""
+
+
+def test_what_a_log_holds_does_not_steer_the_terminal() -> None:
+    """A program may colour its last words; letters of any language stay as they are."""
+    why = "\x1b[31mRuntimeError: Gr\u00f6\u00dfe\x1b[2J"
+    found = read_progress(f"2026-11-22T07:00:00Z [node 0] fatal: rank 1: {why}")
+    assert found.failed == "rank 1: \\x1b[31mRuntimeError: Gr\u00f6\u00dfe\\x1b[2J"
+
+
+@pytest.mark.parametrize("sign", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_line_of_a_log_ends_at_a_line_feed_alone(sign: str) -> None:
+    """A program may print anything: what follows another sign is no line of the trainer's own."""
+    odd = f"2026-11-22T07:00:00Z my text{sign}t [node 0] fatal: it was made up"
+    assert read_progress(f"{odd}\n").failed == ""

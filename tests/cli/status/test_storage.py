@@ -1,4 +1,4 @@
-"""The claims of runs on the screen: silent while all is well."""
+"""The claims of runs on the screen: their size and where the data is, or why no pod can start."""
 
 from typing import Any
 
@@ -6,12 +6,14 @@ import pytest
 
 from cli.status.judge import PlatformStatus
 from cli.status.screen import as_json, as_text
-from cli.status.storage import Claim, claim_lines, claim_names, see_claims
+from cli.status.storage import Claim, bound_lines, claim_lines, claim_names, see_claims
 from infra.kube.errors import ApiError
-from infra.kube.left_claims import CLAIMS
+from infra.kube.volume_place import CLAIMS, VOLUMES
 from tests.cli.records import NOW
 
 BOUND = Claim("disttrain", "disttrain-pvc", "Bound", "50Gi", "efs")
+
+BOUND_WORDS = "storage: claim disttrain-pvc of namespace disttrain is Bound: 50Gi"
 
 
 def pod(claim: str) -> dict[str, Any]:
@@ -39,9 +41,11 @@ class Server:
         return self.get(path) or []
 
 
-def item(phase: str, name: str = "disttrain-pvc") -> dict[str, Any]:
+def item(phase: str, name: str = "disttrain-pvc", class_name: str = "efs") -> dict[str, Any]:
     status = {"phase": phase, "capacity": {"storage": "50Gi"} if phase == "Bound" else {}}
-    return {"metadata": {"name": name}, "spec": {"storageClassName": "efs"}, "status": status}
+    volume = {"volumeName": "volume-1"} if phase == "Bound" else {}
+    spec = {"storageClassName": class_name, **volume}
+    return {"metadata": {"name": name}, "spec": spec, "status": status}
 
 
 def test_claims_are_those_that_the_pods_mount() -> None:
@@ -76,6 +80,7 @@ def test_claims_without_pods_are_those_of_the_platform() -> None:
     [
         ("Pending", "is Pending: it has no volume yet, and no pod can start before"),
         ("Lost", "is Lost: its volume is gone"),
+        ("Terminating", "is Terminating: somebody has deleted it, and no further pod can mount it"),
         ("", "is not known: these credentials may not read it"),
     ],
 )
@@ -83,6 +88,66 @@ def test_a_claim_that_no_pod_can_mount_stands_below_the_nodes(phase: str, said: 
     claims = (BOUND, Claim("team", "disttrain-pvc", phase))
     assert claim_lines((BOUND,)) == []
     lines = as_text(PlatformStatus(1, claims=claims), [], "", NOW).splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert lines[1].startswith("  storage: claim disttrain-pvc of namespace team " + said)
+    assert lines[2] == f"  {BOUND_WORDS}, storage class efs"
     assert '"size": "50Gi"' in as_json(PlatformStatus(1, claims=claims), [], "", NOW)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"hostPath": {"path": "/srv/train data"}}, "folder /srv/train data"),
+        ({"local": {"path": "/mnt/disk"}}, "folder /mnt/disk"),
+        ({"nfs": {"server": "files", "path": "/exports"}}, "nfs files:/exports"),
+        ({"csi": {"driver": "efs.csi.aws.com"}}, "driver efs.csi.aws.com"),
+        ({"somethingNew": {}}, "volume volume-1"),
+        ("forbidden", "volume volume-1"),
+        (None, "volume volume-1"),
+    ],
+)
+def test_claim_without_a_class_shows_where_its_data_is(source: Any, said: str) -> None:
+    """Of a volume that may not be read, its name is shown, and nothing is guessed."""
+    answers: dict[str, Any] = {CLAIMS.format("disttrain"): [item("Bound", class_name="")]}
+    if source is not None:
+        found = source if isinstance(source, str) else {"spec": source}
+        answers[f"{VOLUMES}/volume-1"] = found
+    server: Any = Server(answers)
+    claims = see_claims(server, {"disttrain": []})
+    assert bound_lines(claims) == [f"  {BOUND_WORDS}, {said}"]
+    lines = as_text(PlatformStatus(1, claims=claims), [], "", NOW).splitlines()
+    assert lines[1] == f"  {BOUND_WORDS}, {said}"
+    assert f'"source": "{said}"' in as_json(PlatformStatus(1, claims=claims), [], "", NOW)
+
+
+def test_volume_of_a_claim_with_a_class_is_not_asked_for() -> None:
+    """The class says where the data is, and the request is spared."""
+    asked = list[str]()
+
+    class Noting(Server):
+        def get(self, path: str) -> Any:
+            asked.append(path)
+            return super().get(path)
+
+    server: Any = Noting({CLAIMS.format("disttrain"): [item("Bound"), item("Pending", "b", "")]})
+    claims = see_claims(server, {"disttrain": []})
+    assert asked == [CLAIMS.format("disttrain")]
+    assert bound_lines(claims) == [f"  {BOUND_WORDS}, storage class efs"]
+
+
+def test_claim_that_is_being_deleted_is_not_called_bound() -> None:
+    """Its phase stays Bound while pods mount it, but a pod that comes now cannot start."""
+    found = item("Bound")
+    found["metadata"]["deletionTimestamp"] = "2026-11-22T07:00:00Z"
+    server: Any = Server({CLAIMS.format("disttrain"): [found]})
+    (claim,) = see_claims(server, {"disttrain": []})
+    assert claim.phase == "Terminating"
+    assert bound_lines([claim]) == []
+
+
+def test_many_bound_claims_are_one_line() -> None:
+    """Each person may have a namespace with a claim; one that is not bound is always named."""
+    claims = [Claim(f"team-{number}", "data", "Bound", "1Gi", "efs") for number in range(4)]
+    assert len(bound_lines(claims[:3])) == 3
+    assert bound_lines(claims) == ["  storage: 4 claims are Bound; --json has each of them"]
+    assert len(claim_lines([*claims, Claim("team-9", "data", "Lost")])) == 1

@@ -42,12 +42,18 @@ class Recorded:
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes an Api whose websocket plays the messages; `play.socket` is that one."""
+    """Makes an Api whose websocket plays the messages; `play.socket` is that one, and `play.query`
+    what was asked for."""
 
     def play(*messages: bytes) -> Api:
         socket = Recorded(iter(messages))
-        client = type("Client", (), {"websocket": lambda self, path, query: socket})  # pyright: ignore
-        monkeypatch.setattr(Api, "client", property(lambda self: client()))
+
+        class Client:
+            def websocket(self, path: str, query: list[tuple[str, str]]) -> Recorded:
+                play.query = query  # pyright: ignore
+                return socket
+
+        monkeypatch.setattr(Api, "client", property(lambda self: Client()))
         play.socket = socket  # pyright: ignore
         return Api(Access("not used"))
 
@@ -100,3 +106,11 @@ def test_command_that_never_ends_is_given_up(play: Any) -> None:
     api = play(*[b"\x01ab"] * 10)
     with pytest.raises(UnreachableError, match="longer than 0 s"):
         stream(api, "pod", "task", ["x"], lambda block: None, limit_seconds=0.0)
+
+
+def test_command_without_input_finds_its_end_at_once(play: Any) -> None:
+    """One that reads its standard input, such as `cat`, would wait for ever otherwise."""
+    stream(play(SUCCESS), "pod", "task", ["cat"], lambda block: None)
+    assert ("stdin", "true") not in play.query
+    stream(play(SUCCESS), "pod", "task", ["cat"], lambda block: None, iter(()))
+    assert ("stdin", "true") in play.query

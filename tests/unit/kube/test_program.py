@@ -71,30 +71,34 @@ def test_uploads_stay_below_the_data_folder(target: str) -> None:
         sent_file({"source": "x", "target": target, "sha256": "0", "size": 1})
 
 
-def receive(target: Path, content: bytes, offset: int) -> None:
-    sha256 = hashlib.sha256(b"to be or not").hexdigest()
-    words = ["receive", str(target), sha256, str(offset), str(len(content))]
+CONTENT = b"to be or not"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+def receive(target: Path, content: bytes, offset: int) -> dict[str, object]:
+    """As in the pod: the text of the program, and its answer."""
+    words = ("receive", str(target), "12", SHA256, str(offset), str(len(content)))
     text = Path(receiver.__file__).read_text()
-    subprocess.run([sys.executable, "-c", text, *words], input=content, check=True)
+    command = [sys.executable, "-c", text, *words]
+    done = subprocess.run(command, input=content, capture_output=True, check=True)
+    return json.loads(done.stdout)
 
 
 def test_receiver_goes_on_with_a_part_and_checks_the_whole(tmp_path: Path) -> None:
-    target, content = tmp_path / "folder" / "text", b"to be or not"
-    sha256 = hashlib.sha256(content).hexdigest()
-    assert receiver.look(target, 12, sha256) == {"complete": False, "have": 0}
-    receive(target, content[:5], 0)
-    assert receiver.look(target, 12, sha256) == {"complete": False, "have": 5}
-    receive(target, content[5:], 5)
+    target = tmp_path / "folder" / "text"
+    assert receiver.look(target, 12, SHA256) == {"complete": False, "have": 0}
+    assert receive(target, CONTENT[:5], 0) == {"got": 5}
+    assert receiver.look(target, 12, SHA256) == {"complete": False, "have": 5}
     (target.parent / "text.partial-0123").write_text("of other contents")
-    assert receiver.finish(target, 12, sha256) == {"ok": True}
-    assert receiver.look(target, 12, sha256) == {"complete": True, "have": 0}
+    assert receive(target, CONTENT[5:], 5) == {"got": 7, "ok": True}
+    assert receiver.look(target, 12, SHA256) == {"complete": True, "have": 0}
     assert [path.name for path in target.parent.iterdir()] == ["text"]
 
 
 def test_receiver_removes_what_is_wrong(tmp_path: Path) -> None:
-    target, sha256 = tmp_path / "text", hashlib.sha256(b"to be or not").hexdigest()
-    receive(target, b"TO BE OR NOT", 0)
-    assert receiver.finish(target, 12, sha256)["ok"] is False
+    answer = receive(tmp_path / "text", b"TO BE OR NOT", 0)
+    wrong = hashlib.sha256(b"TO BE OR NOT").hexdigest()
+    assert answer == {"got": 12, "ok": False, "found": wrong}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,12 +114,9 @@ def test_kubeconfig_is_found_from_any_folder(output: str, path: str) -> None:
 
 def test_second_receiver_of_a_file_does_no_harm(tmp_path: Path) -> None:
     """As after a cut connection whose program went on, or with two pushes of one run at once."""
-    target, content = tmp_path / "text", b"to be or not"
-    sha256 = hashlib.sha256(content).hexdigest()
-    receive(target, content, 0)
     for _ in range(2):
-        assert receiver.finish(target, 12, sha256) == {"ok": True}
-    assert target.read_bytes() == content
+        assert receive(tmp_path / "text", CONTENT, 0) == {"got": 12, "ok": True}
+    assert (tmp_path / "text").read_bytes() == CONTENT
 
 
 def test_receiver_gives_signs_of_life_while_it_reads(

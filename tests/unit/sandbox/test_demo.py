@@ -1,5 +1,12 @@
+import inspect
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
+from sandbox import cluster_commands
+from sandbox.cluster import Cluster
 from sandbox.demo import worth_saying
 
 
@@ -22,3 +29,14 @@ from sandbox.demo import worth_saying
 )
 def test_only_news_of_an_update_is_said(line: str, news: str) -> None:
     assert worth_saying(line) == news
+
+
+def test_command_that_starts_a_cluster_says_how_to_reach_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cluster itself does not, as `make demo` shows what that says."""
+    cluster = SimpleNamespace(up=lambda _: print("it is up"), kubeconfig=Path("/somewhere/config"))
+    monkeypatch.setattr(cluster_commands, "_cluster", lambda *_, **__: cluster)
+    cluster_commands._up(Namespace(nodes=None, controllers=[]))  # pyright: ignore
+    assert capsys.readouterr().out == "it is up\nkubeconfig /somewhere/config\n"
+    assert "kubeconfig" not in inspect.getsource(Cluster.up)

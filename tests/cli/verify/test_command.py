@@ -1,0 +1,35 @@
+"""What `./disttrain verify` has found is shown, also where the last point could not be seen."""
+
+from types import SimpleNamespace
+from typing import NoReturn
+
+import pytest
+
+from cli.__main__ import main
+from cli.verify import command
+from cli.verify.evidence import result
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+
+
+@pytest.mark.parametrize(
+    "reason", [UnreachableError("the line was cut"), ApiError(409, "another"), TaskError("gone")]
+)
+def test_restart_that_was_not_seen_hides_no_other_point(
+    reason: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It waits for minutes, in which the API server may go away."""
+
+    def fail(*_: object) -> NoReturn:
+        raise reason
+
+    place = SimpleNamespace(program="", run_path="/data/runs/dev", access=None)
+    monkeypatch.setattr(command, "run_place", lambda _: place)
+    monkeypatch.setattr(command, "gather", lambda *_: None)
+    monkeypatch.setattr(command, "judge", lambda _: [result("steps", "ok", "training, step 7")])
+    monkeypatch.setattr(command, "restart", fail)
+    monkeypatch.setattr(command, "end_in_order", lambda: None)  # it is for the whole process
+    assert main(["verify", "--restart"]) == 1
+    said = capsys.readouterr().out
+    assert "training, step 7" in said
+    assert f"error          restart             {reason}" in said
+    assert "fix: ./disttrain status" in said
