@@ -96,7 +96,7 @@ def prepare_host(
             trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
             made.append(HostTrust("trust", trust, _after(made)))
     made += send_bundle(settings, runner, _after(made))
-    if storage.folder_on_host or settings.cluster.kind == "k3s":
+    if has_data_folder(settings, storage):
         folder = DataFolderArgs(storage.folder_on_host, settings.storage.purge, settings.host)
         made.append(DataFolder("data-root", folder, _after(made)))
     if not storage.served_at:
@@ -112,6 +112,14 @@ def prepare_host(
     )
     nfs = NfsServer("nfs", serve, _after(made))
     return PreparedHost([*made, nfs], nfs)
+
+
+def has_data_folder(settings: PlatformSettings, storage: Storage) -> bool:
+    """Whether there is a command of the data folder; on our own machines also without a folder.
+
+    A cluster that exists needs nothing of this machine unless the data are in a folder of it.
+    """
+    return bool(storage.folder_on_host) or settings.cluster.kind == "k3s"
 
 
 def _after(made: list[pulumi.Resource]) -> pulumi.ResourceOptions:

@@ -22,7 +22,7 @@ from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args
 from infra.platform.guards import TaskPods, TaskPodsArgs
-from infra.platform.host import prepare_host
+from infra.platform.host import has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_way
 from infra.platform.in_cluster import ProgramArgs
 from infra.platform.k3s import start_look
@@ -210,7 +210,15 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     image = TrainerImage("image", image_args, there)
     volume = DataVolume(
         "data",
-        DataVolumeArgs(storage, settings.stack, connection, namespace.uid, keeps_claim=keeps),
+        DataVolumeArgs(
+            storage,
+            settings.stack,
+            connection,
+            namespace.uid,
+            keeps_claim=keeps,
+            purges=STORAGES[settings.storage_kind.name].purges if settings.storage.purge else "",
+            leaves_folder=not has_data_folder(settings, storage),
+        ),
         inside(cluster, namespace, *host.made),
     )
     proxy = ProxyConfig(
