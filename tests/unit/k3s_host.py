@@ -26,7 +26,16 @@ esac
 """
 IP = """#!/bin/sh
 [ ! -e ROOT/no-route ] || exit 0
+[ ! -e ROOT/ipv6-alone ] || case $* in
+  "-4 "*) exit 0 ;;
+  "-6 route show default") echo "default via fe80::1 dev eth0 proto ra metric 1024" && exit ;;
+  "-6 -o address show dev eth0 scope global")
+    echo "2: eth0 inet6 fd00::77/64 scope global temporary dynamic"
+    echo "2: eth0 inet6 fd00::4/64 scope global dynamic"
+    exit ;;
+esac
 case $* in
+  "-6 "*) ;;
   "-4 route show default") echo "default via 10.1.2.1 dev eth0 proto dhcp" ;;
   "-4 -o address show dev eth0 scope global") echo "2: eth0 inet 10.1.2.4/24 scope global" ;;
   *) echo "ip: $*" >&2; exit 1 ;;
@@ -102,6 +111,10 @@ class K3sHost:
     def stands_without_route(self) -> None:
         """From now on it has no default route."""
         (self.root / "no-route").touch()
+
+    def has_ipv6_alone(self) -> None:
+        """From now on it has no address of IPv4."""
+        (self.root / "ipv6-alone").touch()
 
     @property
     def runs(self) -> bool:

@@ -36,6 +36,8 @@ def test_machine_says_by_what_it_is_known(tmp_path: Path) -> None:
     assert judge(host.look(), "new-id").machine == "4a7f 10.1.2.4"
     host.run("create", "gpu2")
     assert judge(host.look(), "new-id").machine == "4a7f 10.1.2.4"
+    host.has_ipv6_alone()
+    assert judge(host.look(), "new-id").machine == "4a7f fd00::4"
     host.stands_without_route()
     assert judge(host.look(), "new-id").machine == ""
 
