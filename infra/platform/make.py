@@ -104,6 +104,7 @@ def platform_facts(
         accelerator=settings.devices.accelerator,
         gpus=settings.devices.gpus,
         gpus_are_shared=settings.devices.shared,
+        machines=settings.devices.machines,
         namespace=settings.namespace,
         cluster_identifier=cluster_identifier,
         kubeconfig_is_path=cluster.kind == "existing",

@@ -15,9 +15,16 @@ from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
 from tests.unit.airgap.stocked import stock
-from tests.unit.stacks import Deployment, deploy, without_secrets
+from tests.unit.stacks import (
+    Deployment,
+    RecordingMonitor,
+    deploy,
+    raw_settings,
+    run_with,
+    without_secrets,
+)
 from tests.unit.test_k3s_program import SSH
-from tests.unit.test_program import everything_before
+from tests.unit.test_program import everything_before, training_template, variables
 
 MARK = "cluster-remote-generation"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"
@@ -443,7 +450,7 @@ def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> N
 
 
 def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -> None:
-    """Where the settings say `single-pod`; with another stack's run nothing is said."""
+    """Where the settings say `single-pod`, also on another stack's platform."""
 
     def notes(**changes: object) -> list[str]:
         said: list[str] = []
@@ -455,15 +462,44 @@ def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -
         return said
 
     assert notes(nodes=[TWO, THREE]) == [
-        "this run has one pod (topology: single-pod), so it trains on one machine, and nodes lists "
-        "2 more. To train on all 3: set topology: indexed-job, pods: 3, and gpus to the GPUs of "
-        "all of them (docs/one-to-many.md)"
+        "this run has one pod (topology: single-pod), so it trains on one machine, and the "
+        "platform has 2 more. To train on all 3: set topology: indexed-job, pods: 3, and gpus to "
+        "the GPUs of all of them (docs/one-to-many.md)"
     ]
     several = {"topology": "indexed-job", "pods": 2, "gpus": 2, "gpusPerPod": 1}
     gone = [{**TWO, "gone": True}]
     for changes in ({"nodes": []}, {"nodes": [TWO], **several}, {"nodes": gone}):
         assert notes(**changes) == []
     assert notes(nodes=[TWO], topology="none") == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "chosen", "said"),
+    [
+        ([TWO, THREE], {}, ("indexed-job", 3), ""),
+        ([TWO, {**THREE, "gone": True}], {}, ("indexed-job", 2), ""),
+        ([], {}, ("single-pod", 1), ""),
+        ([TWO], {"topology": "single-pod"}, ("single-pod", 1), "the platform has 1 more"),
+        ([TWO], {"topology": "multi-pod"}, ("multi-pod", 2), ""),
+        ([], {"topology": "multi-pod", "gpusPerPod": 1}, ("multi-pod", 3), ""),
+    ],
+)
+def test_run_elsewhere_knows_the_platforms_machines(
+    tmp_path: Path,
+    nodes: list[object],
+    changes: dict[str, object],
+    chosen: tuple[str, int],
+    said: str,
+) -> None:
+    """It had one pod, as `nodes` is a setting of the stack that owns the platform."""
+    outputs = deployed(tmp_path, *nodes, gpus=6).outputs
+    monitor, notes = RecordingMonitor(dict(outputs)), list[str]()
+    with patch("infra.preflight.pulumi.log.info", notes.append):
+        run_with(monitor, "multipod", raw_settings("multipod", {"topology": "auto", **changes}))
+    pods = variables(training_template(monitor.deployment))["PET_NNODES"]
+    assert (monitor.deployment.outputs["topology"], int(pods)) == chosen
+    assert said in "".join(notes)
+    assert bool(notes) is bool(said)
 
 
 def test_image_that_each_machine_would_build_is_refused(tmp_path: Path) -> None:
