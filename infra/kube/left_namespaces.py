@@ -9,6 +9,7 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.findings import list_if_allowed
 from infra.kube.job import Job
+from infra.kube.kept import leave
 from infra.kube.objects import annotation, is_ending, label, name_of
 from infra.kube.own_namespace import OwnNamespace
 from infra.kube.record import COLLECTION, SELECTOR, destroy_commands, stacks_of_others
@@ -22,6 +23,8 @@ OF_PLATFORM = f"{names.COMPONENT_LABEL}=namespace"
 
 def refuse_left_namespaces(job: Job, api: Api) -> None:
     """Look for namespaces of this platform other than the job's own.
+
+    One that stays because of the data in it is left as `pulumi destroy` leaves it.
 
     Raises:
         TaskError: runs of other stacks, or others' objects, are in one.
@@ -42,7 +45,10 @@ def _refuse_to_leave(job: Job, api: Api, left: str) -> None:
             f"changed. Set namespace: {left} again, or first end those runs (the data is kept):"
             f"{destroy_commands(others)}"
         )
-    if not stays(api, left, job.owner):
+    if stays(api, left, job.owner):
+        what = f"namespace {left} with the claim in it"
+        leave(api, f"{NAMESPACES}/{left}", job.owner, job.stack, what)
+    else:
         refuse_strangers(api, OwnNamespace(left, f"the platform in namespace {left}"), job.owner)
 
 

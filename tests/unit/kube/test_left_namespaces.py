@@ -15,6 +15,7 @@ from infra.kube.answer import Answer
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
+from infra.kube.kept import KEPT_ANNOTATION
 from infra.kube.names import (
     COMPONENT_LABEL,
     OWNER_LABEL,
@@ -44,6 +45,7 @@ class Server:
     """
 
     def __init__(self, objects: Mapping[str, list[Json]]) -> None:
+        self.patched: dict[str, Any] = {}
         self._objects = {
             NAMESPACES: [item(OLD, OURS), item("theirs", {OWNER_LABEL: "other"})],
             f"{NAMESPACES}/{OLD}/configmaps": [],
@@ -59,7 +61,10 @@ class Server:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        del body, content_type, seconds
+        del content_type, seconds
+        if method == "PATCH":
+            self.patched[path] = body
+            return Answer(200, "", "{}")
         assert method == "GET"
         folder, _, name = path.rpartition("/")
         for found in self._objects.get(folder, []):
@@ -90,8 +95,12 @@ class Server:
 
 def said(namespace: str, objects: Mapping[str, list[Json]], *, exists: bool = False) -> str:
     """What the next `up` says with this namespace; empty: it goes on."""
+    return answer_of(Server(objects), namespace, exists=exists)
+
+
+def answer_of(server: Server, namespace: str, *, exists: bool = False) -> str:
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(Server(objects))
+    api.use(server)
     job = Job(Access(kubeconfig="{}"), namespace, "mine", "dev", {"names": [namespace]})
     task = use_namespace if exists else claim_namespace
     try:
@@ -126,7 +135,10 @@ def test_namespace_that_stays_may_be_left() -> None:
     """With the claim of a class in it, whose data are kept."""
     maps = f"{NAMESPACES}/{OLD}/configmaps"
     claim = item(CLAIM_OF_CLASS, {OWNER_LABEL: "mine"})
-    assert said(NEW, {maps: [THEIRS], CLAIMS: [claim]}) == ""
+    server = Server({maps: [THEIRS], CLAIMS: [claim]})
+    assert answer_of(server, NEW) == ""
+    marks = server.patched[f"{NAMESPACES}/{OLD}"]["metadata"]
+    assert marks == {"labels": {OWNER_LABEL: None}, "annotations": {KEPT_ANNOTATION: "dev"}}
     purged = item(CLAIM_OF_CLASS, {OWNER_LABEL: "mine"}, **{PURGES_ANNOTATION: PURGES_CLAIM})
     assert "(ConfigMap logins)" in said(NEW, {maps: [THEIRS], CLAIMS: [purged]})
 
