@@ -65,6 +65,23 @@ def test_server_of_another_node_by_now_is_started_again_when_it_ends(tmp_path: P
     assert kept_down.exists()
 
 
+@pytest.mark.parametrize("folder", ["/etc/rancher/k3s", "/var/lib/rancher/k3s", "/var/lib/cni"])
+def test_removal_that_was_cut_off_is_finished(tmp_path: Path, folder: str) -> None:
+    """The notes went first: what was left then was nobody's, and stayed for ever."""
+    host = K3sHost(tmp_path)
+    host.run("create", "gpu2")
+    left = host.root / folder[1:]
+    left.mkdir(parents=True, exist_ok=True)
+    (left / "data").touch()
+    host.is_cut_off_at(folder)
+    assert "k3s is removed" not in host.run("delete", "gpu2")
+    assert left.exists()
+    host.is_back()
+    assert host.run("delete", "gpu2").endswith("k3s is removed\n")
+    assert not left.exists()
+    assert not (host.root / "etc/rancher").exists()
+
+
 @pytest.mark.parametrize("noted", ["this node", "no node"])
 def test_machine_that_is_still_that_node_loses_k3s(tmp_path: Path, noted: str) -> None:
     """So it is, too, on a machine where an older version has noted no name."""
