@@ -37,3 +37,4 @@ def end_in_former_namespace(job: Job, api: Api) -> None:
             lambda where=where: live_pods_of(api, where, job.owner),
             record.grace_seconds + 60,
         )
+        api.delete(record_path(where, job.owner), {})  # that namespace may stay, with data in it

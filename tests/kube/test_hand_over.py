@@ -56,6 +56,7 @@ def test_run_in_the_former_namespace_saves_first(lab: Lab) -> None:
     assert former.is_suspended()
     assert former.live_pods() == []
     assert not stranger.is_suspended()
+    assert lab.api.get(record_path(former.namespace, former.owner)) is None
     status, output = moved.hand_over(request="again")
     assert (status, "is asked to" in output) == (0, False)
 
