@@ -14,8 +14,12 @@ from infra.kube.volume_place import VolumePlace
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
 PASSES = "node.kubernetes.io/"  # taints that Kubernetes itself puts on a node, and takes away
-KEYS = {GPU_RESOURCE: "gpusPerPod", "cpu": "cpuPerRank", "memory": "memoryPerRank"}
-KEYS |= {EFA_RESOURCE: "networkOptions.devices"}
+KEYS = {
+    GPU_RESOURCE: "gpusPerPod",
+    EFA_RESOURCE: "networkOptions.devices",
+    "cpu": "cpuPerRank",
+    "memory": "memoryPerRank",
+}
 INSTALL = {
     GPU_RESOURCE: "NVIDIA's device plugin (gpuOperator: true does)",
     EFA_RESOURCE: "Amazon's device plugin for EFA",
