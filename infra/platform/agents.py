@@ -20,6 +20,7 @@ from infra.platform.host import HostTrust, HostTrustArgs
 from infra.platform.k3s import api_address, k3s_variables, server_variables
 from infra.platform.machines_apart import check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
+from infra.platform.repair import repair_of
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
 from infra.settings.nodes import shown_nodes
@@ -269,7 +270,8 @@ def _make(
     examined += _prepare(name, settings, node, look, examined)
     if nfs:
         runner = host_runner(node.host)
-        machine = NfsMachineArgs(node.name, node.ssh.host, nfs, runner, node.host.gone)
+        repair, gone = repair_of(look), node.host.gone
+        machine = NfsMachineArgs(node.name, node.ssh.host, nfs, runner, gone, repair)
         opts = pulumi.ResourceOptions(depends_on=[*examined])
         before = [*before, NfsMachine(f"{name}-nfs", machine, opts)]
     args = AgentArgs(
@@ -337,10 +339,11 @@ def _prepare(
         return pulumi.ResourceOptions.merge(ours, _renamed(settings, look, end))
 
     if settings.proxy.ca_bundle:
-        trust = HostTrustArgs(settings.proxy.ca_bundle, runner, node.name)
+        trust = HostTrustArgs(settings.proxy.ca_bundle, runner, node.name, repair_of(look))
         made.append(HostTrust(f"{name}-trust", trust, opts("-trust")))
     if settings.bundle:
         way = host_variable(host_text(node.host))
-        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner, node.name)
+        repair = repair_of(look)
+        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner, node.name, repair)
         made.append(SentBundle(f"{name}-bundle", sent, opts("-bundle")))
     return made

@@ -11,6 +11,7 @@ from infra.platform.airgap_files import check_bundle, send_bundle
 from infra.platform.data_folder import DataFolder, DataFolderArgs
 from infra.platform.host_guard import HostGuard, HostGuardArgs
 from infra.platform.nfs_server import NfsServer, NfsServerArgs
+from infra.platform.repair import NO_REPAIR, Repair
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import PlatformSettings
 from infra.storages.kind import Storage
@@ -24,11 +25,13 @@ class HostTrustArgs:
         certificates: authorities, as PEM text.
         runner: runs scripts on the host.
         node: name of the node that a further machine is; empty: the first machine.
+        repair: whether that machine has lost them.
     """
 
     certificates: str
     runner: Runner
     node: str = ""
+    repair: Repair = NO_REPAIR
 
 
 class HostTrust(pulumi.ComponentResource):
@@ -45,8 +48,13 @@ class HostTrust(pulumi.ComponentResource):
             f"{name}-bundle",
             Script(
                 "ca-certificates.sh",
-                {"CA_BUNDLE": args.certificates, **({"NODE": args.node} if args.node else {})},
+                {
+                    "CA_BUNDLE": args.certificates,
+                    **({"NODE": args.node} if args.node else {}),
+                    **args.repair.variables,
+                },
                 replace_on_another_host=True,
+                ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -113,6 +114,39 @@ def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) 
         assert "export NODE=gpu2\n" in result.one(f"node-gpu2-{command}").program
     for first in ("trust-bundle", "bundle-on-host-stage"):
         assert "export NODE" not in result.one(first).program
+
+
+def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
+    """It joined again, without the authorities, the bundle's files and the client of NFS that it
+    had: their settings had not changed.
+    """
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    (tmp_path / "bundle").mkdir()
+    changes = {**FITTING, "caBundle": str(authority), "nodes": [TWO]}
+    changes |= {"bundle": str(stock(tmp_path / "bundle"))}
+    changes |= {"storage": "nfs-first-node", "storageOptions": {}}
+    names = [f"node-gpu2-{end}" for end in ("trust-bundle", "bundle-stage", "nfs-client")]
+
+    def seen(look: K3sLook, **more: object) -> Deployment:
+        with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
+            return deploy("dev", tmp_path, {**changes, **more})
+
+    well, anew = seen(K3sLook("repair-1", "")), seen(K3sLook("repair-2", ""))
+    for name in names:
+        assert well.one(name).program != anew.one(name).program
+        assert not anew.one(name).request.ignoreChanges
+    sent = "node-gpu2-bundle-send"
+    assert well.one(sent).inputs["triggers"] != anew.one(sent).inputs["triggers"]
+    first = ("trust-bundle", "bundle-on-host-stage", "nfs-server")
+    for name in first:
+        assert well.one(name).program == anew.one(name).program
+    away = seen(K3sLook("new-id", "new-id", problem="no answer in 10 s"))
+    lost = seen(K3sLook("", ""), nodes=[{**TWO, "gone": True}])
+    for result in (away, lost):  # its commands stay as they are, but that of k3s
+        assert {*result.one(sent).request.ignoreChanges} == {"triggers"}
+        for name in names:
+            assert {*result.one(name).request.ignoreChanges} == {"stdin"}
 
 
 @pytest.mark.parametrize("noted", ["", "gpu2", "gpu3"])
@@ -327,7 +361,7 @@ def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
     assert variables["SERVER_URL"] == "https://10.1.2.3:6443"
     assert "trust-bundle" in {r.name for r in result.resources}
     trusts = (
-        result.one(name).inputs["stdin"].replace("export NODE=gpu2\n", "")
+        re.sub(r"export (NODE|REPAIR_ID)=\S+\n", "", result.one(name).inputs["stdin"])
         for name in ("trust-bundle", "node-gpu2-trust-bundle")
     )
     assert len(set(trusts)) == 1
