@@ -63,7 +63,7 @@ class SentBundleArgs:
         host: name of the host; the files of another one are removed there and sent again.
         runner: runs scripts on the host.
         node: name of the node that a further machine is; empty: the first machine.
-        repair: whether that machine has lost them.
+        repair: whether the machine has lost them.
     """
 
     bundle: BundleSettings
@@ -126,13 +126,13 @@ def check_bundle(settings: PlatformSettings) -> list[pulumi.Resource]:
 
 
 def send_bundle(
-    settings: PlatformSettings, runner: Runner, opts: pulumi.ResourceOptions
+    settings: PlatformSettings, runner: Runner, repair: Repair, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """What k3s waits for, where there is a bundle and the host is another machine."""
     bundle, ssh = settings.bundle, settings.host.ssh
     if not (bundle and ssh and settings.cluster.kind == "k3s"):
         return []
-    args = SentBundleArgs(bundle, node_environment(settings), ssh.host, runner)
+    args = SentBundleArgs(bundle, node_environment(settings), ssh.host, runner, repair=repair)
     return [SentBundle("bundle-on-host", args, opts)]
 
 

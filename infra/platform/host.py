@@ -25,7 +25,7 @@ class HostTrustArgs:
         certificates: authorities, as PEM text.
         runner: runs scripts on the host.
         node: name of the node that a further machine is; empty: the first machine.
-        repair: whether that machine has lost them.
+        repair: whether the machine has lost them.
     """
 
     certificates: str
@@ -81,6 +81,7 @@ def prepare_host(
     runner: Runner,
     owner: pulumi.Input[str],
     checked: list[pulumi.Resource],
+    repair: Repair,
 ) -> PreparedHost:
     """Register what comes before the cluster.
 
@@ -93,6 +94,7 @@ def prepare_host(
         runner: runs scripts on the host.
         owner: identifies the platform.
         checked: what comes before anything on the host.
+        repair: whether the host has lost what an earlier `up` has made there.
     """
     made: list[pulumi.Resource] = [*checked, *check_bundle(settings)]
     if settings.cluster.kind == "k3s":
@@ -101,11 +103,12 @@ def prepare_host(
         guard = HostGuardArgs(settings.host, settings.namespace, owner, existing)
         made.append(HostGuard("host-guard", guard, _after(made)))
         if settings.proxy.ca_bundle:
-            trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
+            trust = HostTrustArgs(settings.proxy.ca_bundle, runner, repair=repair)
             made.append(HostTrust("trust", trust, _after(made)))
-    made += send_bundle(settings, runner, _after(made))
+    made += send_bundle(settings, runner, repair, _after(made))
     if has_data_folder(settings, storage):
-        folder = DataFolderArgs(storage.folder_on_host, settings.storage.purge, settings.host)
+        purge = settings.storage.purge
+        folder = DataFolderArgs(storage.folder_on_host, purge, settings.host, repair)
         made.append(DataFolder("data-root", folder, _after(made)))
     if not storage.served_at:
         return PreparedHost(made)
@@ -117,6 +120,7 @@ def prepare_host(
         proxy=settings.proxy,
         host=settings.host.ssh.host if settings.host.ssh else "localhost",
         runner=runner,
+        repair=repair,
     )
     nfs = NfsServer("nfs", serve, _after(made))
     return PreparedHost([*made, nfs], nfs)

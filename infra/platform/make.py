@@ -37,6 +37,7 @@ from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
 from infra.platform.pull_secret import PullSecret, PullSecretArgs
 from infra.platform.queues import Queues, QueuesArgs, queue_names, see_queues
+from infra.platform.repair import repair_of_first
 from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
@@ -153,7 +154,8 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     await check_adoption(settings.cluster, look, owner.identity)
     await check_way(settings.host, look, owner.identity)
     checked = check_machine(settings, storage, owner.identity)
-    host = prepare_host(settings, storage, runner, owner.identity, checked)
+    repair = await repair_of_first(settings.cluster, look)
+    host = prepare_host(settings, storage, runner, owner.identity, checked, repair)
     cluster = Cluster(
         "cluster",
         ClusterArgs(

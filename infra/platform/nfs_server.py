@@ -40,6 +40,7 @@ class NfsServerArgs:
         proxy: by which packages are fetched.
         host: how this program reaches the first machine.
         runner: runs scripts on the first machine.
+        repair: whether it has lost its server.
     """
 
     folder: str
@@ -49,6 +50,7 @@ class NfsServerArgs:
     proxy: ProxySettings
     host: str
     runner: Runner
+    repair: Repair = NO_REPAIR
 
 
 class NfsServer(pulumi.ComponentResource):
@@ -75,9 +77,11 @@ class NfsServer(pulumi.ComponentResource):
                     "SERVER_ADDRESS": args.address,
                     **_whose(args),
                     **package_proxy(args.proxy),
+                    **args.repair.variables,
                 },
                 replace_on_another_host=True,
                 replace_after=True,
+                ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(
                 parent=self,

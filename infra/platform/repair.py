@@ -1,14 +1,18 @@
-"""What a further machine that was installed anew has lost, beside k3s itself.
+"""What a machine that was installed anew has lost, beside k3s itself.
 
-Its authorities, its NFS client and the files of a bundle are commands of their own. Their settings
-do not change when the machine is installed anew, so they would not run again. So they get the
-repair id of its look (infra/node/k3s_look.py), as the command has that installs k3s there.
+Its data folder, its authorities, the parts of NFS and the files of a bundle are commands of their
+own. Their settings do not change when the machine is installed anew, so they would not run again.
+So they get an id of the look at its k3s (infra/node/k3s_look.py), as the command has that installs
+k3s there.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from infra.node.k3s_look import K3sLook
+from infra.settings import ClusterSettings
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Repair:
 
 
 NO_REPAIR = Repair()
-"""Of the first machine."""
+"""Of a machine whose k3s this stack has not installed."""
 
 
 def repair_of(look: K3sLook | None) -> Repair:
@@ -45,3 +49,18 @@ def repair_of(look: K3sLook | None) -> Repair:
     if look is None or look.problem:
         return Repair(is_known=False)
     return Repair(look.repair_id)
+
+
+async def repair_of_first(cluster: ClusterSettings, look: Future[K3sLook] | None) -> Repair:
+    """That of the first machine, which has lost something where its k3s has lost its data.
+
+    Args:
+        cluster: of the settings.
+        look: None: there is no k3s, or the machine is lost.
+    """
+    if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
+        return NO_REPAIR
+    found = await asyncio.wrap_future(look) if look else None
+    if found is None or found.problem:
+        return Repair(is_known=False)
+    return Repair(found.generation_id)
