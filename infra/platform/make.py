@@ -12,12 +12,13 @@ from infra.kube.own_namespace import OwnNamespace
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.objects import Manifest
-from infra.platform.agents import check_nodes, make_agents, servers, start_looks
+from infra.platform.agents import make_agents, servers, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import Controller, ControllerArgs, as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
+from infra.platform.further_pods import check_nodes
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args

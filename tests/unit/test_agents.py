@@ -141,7 +141,10 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     first = ("trust-bundle", "bundle-on-host-stage", "nfs-server")
     for name in first:
         assert well.one(name).program == anew.one(name).program
-    away = seen(K3sLook("new-id", "new-id", problem="no answer in 10 s"))
+    with patch("infra.platform.agents.pulumi.log.warn") as warned:
+        away = seen(K3sLook("new-id", "new-id", problem="no answer in 10 s"))
+    ((said,),) = (call.args for call in warned.call_args_list)
+    assert said.startswith("10.1.2.4 could not be asked about its k3s (no answer in 10 s), so its")
     lost = seen(K3sLook("", ""), nodes=[{**TWO, "gone": True}])
     for result in (away, lost):  # its commands stay as they are, but that of k3s
         assert {*result.one(sent).request.ignoreChanges} == {"triggers"}

@@ -129,7 +129,10 @@ def test_first_machine_installed_anew_gets_everything_again(
     for before, same, other in zip(well, stopped, anew, strict=True):
         assert before.program == same.program != other.program
         assert not before.request.ignoreChanges
-    folder, trust = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+    with patch("infra.platform.k3s.pulumi.log.warn") as warned:
+        folder, trust = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+    ((said,),) = (call.args for call in warned.call_args_list)
+    assert "could not be asked about its k3s (no answer in 10 s), so its command runs again" in said
     assert [*trust.request.ignoreChanges] == ["stdin"]
     assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
 
