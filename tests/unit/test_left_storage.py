@@ -5,7 +5,7 @@ registers is put on a stand-in of the cluster, and what the second one asks for 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.unit import stacks
 from tests.unit.stacks import Deployment, deploy
 from tests.unit.test_storages import CLASS, EXISTING, NFS
 
+Up = Callable[..., Deployment]
 TASKS = {"data-look": free_volume, "data-keep": keep_claim, "data-use": use_claim}
 FOLDER = "/srv/data"
 SURE = {"dataRoot": FOLDER, "dataOnDestroy": "purge", "purgeConfirmed": FOLDER}
@@ -77,6 +78,20 @@ def api_with(result: Deployment) -> Api:
     return api
 
 
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
+    """What the stack `sandbox` registers with these settings, worked out once."""
+    scratch, known = tmp_path_factory.mktemp("stacks"), dict[str, Deployment]()
+
+    def deployed(changes: Mapping[str, object]) -> Deployment:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in known:
+            known[key] = deploy("sandbox", scratch, changes)
+        return known[key]
+
+    return deployed
+
+
 def said(before: Deployment, after: Deployment) -> str:
     """What the next `up` says where its storage begins; empty: it goes on."""
     (name,) = (each.name for each in after.resources if each.name in TASKS)
@@ -94,28 +109,26 @@ def said(before: Deployment, after: Deployment) -> str:
     ids=["folder-nfs", "folder-class", "folder-claim", "class-nfs", "class-folder"],
 )
 def test_purge_of_before_deletes_no_data(
-    tmp_path: Path, changes: dict[str, object], then: dict[str, object]
+    up: Up, changes: dict[str, object], then: dict[str, object]
 ) -> None:
     """On a cluster that exists; the settings of now say `keep`, and the data went nevertheless."""
-    before, after = deploy("sandbox", tmp_path, changes), deploy("sandbox", tmp_path, then)
-    message = said(before, after)
+    message = said(up(changes), up(then))
     assert "the last `pulumi up` was told dataOnDestroy: purge" in message
     assert TWO_STEPS in message
     assert message.count("\n") == 0
 
 
-def test_change_in_two_steps_is_made(tmp_path: Path) -> None:
+def test_change_in_two_steps_is_made(up: Up) -> None:
     """`keep` takes the mark from the claim; and without a change there is nothing to refuse."""
-    before, kept, after = (
-        deploy("sandbox", tmp_path, changes)
-        for changes in (SURE, {**SURE, "dataOnDestroy": "keep"}, NFS)
-    )
+    before, kept, after = map(up, (SURE, {**SURE, "dataOnDestroy": "keep"}, NFS))
     assert said(before, before) == said(before, kept) == said(kept, after) == ""
 
 
-def test_preview_refuses_the_purge_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preview_refuses_the_purge_too(
+    up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before anything is registered."""
-    before = deploy("sandbox", tmp_path, SURE)
+    before = up(SURE)
     asked: list[StorageNeeds] = []
 
     def answer(_: Access, needs: StorageNeeds, *__: object) -> Findings:
@@ -129,12 +142,11 @@ def test_preview_refuses_the_purge_too(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(asked) == 2
 
 
-def test_namespace_that_changes_deletes_no_data(tmp_path: Path) -> None:
+def test_namespace_that_changes_deletes_no_data(up: Up) -> None:
     """The claim of a class goes with it; a folder stays."""
     there = {"namespace": "another", "dataOnDestroy": "keep"}
     for changes, refused in ((SURE_OF_CLASS, True), (SURE, False)):
-        before, after = (deploy("sandbox", tmp_path, {**changes, **more}) for more in ({}, there))
-        assert (TWO_STEPS in said(before, after)) is refused
+        assert (TWO_STEPS in said(up(changes), up({**changes, **there}))) is refused
 
 
 def test_folder_of_own_machines_is_no_reason(tmp_path: Path) -> None:
@@ -143,8 +155,7 @@ def test_folder_of_own_machines_is_no_reason(tmp_path: Path) -> None:
     assert said(before, after) == ""
 
 
-def test_another_folder_is_no_reason(tmp_path: Path) -> None:
+def test_another_folder_is_no_reason(up: Up) -> None:
     """The folder's command goes on with the new one, and the old one stays as it is."""
     elsewhere = {**SURE, "dataRoot": "/srv/more", "purgeConfirmed": "/srv/more"}
-    before, after = (deploy("sandbox", tmp_path, changes) for changes in (SURE, elsewhere))
-    assert said(before, after) == ""
+    assert said(up(SURE), up(elsewhere)) == ""
