@@ -201,5 +201,5 @@ def test_run_moves_to_somebody_elses_claim(lab: Lab, stack: Stack, folders: Path
     assert stack.output("claim") == GIVEN
     kept = lab.get("persistentvolumeclaim", OF_CLASS)
     assert kept["status"]["phase"] == "Bound"
-    assert lab.get("pods", namespace=NAMESPACE)["items"] == []
+    wait_for("the old pods to go", lambda: not lab.get("pods")["items"], 120)
     assert f"namespace/{NAMESPACE}" not in lab.left(), "the next stack of this name takes it up"
