@@ -48,12 +48,15 @@ def firewall(facts: Facts, expect: Expectations) -> Fault | str:
 def ip_forward(facts: Facts, expect: Expectations) -> Fault | str:
     """IP forwarding is on; without it no packet leaves a pod."""
     only_for_own_k3s(expect)
-    if facts.one("ip_forward") != "1":
+    fact, setting = "ip_forward", "net.ipv4.ip_forward"
+    if ":" in expect.pod_cidr:
+        fact, setting = "ip6_forward", "net.ipv6.conf.all.forwarding"
+    if facts.one(fact) != "1":
         if facts.get("k3s_active") != "active":
             return "off; k3s turns it on when it starts"
         return warning(
-            "net.ipv4.ip_forward is 0 though k3s turned it on: another program turned it off",
-            "echo net.ipv4.ip_forward=1 >/etc/sysctl.d/99-k3s.conf && sysctl --system",
+            f"{setting} is 0 though k3s turned it on: another program turned it off",
+            f"echo {setting}=1 >/etc/sysctl.d/99-k3s.conf && sysctl --system",
         )
     return "on"
 
@@ -147,6 +150,25 @@ def node_interface(facts: Facts, expect: Expectations) -> Fault | str:
     return f"{name} has {', '.join(addresses)}"
 
 
+def address_family(facts: Facts, expect: Expectations) -> Fault | str:
+    """The node's own address is of the same kind (IPv4, IPv6) as podCidr; k3s starts only then."""
+    only_for_own_k3s(expect)
+    named = facts.all("interface_address") if expect.node_interface else []
+    known = [address for address in named or [facts.get("node_ip")] if address]
+    skip_unless(known, "the node's own address is not known")
+    wanted = ipaddress.ip_network(expect.pod_cidr).version
+    if wanted in [ipaddress.ip_address(address).version for address in known]:
+        return f"both are of IPv{wanted}"
+    other = {4: "IPv6, such as fd42::/56 and fd43::/112", 6: "IPv4"}[wanted]
+    return error(
+        f"k3s takes {known[0]} for the node's own address, and podCidr {expect.pod_cidr} is a "
+        f"network of IPv{wanted}",
+        f"set podCidr and serviceCidr to networks of {other}; or give the host a default route of "
+        f"IPv{wanted}, or nodeInterface (of a further machine: interface at its place in nodes) an "
+        f"interface with an address of IPv{wanted}",
+    )
+
+
 def dns(facts: Facts, expect: Expectations) -> Fault | str:
     """The host can resolve names; behind a proxy the proxy resolves them instead."""
     skip_unless(
@@ -189,6 +211,7 @@ NETWORK_CHECKS = (
     Check("cidr-overlap", cidr_overlap),
     Check("node-address", node_address),
     Check("node-interface", node_interface),
+    Check("address-family", address_family),
     Check("dns", dns),
     Check("ssh-agent", ssh_agent),
 )

@@ -21,6 +21,7 @@ TRAINER_CONTAINER = "trainer"
 # Every pod of ours bears the taint of nodes that are kept for pods with GPUs: a cluster may have no
 # other nodes, and the volume may be on none of them.
 GPU_RESOURCE = "nvidia.com/gpu"
+EFA_RESOURCE = "vpc.amazonaws.com/efa"  # of the device plugin for Amazon's EFA
 GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
 HOSTNAME_LABEL = "kubernetes.io/hostname"  # every node has it, with a value of its own
 # Access modes of a claim, as Kubernetes writes them.

@@ -72,7 +72,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pulumi.RunError: the stack cannot come up; the text names each reason and the way out.
     """
     cluster = settings.cluster
-    if run and (note := idle_machines(settings, run)):
+    if run and (note := idle_machines(settings.devices.machines, run)):
         pulumi.log.info(note)
     if cluster.kind != "existing":
         return
@@ -111,6 +111,8 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         access_mode=storage.access_mode,
         size=storage.size,
         pods=run.compute.world.pods if run else 0,
+        stack=settings.stack,
+        leaves_folder=not storage.folder_on_host,
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
     claim, numbers = settings.numbers_claim, None
@@ -144,16 +146,15 @@ def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
     return found
 
 
-def idle_machines(settings: PlatformSettings, run: RunSettings) -> str:
-    """What to set where the run has one pod, and there are further machines; else empty."""
-    more = sum(not settings.is_lost(node) for node in settings.nodes)
-    if not more or run.compute.world.pods > 1:
+def idle_machines(machines: int, run: RunSettings) -> str:
+    """What to set where the run has one pod, and its platform several machines; else empty."""
+    if machines == 1 or run.compute.world.pods > 1:
         return ""
     topology = run.compute.topology.name
     return (
-        f"this run has one pod (topology: {topology}), so it trains on one machine, and nodes "
-        f"lists {more} more. To train on all {more + 1}: set topology: indexed-job, pods: "
-        f"{more + 1}, and gpus to the GPUs of all of them (docs/one-to-many.md)"
+        f"this run has one pod (topology: {topology}), so it trains on one machine, and the "
+        f"platform has {machines - 1} more. To train on all {machines}: set topology: indexed-job, "
+        f"pods: {machines}, and gpus to the GPUs of all of them (docs/one-to-many.md)"
     )
 
 
@@ -165,6 +166,8 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
         facts: of the platform.
         kubeconfig: its path, where `facts.kubeconfig_is_path`; else nothing is asked.
     """
+    if note := idle_machines(facts.machines, settings):
+        pulumi.log.info(note)
     if not facts.kubeconfig_is_path:
         return
     value = _run_value(settings, facts, owns_platform=False)

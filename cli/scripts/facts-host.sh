@@ -135,6 +135,7 @@ kernel_parts() {
     fi
   done
   fact ip_forward "$(cat /proc/sys/net/ipv4/ip_forward)"
+  fact ip6_forward "$(cat /proc/sys/net/ipv6/conf/all/forwarding 2>/dev/null)"
 }
 
 # Prints whether the interface is up, down or absent, and a line for each of its addresses.
@@ -150,9 +151,25 @@ named_interface() { # name
     awk '{ split($4, a, "/"); print "interface_address=" a[1] }'
 }
 
+# Of IPv4 where the host has it, else of IPv6: so k3s looks for the node's own address.
+default_device() {
+  for family in -4 -6; do
+    found=$(limited ip "$family" route show default | sed -n '1s/^default .* dev \([^ ]*\).*/\1/p')
+    [ -z "$found" ] || { echo "$found" && return; }
+  done
+}
+
+own_address() { # device
+  for family in -4 -6; do
+    found=$(limited ip "$family" -o addr show dev "$1" scope global | awk '
+      $3 ~ /^inet/ && !/ (temporary|deprecated|tentative) / { split($4, a, "/"); print a[1]; exit }')
+    [ -z "$found" ] || { echo "$found" && return; }
+  done
+}
+
 network() {
   if has ip; then
-    limited ip -4 route | awk '{
+    { limited ip -4 route && limited ip -6 route; } | awk '{
       d = ""; for (i = 1; i < NF; i++) if ($i == "dev") d = $(i + 1)
       print "route=" $1 " " d
     }'
@@ -160,17 +177,18 @@ network() {
     device=${NODE_INTERFACE:-}
     [ -z "$device" ] || named_interface "$device" || device=""
     [ -n "$device" ] ||
-      device=$(limited ip -4 route show default | sed -n '1s/.* dev \([^ ]*\).*/\1/p')
+      device=$(default_device)
     [ -z "$device" ] || {
       fact device "$device"
       fact mtu "$(cat "/sys/class/net/$device/mtu" 2>/dev/null)"
       fact mac "$(cat "/sys/class/net/$device/address" 2>/dev/null)"
       fact link_speed "$(cat "/sys/class/net/$device/speed" 2>/dev/null)"
       # k3s takes the address of this device for the node's own.
-      fact node_ip "$(limited ip -4 -o addr show dev "$device" scope global | awk 'NR == 1 { split($4, a, "/"); print a[1] }')"
+      fact node_ip "$(own_address "$device")"
     }
   else
     awk 'NR > 1 && $2 == "00000000" && $8 == "00000000" { print "route=default " $1 }' /proc/net/route
+    awk '$1 ~ /^0+$/ && $2 == "00" && $10 != "lo" { print "route=default " $10 }' /proc/net/ipv6_route 2>/dev/null
     unseen address "no ip command"
   fi
 }

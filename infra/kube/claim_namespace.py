@@ -5,6 +5,7 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.kept import kept_by, leave
+from infra.kube.left_namespaces import refuse_left_namespaces
 from infra.kube.objects import Json, is_ending, label, part, parts
 from infra.kube.waiting import wait_for
 
@@ -15,12 +16,15 @@ def create(job: Job, api: Api) -> None:
     """Look at each namespace in `names`, and wait for those of ours that are being deleted.
 
     Raises:
-        TaskError: a namespace exists and does not carry our owner label.
+        TaskError: a namespace exists and does not carry our owner label, or others have something
+            in one that this platform leaves.
     """
     existing = {name: api.get(f"/api/v1/namespaces/{name}") for name in job.texts("names")}
     for name, item in existing.items():
         if item is not None:
             refuse_foreign(name, item, job.owner, job.stack)
+    if job.namespace in existing:
+        refuse_left_namespaces(job, api)
     for name, item in existing.items():
         if item is not None and is_ending(item):
             _wait_until_gone(api, name)

@@ -16,6 +16,7 @@ from infra.kube.job import Job
 from infra.kube.kueue import is_stopped, steer
 from infra.kube.lock import Lock, held, holder_text
 from infra.kube.making_place import end_workload, live_pods_of, suspend_run
+from infra.kube.moved_run import end_in_former_namespace
 from infra.kube.objects import Json, annotation, label
 from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
 from infra.kube.say import say
@@ -130,6 +131,7 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         what = f"the pods of {run.record.workload} of stack {run.record.stack} to save and end"
         limit = run.record.grace_seconds + 60
         wait_for(what, lambda run=run: live_pods_of(api, job.namespace, run.record.owner), limit)
+    end_in_former_namespace(job, api)
     lock.check()
     _write_record(job, api, plan)
     if own and own is not former and is_stopped(api, job.namespace, own, plan.suspend):

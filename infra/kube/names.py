@@ -11,6 +11,8 @@ STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
 SAVED_STEP_ANNOTATION = "disttrain.dev/saved-step"
 MAY_GO_ANNOTATION = "disttrain.dev/may-be-deleted"
+PURGES_ANNOTATION = "disttrain.dev/purges"  # of a claim: what `destroy` was told to purge
+PURGES_FOLDER, PURGES_CLAIM = "folder", "claim"
 
 PROJECT = "disttrain"
 RUN_RECORD = "run"

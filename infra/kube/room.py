@@ -11,10 +11,19 @@ from typing import Any
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.quantity import amount
 from infra.kube.volume_place import VolumePlace
-from infra.names import GPU_RESOURCE
+from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
 PASSES = "node.kubernetes.io/"  # taints that Kubernetes itself puts on a node, and takes away
-KEYS = {GPU_RESOURCE: "gpusPerPod", "cpu": "cpuPerRank", "memory": "memoryPerRank"}
+KEYS = {
+    GPU_RESOURCE: "gpusPerPod",
+    EFA_RESOURCE: "networkOptions.devices",
+    "cpu": "cpuPerRank",
+    "memory": "memoryPerRank",
+}
+INSTALL = {
+    GPU_RESOURCE: "NVIDIA's device plugin (gpuOperator: true does)",
+    EFA_RESOURCE: "Amazon's device plugin for EFA",
+}
 MOST_NAMES = 5
 
 
@@ -193,8 +202,8 @@ def _too_large(nodes: Sequence[Json], resource: str, wanted: str, needs: PodNeed
     key = KEYS.get(resource, resource)
     offered = _each(nodes, lambda node: _offered(node, resource))
     hint = "Set less"
-    if resource == GPU_RESOURCE and not any(_offers(node, resource) for node in nodes):
-        hint = "Install NVIDIA's device plugin (gpuOperator: true does), or choose other nodes"
+    if resource in INSTALL and not any(_offers(node, resource) for node in nodes):
+        hint = f"Install {INSTALL[resource]}, or choose other nodes"
     return (
         f"{key}: a pod asks for {wanted} {resource}, and no node that it could use has so much "
         f"({offered}). {hint}"

@@ -4,8 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import cast
 
+from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.findings import Findings, listed, object_at, objects_at
+from infra.kube.left_claims import STORAGE, left_claims, purge_problem
 from infra.kube.objects import Json, is_ending, names_of, part, parts
 from infra.kube.quantity import amount
 from infra.kube.volume_place import CLAIMS, CLASSES, VOLUMES
@@ -31,6 +33,8 @@ class StorageNeeds:
         pods: pods of the run that write to the volume at one time; 0: this stack has no run.
         class_key, size_key: the settings that say class and size, for messages.
         can_grow: whether a claim of this stack is grown by a larger size.
+        stack: which other claims are this stack's, which go if it has any; empty: nobody asks.
+        leaves_folder: with these the command of the data folder would go too.
     """
 
     namespace: str
@@ -43,11 +47,18 @@ class StorageNeeds:
     class_key: str = "storageOptions.className"
     size_key: str = "dataSize"
     can_grow: bool = True
+    stack: str = ""
+    leaves_folder: bool = False
 
 
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
     """Ask the cluster. Raises ApiError and UnreachableError."""
     found = Findings()
+    if needs.stack:
+        mine = f"{STORAGE},{names.STACK_LABEL}={needs.stack}"
+        left = left_claims(api, needs.namespace, mine, needs.claim)
+        if problem := purge_problem(left, leaves_folder=needs.leaves_folder):
+            found.problems.append(problem)
     modes = {needs.access_mode}
     if needs.is_there:
         item = object_at(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")

@@ -4,6 +4,7 @@ from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
+from infra.kube.left_namespaces import refuse_left_namespaces, stays
 from infra.kube.objects import is_ending, label, part
 from infra.kube.say import say
 from infra.names import PROXY_CONFIG
@@ -13,7 +14,8 @@ def create(job: Job, api: Api) -> None:
     """Print the namespace's uid.
 
     Raises:
-        TaskError: there is no such namespace, it is being deleted, or another platform is in it.
+        TaskError: there is no such namespace, it is being deleted, another platform is in it, or
+            this stack has made it, and would delete it as one that it does not make any more.
     """
     name = job.namespace
     item = api.get(f"/api/v1/namespaces/{name}")
@@ -29,6 +31,14 @@ def create(job: Job, api: Api) -> None:
             "Wait until it has gone and let it be made again, or set another namespace"
         )
     refuse_second_platform(job, api)
+    if label(item, names.OWNER_LABEL) == job.owner and not stays(api, name, job.owner):
+        raise TaskError(
+            f"namespace: {name!r} cannot be used with namespaceExisting: use: this stack has made "
+            "it, and would delete it at the end of this `pulumi up`, with all that is in it. "
+            "Nothing was changed. Set namespaceExisting: refuse again, or set namespace to one "
+            "that somebody else has made"
+        )
+    refuse_left_namespaces(job, api)
     say(str(part(item, "metadata")["uid"]))
 
 

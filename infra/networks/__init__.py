@@ -1,7 +1,7 @@
 """The network profiles: choices of the setting `network`."""
 
-from infra.networks import pod_tcp
+from infra.networks import efa, pod_tcp
 from infra.networks.profile import NetworkProfile
 from infra.registry import Registry
 
-NETWORKS: Registry[NetworkProfile] = Registry("network", [pod_tcp.KIND])
+NETWORKS: Registry[NetworkProfile] = Registry("network", [pod_tcp.KIND, efa.KIND])

@@ -1,9 +1,18 @@
 """What a network profile adds to a training pod."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from infra.registry import NoOptions
+
+
+def unchanged(profile: NetworkProfile, options: object) -> NetworkProfile:
+    """The profile as it is, whatever the options say."""
+    del options
+    return profile
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,8 @@ class NetworkProfile:
             another, an alert says so. Empty: whatever it takes is right.
         host_network: whether the pod uses the network namespace of its node.
         options: dataclass of the keys that `networkOptions` may hold.
+        adapt: works out this profile with an instance of `options`; raises ValueError, which names
+            the key, where a value cannot be used.
     """
 
     name: str
@@ -33,3 +44,8 @@ class NetworkProfile:
     transports: tuple[str, ...] = ()
     host_network: bool = False
     options: type = NoOptions
+    adapt: Callable[[NetworkProfile, Any], NetworkProfile] = unchanged
+
+    def with_options(self, options: object) -> NetworkProfile:
+        """The profile as the settings choose it. Raises ValueError: see `adapt`."""
+        return self.adapt(self, options)

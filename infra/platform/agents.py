@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 import pulumi
 from pulumi_command import local
 
-from infra.deliveries import DELIVERIES
 from infra.kube_command import PYTHON
-from infra.names import ONE_NODE
 from infra.node.agent import LOOK, scripts
 from infra.node.doctor import Doctor, DoctorArgs, machine_plan
 from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
@@ -17,13 +15,12 @@ from infra.node.node_environment import host_text, host_variable
 from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.host import HostTrust, HostTrustArgs
-from infra.platform.k3s import api_address, k3s_variables, server_variables
+from infra.platform.k3s import api_address, k3s_variables, not_asked, server_variables
 from infra.platform.machines_apart import check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
+from infra.platform.repair import repair_of
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
-from infra.settings.nodes import shown_nodes
-from infra.storages.kind import Storage
 
 Looks = Mapping[str, "Future[K3sLook]"]
 
@@ -164,7 +161,10 @@ def _files_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
 
 def _ignored(args: AgentArgs) -> list[str] | None:
     """A preview that cannot ask a machine shows it as it is in the state, and says so."""
-    if not (args.look and args.look.problem and pulumi.runtime.is_dry_run()):
+    if not (args.look and args.look.problem):
+        return None
+    if not pulumi.runtime.is_dry_run():
+        pulumi.log.warn(not_asked(args.node.ssh.host, args.look.problem))
         return None
     pulumi.log.warn(
         f"{args.node.ssh.host} could not be asked about its k3s ({args.look.problem}), so this "
@@ -190,31 +190,6 @@ def start_looks(settings: PlatformSettings) -> Looks:
     }
     executor.shutdown(wait=False)
     return futures
-
-
-def check_nodes(settings: PlatformSettings, storage: Storage) -> None:
-    """Whether pods on further machines would find what they need.
-
-    Raises:
-        pulumi.RunError: they would not.
-    """
-    if not settings.nodes:
-        return
-    shown = shown_nodes(settings.nodes)
-    if storage.folder_on_host and storage.access_mode == ONE_NODE:
-        raise pulumi.RunError(
-            f"nodes: {shown} cannot be used: the storage ({settings.storage_kind.name}) is a "
-            "folder of the first machine, and pods on these would not find their data. Set "
-            "storage: nfs or nfs-first-node, or, where the folder is the same one on every "
-            "machine, storageOptions.shared: true."
-        )
-    delivery = DELIVERIES[settings.delivery.name]
-    if delivery.needs_node and not delivery.serves_further:
-        raise pulumi.RunError(
-            f"nodes: {shown} cannot be used: imageDelivery: {settings.delivery.name} brings the "
-            "image only to the first machine, and pods on these could not start. Set "
-            "imageDelivery: import, mirror or registry."
-        )
 
 
 def make_agents(
@@ -269,7 +244,8 @@ def _make(
     examined += _prepare(name, settings, node, look, examined)
     if nfs:
         runner = host_runner(node.host)
-        machine = NfsMachineArgs(node.name, node.ssh.host, nfs, runner, node.host.gone)
+        repair, gone = repair_of(look), node.host.gone
+        machine = NfsMachineArgs(node.name, node.ssh.host, nfs, runner, gone, repair)
         opts = pulumi.ResourceOptions(depends_on=[*examined])
         before = [*before, NfsMachine(f"{name}-nfs", machine, opts)]
     args = AgentArgs(
@@ -337,10 +313,11 @@ def _prepare(
         return pulumi.ResourceOptions.merge(ours, _renamed(settings, look, end))
 
     if settings.proxy.ca_bundle:
-        trust = HostTrustArgs(settings.proxy.ca_bundle, runner, node.name)
+        trust = HostTrustArgs(settings.proxy.ca_bundle, runner, node.name, repair_of(look))
         made.append(HostTrust(f"{name}-trust", trust, opts("-trust")))
     if settings.bundle:
         way = host_variable(host_text(node.host))
-        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner, node.name)
+        repair = repair_of(look)
+        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner, node.name, repair)
         made.append(SentBundle(f"{name}-bundle", sent, opts("-bundle")))
     return made

@@ -13,6 +13,7 @@ from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.node.node_environment import node_environment
 from infra.node.runner import Runner, Script
+from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import BundleSettings, HostSettings, PlatformSettings
 
 STAGE = "/var/lib/disttrain-bundle"  # on a host that is not this machine
@@ -62,6 +63,7 @@ class SentBundleArgs:
         host: name of the host; the files of another one are removed there and sent again.
         runner: runs scripts on the host.
         node: name of the node that a further machine is; empty: the first machine.
+        repair: whether the machine has lost them.
     """
 
     bundle: BundleSettings
@@ -69,6 +71,7 @@ class SentBundleArgs:
     host: str
     runner: Runner
     node: str = ""
+    repair: Repair = NO_REPAIR
 
 
 class SentBundle(pulumi.ComponentResource):
@@ -87,8 +90,13 @@ class SentBundle(pulumi.ComponentResource):
             f"{name}-stage",
             Script(
                 "bundle-stage.sh",
-                {"STAGE": STAGE, **({"NODE": args.node} if args.node else {})},
+                {
+                    "STAGE": STAGE,
+                    **({"NODE": args.node} if args.node else {}),
+                    **args.repair.variables,
+                },
                 replace_on_another_host=True,
+                ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
@@ -97,12 +105,13 @@ class SentBundle(pulumi.ComponentResource):
             f"{name}-send",
             create=_bundle_program("send", args.bundle, "--to", STAGE, *names),
             environment=args.environment,
-            triggers=[args.host],
+            triggers=[args.host, *args.repair.variables.values()],
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[stage],
                 delete_before_replace=True,
+                ignore_changes=[*args.repair.ignored("triggers")] or None,
                 custom_timeouts=pulumi.CustomTimeouts(create="2h", update="2h"),
             ),
         )
@@ -117,13 +126,13 @@ def check_bundle(settings: PlatformSettings) -> list[pulumi.Resource]:
 
 
 def send_bundle(
-    settings: PlatformSettings, runner: Runner, opts: pulumi.ResourceOptions
+    settings: PlatformSettings, runner: Runner, repair: Repair, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """What k3s waits for, where there is a bundle and the host is another machine."""
     bundle, ssh = settings.bundle, settings.host.ssh
     if not (bundle and ssh and settings.cluster.kind == "k3s"):
         return []
-    args = SentBundleArgs(bundle, node_environment(settings), ssh.host, runner)
+    args = SentBundleArgs(bundle, node_environment(settings), ssh.host, runner, repair=repair)
     return [SentBundle("bundle-on-host", args, opts)]
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.dependencies import dependencies
-from infra.node.runner import EitherWayRunner
+from infra.node.runner import EitherWayRunner, Script
+from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import HostSettings
 
 
@@ -17,11 +18,13 @@ class DataFolderArgs:
         path: absolute path on the node; empty: the data are not in a folder of the host.
         purge: `destroy` removes the data sets, checkpoints and logs in it.
         host: where the folder is.
+        repair: whether the host may have lost it.
     """
 
     path: str
     purge: bool
     host: HostSettings
+    repair: Repair = NO_REPAIR
 
 
 class DataFolder(pulumi.ComponentResource):
@@ -40,11 +43,20 @@ class DataFolder(pulumi.ComponentResource):
         self, name: str, args: DataFolderArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:DataFolder", name, {}, opts)
-        path = args.path
-        self.command = EitherWayRunner(args.host).script(
+        path, repair = args.path, args.repair
+        # Nothing may keep an `up` from noting that the data are kept by now.
+        stays = args.host.gone or pulumi.runtime.is_dry_run()
+        self.command = EitherWayRunner(args.host).run(
             f"{name}-folder",
-            "data-root.sh",
-            {"DATA_ROOT": path, "PURGE": path if args.purge else ""},
+            Script(
+                "data-root.sh",
+                {
+                    "DATA_ROOT": path,
+                    "PURGE": path if args.purge else "",
+                    **repair.variables,
+                },
+                ignore_changes=repair.ignored("stdin") if stays else (),
+            ),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         self.path = pulumi.Output.from_input(path)

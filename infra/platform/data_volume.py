@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.dependencies import dependencies
+from infra.kube.names import PURGES_ANNOTATION
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.objects import Manifest, kubernetes_object
@@ -23,6 +24,10 @@ class DataVolumeArgs:
         connection: the cluster, and whose the volume is.
         namespace_uid: of the namespace; with another one the claim is another one too.
         keeps_claim: `destroy` leaves the claim in the cluster, and the next `up` takes it up again.
+        purges: what `destroy` was told to purge, which is noted on the claim: `folder`, `claim`, or
+            nothing.
+        leaves_folder: a data folder of an earlier `up` is no resource any more with this storage,
+            and so goes at its end.
     """
 
     storage: Storage
@@ -30,6 +35,8 @@ class DataVolumeArgs:
     connection: Connection
     namespace_uid: pulumi.Output[str]
     keeps_claim: bool = False
+    purges: str = ""
+    leaves_folder: bool = False
 
 
 class DataVolume(pulumi.ComponentResource):
@@ -42,6 +49,7 @@ class DataVolume(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:DataVolume", name, {}, opts)
         after = dependencies(opts)
+        leaves = {"leaves_folder": True} if args.leaves_folder else {}
         if args.storage.volume:
             after.append(
                 kube_command(
@@ -52,6 +60,7 @@ class DataVolume(pulumi.ComponentResource):
                         "volume": args.storage.volume,
                         "claim": args.storage.claim,
                         "namespace_uid": args.namespace_uid,
+                        **leaves,
                     },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )
@@ -69,6 +78,7 @@ class DataVolume(pulumi.ComponentResource):
                         "size": args.storage.size,
                         "kept": args.keeps_claim,
                         "namespace_uid": args.namespace_uid,
+                        **leaves,
                     },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )
@@ -79,7 +89,11 @@ class DataVolume(pulumi.ComponentResource):
                     f"{name}-use",
                     "use-claim",
                     args.connection,
-                    {"claim": args.storage.claim, "namespace_uid": args.namespace_uid},
+                    {
+                        "claim": args.storage.claim,
+                        "namespace_uid": args.namespace_uid,
+                        **leaves,
+                    },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )
             )
@@ -99,8 +113,10 @@ class DataVolume(pulumi.ComponentResource):
 
 
 def labelled(manifest: Manifest, args: DataVolumeArgs) -> Manifest:
-    """The manifest with the labels of our objects."""
+    """The manifest with the labels of our objects, and a claim with what goes with its stack."""
     given = manifest["metadata"]
     ours = metadata(given["name"], None, COMPONENT, stack=args.stack, owner=args.connection.owner)
-    labels = {**ours["labels"], **given.get("labels", {})}
-    return {**manifest, "metadata": {**ours, **given, "labels": labels}}
+    more = {"labels": {**ours["labels"], **given.get("labels", {})}}
+    if args.purges and manifest["kind"] == "PersistentVolumeClaim":
+        more["annotations"] = {**given.get("annotations", {}), PURGES_ANNOTATION: args.purges}
+    return {**manifest, "metadata": {**ours, **given, **more}}

@@ -10,7 +10,7 @@ from infra.one_line import one_line
 from infra.settings import Devices, PlatformDelivery
 from infra.settings.queues_topology import PlatformQueue
 
-VERSION = 6
+VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class PlatformFacts:
         accelerator: `gpu` or `cpu`.
         gpus: GPUs of the platform; 0 on CPU.
         gpus_are_shared: whether a GPU is offered several times.
+        machines: that it has of its own and that are not lost; 1 where others run the cluster.
         namespace: Kubernetes namespace.
         cluster_identifier: names the cluster to the Kubernetes provider.
         kubeconfig_is_path: whether the output `kubeconfig` is a path and not the content.
@@ -89,6 +90,7 @@ class PlatformFacts:
     accelerator: str
     gpus: int
     gpus_are_shared: bool
+    machines: int
     namespace: str
     cluster_identifier: str
     kubeconfig_is_path: bool
@@ -106,7 +108,7 @@ class PlatformFacts:
     def devices(self) -> Devices:
         """As the settings of a run read them."""
         accelerator: Literal["gpu", "cpu"] = "gpu" if self.accelerator == "gpu" else "cpu"
-        return Devices(accelerator, self.gpus, self.gpus_are_shared)
+        return Devices(accelerator, self.gpus, self.gpus_are_shared, self.machines)
 
     @property
     def identity(self) -> dict[str, Any]:

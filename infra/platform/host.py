@@ -11,6 +11,7 @@ from infra.platform.airgap_files import check_bundle, send_bundle
 from infra.platform.data_folder import DataFolder, DataFolderArgs
 from infra.platform.host_guard import HostGuard, HostGuardArgs
 from infra.platform.nfs_server import NfsServer, NfsServerArgs
+from infra.platform.repair import NO_REPAIR, Repair
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import PlatformSettings
 from infra.storages.kind import Storage
@@ -24,11 +25,13 @@ class HostTrustArgs:
         certificates: authorities, as PEM text.
         runner: runs scripts on the host.
         node: name of the node that a further machine is; empty: the first machine.
+        repair: whether the machine has lost them.
     """
 
     certificates: str
     runner: Runner
     node: str = ""
+    repair: Repair = NO_REPAIR
 
 
 class HostTrust(pulumi.ComponentResource):
@@ -45,8 +48,13 @@ class HostTrust(pulumi.ComponentResource):
             f"{name}-bundle",
             Script(
                 "ca-certificates.sh",
-                {"CA_BUNDLE": args.certificates, **({"NODE": args.node} if args.node else {})},
+                {
+                    "CA_BUNDLE": args.certificates,
+                    **({"NODE": args.node} if args.node else {}),
+                    **args.repair.variables,
+                },
                 replace_on_another_host=True,
+                ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
@@ -73,6 +81,7 @@ def prepare_host(
     runner: Runner,
     owner: pulumi.Input[str],
     checked: list[pulumi.Resource],
+    repair: Repair,
 ) -> PreparedHost:
     """Register what comes before the cluster.
 
@@ -85,6 +94,7 @@ def prepare_host(
         runner: runs scripts on the host.
         owner: identifies the platform.
         checked: what comes before anything on the host.
+        repair: whether the host has lost what an earlier `up` has made there.
     """
     made: list[pulumi.Resource] = [*checked, *check_bundle(settings)]
     if settings.cluster.kind == "k3s":
@@ -93,11 +103,12 @@ def prepare_host(
         guard = HostGuardArgs(settings.host, settings.namespace, owner, existing)
         made.append(HostGuard("host-guard", guard, _after(made)))
         if settings.proxy.ca_bundle:
-            trust = HostTrustArgs(settings.proxy.ca_bundle, runner)
+            trust = HostTrustArgs(settings.proxy.ca_bundle, runner, repair=repair)
             made.append(HostTrust("trust", trust, _after(made)))
-    made += send_bundle(settings, runner, _after(made))
-    if storage.folder_on_host or settings.cluster.kind == "k3s":
-        folder = DataFolderArgs(storage.folder_on_host, settings.storage.purge, settings.host)
+    made += send_bundle(settings, runner, repair, _after(made))
+    if has_data_folder(settings, storage):
+        purge = settings.storage.purge
+        folder = DataFolderArgs(storage.folder_on_host, purge, settings.host, repair)
         made.append(DataFolder("data-root", folder, _after(made)))
     if not storage.served_at:
         return PreparedHost(made)
@@ -109,9 +120,18 @@ def prepare_host(
         proxy=settings.proxy,
         host=settings.host.ssh.host if settings.host.ssh else "localhost",
         runner=runner,
+        repair=repair,
     )
     nfs = NfsServer("nfs", serve, _after(made))
     return PreparedHost([*made, nfs], nfs)
+
+
+def has_data_folder(settings: PlatformSettings, storage: Storage) -> bool:
+    """Whether there is a command of the data folder; on our own machines also without a folder.
+
+    A cluster that exists needs nothing of this machine unless the data are in a folder of it.
+    """
+    return bool(storage.folder_on_host) or settings.cluster.kind == "k3s"
 
 
 def _after(made: list[pulumi.Resource]) -> pulumi.ResourceOptions:

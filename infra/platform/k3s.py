@@ -161,7 +161,16 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
             "show what would be done to it"
         )
         return K3sState(look, ALL_INPUTS)
+    pulumi.log.warn(not_asked(where, look.problem))
     return K3sState(look, ("triggers",))
+
+
+def not_asked(where: str, problem: str) -> str:
+    """Why `up` runs a command again that has nothing to change, for people."""
+    return (
+        f"{where} could not be asked about its k3s ({problem}), so its command runs again: it "
+        "changes nothing on a machine that is well"
+    )
 
 
 def further_machine(host: HostSettings, role: str) -> str:

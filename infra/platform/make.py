@@ -12,17 +12,18 @@ from infra.kube.own_namespace import OwnNamespace
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.objects import Manifest
-from infra.platform.agents import check_nodes, make_agents, servers, start_looks
+from infra.platform.agents import make_agents, servers, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import Controller, ControllerArgs, as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
+from infra.platform.further_pods import check_nodes
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args
 from infra.platform.guards import TaskPods, TaskPodsArgs
-from infra.platform.host import prepare_host
+from infra.platform.host import has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_way
 from infra.platform.in_cluster import ProgramArgs
 from infra.platform.k3s import start_look
@@ -37,6 +38,7 @@ from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
 from infra.platform.pull_secret import PullSecret, PullSecretArgs
 from infra.platform.queues import Queues, QueuesArgs, queue_names, see_queues
+from infra.platform.repair import repair_of_first
 from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
@@ -104,6 +106,7 @@ def platform_facts(
         accelerator=settings.devices.accelerator,
         gpus=settings.devices.gpus,
         gpus_are_shared=settings.devices.shared,
+        machines=settings.devices.machines,
         namespace=settings.namespace,
         cluster_identifier=cluster_identifier,
         kubeconfig_is_path=cluster.kind == "existing",
@@ -152,7 +155,8 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     await check_adoption(settings.cluster, look, owner.identity)
     await check_way(settings.host, look, owner.identity)
     checked = check_machine(settings, storage, owner.identity)
-    host = prepare_host(settings, storage, runner, owner.identity, checked)
+    repair = await repair_of_first(settings.cluster, look)
+    host = prepare_host(settings, storage, runner, owner.identity, checked, repair)
     cluster = Cluster(
         "cluster",
         ClusterArgs(
@@ -210,7 +214,15 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     image = TrainerImage("image", image_args, there)
     volume = DataVolume(
         "data",
-        DataVolumeArgs(storage, settings.stack, connection, namespace.uid, keeps_claim=keeps),
+        DataVolumeArgs(
+            storage,
+            settings.stack,
+            connection,
+            namespace.uid,
+            keeps_claim=keeps,
+            purges=STORAGES[settings.storage_kind.name].purges if settings.storage.purge else "",
+            leaves_folder=not has_data_folder(settings, storage),
+        ),
         inside(cluster, namespace, *host.made),
     )
     proxy = ProxyConfig(

@@ -22,6 +22,7 @@ import pulumi
 from infra.dependencies import dependencies
 from infra.node.runner import Runner, Script
 from infra.platform.proxy import proxy_environment
+from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import ProxySettings
 
 ADDRESS = "address="  # begins the last line of nfs-client.sh
@@ -39,6 +40,7 @@ class NfsServerArgs:
         proxy: by which packages are fetched.
         host: how this program reaches the first machine.
         runner: runs scripts on the first machine.
+        repair: whether it has lost its server.
     """
 
     folder: str
@@ -48,6 +50,7 @@ class NfsServerArgs:
     proxy: ProxySettings
     host: str
     runner: Runner
+    repair: Repair = NO_REPAIR
 
 
 class NfsServer(pulumi.ComponentResource):
@@ -74,9 +77,11 @@ class NfsServer(pulumi.ComponentResource):
                     "SERVER_ADDRESS": args.address,
                     **_whose(args),
                     **package_proxy(args.proxy),
+                    **args.repair.variables,
                 },
                 replace_on_another_host=True,
                 replace_after=True,
+                ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(
                 parent=self,
@@ -98,6 +103,7 @@ class NfsMachineArgs:
         server: where it mounts.
         runner: runs scripts on the machine.
         gone: the machine is lost, and may not mount any more if it comes back.
+        repair: whether it has lost its client.
     """
 
     node: str
@@ -105,6 +111,7 @@ class NfsMachineArgs:
     server: NfsServer
     runner: Runner
     gone: bool
+    repair: Repair = NO_REPAIR
 
 
 class NfsMachine(pulumi.ComponentResource):
@@ -132,9 +139,11 @@ class NfsMachine(pulumi.ComponentResource):
                     "HOST": args.host,
                     "SERVER_ADDRESS": server.address,
                     **package_proxy(server.proxy),
+                    **args.repair.variables,
                 },
                 replace_on_another_host=True,
                 replace_after=True,
+                ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(
                 parent=self, depends_on=dependencies(opts), custom_timeouts=timeouts

@@ -79,7 +79,7 @@ def make_run_value(
         parts=pod_parts(settings, facts, names.run_config),
         resources=Resources(pods.cpu_per_rank, pods.memory_per_rank, compute.shm_size),
         environment=pods.environment,
-        network=NETWORKS[settings.network.name],
+        network=NETWORKS[settings.network.name].with_options(settings.network.options),
         placement=Placement(
             node_selector=pods.node_selector,
             tolerations=pods.tolerations,

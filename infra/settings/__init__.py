@@ -120,7 +120,8 @@ def parse_settings(
     Raises:
         pulumi.RunError: lists every problem: key, value, why it cannot be used, what to do.
     """
-    reader = Reader(with_choices_made(raw), secret_keys, unused_keys)
+    machines = devices.machines if devices else 0
+    reader = Reader(with_choices_made(raw, machines), secret_keys, unused_keys)
     settings = read_settings(reader, stack, kinds, devices, queue, delivery)
     if devices is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)

@@ -10,17 +10,18 @@ PODS = "3"
 """Of a topology with several pods, where `nodes` lists no machine: those of the stack multipod."""
 
 
-def with_choices_made(raw: Mapping[str, str]) -> dict[str, str]:
+def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, str]:
     """The raw settings with a value for `topology: auto` and `pods: 0`.
 
-    With further machines in `nodes` the run is a Job with a pod for each machine. A StatefulSet
-    would wait for ever for a pod on a lost machine (https://github.com/kubernetes/kubernetes/issues/55713).
+    With further machines the run is a Job with a pod for each machine. A StatefulSet would wait for
+    ever for a pod on a lost machine (https://github.com/kubernetes/kubernetes/issues/55713).
 
     Args:
         raw: `{key: text}` without the project's prefix; objects are JSON text.
+        machines: of the platform that another stack owns; 0: `nodes` says them.
     """
     made = dict(raw)
-    more = further_machines(raw.get("nodes", ""))
+    more = machines - 1 if machines else further_machines(raw.get("nodes", ""))
     if made.get("topology") == AUTO:
         made["topology"] = SEVERAL_PODS if more else ONE_POD
     if made.get("pods") == "0":

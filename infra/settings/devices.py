@@ -15,11 +15,13 @@ class Devices:
         gpus: number of GPUs; 0 on CPU.
         shared: whether one GPU is offered several times (time slices or MIG), so that a world of
             several ranks could get the same GPU twice.
+        machines: that it has of its own and that are not lost; 1 where others run the cluster.
     """
 
     accelerator: Literal["gpu", "cpu"]
     gpus: int
     shared: bool = False
+    machines: int = 1
 
 
 def read_devices(reader: Reader) -> Devices:

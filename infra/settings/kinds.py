@@ -61,6 +61,10 @@ class NetworkChoice(Kind, Protocol):
         """By which the ranks of several pods are to reach each other."""
         ...
 
+    def with_options(self, options: Any) -> object:
+        """The profile as it is chosen. Raises ValueError where an option cannot be used."""
+        ...
+
 
 class DeliveryChoice(Kind, Protocol):
     """What the settings have to know of a delivery; see `infra/deliveries/kind.py`."""

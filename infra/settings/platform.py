@@ -125,10 +125,11 @@ def read_platform(
         return None
     shares = kinds.deliveries[delivery.name].embedded_registry
     shared = gpu_operator is not None and gpu_operator.sharing.shares
+    machines = 1 + sum(not (host.gone or node.host.gone) for node in nodes)
     return PlatformSettings(
         stack=stack,
         namespace_settings=namespace,
-        devices=Devices(devices.accelerator, devices.gpus, shared),
+        devices=Devices(devices.accelerator, devices.gpus, shared, machines),
         host=host,
         nodes=nodes,
         cluster=cluster,

@@ -21,8 +21,8 @@ from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.queues_topology import PlatformQueue, check_placement
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
+from infra.settings.run_network import check_transport_policy, read_network
 from infra.settings.run_settings import DatasetChoice, build_run_config
-from infra.settings.transport import check_transport_policy
 from trainer.config import RunConfig
 from trainer.data.sources import format_by_name, known_ending
 
@@ -123,7 +123,7 @@ def read_run(
         form="a name of at most 30 lower-case letters, digits and '-'",
         example="second",
     )
-    network = read_kind(reader, "network", "networkOptions", kinds.networks)
+    network = read_network(reader, kinds.networks)
     pods, metrics_port = read_pods(reader, devices.accelerator), read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)

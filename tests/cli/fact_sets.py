@@ -41,6 +41,8 @@ apparmor_parser=yes
 module.br_netfilter=loaded
 module.overlay=loaded
 ip_forward=1
+ip6_forward=0
+node_ip=10.1.2.3
 route=default eth0
 route=10.1.2.0/24 eth0
 route=10.42.0.0/24 cni0
@@ -230,6 +232,10 @@ FAULTS: dict[str, Seeded] = {
         "this host has no network interface eth9; it has eth0 lo",
         {"interface": "absent", "interfaces": "eth0 lo"},
         {"node_interface": "eth9"},
+    ),
+    "address-family": Seeded(
+        "takes fd00::4 for the node's own address, and podCidr 10.42.0.0/16 is a network of IPv4",
+        {"node_ip": "fd00::4"},
     ),
     "nfs-client": Seeded("mount.nfs is missing", {"mount_nfs": "no"}, {"nfs": "other"}),
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),

@@ -67,6 +67,11 @@ def test_fault_is_named_by_exactly_its_check_with_evidence_and_a_fix(check_id: s
     assert report.exit_code("none") == NO_FINDINGS
 
 
+IPV6 = {
+    "pod_cidr": "fd42::/56",
+    "service_cidr": "fd43::/112",
+    "no_proxy": "10.1.2.3,fd42::/56,fd43::/112,.svc,.cluster.local,127.0.0.1,localhost",
+}
 OTHER_FAULTS = {
     "node-interface": [
         Seeded("eth1 is off", {"interface": "down"}, {"node_interface": "eth1"}),
@@ -81,6 +86,26 @@ OTHER_FAULTS = {
             {"interface": "up", "interface_address": ["10.9.9.9"]},
             {"node_interface": "eth1", "interface_address": "10.1.2.3"},
         ),
+    ],
+    "address-family": [
+        Seeded(
+            "k3s takes 10.1.2.3 for the node's own address, and podCidr fd42::/56 is a network of",
+            {"ip6_forward": "1", "k3s_env.NO_PROXY": IPV6["no_proxy"]},
+            IPV6,
+        ),
+        Seeded(
+            "k3s takes fd00::9 for the node's own",
+            {"interface": "up", "interface_address": ["fd00::9"]},
+            {"node_interface": "eth1"},
+        ),
+    ],
+    "ip-forward": [
+        Seeded(
+            "net.ipv6.conf.all.forwarding is 0",
+            {"node_ip": "fd00::4", "k3s_env.NO_PROXY": IPV6["no_proxy"]},
+            IPV6,
+            severity="warning",
+        )
     ],
     "cgroup": [Seeded("cgroup v1", {"cgroup": "v1"}, {"k3s_version": "v1.35.0+k3s1"})],
     "memory": [Seeded("1.0 GiB of memory", {"MemTotal_kib": "1048576"}, {"shm_kib": 1024})],

@@ -157,6 +157,20 @@ def test_taken_port_and_missing_route_are_seen_in_a_network_of_their_own() -> No
     assert "route=default" not in facts
 
 
+def test_address_of_ipv6_alone_is_seen() -> None:
+    """Such a host had no default route for the doctor, and k3s would have started on it."""
+    setup = """
+ip link set lo up
+ip link add out0 type bridge
+ip link set out0 up
+ip -6 address add fd00:4::4/64 dev out0 nodad
+ip -6 route add default via fd00:4::1 dev out0"""
+    facts = run_in_new_network(setup, HERE).splitlines()
+    assert {"route=default out0", "device=out0", "node_ip=fd00:4::4"} <= {*facts}
+    both = f"{setup}\nip address add 203.0.113.254/31 dev out0\nip route add default dev out0"
+    assert "node_ip=203.0.113.254" in run_in_new_network(both, HERE).splitlines()
+
+
 @pytest.mark.parametrize("broken", ["", "hidden"], ids=["whole", "cut"])
 def test_answer_that_breaks_off_is_not_taken_for_a_healthy_host(
     broken: str, monkeypatch: pytest.MonkeyPatch

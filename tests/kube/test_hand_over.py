@@ -42,6 +42,25 @@ def test_replaced_run_is_suspended_and_its_next_up_resumes_it(lab: Lab, kind: st
     assert second.is_suspended()
 
 
+def test_run_in_the_former_namespace_saves_first(lab: Lab) -> None:
+    """With the GPUs of the only machine both waited for each other: the old pods go last."""
+    former = Run(lab, lab.namespace(), "dev", gpus=2, gpus_total=8)
+    former.up()
+    stranger = Run(lab, former.namespace, "other", gpus=6, gpus_total=8)
+    stranger.up()
+    moved = Run(lab, lab.namespace(), "dev")
+    moved.owner = former.owner
+    status, output = moved.hand_over()
+    assert status == 0, output
+    assert f"Job train-dev of this stack in namespace {former.namespace} is asked to" in output
+    assert former.is_suspended()
+    assert former.live_pods() == []
+    assert not stranger.is_suspended()
+    assert lab.api.get(record_path(former.namespace, former.owner)) is None
+    status, output = moved.hand_over(request="again")
+    assert (status, "is asked to" in output) == (0, False)
+
+
 def test_refuse_names_the_run_and_the_ways_out_and_changes_nothing(lab: Lab) -> None:
     namespace = lab.namespace()
     first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")

@@ -132,6 +132,35 @@ def test_claim_that_runs_of_others_mount_is_not_left(lab: Lab) -> None:
     assert lab.run("free-volume", "create", other) == (0, "")
 
 
+def test_claim_whose_data_would_be_purged_is_not_left(lab: Lab) -> None:
+    """`up` deleted it at its end by the settings of before, also where those of now say `keep`."""
+    run = Run(lab, lab.namespace(), "dev")
+    claim = claim_manifest(run.namespace, "ReadWriteMany", "1Mi", class_name="efs")
+    about = claim["metadata"]
+    about["labels"] = {names.OWNER_LABEL: run.owner, names.COMPONENT_LABEL: "storage"}
+    about["annotations"] = {names.PURGES_ANNOTATION: names.PURGES_CLAIM}
+    lab.api.create(CLAIMS.format(run.namespace), claim)
+    same, other = (run.job() | {"volume": "none", "claim": name} for name in (CLAIM, "another"))
+    assert lab.run("free-volume", "create", same) == (0, "")
+    for task, more in (("free-volume", {}), ("keep-claim", CLASS), ("use-claim", {})):
+        status, output = lab.run(task, "create", {**other, **more, "claim": "another"})
+        assert status == 1
+        assert f"(claim {CLAIM}), because the last `pulumi up` was told" in output
+    path = f"{CLAIMS.format(run.namespace)}/{CLAIM}"
+    moved = Run(lab, lab.namespace(), "dev").job() | {"owner": run.owner, **CLASS}
+    status, output = lab.run("keep-claim", "create", moved)
+    assert status == 1
+    assert "set the other storage or namespace" in output
+    for value in (names.PURGES_FOLDER, None):
+        lab.api.patch(path, {"metadata": {"annotations": {names.PURGES_ANNOTATION: value}}})
+        assert lab.run("free-volume", "create", other) == (0, "")
+    folder = {names.PURGES_ANNOTATION: names.PURGES_FOLDER}
+    lab.api.patch(path, {"metadata": {"annotations": folder}})
+    status, output = lab.run("free-volume", "create", other | {"leaves_folder": True})
+    assert status == 1
+    assert "dataOnDestroy: keep" in output
+
+
 def test_kept_claim_that_would_change_is_refused_by_the_task_too(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
     own_claim(lab, run.namespace, run.owner)

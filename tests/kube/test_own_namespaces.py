@@ -11,12 +11,18 @@ import pytest
 import yaml
 
 from infra.controllers import CONTROLLERS
-from infra.kube import destroy_guard, namespace_guard, open_controller
+from infra.kube import (
+    claim_namespace,
+    destroy_guard,
+    namespace_guard,
+    open_controller,
+    use_namespace,
+)
 from infra.kube.api import Api
 from infra.kube.controllers import DEFINITIONS
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
-from infra.kube.names import MAY_GO_ANNOTATION, OWNER_LABEL, TASK_LABEL
+from infra.kube.names import COMPONENT_LABEL, MAY_GO_ANNOTATION, OWNER_LABEL, TASK_LABEL
 from infra.kube.objects import Json, part
 from infra.kube.own_namespace import OwnNamespace
 from infra.platform.controllers import as_job
@@ -178,3 +184,20 @@ def test_what_pods_of_a_controller_leave_keeps_nothing(lab: Lab) -> None:
     finally:
         lab.api.delete(path, {})
         wait_for(f"the end of {path}", lambda: lab.api.get(path) is None)
+
+
+def test_namespace_with_others_objects_is_not_left(lab: Lab) -> None:
+    """A change of `namespace` deleted it at the end of `up`, with all that others had there."""
+    owner = uuid.uuid4().hex
+    left, taken = lab.namespace(owner), lab.namespace(owner)
+    mine = {"labels": {OWNER_LABEL: owner, COMPONENT_LABEL: "namespace"}}
+    for name in (left, taken):
+        lab.api.patch(f"/api/v1/namespaces/{name}", {"metadata": mine})
+    secret = make(lab.api, left, "Secret", "logins")
+    job = Job(lab.access(), taken, owner, "dev", {"names": [taken]})
+    with pytest.raises(TaskError, match=rf"^the platform in namespace {left} cannot be taken away"):
+        claim_namespace.create(job, lab.api)
+    with pytest.raises(TaskError, match="with namespaceExisting: use: this stack has made it"):
+        use_namespace.create(job, lab.api)
+    lab.api.patch(secret, {"metadata": {"annotations": {MAY_GO_ANNOTATION: "true"}}})
+    claim_namespace.create(job, lab.api)

@@ -35,7 +35,7 @@ from tests.node.mirror import Mirror
 from tests.node.releases import OLD, VERSION, Source, session_source
 
 # What a checkout has, as far as the program and its commands need it: folders, and files.
-FOLDERS = (".venv", "infra", "cli", "trainer", "docker")
+FOLDERS = ("infra", "cli", "trainer", "docker")
 FILES = ("Pulumi.yaml", "__main__.py", "requirements.txt")
 OWN_KINDS = Path(__file__).parent / "own_kinds.py"
 # A platform without a run on it. Its image is nobody's business here: no pod is ever started.
@@ -106,15 +106,17 @@ class Lab:
         self._first_host_key = self.host.key_pair()
         self._empty_notes()
         self.before = self.host.files()
+        self._program = copy_program(PROJECT, scratch / "program")
         self._stacks = 0
 
     def checkout(self, name: str) -> Path:
         """A new folder that is as good as a checkout of the project."""
         project = self.scratch / name
         project.mkdir()
+        (project / ".venv").symlink_to(PROJECT / ".venv")
         for folder in FOLDERS:
-            (project / folder).symlink_to(PROJECT / folder)
-        for file in (*(PROJECT / name for name in FILES), OWN_KINDS):
+            (project / folder).symlink_to(self._program / folder)
+        for file in (*(self._program / name for name in FILES), OWN_KINDS):
             shutil.copy(file, project)
         return project
 
@@ -353,6 +355,19 @@ class Lab:
         self.host.close()
         if self.api:
             self.api.close()
+
+
+def copy_program(source: Path, target: Path) -> Path:
+    """A copy of the program, which stays as it is while somebody goes on writing in the source.
+
+    The scripts are inputs of commands: where one is edited between two `up` of a test, the second
+    one changes what the first has made.
+    """
+    for folder in FOLDERS:
+        shutil.copytree(source / folder, target / folder)
+    for file in FILES:
+        shutil.copy2(source / file, target)
+    return target
 
 
 def different(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:

@@ -172,23 +172,30 @@ def test_machines_get_k3s_while_the_first_one_is_being_installed(lan: Lan) -> No
 
 @pytest.mark.in_depth
 @pytest.mark.timeout(1800)  # ten installations
-def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan) -> None:
+def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan, tmp_path: Path) -> None:
     """k3s refuses a machine whose password is not that of its name, until the server forgets it.
 
-    Ten times, each time as another Node, and nothing is left of those before.
+    Ten times, each time as another Node, and nothing is left of those before. It gets its further
+    authorities again, too.
     """
     two = NAMES[0]
-    stack, host = lan.stack(two), lan.machines[two].host
+    authority = tmp_path / "authority.pem"
+    authority.write_text(lan.lab.mirror.certificate)
+    stack, host = lan.stack(two, caBundle=str(authority)), lan.machines[two].host
+    trusted = "/usr/local/share/ca-certificates/disttrain.crt"
     stack.up()
+    assert host.exists(trusted)
     host.shell("echo of-another >/etc/rancher/node/password; systemctl restart k3s-agent")
     wait_for("the refusal", lambda: "Node password rejected" in lan.machines[two].log())
     uids = {lan.members()[two]["metadata"]["uid"]}
     for number in range(10):
         lan.reinstall(two)
+        host.shell(f"rm -f {trusted} /var/lib/disttrain-trust; update-ca-certificates --fresh")
         if number == 0:
             assert f"node-{two}-k3s" in stack.preview()
         output = stack.up()
-        assert counts(output)["updated"] == 1, output
+        assert counts(output)["updated"] == 2, output
+        assert host.exists(trusted)
         uids.add(lan.members()[two]["metadata"]["uid"])
         assert len(uids) == number + 2
         assert lan.passwords() == [two]

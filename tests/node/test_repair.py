@@ -4,7 +4,7 @@ import pytest
 
 from sandbox.stack import Stack
 from tests.in_depth import in_depth
-from tests.node.lab import UP, counts, kubeconfig
+from tests.node.lab import DATA_ROOT, UP, counts, kubeconfig
 from tests.node.standing import Platform
 
 
@@ -35,16 +35,20 @@ def test_up_repairs_k3s_and_touches_nothing_in_it(platform: Platform, damage: st
     "wipe",
     [
         "systemctl stop k3s; rm -rf /var/lib/rancher/k3s; systemctl start k3s",
-        in_depth("/usr/local/bin/k3s-uninstall.sh"),
+        in_depth(f"/usr/local/bin/k3s-uninstall.sh; rm -rf {DATA_ROOT}"),
     ],
 )
 def test_up_after_a_wipe_makes_everything_anew(platform: Platform, wipe: str) -> None:
-    """Fault 5 of the review. What was in the cluster has gone with it, and is made anew."""
+    """Fault 5 of the review. What was in the cluster has gone with it, and is made anew.
+
+    And the folder of the data, where that has gone too.
+    """
     lab, stack = platform.lab, platform.stack
     objects, before = lab.objects(), authority(stack)
     lab.host.shell(wipe)
     assert UP in stack.up()
     assert authority(stack) != before
+    assert lab.host.exists(f"{DATA_ROOT}/runs")
     made = lab.objects()
     assert made.keys() == objects.keys()
     assert not set(made.values()) & set(objects.values())

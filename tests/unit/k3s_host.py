@@ -7,6 +7,9 @@ systemd and k3s' installer are short stand-ins; `tests/node` has hosts with a re
 import hashlib
 import os
 import re
+import shutil
+import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,7 +29,16 @@ esac
 """
 IP = """#!/bin/sh
 [ ! -e ROOT/no-route ] || exit 0
+[ ! -e ROOT/ipv6-alone ] || case $* in
+  "-4 "*) exit 0 ;;
+  "-6 route show default") echo "default via fe80::1 dev eth0 proto ra metric 1024" && exit ;;
+  "-6 -o address show dev eth0 scope global")
+    echo "2: eth0 inet6 fd00::77/64 scope global temporary dynamic"
+    echo "2: eth0 inet6 fd00::4/64 scope global dynamic"
+    exit ;;
+esac
 case $* in
+  "-6 "*) ;;
   "-4 route show default") echo "default via 10.1.2.1 dev eth0 proto dhcp" ;;
   "-4 -o address show dev eth0 scope global") echo "2: eth0 inet 10.1.2.4/24 scope global" ;;
   *) echo "ip: $*" >&2; exit 1 ;;
@@ -72,8 +84,12 @@ class K3sHost:
         text = text.replace("/proc/net/route", str(self.root / "route"))
         path = f"{self._bin}:{os.environ['PATH']}"
         done = run_text(text, action, given, "user", {"PATH": path})
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 0 or self.is_cut(done), done.stdout + done.stderr
         return done.stdout
+
+    def is_cut(self, done: subprocess.CompletedProcess[str]) -> bool:
+        """Whether the power went."""
+        return done.returncode == -signal.SIGKILL and (self._bin / "rm").exists()
 
     def run(self, action: str, node: str, **more: str) -> str:
         """Output of an action of the script of this role, for the node of this name."""
@@ -102,6 +118,23 @@ class K3sHost:
     def stands_without_route(self) -> None:
         """From now on it has no default route."""
         (self.root / "no-route").touch()
+
+    def is_cut_off_at(self, folder: str) -> None:
+        """From now on the power goes when that folder is being removed; see `is_back`."""
+        real = shutil.which("rm")
+        text = f"""#!/bin/sh
+case "$*" in *ROOT{folder}) kill -KILL $PPID && exit ;; esac
+exec {real} "$@"
+"""
+        self._write(self._bin / "rm", text)
+
+    def is_back(self) -> None:
+        """The power is there again."""
+        (self._bin / "rm").unlink()
+
+    def has_ipv6_alone(self) -> None:
+        """From now on it has no address of IPv4."""
+        (self.root / "ipv6-alone").touch()
 
     @property
     def runs(self) -> bool:

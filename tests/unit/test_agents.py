@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,16 @@ from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
 from tests.unit.airgap.stocked import stock
-from tests.unit.stacks import Deployment, deploy, without_secrets
+from tests.unit.stacks import (
+    Deployment,
+    RecordingMonitor,
+    deploy,
+    raw_settings,
+    run_with,
+    without_secrets,
+)
 from tests.unit.test_k3s_program import SSH
-from tests.unit.test_program import everything_before
+from tests.unit.test_program import everything_before, training_template, variables
 
 MARK = "cluster-remote-generation"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"
@@ -106,6 +114,42 @@ def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) 
         assert "export NODE=gpu2\n" in result.one(f"node-gpu2-{command}").program
     for first in ("trust-bundle", "bundle-on-host-stage"):
         assert "export NODE" not in result.one(first).program
+
+
+def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
+    """It joined again, without the authorities, the bundle's files and the client of NFS that it
+    had: their settings had not changed.
+    """
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    (tmp_path / "bundle").mkdir()
+    changes = {**FITTING, "caBundle": str(authority), "nodes": [TWO]}
+    changes |= {"bundle": str(stock(tmp_path / "bundle"))}
+    changes |= {"storage": "nfs-first-node", "storageOptions": {}}
+    names = [f"node-gpu2-{end}" for end in ("trust-bundle", "bundle-stage", "nfs-client")]
+
+    def seen(look: K3sLook, **more: object) -> Deployment:
+        with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
+            return deploy("dev", tmp_path, {**changes, **more})
+
+    well, anew = seen(K3sLook("repair-1", "")), seen(K3sLook("repair-2", ""))
+    for name in names:
+        assert well.one(name).program != anew.one(name).program
+        assert not anew.one(name).request.ignoreChanges
+    sent = "node-gpu2-bundle-send"
+    assert well.one(sent).inputs["triggers"] != anew.one(sent).inputs["triggers"]
+    first = ("trust-bundle", "bundle-on-host-stage", "nfs-server")
+    for name in first:
+        assert well.one(name).program == anew.one(name).program
+    with patch("infra.platform.agents.pulumi.log.warn") as warned:
+        away = seen(K3sLook("new-id", "new-id", problem="no answer in 10 s"))
+    ((said,),) = (call.args for call in warned.call_args_list)
+    assert said.startswith("10.1.2.4 could not be asked about its k3s (no answer in 10 s), so its")
+    lost = seen(K3sLook("", ""), nodes=[{**TWO, "gone": True}])
+    for result in (away, lost):  # its commands stay as they are, but that of k3s
+        assert {*result.one(sent).request.ignoreChanges} == {"triggers"}
+        for name in names:
+            assert {*result.one(name).request.ignoreChanges} == {"stdin"}
 
 
 @pytest.mark.parametrize("noted", ["", "gpu2", "gpu3"])
@@ -320,7 +364,7 @@ def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
     assert variables["SERVER_URL"] == "https://10.1.2.3:6443"
     assert "trust-bundle" in {r.name for r in result.resources}
     trusts = (
-        result.one(name).inputs["stdin"].replace("export NODE=gpu2\n", "")
+        re.sub(r"export (NODE|REPAIR_ID)=\S+\n", "", result.one(name).inputs["stdin"])
         for name in ("trust-bundle", "node-gpu2-trust-bundle")
     )
     assert len(set(trusts)) == 1
@@ -364,7 +408,7 @@ def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
     """A kind of one's own may know one machine only."""
     kind = replace(DELIVERIES["import"], serves_further=False)
     with (
-        patch("infra.platform.agents.DELIVERIES", {"import": kind}),
+        patch("infra.platform.further_pods.DELIVERIES", {"import": kind}),
         pytest.raises(pulumi.RunError, match="image only to the first machine"),
     ):
         deploy("dev", tmp_path, {**FITTING, "nodes": [TWO], **IMPORTED})
@@ -443,7 +487,7 @@ def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> N
 
 
 def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -> None:
-    """Where the settings say `single-pod`; with another stack's run nothing is said."""
+    """Where the settings say `single-pod`, also on another stack's platform."""
 
     def notes(**changes: object) -> list[str]:
         said: list[str] = []
@@ -455,15 +499,44 @@ def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -
         return said
 
     assert notes(nodes=[TWO, THREE]) == [
-        "this run has one pod (topology: single-pod), so it trains on one machine, and nodes lists "
-        "2 more. To train on all 3: set topology: indexed-job, pods: 3, and gpus to the GPUs of "
-        "all of them (docs/one-to-many.md)"
+        "this run has one pod (topology: single-pod), so it trains on one machine, and the "
+        "platform has 2 more. To train on all 3: set topology: indexed-job, pods: 3, and gpus to "
+        "the GPUs of all of them (docs/one-to-many.md)"
     ]
     several = {"topology": "indexed-job", "pods": 2, "gpus": 2, "gpusPerPod": 1}
     gone = [{**TWO, "gone": True}]
     for changes in ({"nodes": []}, {"nodes": [TWO], **several}, {"nodes": gone}):
         assert notes(**changes) == []
     assert notes(nodes=[TWO], topology="none") == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "chosen", "said"),
+    [
+        ([TWO, THREE], {}, ("indexed-job", 3), ""),
+        ([TWO, {**THREE, "gone": True}], {}, ("indexed-job", 2), ""),
+        ([], {}, ("single-pod", 1), ""),
+        ([TWO], {"topology": "single-pod"}, ("single-pod", 1), "the platform has 1 more"),
+        ([TWO], {"topology": "multi-pod"}, ("multi-pod", 2), ""),
+        ([], {"topology": "multi-pod", "gpusPerPod": 1}, ("multi-pod", 3), ""),
+    ],
+)
+def test_run_elsewhere_knows_the_platforms_machines(
+    tmp_path: Path,
+    nodes: list[object],
+    changes: dict[str, object],
+    chosen: tuple[str, int],
+    said: str,
+) -> None:
+    """It had one pod, as `nodes` is a setting of the stack that owns the platform."""
+    outputs = deployed(tmp_path, *nodes, gpus=6).outputs
+    monitor, notes = RecordingMonitor(dict(outputs)), list[str]()
+    with patch("infra.preflight.pulumi.log.info", notes.append):
+        run_with(monitor, "multipod", raw_settings("multipod", {"topology": "auto", **changes}))
+    pods = variables(training_template(monitor.deployment))["PET_NNODES"]
+    assert (monitor.deployment.outputs["topology"], int(pods)) == chosen
+    assert said in "".join(notes)
+    assert bool(notes) is bool(said)
 
 
 def test_image_that_each_machine_would_build_is_refused(tmp_path: Path) -> None:

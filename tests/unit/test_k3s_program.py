@@ -11,7 +11,8 @@ import pulumi
 import pytest
 
 from infra.node.k3s_look import K3sLook
-from tests.unit.stacks import PROJECT, Deployment, deploy
+from tests.unit import stacks
+from tests.unit.stacks import PROJECT, Deployment, Registered, deploy
 from tests.unit.test_program import everything_before
 
 SSH: dict[str, object] = {
@@ -108,6 +109,32 @@ def test_data_stay_when_another_storage_takes_the_folders_place(tmp_path: Path) 
     program = json.loads(without.program)["program"]
     assert "export DATA_ROOT=''\n" in program
     assert "export PURGE=''\n" in program
+
+
+def test_first_machine_installed_anew_gets_everything_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """k3s came back on it, and the folder for the data did not: the pods waited for ever."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    names = ("data-root-folder", "trust-bundle")
+
+    def seen(look: K3sLook) -> list[Registered]:
+        monkeypatch.setattr(stacks, "LOOK", look)
+        made = deploy("dev", tmp_path, {**SSH, "caBundle": str(authority)})
+        return [made.one(name) for name in names]
+
+    well = seen(K3sLook("repair-1", "generation-1"))
+    stopped, anew = seen(K3sLook("new", "generation-1")), seen(K3sLook("new", "new"))
+    for before, same, other in zip(well, stopped, anew, strict=True):
+        assert before.program == same.program != other.program
+        assert not before.request.ignoreChanges
+    with patch("infra.platform.k3s.pulumi.log.warn") as warned:
+        folder, trust = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+    ((said,),) = (call.args for call in warned.call_args_list)
+    assert "could not be asked about its k3s (no answer in 10 s), so its command runs again" in said
+    assert [*trust.request.ignoreChanges] == ["stdin"]
+    assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
 
 
 def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:

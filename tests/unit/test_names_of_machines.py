@@ -36,6 +36,8 @@ def test_machine_says_by_what_it_is_known(tmp_path: Path) -> None:
     assert judge(host.look(), "new-id").machine == "4a7f 10.1.2.4"
     host.run("create", "gpu2")
     assert judge(host.look(), "new-id").machine == "4a7f 10.1.2.4"
+    host.has_ipv6_alone()
+    assert judge(host.look(), "new-id").machine == "4a7f fd00::4"
     host.stands_without_route()
     assert judge(host.look(), "new-id").machine == ""
 
@@ -61,6 +63,23 @@ def test_server_of_another_node_by_now_is_started_again_when_it_ends(tmp_path: P
     assert not kept_down.exists()
     host.run("retire", "gpu-new")
     assert kept_down.exists()
+
+
+@pytest.mark.parametrize("folder", ["/etc/rancher/k3s", "/var/lib/rancher/k3s", "/var/lib/cni"])
+def test_removal_that_was_cut_off_is_finished(tmp_path: Path, folder: str) -> None:
+    """The notes went first: what was left then was nobody's, and stayed for ever."""
+    host = K3sHost(tmp_path)
+    host.run("create", "gpu2")
+    left = host.root / folder[1:]
+    left.mkdir(parents=True, exist_ok=True)
+    (left / "data").touch()
+    host.is_cut_off_at(folder)
+    assert "k3s is removed" not in host.run("delete", "gpu2")
+    assert left.exists()
+    host.is_back()
+    assert host.run("delete", "gpu2").endswith("k3s is removed\n")
+    assert not left.exists()
+    assert not (host.root / "etc/rancher").exists()
 
 
 @pytest.mark.parametrize("noted", ["this node", "no node"])

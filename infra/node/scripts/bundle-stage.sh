@@ -1,8 +1,8 @@
 #!/bin/sh
 # create: makes the folder for a bundle's files, readable by root alone.
 # delete: removes it, unless the host has it as another node by now.
-# Needs: STAGE; may be empty: NODE (which further node the host is), DRY_RUN (1: only says what would
-# change).
+# Needs: STAGE; may be empty: NODE (which further node the host is), REPAIR_ID (with another one this
+# runs again), DRY_RUN (1: only says what would change).
 # Usage: bundle-stage.sh create|delete
 set -eu
 

@@ -1,8 +1,9 @@
 #!/bin/sh
 # create: adds certificate authorities to the host's trust store, of whatever family the host is.
 # delete: takes them out again, unless the host has them as another node by now.
-# Needs: CA_BUNDLE (PEM); may be empty: NODE (which further node the host is), DRY_RUN (1: only says
-# what would change). Usage: ca-certificates.sh create|delete
+# Needs: CA_BUNDLE (PEM); may be empty: NODE (which further node the host is), REPAIR_ID (with another
+# one this runs again), DRY_RUN (1: only says what would change).
+# Usage: ca-certificates.sh create|delete
 set -eu
 
 : "${CA_BUNDLE:?}"

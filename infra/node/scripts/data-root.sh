@@ -4,7 +4,7 @@
 # The trainer's user owns what is in the folder, and could put links there. So everything below the
 # folder is made as that user, root never follows a link there, and chown changes links themselves.
 # May be empty: DATA_ROOT (no folder of this host holds the data, and nothing is done), PURGE,
-# DRY_RUN (1: only says what would change).
+# REPAIR_ID (with another one this runs again), DRY_RUN (1: only says what would change).
 # Usage: data-root.sh create|delete
 set -eu
 umask 022

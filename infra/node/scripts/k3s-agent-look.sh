@@ -28,10 +28,15 @@ is_healthy() {
 machine() {
   id=$(cat /etc/machine-id 2>/dev/null) || return 0
   command -v ip >/dev/null || return 0
-  device=$(ip -4 route show default | awk '{ for (i = 1; i < NF; i++) if ($i == "dev") { print $(i + 1); exit } }')
-  [ -n "$device" ] || return 0
-  address=$(ip -4 -o address show dev "$device" scope global | awk 'NR == 1 { split($4, a, "/"); print a[1] }')
+  address=$(own_address -4)
+  [ -n "$address" ] || address=$(own_address -6)
   [ -z "$id" ] || [ -z "$address" ] || echo "$id $address"
+}
+
+own_address() { # -4 or -6: of the interface of the default route
+  device=$(ip "$1" route show default | awk '$1 == "default" { for (i = 2; i < NF; i++) if ($i == "dev") { print $(i + 1); exit } }')
+  [ -z "$device" ] || ip "$1" -o address show dev "$device" scope global |
+    awk '!/ (temporary|deprecated|tentative) / { split($4, a, "/"); print a[1]; exit }'
 }
 
 look() {

@@ -4,6 +4,7 @@
 # delete: removes what create has installed, where nothing is mounted by NFS any more, and the host is
 #   still this node and reached in this way.
 # Needs: NODE (name of its node), SERVER_ADDRESS. May be empty: HOST (how this host is reached);
+# REPAIR_ID (with another one this runs again);
 # HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only says what would change).
 # Usage: nfs-client.sh create|delete
 set -eu

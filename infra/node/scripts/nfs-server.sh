@@ -5,8 +5,8 @@
 #   has installed. The data stay, and so does what was there before, or what others use by now, and
 #   the server of a host that is reached in another way by now.
 # Needs: DATA_ROOT, SERVER_ADDRESS (of this host, as the others reach it). May be empty: OWNER, STACK,
-# HOST (how this host is reached); HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only
-# says what would change).
+# HOST (how this host is reached); REPAIR_ID (with another one this runs again); HTTP_PROXY,
+# HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only says what would change).
 # Usage: nfs-server.sh create|delete
 set -eu
 umask 022

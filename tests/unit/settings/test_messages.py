@@ -384,8 +384,12 @@ def test_rsa_host_key_is_refused_with_the_reason() -> None:
 
 
 def test_single_choice_is_named_alone() -> None:
-    text = refusal({"network": "nfs"})
-    assert "network: 'nfs' cannot be used: network has no such choice. Set pod-tcp." in (text)
+    assert "network: 'nfs' cannot be used: network has no such choice. Set pod-tcp or efa." in (
+        refusal({"network": "nfs"})
+    )
+    kinds = replace(KINDS, networks={"pod-tcp": KINDS.networks["pod-tcp"]})
+    with pytest.raises(pulumi.RunError, match=r"network has no such choice. Set pod-tcp\."):
+        parse_settings(raw_settings("dev", {"network": "nfs"}), (), "dev", kinds)
 
 
 def test_policy_stop_is_refused_for_a_network_that_asks_nothing() -> None:

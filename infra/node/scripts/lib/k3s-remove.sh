@@ -35,14 +35,15 @@ remove_rest() { # also what an install that was broken off has left
   systemctl reset-failed "$SERVICE" 2>/dev/null || true
 }
 
+# The notes go last: what a removal that was cut off has left is known by them.
 remove_folders() {
   keep=$(sed -n 's/^before //p' "$OWNERSHIP_FILE")
   absent=$(sed -n 's/^absent //p' "$OWNERSHIP_FILE")
-  rm -f "$OWNERSHIP_FILE" "$OWNERSHIP_FILE.new" "$LOCK"
   for path in $FOLDERS; do
     if echo "$keep" | grep -qxF "$path"; then continue; fi
     case $path in
-      /etc/rancher | /var/lib/rancher | /root/.kube) rmdir "$path" 2>/dev/null || true ;;
+      "${OWNERSHIP_FILE%/*}") ;; # see below
+      /var/lib/rancher | /root/.kube) rmdir "$path" 2>/dev/null || true ;;
       *) remove_folder "$path" ;;
     esac
   done
@@ -52,6 +53,8 @@ remove_folders() {
   for path in $TOOLKIT_FOLDERS; do
     if echo "$absent" | grep -qxF "$path"; then rmdir "$path" 2>/dev/null || true; fi
   done
+  rm -f "$OWNERSHIP_FILE" "$OWNERSHIP_FILE.new" "$LOCK"
+  echo "$keep" | grep -qxF "${OWNERSHIP_FILE%/*}" || rmdir "${OWNERSHIP_FILE%/*}" 2>/dev/null || true
 }
 
 # What is mounted in a folder is not ours: a volume that a pod left mounted may be a shared disk.

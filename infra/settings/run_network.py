@@ -1,6 +1,8 @@
-"""`run.train.transport_policy: stop`, where nobody could tell that another transport was taken."""
+"""The network profile, and what the run does where the ranks take another transport than its."""
 
-from infra.settings.kinds import NetworkChoice
+from collections.abc import Mapping
+
+from infra.settings.kinds import Chosen, NetworkChoice, read_kind
 from infra.settings.pods import PodSettings
 from infra.settings.reader import Reader
 from trainer.transport.asked import OWN_VARIABLES
@@ -8,10 +10,21 @@ from trainer.transport.asked import OWN_VARIABLES
 KEY = "run.train.transport_policy"
 
 
+def read_network(reader: Reader, networks: Mapping[str, NetworkChoice]) -> Chosen:
+    """Read the setting `network`, and let the profile look at its options."""
+    chosen = read_kind(reader, "network", "networkOptions", networks)
+    if chosen.options is not None:
+        try:
+            networks[chosen.name].with_options(chosen.options)
+        except ValueError as error:
+            reader.problems.append(f"{error}.")
+    return chosen
+
+
 def check_transport_policy(
     reader: Reader, policy: str, network: NetworkChoice, pods: PodSettings
 ) -> None:
-    """Note what keeps the ranks' transport from being known.
+    """Note what keeps the ranks' transport from being known, where `stop` has to know it.
 
     Args:
         reader: collects what is wrong.

@@ -1,0 +1,161 @@
+"""Another storage while `destroy` was told to purge: nothing that holds data goes with the old one.
+
+The engine deletes what is no resource any more by the settings of before. So what the first program
+registers is put on a stand-in of the cluster, and what the second one asks for is run there.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kube import free_volume, keep_claim, use_claim
+from infra.kube.access import Access
+from infra.kube.answer import Answer
+from infra.kube.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.findings import Findings
+from infra.kube.job import parse_job
+from infra.kube.storage_look import StorageNeeds, storage_findings
+from infra.names import CLAIM_OF_CLASS
+from tests.unit import stacks
+from tests.unit.stacks import Deployment, deploy
+from tests.unit.test_storages import CLASS, EXISTING, NFS
+
+Up = Callable[..., Deployment]
+TASKS = {"data-look": free_volume, "data-keep": keep_claim, "data-use": use_claim}
+FOLDER = "/srv/data"
+SURE = {"dataRoot": FOLDER, "dataOnDestroy": "purge", "purgeConfirmed": FOLDER}
+SURE_OF_CLASS = {**CLASS, "dataOnDestroy": "purge"}
+SURE_OF_CLASS |= {"purgeConfirmed": f"disttrain/{CLAIM_OF_CLASS}"}
+TWO_STEPS = "with dataOnDestroy: keep, and run `pulumi up`; then set the other storage or"
+
+
+class Cluster:
+    """Lists the claims that a stack has registered; has the class efs and somebody's claim."""
+
+    def __init__(self, claims: list[dict[str, Any]]) -> None:
+        self._claims = claims
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        del body, content_type, seconds
+        assert method == "GET"
+        if path.endswith("/storageclasses/efs"):
+            return Answer(200, "", json.dumps({"provisioner": "example.com/disks"}))
+        if path.endswith("/persistentvolumeclaims/lustre"):
+            spec = {"accessModes": ["ReadWriteMany"]}
+            return Answer(200, "", json.dumps({"spec": spec, "status": {"phase": "Bound"}}))
+        if path.endswith("/persistentvolumeclaims"):
+            wanted = [word.split("=") for word in query["labelSelector"].split(",")]
+            items = [each for each in self._claims if _has(each, wanted)]
+            if path != "/api/v1/persistentvolumeclaims":
+                items = [each for each in items if each["metadata"]["namespace"] in path.split("/")]
+            return Answer(200, "", json.dumps({"items": items}))
+        if path.endswith(("/configmaps", "/nodes", "/csinodes")):
+            return Answer(200, "", json.dumps({"items": []}))
+        return Answer(404, "", json.dumps({"kind": "Status"}))
+
+
+def _has(item: Mapping[str, Any], wanted: list[list[str]]) -> bool:
+    return all(item["metadata"]["labels"].get(key) == value for key, value in wanted)
+
+
+def api_with(result: Deployment) -> Api:
+    """What the cluster is after the `up` of this program."""
+    found = [item.inputs for item in result.of_type("kubernetes:core/v1:PersistentVolumeClaim")]
+    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
+    api.use(Cluster(found))
+    return api
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
+    """What the stack `sandbox` registers with these settings, worked out once."""
+    scratch, known = tmp_path_factory.mktemp("stacks"), dict[str, Deployment]()
+
+    def deployed(changes: Mapping[str, object]) -> Deployment:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in known:
+            known[key] = deploy("sandbox", scratch, changes)
+        return known[key]
+
+    return deployed
+
+
+def said(before: Deployment, after: Deployment) -> str:
+    """What the next `up` says where its storage begins; empty: it goes on."""
+    (name,) = (each.name for each in after.resources if each.name in TASKS)
+    job = parse_job(after.one(name).inputs["stdin"])
+    try:
+        TASKS[name].create(job, api_with(before))
+    except TaskError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "then"),
+    [(SURE, NFS), (SURE, CLASS), (SURE, EXISTING), (SURE_OF_CLASS, NFS), (SURE_OF_CLASS, {})],
+    ids=["folder-nfs", "folder-class", "folder-claim", "class-nfs", "class-folder"],
+)
+def test_purge_of_before_deletes_no_data(
+    up: Up, changes: dict[str, object], then: dict[str, object]
+) -> None:
+    """On a cluster that exists; the settings of now say `keep`, and the data went nevertheless."""
+    message = said(up(changes), up(then))
+    assert "the last `pulumi up` was told dataOnDestroy: purge" in message
+    assert TWO_STEPS in message
+    assert message.count("\n") == 0
+
+
+def test_change_in_two_steps_is_made(up: Up) -> None:
+    """`keep` takes the mark from the claim; and without a change there is nothing to refuse."""
+    before, kept, after = map(up, (SURE, {**SURE, "dataOnDestroy": "keep"}, NFS))
+    assert said(before, before) == said(before, kept) == said(kept, after) == ""
+
+
+def test_preview_refuses_the_purge_too(
+    up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is registered."""
+    before = up(SURE)
+    asked: list[StorageNeeds] = []
+
+    def answer(_: Access, needs: StorageNeeds, *__: object) -> Findings:
+        asked.append(needs)
+        return storage_findings(api_with(before), needs)
+
+    monkeypatch.setattr(stacks, "ANSWER", answer)
+    with pytest.raises(Exception, match="was told dataOnDestroy: purge"):
+        deploy("sandbox", tmp_path, NFS)
+    deploy("sandbox", tmp_path, SURE)
+    assert len(asked) == 2
+
+
+def test_namespace_that_changes_deletes_no_data(up: Up) -> None:
+    """The claim of a class goes with it; a folder stays."""
+    there = {"namespace": "another", "dataOnDestroy": "keep"}
+    for changes, refused in ((SURE_OF_CLASS, True), (SURE, False)):
+        assert (TWO_STEPS in said(up(changes), up({**changes, **there}))) is refused
+
+
+def test_folder_of_own_machines_is_no_reason(tmp_path: Path) -> None:
+    """There the folder's command stays, and purges nothing when the storage changes."""
+    before, after = (deploy("dev", tmp_path, changes) for changes in (SURE, NFS))
+    assert said(before, after) == ""
+
+
+def test_another_folder_is_no_reason(up: Up) -> None:
+    """The folder's command goes on with the new one, and the old one stays as it is."""
+    elsewhere = {**SURE, "dataRoot": "/srv/more", "purgeConfirmed": "/srv/more"}
+    assert said(up(SURE), up(elsewhere)) == ""
