@@ -5,19 +5,20 @@ the namespace's lock, so that two `pulumi up` at the same time cannot both take 
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
 from infra.kube.errors import ApiError, TaskError
+from infra.kube.gone import how_ended_if_seen
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped, steer
 from infra.kube.lock import Lock, held, holder_text
 from infra.kube.making_place import end_workload, live_pods_of, suspend_run
 from infra.kube.objects import Json, annotation, label
-from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
+from infra.kube.record import COLLECTION, SELECTOR, Record, Ttl, parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 from infra.kube.workload import Workload
@@ -44,6 +45,8 @@ class Plan:
     over: tuple[str, ...]
     queue: str
     """Of Kueue, which the run waits in; empty: it stands in none."""
+    ttl: Ttl | None
+    """When the workload goes after its end; None: it stays."""
     other_choice: str
     """The command by which a user lets this run wait for others or replace them."""
 
@@ -70,6 +73,7 @@ class Plan:
             wait_timeout_seconds=job.number("wait_timeout_seconds"),
             over=(*job.texts("done"), *job.texts("failed")),
             queue=str(job.fields.get("queue") or ""),
+            ttl=Ttl.from_json(job.mapping("ttl")),
             other_choice=str(job.fields.get("other_choice") or OTHER_CHOICE),
         )
 
@@ -110,6 +114,11 @@ def delete(job: Job, api: Api) -> None:
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     """Returns the runs that have to be waited for; empty when this run may start."""
     own = _own_workload(job, api, plan.workload)
+    if own is None and (before := _gone_after_its_end(job, api, plan)):
+        lock.check()
+        api.patch(record_path(job.namespace, job.owner), {"data": {"request": plan.request}})
+        say(f"no other run has to make place: {before.workload} had finished before it was removed")
+        return []
     former = _former_workload(job, api, plan, own)
     others = _other_runs(job, api)
     # In a queue Kueue decides who has to go, and the run may have to wait for days.
@@ -136,6 +145,19 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         say(f"{plan.workload} was suspended and is resumed")
         steer(api, job.namespace, own, plan.resume, active=True)
     return []
+
+
+def _gone_after_its_end(job: Job, api: Api, plan: Plan) -> Record | None:
+    """Our record, where our run has finished, its workload has gone, and nothing of it changes.
+
+    A workload that is made anew ends at once, so nobody has to be suspended for it.
+    """
+    item = api.get(record_path(job.namespace, job.owner))
+    record = parse_record(item) if item else None
+    if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
+        return None
+    found = replace(record, how_ended=how_ended_if_seen(api, record))
+    return found if found.had_finished else None
 
 
 def _path(api: Api, namespace: str, workload: Workload) -> str:
@@ -248,6 +270,7 @@ def _write_record(job: Job, api: Api, plan: Plan) -> None:
         grace_seconds=plan.grace_seconds,
         request=plan.request,
         since=api.now(),
+        ttl=plan.ttl,
     ).to_object(job.namespace)
     path = record_path(job.namespace, job.owner)
     before = api.get(path)

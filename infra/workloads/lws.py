@@ -10,7 +10,7 @@ set here.
 from infra.objects import Manifest
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
-from infra.workloads.stateful import first_pod
+from infra.workloads.stateful import NEVER_ENDS, first_pod
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 OTHERWISE = (
@@ -61,6 +61,7 @@ KIND = WorkloadKind(
     # No group, so no pod; the workers end when the leader has saved and is gone.
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": 1}},
+    stays_because=NEVER_ENDS,
     replace_on=("spec.leaderWorkerTemplate",),
     otherwise=OTHERWISE,
 )

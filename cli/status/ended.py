@@ -1,0 +1,49 @@
+"""How runs ended whose workloads went after their `ttlSecondsAfterFinished`, read on the volume."""
+
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+
+from cli.status.judge import RunStatus, Seen, judge_run
+from cli.status.look import Look
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.gone import gone_words, how_ended
+from infra.kube.record import Record
+
+_words = dict[str, str]()
+"""What a record's volume could not tell, by its version: a screen that is drawn again and again
+asks once."""
+
+
+def with_ends(api: Api, seen: Look) -> Look:
+    """The look, with the end of each run whose workload has gone after its time.
+
+    The first one that looks starts a pod on the volume, for some seconds. It notes the answer in
+    the run's record, so that later looks know it.
+    """
+    by_place = {(record.stack, record.namespace): record for record, _ in seen.found}
+    runs = tuple(
+        _with_end(api, run, by_place[run.stack, run.namespace])
+        if run.state == "gone" and (run.stack, run.namespace) in by_place
+        else run
+        for run in seen.runs
+    )
+    return replace(seen, runs=runs)
+
+
+def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
+    if record.ttl is None:
+        return run
+    version = f"{record.owner} {record.version}"
+    if version not in _words:
+        try:
+            with redirect_stdout(StringIO()):  # what the pod waits for is no part of the screen
+                found = replace(record, how_ended=how_ended(api, record))
+        except (ApiError, TaskError, UnreachableError) as reason:
+            _words[version] = gone_words(record, str(reason))
+        else:
+            if found.how_ended:
+                return judge_run(Seen(found, None, (), {}), api.now())
+            _words[version] = gone_words(record)
+    return replace(run, detail=_words[version])

@@ -1,0 +1,89 @@
+"""What status says of a run whose workload went after its end: the volume is asked once."""
+
+from dataclasses import replace
+
+import pytest
+
+from cli.status import ended
+from cli.status.judge import PlatformStatus, RunStatus, Seen, judge_run
+from cli.status.look import Look
+from infra.kube.access import Access
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.record import Record, Ttl
+from tests.cli.records import NOW, RECORD
+
+GOES = replace(RECORD, ttl=Ttl(3600, "image", "claim", "/data/runs/dev", {}))
+
+
+def looked(record: Record) -> Look:
+    return Look(
+        PlatformStatus(1), (judge_run(Seen(record, None, (), {}), NOW),), "", ((record, []),)
+    )
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    monkeypatch.setattr(Api, "now", lambda _: NOW)
+    monkeypatch.setattr(ended, "_words", {})
+    return Api(Access(kubeconfig="{}"))
+
+
+class Volume:
+    """Is asked how a run ended."""
+
+    def __init__(self, answer: str | Exception) -> None:
+        self.answer, self.asked = answer, 0
+
+    def __call__(self, _: Api, record: Record) -> str:
+        self.asked += 1
+        print("waiting for a pod")  # which is no part of what status prints
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Record) -> RunStatus:
+    monkeypatch.setattr(ended, "how_ended", volume)
+    (run,) = ended.with_ends(api, looked(record)).runs
+    return run
+
+
+@pytest.mark.parametrize("state", ["finished", "failed"])
+def test_run_that_has_gone_is_called_what_its_volume_says(
+    state: str, api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shown(api, Volume(f"{state}: as the log says"), monkeypatch, GOES)
+    assert run.state == state
+    assert run.detail.startswith("as the log says; Job train-singlepod was removed 3600 s after")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("", "no log of the run says that it had ended: somebody has deleted the workload, or"),
+        (ApiError(403, "you may not make pods"), "was not seen: you may not make pods"),
+        (TaskError("there is no claim"), "was not seen: there is no claim"),
+        (UnreachableError("nobody answers"), "was not seen: nobody answers"),
+    ],
+)
+def test_volume_without_an_answer_is_asked_once_and_said(
+    answer: str | Exception, words: str, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A status that is drawn again and again must not start a pod each time."""
+    volume = Volume(answer)
+    for _ in range(2):
+        run = shown(api, volume, monkeypatch, GOES)
+        assert run.state == "gone"
+        assert words in run.detail
+    assert volume.asked == 1
+
+
+def test_workload_that_somebody_deleted_asks_no_volume(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = Volume("finished: ")
+    run = shown(api, volume, monkeypatch, RECORD)
+    assert (run.state, volume.asked) == ("gone", 0)
+    assert "somebody has deleted it" in run.detail
