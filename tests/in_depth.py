@@ -70,6 +70,7 @@ FILES = {
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",
         "e2e/test_failed_runs.py",
+        "e2e/test_gone_workloads.py",
         "e2e/test_lost_volume.py",
         "e2e/test_monitoring_installed.py",
         "e2e/test_new_cluster.py",

@@ -90,20 +90,17 @@ def test_longer_run_continues_without_a_refresh(lab: Lab, stack: Stack) -> None:
     assert states(lab, stack) == {NAME: "finished"}
 
 
-def test_failed_run_that_has_gone_is_called_failed_and_starts_again(
-    lab: Lab, stack: Stack
-) -> None:
-    """A damaged setting of the program ends it at once; the next `up` says why, and fails."""
-    stack.set_all({"runName": FAILS, "run.train.learning_rate": "1e30"})
-    stack.set_all({"run.train.nonfinite_steps_max": "1"})
+def test_failed_run_that_has_gone_is_called_failed_and_starts_again(lab: Lab, stack: Stack) -> None:
+    """A fatal error ends it at once; the next `up` says why, and fails."""
+    stack.set_all({"runName": FAILS, "run.train.initial_weights": "/data/no-such-weights"})
     with pytest.raises(PulumiFailedError):
         stack.up()
     wait_until_gone(lab)
-    word = states_of_failed(lab, stack)
-    assert word == "failed"
+    assert state_of_failed(lab, stack) == "failed"
     with pytest.raises(PulumiFailedError) as again:
         stack.up()
     said = " ".join(str(again.value).split())
+    assert "/data/no-such-weights" in said, said
     assert f"Job {WORKLOAD} was removed {TTL} s after that" in said, said
     before = rounds(lab, FAILS)
     stack.refresh()
@@ -112,7 +109,7 @@ def test_failed_run_that_has_gone_is_called_failed_and_starts_again(
     assert rounds(lab, FAILS) > before
 
 
-def states_of_failed(lab: Lab, stack: Stack) -> str:
+def state_of_failed(lab: Lab, stack: Stack) -> str:
     """Status ends with 1, as somebody has to look at the run."""
     command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
     (run,) = json.loads(people_run(lab, stack, command))["runs"]
