@@ -80,6 +80,7 @@ FILES = {
         "e2e/test_policy_pack.py",
         "e2e/test_program_by_registry.py",
         "e2e/test_queue.py",
+        "e2e/test_without_queue.py",
         "kube/test_alerts_in_depth.py",
         "kube/test_fetch_large.py",
         "node/test_changed_roles.py",

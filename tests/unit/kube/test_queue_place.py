@@ -212,4 +212,5 @@ def test_output_has_the_place_or_says_that_it_is_had() -> None:
 def test_run_that_kueue_has_not_seen_says_so() -> None:
     found = in_queue("gpus", None, [], [])
     assert found
-    assert found.words == "in queue gpus: Kueue has not taken it up yet"
+    assert found.words.startswith("in queue gpus: Kueue has not taken it up yet. If this lasts")
+    assert "managedJobsNamespaceSelector" in found.words
