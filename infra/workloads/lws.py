@@ -14,9 +14,10 @@ from infra.workloads.stateful import NEVER_ENDS, first_pod
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 OTHERWISE = (
-    f"the cluster serves no LeaderWorkerSet of {API_VERSION}, so its controller is not there. "
-    "Install it (https://lws.sigs.k8s.io/docs/installation/), or take the kind that needs no "
-    "controller: pulumi config set topology indexed-job"
+    f"the cluster serves no LeaderWorkerSet of {API_VERSION}, so its controller is not there. Let "
+    "the platform's stack install it (controllers: [lws]), install it yourself "
+    "(https://lws.sigs.k8s.io/docs/installation/), or take the kind that needs no controller: "
+    "pulumi config set topology indexed-job"
 )
 
 
