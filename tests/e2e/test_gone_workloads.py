@@ -8,8 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import running
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import changes, people_run, states, training_pods
+from tests.e2e.engines import JOBSET, PYTORCHJOB, VOLCANO, Engine
 from tests.e2e.lab import Lab, run_settings, wait_for
 from trainer.events.event import Name, event_file
 
@@ -22,6 +25,8 @@ TTL = 60
 STEPS = 20
 MORE = 40
 LIMIT_SECONDS = TTL + 120
+FATAL = {"run.train.initial_weights": "/data/no-such-weights"}
+REMOVED_BY = ((JOBSET, "jobset"), (PYTORCHJOB, "training-operator"), (VOLCANO, "volcano"))
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +97,7 @@ def test_longer_run_continues_without_a_refresh(lab: Lab, stack: Stack) -> None:
 
 def test_failed_run_that_has_gone_is_called_failed_and_starts_again(lab: Lab, stack: Stack) -> None:
     """A fatal error ends it at once; the next `up` says why, and fails."""
-    stack.set_all({"runName": FAILS, "run.train.initial_weights": "/data/no-such-weights"})
+    stack.set_all({"runName": FAILS, **FATAL})
     with pytest.raises(PulumiFailedError):
         stack.up()
     wait_until_gone(lab)
@@ -120,3 +125,38 @@ def test_destroy_works_though_the_workload_is_gone(lab: Lab, stack: Stack) -> No
     wait_until_gone(lab)
     stack.destroy()
     assert lab.left() == []
+
+
+@pytest.fixture(params=REMOVED_BY, ids=lambda each: each[1])
+def served(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Engine]:
+    """A kind whose own controller removes the workload, with that controller."""
+    engine, name = request.param
+    with running(lab.cluster, [CONTROLLERS[name]]):
+        yield engine
+
+
+def test_controller_removes_what_has_finished_and_what_has_failed(lab: Lab, served: Engine) -> None:
+    topology = served.kind.name
+    name = f"{NAME}-{topology}"
+    pods = {"topology": topology, "pods": "2", "processesPerPod": "1"}
+    settings = {**pods, "ttlSecondsAfterFinished": str(TTL), **run_settings(name, STEPS)}
+    stack = lab.stack(name, "sandbox", settings)
+
+    def is_gone() -> bool:
+        items = lab.get(served.typed)["items"]
+        return served.workload not in [item["metadata"]["name"] for item in items]
+
+    try:
+        stack.up()
+        lab.wait_done(name)
+        wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
+        assert states(lab, stack) == {name: "finished"}
+        stack.up()
+        assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+        stack.set_all({"runName": f"{name}-failed", **FATAL})
+        with pytest.raises(PulumiFailedError):
+            stack.up()
+        wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
+        assert state_of_failed(lab, stack) == "failed"
+    finally:
+        stack.destroy()

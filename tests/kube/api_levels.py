@@ -79,9 +79,12 @@ def served(lab: Lab, items: list[Json]) -> Iterator[None]:
 
 def rendered(topology: str, folder: Path) -> list[Json]:
     """The objects of a run that a controller of the kind's group knows, as `up` makes them."""
-    group = WORKLOADS[topology].api_version
+    kind = WORKLOADS[topology]
+    group, changes = kind.api_version, {"topology": topology}
+    if not kind.stays_because:
+        changes["ttlSecondsAfterFinished"] = "3600"  # each field that such an object may have
     found = list[Json]()
-    for resource in deploy("sandbox-multipod", folder, {"topology": topology}).resources:
+    for resource in deploy("sandbox-multipod", folder, changes).resources:
         api_version, _, kind = resource.type.removeprefix("kubernetes:").rpartition(":")
         if api_version == group:
             text = json.dumps({**resource.inputs, "apiVersion": api_version, "kind": kind})
