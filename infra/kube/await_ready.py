@@ -126,6 +126,8 @@ def create(job: Job, api: Api) -> None:
         item, pods = api.get(path), api.list(pods_path, selector)
         if item is None and record and record.ttl:
             say(_after_its_time(api, job))
+            if wanted > 1:
+                say(volume_line(api, job.namespace, pods))
             return ""
         if item and is_stopped(api, job.namespace, item, suspend):
             raise TaskError(suspended_text(job, api, workload, item))

@@ -23,6 +23,7 @@ from infra.kube.job import Job
 from infra.kube.record import Record, Ttl, parse_record, record_path
 from infra.kube.steer import find_workload
 from infra.kube.workload import Workload
+from infra.run.workload import volume_proof
 from tests.cli.records import NOW, RECORD
 
 TTL = Ttl(3600, "image", "claim", "/data/runs/dev", {"nodeSelector": {"disk": "big"}})
@@ -190,8 +191,9 @@ def job(**fields: Any) -> Job:
 def test_up_ends_well_where_a_finished_run_has_gone(capsys: pytest.CaptureFixture[str]) -> None:
     """While `pulumi up` waits the workload may finish and go, and nobody has lost anything."""
     server = Server(GONE, "finished", "all 40 steps are done")
-    await_ready.create(job(**AWAIT), api_of(server))
+    await_ready.create(job(**{**AWAIT, "pods": 2}), api_of(server))
     said = capsys.readouterr().out
+    assert "./disttrain verify reads it from the volume" in volume_proof(said, 2)
     assert (
         "the run has finished: all 40 steps are done; Job train-indexed was removed 3600 s" in said
     )
