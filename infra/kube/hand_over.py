@@ -116,7 +116,8 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     own = _own_workload(job, api, plan.workload)
     if own is None and (before := _gone_after_its_end(job, api, plan)):
         lock.check()
-        api.patch(record_path(job.namespace, job.owner), {"data": {"request": plan.request}})
+        data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
+        api.patch(record_path(job.namespace, job.owner), {"data": data})
         say(f"no other run has to make place: {before.workload} had finished before it was removed")
         return []
     former = _former_workload(job, api, plan, own)

@@ -50,6 +50,10 @@ class Ttl:
     run_dir: str
     placement: dict[str, Any]
 
+    def to_text(self) -> str:
+        """As it stands in the record."""
+        return json.dumps(asdict(self))
+
     @staticmethod
     def from_json(given: dict[str, Any]) -> "Ttl | None":
         """None for an empty object. Raises KeyError or ValueError: a field is missing or wrong."""
@@ -124,7 +128,7 @@ class Record:
                 "graceSeconds": str(self.grace_seconds),
                 "request": self.request,
                 "since": self.since.isoformat(),
-                **({"ttl": json.dumps(asdict(self.ttl))} if self.ttl else {}),
+                **({"ttl": self.ttl.to_text()} if self.ttl else {}),
             },
         }
 

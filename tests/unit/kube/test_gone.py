@@ -261,6 +261,8 @@ def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixtur
     assert "no other run has to make place" in capsys.readouterr().out
     assert (server.now().request, server.now().how_ended) == ("again", "finished: all done")
     assert server.now().since == GONE.since
+    hand_over_of(server, ttl={**vars(TTL), "seconds": 7200})
+    assert server.now().ttl == replace(TTL, seconds=7200)
 
 
 @pytest.mark.parametrize("words", ["", "Job train-indexed is not there: somebody has deleted it"])
