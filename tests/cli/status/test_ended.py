@@ -1,9 +1,14 @@
 """What status says of a run whose workload went after its end: the volume is asked once."""
 
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
+from cli.dashboard import looks
+from cli.dashboard.looks import Looks
+from cli.dashboard.pod_keeper import PodKeeper
+from cli.stack_outputs import VolumePlace
 from cli.status import ended
 from cli.status.judge import PlatformStatus, RunStatus, Seen, judge_run
 from cli.status.look import Look
@@ -78,6 +83,19 @@ def test_volume_without_an_answer_is_asked_once_and_said(
         assert run.state == "gone"
         assert words in run.detail
     assert volume.asked == 1
+
+
+def no_pod() -> NoReturn:
+    raise AssertionError("the page needs no pod of its own for that")
+
+
+def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = VolumePlace(api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs")
+    monkeypatch.setattr(looks, "look", lambda *_: looked(GOES))
+    monkeypatch.setattr(Api, "list", lambda *_: [])
+    monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
+    (run,) = Looks(place, PodKeeper(no_pod)).cluster().look.runs
+    assert run.state == "finished"
 
 
 def test_workload_that_somebody_deleted_asks_no_volume(
