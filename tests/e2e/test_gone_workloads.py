@@ -153,8 +153,8 @@ def test_controller_removes_what_has_finished_and_what_has_failed(lab: Lab, serv
         stack.up()
         lab.wait_done(name)
         wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
+        assert "the run has finished" in " ".join(stack.up().split())  # it asks the volume itself
         assert states(lab, stack) == {name: "finished"}
-        stack.up()
         assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
         if served is VOLCANO:  # a preview of a changed Job asks for the one that is there
             stack.refresh()
