@@ -25,7 +25,8 @@ Json = dict[str, Any]
 
 def _jobset(version: str) -> Tool:
     module_file = ("sigs.k8s.io/jobset", "config/components/crd/bases")
-    build = GoBuild(f"jobset-{version[:4]}", (), module_files=(module_file,))
+    level = version.rpartition(".")[0]
+    build = GoBuild(f"jobset-{level}", (), module_files=(module_file,))
     return Tool("jobset-definitions", version, ("bases",), (), build)
 
 
@@ -37,6 +38,7 @@ def _trainer(version: str) -> Tool:
 
 # By the topology and the version of its controller: the tool and the folder in it.
 LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
+    ("jobset", "0.8.2"): (_jobset("0.8.2"), "bases"),
     ("jobset", "0.10.1"): (_jobset("0.10.1"), "bases"),
     ("jobset", "0.11.1"): (_jobset("0.11.1"), "bases"),
     ("jobset", JOBSET): (JOBSET_CHART, "jobset/crds"),
