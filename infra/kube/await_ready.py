@@ -14,8 +14,8 @@ from infra.kube.await_queue import (
     wait_in_queue,
 )
 from infra.kube.controller_words import words_of_controller
-from infra.kube.errors import TaskError
-from infra.kube.gone import AGAIN, gone_words, how_ended
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.gone import AGAIN, forget_end, gone_words, how_ended
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped
 from infra.kube.last_lines import last_lines
@@ -111,6 +111,8 @@ def create(job: Job, api: Api) -> None:
     selector = names.training_selector(job.owner, job.text("revision"))
     record = _record(job, api)
     suspend = record.suspend if record else {}
+    if record and record.how_ended and api.get(path) is not None:
+        forget_end(api, record)  # that of a workload before this one
     wanted, uid = job.number("pods"), str(job.fields.get("uid") or "")
     done, failed = job.texts("done"), job.texts("failed")
     least = job.number("pods_min", wanted)
@@ -189,7 +191,10 @@ def _after_its_time(api: Api, job: Job) -> str:
     record = _record(job, api)
     if record is None:
         raise GoneError(f"the run's record is gone: somebody has deleted it. {AGAIN}")
-    found = replace(record, how_ended=how_ended(api, record))
+    try:
+        found = replace(record, how_ended=how_ended(api, record))
+    except (ApiError, TaskError) as reason:
+        raise GoneError(f"{gone_words(record, str(reason))}. {AGAIN}") from None
     words = gone_words(found)
     if not found.had_finished:
         raise GoneError(words)

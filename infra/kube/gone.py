@@ -5,6 +5,7 @@ reads it once, and the answer is noted in the run's record for whoever looks lat
 """
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,8 @@ from infra.kube.waiting import wait_for
 
 TASK = "how-ended"
 READ_SECONDS = 60
-START_SECONDS = 120
+START_SECONDS = 60
+APART_SECONDS = 30.0  # the clocks of a node and of the API server may differ
 MOST_CHARACTERS = 300
 AGAIN = "`pulumi refresh` and then `pulumi up` make it again"
 
@@ -38,7 +40,7 @@ def how_ended(api: Api, record: Record) -> str:
     """
     if record.how_ended or record.ttl is None:
         return record.how_ended
-    found = _on_volume(api, record)
+    found = answer_of(_on_volume(api, record), record.since)
     if found:
         annotations = {names.HOW_ENDED_ANNOTATION: found}
         path = record_path(record.namespace, record.owner)
@@ -48,6 +50,12 @@ def how_ended(api: Api, record: Record) -> str:
             if error.status != 403:  # then the next look has to read the volume again
                 raise
     return found
+
+
+def forget_end(api: Api, record: Record) -> None:
+    """There is a workload again, which has not ended yet."""
+    path = record_path(record.namespace, record.owner)
+    api.patch(path, {"metadata": {"annotations": {names.HOW_ENDED_ANNOTATION: None}}})
 
 
 def how_ended_if_seen(api: Api, record: Record) -> str:
@@ -89,13 +97,22 @@ def gone_words(record: Record, not_read: str = "") -> str:
     )
 
 
-def answer_of(found: dict[str, Any]) -> str:
-    """From what the program in the pod has printed. Pure."""
+def answer_of(found: dict[str, Any], since: datetime) -> str:
+    """From what the program in the pod has printed. Pure.
+
+    Args:
+        found: what it has printed.
+        since: when the `up` of the run took its place. An end before it is that of a workload
+            before this one, which may have had fewer steps.
+    """
+    at = str(found.get("at") or "")
+    if at and (since - datetime.fromisoformat(at)).total_seconds() > APART_SECONDS:
+        return ""
     state, words = str(found.get("state") or ""), shorten(str(found.get("words")), MOST_CHARACTERS)
     return {"finished": f"{FINISHED}{words}", "failed": f"{FAILED}{words}"}.get(state, "")
 
 
-def _on_volume(api: Api, record: Record) -> str:
+def _on_volume(api: Api, record: Record) -> dict[str, Any]:
     assert record.ttl is not None
     program = Path(gone_program.__file__).read_text()
     pod = TaskPod(
@@ -120,4 +137,8 @@ def _on_volume(api: Api, record: Record) -> str:
 
         wait_for(f"pod {path.rpartition('/')[2]} to read how the run ended", ask, READ_SECONDS)
         text = api.text(f"{path}/log", {})
-    return answer_of(cast(dict[str, Any], json.loads(text.strip().splitlines()[-1])))
+    try:
+        return cast(dict[str, Any], json.loads(text))
+    except ValueError:  # the node has lost the pod's log, such as a full disk
+        said = shorten(text) or "no line"
+        raise TaskError(f"the pod that reads how the run ended has printed {said}") from None

@@ -114,7 +114,8 @@ def delete(job: Job, api: Api) -> None:
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     """Returns the runs that have to be waited for; empty when this run may start."""
     own = _own_workload(job, api, plan.workload)
-    if own is None and (before := _gone_after_its_end(job, api, plan)):
+    before = _gone_after_its_end(job, api, plan) if own is None else None
+    if before and before.had_finished:
         lock.check()
         data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
         api.patch(record_path(job.namespace, job.owner), {"data": data})
@@ -141,7 +142,7 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         limit = run.record.grace_seconds + 60
         wait_for(what, lambda run=run: live_pods_of(api, job.namespace, run.record.owner), limit)
     lock.check()
-    _write_record(job, api, plan)
+    _write_record(job, api, plan, before.how_ended if before else "")
     if own and own is not former and is_stopped(api, job.namespace, own, plan.suspend):
         say(f"{plan.workload} was suspended and is resumed")
         steer(api, job.namespace, own, plan.resume, active=True)
@@ -149,16 +150,17 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
 
 
 def _gone_after_its_end(job: Job, api: Api, plan: Plan) -> Record | None:
-    """Our record, where our run has finished, its workload has gone, and nothing of it changes.
+    """Our record, where it is known how our run has ended, and nothing of it changes.
 
-    A workload that is made anew ends at once, so nobody has to be suspended for it.
+    Of a finished run a workload that is made anew ends at once, so nobody has to be suspended for
+    it. The task that follows has to know how another run ended, if no workload is made.
     """
     item = api.get(record_path(job.namespace, job.owner))
     record = parse_record(item) if item else None
     if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
         return None
     found = replace(record, how_ended=how_ended_if_seen(api, record))
-    return found if found.had_finished else None
+    return found if found.how_ended else None
 
 
 def _path(api: Api, namespace: str, workload: Workload) -> str:
@@ -257,7 +259,7 @@ def _namespace_is_gone(job: Job) -> str:
     )
 
 
-def _write_record(job: Job, api: Api, plan: Plan) -> None:
+def _write_record(job: Job, api: Api, plan: Plan, how_ended: str) -> None:
     record = Record(
         owner=job.owner,
         stack=job.stack,
@@ -272,6 +274,7 @@ def _write_record(job: Job, api: Api, plan: Plan) -> None:
         request=plan.request,
         since=api.now(),
         ttl=plan.ttl,
+        how_ended=how_ended,
     ).to_object(job.namespace)
     path = record_path(job.namespace, job.owner)
     before = api.get(path)

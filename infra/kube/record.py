@@ -115,7 +115,10 @@ class Record:
                     names.RECORD_LABEL: names.RUN_RECORD,
                     names.OWNER_LABEL: self.owner,
                 },
-                "annotations": {names.STACK_ANNOTATION: self.stack},
+                "annotations": {
+                    names.STACK_ANNOTATION: self.stack,
+                    **({names.HOW_ENDED_ANNOTATION: self.how_ended} if self.how_ended else {}),
+                },
             },
             "data": {
                 "workload": json.dumps(self.workload.to_json()),

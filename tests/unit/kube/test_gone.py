@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +90,11 @@ def test_marker_alone_counts_where_no_log_could_be_written(tmp_path: Path) -> No
 class Server:
     """A cluster with the record of a run, and no workload; its pod says how the run ended."""
 
-    def __init__(self, record: Record, state: str, words: str = "") -> None:
+    def __init__(self, record: Record, state: str, words: str = "", at: datetime = NOW) -> None:
         self.record = record.to_object(record.namespace)
         self.record["metadata"]["resourceVersion"] = "7"
-        if record.how_ended:
-            self.record["metadata"]["annotations"]["disttrain.dev/how-ended"] = record.how_ended
-        self.said = json.dumps({"state": state, "words": words, "at": ""})
-        self.pods = list[Any]()
+        self.said = json.dumps({"state": state, "words": words, "at": at.isoformat()})
+        self.pods, self.workload = list[Any](), None
 
     def request(
         self,
@@ -109,12 +108,12 @@ class Server:
         del query, content_type, seconds
         if path == record_path(GONE.namespace, GONE.owner):
             if method == "PATCH":
-                self.record["metadata"]["annotations"] |= body.get("metadata", {}).get(
-                    "annotations", {}
-                )
-                self.record["data"] |= body.get("data", {})
-                self.record["metadata"]["resourceVersion"] += "1"
+                self._merge(body)
+            if method == "PUT":
+                self.record = body
             return self._answer(self.record)
+        if path.endswith("/jobs/train-indexed") and self.workload:
+            return self._answer(self.workload)
         if path.endswith("/pods") and method == "POST":
             self.pods.append(body)
             return self._answer(body)
@@ -132,6 +131,13 @@ class Server:
         if "/leases" in path and method in ("POST", "PUT", "GET") and method != "GET":
             return self._answer(body)
         return Answer(404, "", json.dumps({"message": f"{path} not found"}))
+
+    def _merge(self, body: Any) -> None:
+        about = self.record["metadata"]
+        annotations = about["annotations"] | body.get("metadata", {}).get("annotations", {})
+        about["annotations"] = {key: text for key, text in annotations.items() if text is not None}
+        about["resourceVersion"] += "1"
+        self.record["data"] |= body.get("data", {})
 
     def now(self) -> Record:
         return parse_record(self.record)
@@ -165,6 +171,21 @@ def test_end_that_nobody_has_written_is_not_noted() -> None:
     server = Server(GONE, "")
     assert how_ended(api_of(server), server.now()) == ""
     assert server.now().how_ended == ""
+
+
+def test_end_before_the_runs_own_up_is_that_of_another_workload() -> None:
+    """The run was made longer, its pods never started, and somebody deleted its workload."""
+    server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(minutes=1))
+    assert how_ended(api_of(server), server.now()) == ""
+    server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(seconds=5))
+    assert how_ended(api_of(server), server.now())  # by the clock of a node
+
+
+def test_pod_without_a_line_is_an_error_and_no_end() -> None:
+    server = Server(GONE, "finished")
+    server.said = ""
+    with pytest.raises(TaskError, match="has printed no line"):
+        how_ended(api_of(server), server.now())
 
 
 def test_workload_without_such_a_time_starts_no_pod() -> None:
@@ -213,6 +234,25 @@ def test_up_fails_where_somebody_has_deleted_a_run_that_trained() -> None:
     server = Server(GONE, "")
     with pytest.raises(TaskError, match="no log of the run says that it had ended: somebody has"):
         await_ready.create(job(**AWAIT), api_of(server))
+
+
+def test_up_that_cannot_read_the_volume_says_what_to_do() -> None:
+    server = Server(GONE, "finished")
+    server.said = ""
+    with pytest.raises(TaskError) as failure:
+        await_ready.create(job(**AWAIT), api_of(server))
+    said = str(failure.value)
+    assert "was not seen: the pod that reads how the run ended has printed no line" in said
+    assert said.endswith("`pulumi refresh` and then `pulumi up` make it again")
+
+
+def test_end_is_forgotten_once_there_is_a_workload_again() -> None:
+    """Or a run that is tried again and then finishes would stay a failed one."""
+    server = Server(replace(GONE, how_ended="failed: nan"), "")
+    complete = {"type": "Complete", "status": "True"}
+    server.workload = {"metadata": {"uid": "u1"}, "status": {"conditions": [complete]}}
+    await_ready.create(job(**AWAIT), api_of(server))
+    assert server.now().how_ended == ""
 
 
 def test_second_up_hands_nothing_over_once_the_end_is_noted() -> None:
@@ -265,9 +305,19 @@ def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixtur
     assert server.now().ttl == replace(TTL, seconds=7200)
 
 
-@pytest.mark.parametrize("words", ["", "Job train-indexed is not there: somebody has deleted it"])
-def test_words_about_a_workload_without_that_time_stay(words: str) -> None:
-    assert words in gone_words(replace(GONE, ttl=None))
+def test_failed_run_that_has_gone_is_still_known_as_failed_to_its_up() -> None:
+    """The hand-over writes the record anew, of a later time than the end in the log."""
+    server = Server(GONE, "failed", "the loss is nan", at=GONE.since + timedelta(minutes=1))
+    hand_over_of(server)
+    assert server.now().since > GONE.since
+    with pytest.raises(TaskError, match="training failed: the loss is nan; Job train-indexed was"):
+        await_ready.create(job(**AWAIT), api_of(server))
+    assert len(server.pods) == 1
+
+
+def test_words_about_a_workload_without_that_time_stay() -> None:
+    words = gone_words(replace(GONE, ttl=None))
+    assert words.startswith("Job train-indexed is not there: somebody has deleted it. ")
 
 
 def test_stop_and_resume_say_that_it_has_finished() -> None:
