@@ -94,7 +94,8 @@ class Server:
         self.record = record.to_object(record.namespace)
         self.record["metadata"]["resourceVersion"] = "7"
         self.said = json.dumps({"state": state, "words": words, "at": at.isoformat()})
-        self.pods, self.workload = list[Any](), None
+        self.pods = list[Any]()
+        self.workload: Any = None
 
     def request(
         self,
