@@ -12,7 +12,7 @@ from typing import Any, cast
 from infra.kube import gone_program, names
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError
-from infra.kube.objects import part
+from infra.kube.objects import Json, part
 from infra.kube.record import FAILED, FINISHED, GOES_LATER, Record, record_path
 from infra.kube.say import shorten
 from infra.kube.task_pod import TaskPod, running
@@ -23,6 +23,8 @@ READ_SECONDS = 60
 START_SECONDS = 60
 APART_SECONDS = 30.0  # the clocks of a node and of the API server may differ
 MOST_CHARACTERS = 300
+PLACEMENT_KEYS = ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets")
+GROUP_KEYS = ("fsGroup", "fsGroupChangePolicy")
 AGAIN = "`pulumi refresh` and then `pulumi up` make it again"
 
 
@@ -112,6 +114,17 @@ def answer_of(found: dict[str, Any], since: datetime) -> str:
     return {"finished": f"{FINISHED}{words}", "failed": f"{FAILED}{words}"}.get(state, "")
 
 
+def harmless(placement: Json) -> Json:
+    """The fields of a pod's spec that may come from a record. Pure.
+
+    Whoever may change a ConfigMap must not choose the rights of a pod that others start.
+    """
+    found = {key: placement[key] for key in PLACEMENT_KEYS if key in placement}
+    given = part(placement, "securityContext")
+    groups = {key: given[key] for key in GROUP_KEYS if key in given}
+    return {**found, **({"securityContext": groups} if groups else {})}
+
+
 def _on_volume(api: Api, record: Record) -> dict[str, Any]:
     assert record.ttl is not None
     program = Path(gone_program.__file__).read_text()
@@ -124,7 +137,7 @@ def _on_volume(api: Api, record: Record) -> dict[str, Any]:
         claim=record.ttl.claim,
         deadline_seconds=READ_SECONDS,
         read_only=True,
-        placement=record.ttl.placement,
+        placement=harmless(record.ttl.placement),
     )
     with running(api, pod, quiet=True, start_seconds=START_SECONDS) as path:
 

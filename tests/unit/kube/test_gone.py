@@ -168,6 +168,21 @@ def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
     assert len(server.pods) == 1
 
 
+def test_record_chooses_no_rights_for_the_pod() -> None:
+    """A ConfigMap may be changed by people who may start no pod with more rights."""
+    wanted = {"runAsUser": 0, "runAsNonRoot": False, "fsGroup": 1000}
+    more = {"hostNetwork": True, "serviceAccountName": "admin", "volumes": []}
+    placement = {**TTL.placement, **more, "securityContext": wanted}
+    server = Server(replace(GONE, ttl=replace(TTL, placement=placement)), "finished")
+    how_ended(api_of(server), server.now())
+    spec = server.pods[0]["spec"]
+    assert not {"hostNetwork", "serviceAccountName"} & spec.keys()
+    assert len(spec["volumes"]) == 1
+    security = spec["securityContext"]
+    assert (security["runAsUser"], security["runAsNonRoot"]) == (1000, True)
+    assert security["fsGroup"] == 1000
+
+
 def test_end_that_nobody_has_written_is_not_noted() -> None:
     server = Server(GONE, "")
     assert how_ended(api_of(server), server.now()) == ""
