@@ -21,7 +21,7 @@ NO_QUEUE = (
 
 
 def unqueued_findings(
-    api: Api, namespace: str, pod: Json, queue: str, *, has_dataset: bool
+    api: Api, namespace: str, pod: Json, queue: str, *, has_dataset: bool, can_queue: bool
 ) -> Findings:
     """Try a Job without a queue. Raises ApiError and UnreachableError.
 
@@ -31,8 +31,10 @@ def unqueued_findings(
         pod: one of the run's, as the API server takes it.
         queue: the setting `queue`; empty: the run is in none.
         has_dataset: whether the stack also makes a Job that prepares a data set, which is in none.
+        can_queue: whether a queue of Kueue can hold back the run's kind of workload. Otherwise the
+            trial tells nothing of the run.
     """
-    found = Findings()
+    found, run_waits = Findings(), can_queue and not queue
     if api.get(f"/apis/{GROUP}") is None:
         return found
     job = {
@@ -46,14 +48,14 @@ def unqueued_findings(
     except ApiError:  # no such namespace yet, or a pod that is refused, of which others tell
         return found
     given = label(made, QUEUE_LABEL)
-    if given and not queue:
+    if given and run_waits:
         found.notes.append(
             f"the setting queue is empty, so this cluster's Kueue puts the run into queue {given} "
             f"of namespace {namespace}, where it may have to wait. To see its place there in the "
             f"outputs of pulumi up, name the queue: pulumi config set queue {given}"
         )
-    elif not given and part(made, "spec").get("suspend") and (has_dataset or not queue):
-        found.problems.append(_held_back(namespace, queue, has_dataset=has_dataset))
+    elif not given and part(made, "spec").get("suspend") and (has_dataset or run_waits):
+        found.problems.append(_held_back(namespace, queue, has_dataset, run_waits))
     return found
 
 
@@ -81,13 +83,13 @@ def held_without_queue(api: Api, namespace: str, item: Json) -> str:
     )
 
 
-def _held_back(namespace: str, queue: str, *, has_dataset: bool) -> str:
+def _held_back(namespace: str, queue: str, has_dataset: bool, run_waits: bool) -> str:
     """A run can be put into a queue; the data set's Job is in none, whatever the stack sets."""
     start = f"queue: {queue!r} cannot be used here"
     if not has_dataset:
         return f"{start}: the run {NO_QUEUE}, so it would wait for ever. {_choose_one(namespace)}"
     what = "the Job that prepares the data set"
-    also = "" if queue else ". The run itself would wait too"
+    also = ". The run itself would wait too" if run_waits else ""
     # Since Kueue 0.15 it suspends what names a queue in a namespace that is left out, and never
     # looks at it again (pkg/controller/jobframework of its source).
     left_out = (

@@ -47,10 +47,13 @@ class Server:
         return Answer(self.status, "", json.dumps(job))
 
 
-def look(server: Server, queue: str = "", *, has_dataset: bool = True) -> Findings:
+def look(
+    server: Server, queue: str = "", *, has_dataset: bool = True, can_queue: bool = True
+) -> Findings:
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    return unqueued_findings(api, "disttrain", POD, queue, has_dataset=has_dataset)
+    kinds = {"has_dataset": has_dataset, "can_queue": can_queue}
+    return unqueued_findings(api, "disttrain", POD, queue, **kinds)
 
 
 @pytest.mark.parametrize("queue", ["", "gpus"])
@@ -75,6 +78,17 @@ def test_run_that_would_wait_for_ever_is_refused() -> None:
     assert "`kubectl get localqueues -n disttrain` lists them" in problem
     assert "`pulumi config set queue NAME` with the next `pulumi up` chooses one" in problem
     assert "administrator" not in problem
+
+
+def test_nothing_is_said_of_a_kind_that_no_queue_holds_back() -> None:
+    """What becomes of a Job tells nothing of a StatefulSet, and the setting queue is refused with
+    it, so nobody could do what is said."""
+    for given in ("", "default"):
+        server = Server(True, True, given)
+        assert look(server, has_dataset=False, can_queue=False) == Findings()
+    (problem,) = look(Server(True, True, ""), can_queue=False).problems
+    assert "the Job that prepares the data set is in no queue" in problem
+    assert "The run itself" not in problem
 
 
 def test_default_queue_of_a_namespace_is_named() -> None:
