@@ -15,8 +15,8 @@ from infra.names import QUEUE_LABEL
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 TRIAL = "disttrain-trial-job"  # name of a Job that is never made
 NO_QUEUE = (
-    "is in no queue, and Kueue is set up here to let nothing start that is in none "
-    "(manageJobsWithoutQueueName: true)"
+    "is in no queue, and Kueue, which shares this cluster out, is set up to let nothing start that "
+    "is in none (manageJobsWithoutQueueName: true)"
 )
 
 
@@ -75,12 +75,7 @@ def held_without_queue(api: Api, namespace: str, item: Json) -> str:
         own = kueue_workload(api, namespace, item)
     except (ApiError, TaskError):  # these credentials may not read it
         return ""
-    return (
-        f"Kueue, which shares this cluster out, keeps it waiting: it {NO_QUEUE}. "
-        f"{_choose_one(namespace)}"
-        if own
-        else ""
-    )
+    return f"it {NO_QUEUE}. {_choose_one(namespace)}" if own else ""
 
 
 def _held_back(namespace: str, queue: str, has_dataset: bool, run_waits: bool) -> str:

@@ -62,7 +62,7 @@ def test_dataset_that_would_wait_for_ever_is_refused(queue: str) -> None:
     (problem,) = look(Server(True, True, ""), queue, has_dataset=True).problems
     assert problem.startswith(
         f"queue: {queue!r} cannot be used here: the Job that prepares the data set is in no queue, "
-        "and Kueue is set up here to let nothing start that is in none "
+        "and Kueue, which shares this cluster out, is set up to let nothing start that is in none "
         "(manageJobsWithoutQueueName: true), so it would wait for ever. "
     )
     assert ("The run itself would wait too" in problem) == (not queue)
