@@ -73,7 +73,8 @@ class Looks:
     def cluster(self) -> Cluster:
         """The platform and the runs that have a record."""
         api = self._api()
-        seen = with_ends(api, look(api, self._place.namespace))
+        namespace = self._place.namespace
+        seen = with_ends(api, look(api, namespace), namespace)
         owners = runs_of_owners(api.list(COLLECTION.format(self._place.namespace), CONFIGS))
         ahead = api.now() - datetime.now().astimezone()
         return Cluster(seen, owners, ahead.total_seconds())

@@ -147,7 +147,7 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
 def _looked(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> tuple[Look, datetime]:
     """One look, and the API server's time. Raises as `look` does."""
     seen = look(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
-    return with_ends(api, seen), api.now()
+    return with_ends(api, seen, place.namespace), api.now()
 
 
 def _text(seen: Look, now: datetime, arguments: argparse.Namespace) -> str:

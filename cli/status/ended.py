@@ -16,24 +16,27 @@ _words = dict[str, str]()
 asks once."""
 
 
-def with_ends(api: Api, seen: Look) -> Look:
+def with_ends(api: Api, seen: Look, namespace: str) -> Look:
     """The look, with the end of each run whose workload has gone after its time.
 
     The first one that looks starts a pod on the volume, for some seconds. It notes the answer in
     the run's record, so that later looks know it.
+
+    Args:
+        api: the cluster.
+        seen: the look.
+        namespace: of the platform. Nothing is started in those of others.
     """
-    by_place = {(record.stack, record.namespace): record for record, _ in seen.found}
+    by_stack = {record.stack: record for record, _ in seen.found if record.namespace == namespace}
     runs = tuple(
-        _with_end(api, run, by_place[run.stack, run.namespace])
-        if run.state == "gone" and (run.stack, run.namespace) in by_place
-        else run
+        _with_end(api, run, by_stack.get(run.stack)) if run.namespace == namespace else run
         for run in seen.runs
     )
     return replace(seen, runs=runs)
 
 
-def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
-    if record.ttl is None:
+def _with_end(api: Api, run: RunStatus, record: Record | None) -> RunStatus:
+    if run.state != "gone" or record is None or record.ttl is None:
         return run
     version = f"{record.owner} {record.version}"
     if version not in _words:

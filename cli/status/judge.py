@@ -24,7 +24,7 @@ QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server 
 FAILED = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
-NOT_READ = "./disttrain status reads it on the volume"
+NOT_READ = "./disttrain status of its stack reads it on the volume"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.record import Record, Ttl
 from tests.cli.records import NOW, RECORD
 
+NAMESPACE = RECORD.namespace
 GOES = replace(RECORD, ttl=Ttl(3600, "image", "claim", "/data/runs/dev", {}))
 
 
@@ -50,8 +51,18 @@ class Volume:
 
 def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Record) -> RunStatus:
     monkeypatch.setattr(ended, "how_ended", volume)
-    (run,) = ended.with_ends(api, looked(record)).runs
+    (run,) = ended.with_ends(api, looked(record), NAMESPACE).runs
     return run
+
+
+def test_no_pod_is_started_in_a_namespace_of_others(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may see the whole cluster sees their runs, too."""
+    volume = Volume("finished: all done")
+    run = shown(api, volume, monkeypatch, replace(GOES, namespace="of-others"))
+    assert (run.state, volume.asked) == ("gone", 0)
+    assert "./disttrain status of its stack reads it on the volume" in run.detail
 
 
 @pytest.mark.parametrize("state", ["finished", "failed"])

@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Seen, str, str]] = {
     "its workload went, and nobody has read how it ended": (
         Seen(GOES, None, (), {}),
         "gone",
-        "How the run ended was not seen: ./disttrain status reads it on the volume",
+        "How the run ended was not seen: ./disttrain status of its stack reads it on the volume",
     ),
     "it is made anew after its end": (
         Seen(replace(GOES, since=NOW), None, (), {}),
