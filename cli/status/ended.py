@@ -27,16 +27,18 @@ def with_ends(api: Api, seen: Look, namespace: str) -> Look:
         seen: the look.
         namespace: of the platform. Nothing is started in those of others.
     """
-    by_stack = {record.stack: record for record, _ in seen.found if record.namespace == namespace}
+    if not any(run.state == "gone" for run in seen.runs):
+        return seen
+    # Two people may each have a stack of the same name: the records are in the order of the runs.
     runs = tuple(
-        _with_end(api, run, by_stack.get(run.stack)) if run.namespace == namespace else run
-        for run in seen.runs
+        _with_end(api, run, record) if run.namespace == namespace else run
+        for run, (record, _) in zip(seen.runs, seen.found, strict=True)
     )
     return replace(seen, runs=runs)
 
 
-def _with_end(api: Api, run: RunStatus, record: Record | None) -> RunStatus:
-    if run.state != "gone" or record is None or record.ttl is None:
+def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
+    if run.state != "gone" or record.ttl is None:
         return run
     version = f"{record.owner} {record.version}"
     if version not in _words:

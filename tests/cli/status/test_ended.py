@@ -55,6 +55,18 @@ def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Rec
     return run
 
 
+def test_runs_of_stacks_of_one_name_are_told_apart(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two people may each have a stack `dev`."""
+    of_others = replace(GOES, owner="somebody", ttl=None)
+    found = tuple((record, []) for record in (of_others, GOES))
+    runs = tuple(judge_run(Seen(record, None, (), {}), NOW) for record, _ in found)
+    monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
+    seen = ended.with_ends(api, Look(PlatformStatus(1), runs, "", found), NAMESPACE)
+    assert [run.state for run in seen.runs] == ["gone", "finished"]
+
+
 def test_no_pod_is_started_in_a_namespace_of_others(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
