@@ -4,7 +4,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 
-from cli.status.judge import RunStatus, Seen, judge_run
+from cli.status.judge import UNDER_WAY, RunStatus, Seen, judge_run
 from cli.status.look import Look
 from infra.kube.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -27,7 +27,7 @@ def with_ends(api: Api, seen: Look, namespace: str) -> Look:
         seen: the look.
         namespace: of the platform. Nothing is started in those of others.
     """
-    if not any(run.state == "gone" for run in seen.runs):
+    if not any(_may_have_gone(run) for run in seen.runs):
         return seen
     # Two people may each have a stack of the same name: the records are in the order of the runs.
     runs = tuple(
@@ -37,11 +37,19 @@ def with_ends(api: Api, seen: Look, namespace: str) -> Look:
     return replace(seen, runs=runs)
 
 
+def _may_have_gone(run: RunStatus) -> bool:
+    """A short run may end and go while its record is as young as that of one without a workload."""
+    return run.state == "gone" or run.detail == UNDER_WAY
+
+
 def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
-    if run.state != "gone" or record.ttl is None:
+    if not _may_have_gone(run) or record.ttl is None:
         return run
+    if (api.now() - record.since).total_seconds() < record.ttl.seconds:  # its time is not over
+        deleted = gone_words(replace(record, ttl=None))
+        return replace(run, detail=deleted) if run.state == "gone" else run
     version = f"{record.owner} {record.version}"
-    if version not in _words:
+    if run.state != "gone" or version not in _words:
         try:
             with redirect_stdout(StringIO()):  # what the pod waits for is no part of the screen
                 found = replace(record, how_ended=how_ended(api, record))
@@ -51,4 +59,4 @@ def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
             if found.how_ended:
                 return judge_run(Seen(found, None, (), {}), api.now())
             _words[version] = gone_words(record)
-    return replace(run, detail=_words[version])
+    return replace(run, detail=_words[version]) if run.state == "gone" else run

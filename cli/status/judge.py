@@ -24,6 +24,7 @@ QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server 
 FAILED = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
+UNDER_WAY = "its `pulumi up` is under way"  # of a run that has no workload yet
 NOT_READ = "./disttrain status of its stack reads it on the volume"
 
 
@@ -117,7 +118,7 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
         return state, gone_words(record), None
     if item is None:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
-            return "starting", "its `pulumi up` is under way", record.since
+            return "starting", UNDER_WAY, record.since
         return "gone", gone_words(record, NOT_READ), None
     suspended = is_suspended(item, record.suspend)
     if suspended and (saving := _saves_before_it_ends(seen, now)):

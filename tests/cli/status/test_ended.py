@@ -1,6 +1,7 @@
 """What status says of a run whose workload went after its end: the volume is asked once."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import NoReturn
 
 import pytest
@@ -19,7 +20,7 @@ from infra.kube.record import Record, Ttl
 from tests.cli.records import NOW, RECORD
 
 NAMESPACE = RECORD.namespace
-GOES = replace(RECORD, ttl=Ttl(3600, "image", "claim", "/data/runs/dev", {}))
+GOES = replace(RECORD, ttl=Ttl(1800, "image", "claim", "/data/runs/dev", {}))
 
 
 def looked(record: Record) -> Look:
@@ -67,6 +68,23 @@ def test_runs_of_stacks_of_one_name_are_told_apart(
     assert [run.state for run in seen.runs] == ["gone", "finished"]
 
 
+def test_short_run_that_has_gone_is_not_called_starting(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is as young as that of a run whose workload is not made yet."""
+    assert GOES.ttl
+    short = replace(GOES, ttl=replace(GOES.ttl, seconds=60), since=NOW - timedelta(seconds=80))
+    assert looked(short).runs[0].state == "starting"
+    assert shown(api, Volume("finished: all done"), monkeypatch, short).state == "finished"
+    assert shown(api, Volume(""), monkeypatch, short).state == "starting"
+    young, volume = replace(short, since=NOW - timedelta(seconds=50)), Volume("finished: ")
+    assert shown(api, volume, monkeypatch, young).state == "starting"
+    assert volume.asked == 0  # its time cannot be over
+    deleted = shown(api, volume, monkeypatch, replace(GOES, since=NOW - timedelta(seconds=150)))
+    assert (deleted.state, volume.asked) == ("gone", 0)
+    assert "somebody has deleted it" in deleted.detail
+
+
 def test_no_pod_is_started_in_a_namespace_of_others(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +101,7 @@ def test_run_that_has_gone_is_called_what_its_volume_says(
 ) -> None:
     run = shown(api, Volume(f"{state}: as the log says"), monkeypatch, GOES)
     assert run.state == state
-    assert run.detail.startswith("as the log says; Job train-singlepod was removed 3600 s after")
+    assert run.detail.startswith("as the log says; Job train-singlepod was removed 1800 s after")
     assert capsys.readouterr().out == ""
 
 
