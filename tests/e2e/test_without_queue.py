@@ -65,7 +65,9 @@ def set_program(platform: Stack) -> None:
     """A program of the user's own, which has no data set to prepare."""
     words = ("sh", "-c", "sleep 1000")
     command = {f"program.command[{place}]": word for place, word in enumerate(words)}
-    platform.set_all({"preset": None, "datasetFile": None, "topology": "single-pod", **command})
+    ours = {"preset": None, "datasetFile": None}  # of the template, for our own trainer
+    run = {"topology": "single-pod", "runName": f"{NAME}-program"}
+    platform.set_all({**ours, **run, **command})
 
 
 def test_data_set_that_would_wait_for_ever_is_refused(lab: Lab, platform: Stack) -> None:
