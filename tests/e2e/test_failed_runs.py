@@ -12,7 +12,7 @@ from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.objects import is_true
-from infra.workloads import indexed_job, jobset, trainjob
+from infra.workloads import jobset, trainjob
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running, start_controller
 from sandbox.stack import PulumiFailedError, Stack
@@ -27,13 +27,6 @@ NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano")
 PLAIN = "plain"
 STACK = "e2e-failed"
 MOST = 1  # pods in a row that may fail
-INDEXED_JOB = Engine(
-    kind=indexed_job.KIND,
-    pods="train-indexed-{}-".format,
-    master="",
-    failed_reason="PodFailurePolicy",
-    gang=False,
-)
 # The operator tries a fatal error again, too: more often than the run's own number, and not as
 # often as usual, since each pause is twice as long as the one before.
 OPTIONS = {MPIJOB.kind.name: {"topologyOptions.launcherRetries": "3"}}
@@ -151,7 +144,7 @@ def living_pods(lab: Lab) -> list[str]:
 
 @pytest.mark.parametrize(
     "engine",
-    [INDEXED_JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO],
+    [JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO],
     ids=lambda engine: engine.kind.name,
 )
 def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine: Engine) -> None:
