@@ -209,6 +209,7 @@ def _pods(
         place=run.placement.one_place,
         volcano_queue=run.kind.queue_of_its_own(run),
         has_dataset=not settings.config.has_program,
+        can_queue=run.kind.queued,
     )
 
 

@@ -25,6 +25,7 @@ FOR_TESTS = (
     controllers.VOLCANO_MANIFESTS,
     controllers.TRAINING_OPERATOR_MANIFESTS,
     controllers.TRAINER_MANIFESTS,
+    controllers.LWS_MANIFESTS,
 )
 
 

@@ -26,6 +26,7 @@ from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, runs_of_owners
 from cli.runs.table import Run, parse_runs
 from cli.stack_outputs import RunPlace, VolumePlace
+from cli.status.ended import with_ends
 from cli.status.look import Look, look
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
@@ -72,7 +73,8 @@ class Looks:
     def cluster(self) -> Cluster:
         """The platform and the runs that have a record."""
         api = self._api()
-        seen = look(api, self._place.namespace)
+        namespace = self._place.namespace
+        seen = with_ends(api, look(api, namespace), namespace)
         owners = runs_of_owners(api.list(COLLECTION.format(self._place.namespace), CONFIGS))
         ahead = api.now() - datetime.now().astimezone()
         return Cluster(seen, owners, ahead.total_seconds())

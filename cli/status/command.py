@@ -7,6 +7,7 @@ from datetime import datetime
 
 from cli.endings import end_in_order
 from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
+from cli.status.ended import with_ends
 from cli.status.judge import NEEDS_ATTENTION
 from cli.status.look import AWAY, Look, look
 from cli.status.run_files import as_json as run_files_json
@@ -148,7 +149,7 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
 def _looked(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> tuple[Look, datetime]:
     """One look, and the API server's time. Raises as `look` does."""
     seen = look(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
-    return seen, api.now()
+    return with_ends(api, seen, place.namespace), api.now()
 
 
 def _text(seen: Look, now: datetime, arguments: argparse.Namespace) -> str:

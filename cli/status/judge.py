@@ -11,6 +11,7 @@ from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words, read_progress
 from cli.status.storage import Claim
 from infra.kube.busy import COMING_UP_SECONDS
+from infra.kube.gone import gone_words
 from infra.kube.objects import Json, is_true, name_of, part, parts
 from infra.kube.pods import describe_pods, report_pod
 from infra.kube.queue_place import InQueue
@@ -23,6 +24,8 @@ QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server 
 FAILED = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
+UNDER_WAY = "its `pulumi up` is under way"  # of a run that has no workload yet
+NOT_READ = "./disttrain status of its stack reads it on the volume"
 
 
 @dataclass(frozen=True)
@@ -110,11 +113,13 @@ def leading(seen: Seen) -> Progress:
 
 def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
     record, item, pods = seen.record, seen.item, list(seen.pods)
+    if item is None and record.how_ended:
+        state = "finished" if record.had_finished else "failed"
+        return state, gone_words(record), None
     if item is None:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
-            return "starting", "its `pulumi up` is under way", record.since
-        words = f"{record.workload} is not there: somebody has deleted it. "
-        return "gone", f"{words}`pulumi refresh` and then `pulumi up` make it again", None
+            return "starting", UNDER_WAY, record.since
+        return "gone", gone_words(record, NOT_READ), None
     suspended = is_suspended(item, record.suspend)
     if suspended and (saving := _saves_before_it_ends(seen, now)):
         return "saving", saving, leading(seen).saving_at

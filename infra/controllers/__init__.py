@@ -8,6 +8,7 @@ from infra.controllers import (
     jobset,
     kube_prometheus_stack,
     kueue,
+    lws,
     mpi_operator,
     trainer,
     training_operator,
@@ -25,6 +26,7 @@ CONTROLLERS: Registry[ControllerKind] = Registry(
         training_operator.KIND,
         mpi_operator.KIND,
         volcano.KIND,
+        lws.KIND,
         kueue.KIND,
     ],
 )

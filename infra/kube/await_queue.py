@@ -104,6 +104,8 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
 
 def ends_well(workload: Workload, place: InQueue) -> str:
     """What `pulumi up` says at its end of a run that waits."""
+    if place.since is None:  # Kueue has not looked at it, and perhaps never does
+        return f"{workload} waits {place.words}. ./disttrain status shows whether it has begun"
     return (
         f"{workload} waits {place.words}. It starts by itself; ./disttrain status shows when. "
         "(whenBusy: wait makes `pulumi up` wait for that)"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.kube import names
 from infra.kube.api import Api
@@ -14,18 +14,23 @@ from infra.kube.await_queue import (
     wait_in_queue,
 )
 from infra.kube.controller_words import words_of_controller
-from infra.kube.errors import TaskError
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.gone import AGAIN, forget_end, gone_words, how_ended
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped
 from infra.kube.last_lines import last_lines
 from infra.kube.making_place import PODS
 from infra.kube.objects import Json
 from infra.kube.pods import PodReport, describe_pods, report_pod
-from infra.kube.record import parse_record, record_path
+from infra.kube.record import Record, parse_record, record_path
 from infra.kube.say import say
 from infra.kube.volume_line import volume_line
 from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
 from infra.kube.workload import Workload, true_condition
+
+
+class GoneError(TaskError):
+    """The workload is not there, and its run had not finished."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,10 @@ def create(job: Job, api: Api) -> None:
     path = api.path(workload.api_version, workload.kind, job.namespace, workload.name)
     pods_path = PODS.format(job.namespace)
     selector = names.training_selector(job.owner, job.text("revision"))
-    suspend = _suspend_patch(job, api)
+    record = _record(job, api)
+    suspend = record.suspend if record else {}
+    if record and record.how_ended and api.get(path) is not None:
+        forget_end(api, record)  # that of a workload before this one
     wanted, uid = job.number("pods"), str(job.fields.get("uid") or "")
     done, failed = job.texts("done"), job.texts("failed")
     least = job.number("pods_min", wanted)
@@ -118,6 +126,11 @@ def create(job: Job, api: Api) -> None:
 
     def ask() -> str:
         item, pods = api.get(path), api.list(pods_path, selector)
+        if item is None and record and record.ttl:
+            say(_after_its_time(api, job))
+            if wanted > 1:
+                say(volume_line(api, job.namespace, pods))
+            return ""
         if item and is_stopped(api, job.namespace, item, suspend):
             raise TaskError(suspended_text(job, api, workload, item))
         if item and (place := held_back(api, job.namespace, item, suspend)):
@@ -143,6 +156,8 @@ def create(job: Job, api: Api) -> None:
     limit = job.number("timeout_seconds")
     try:
         wait_for(f"{wanted} ready pods of {workload}", ask, limit, "trainingTimeoutSeconds")
+    except GoneError as reason:  # it says what to do, and there are no pods to show lines of
+        raise TaskError(f"training failed: {reason}") from None
     except TaskError as reason:
         say(f"training failed: {reason}")
         last_lines(api, job.namespace, selector)
@@ -162,6 +177,25 @@ def _first(reports: list[PodReport], text_of: Callable[[PodReport], str]) -> str
     return next((text for report in reports if (text := text_of(report))), "")
 
 
-def _suspend_patch(job: Job, api: Api) -> Json:
+def _record(job: Job, api: Api) -> Record | None:
     item = api.get(record_path(job.namespace, job.owner))
-    return parse_record(item).suspend if item else {}
+    return parse_record(item) if item else None
+
+
+def _after_its_time(api: Api, job: Job) -> str:
+    """What is said of a run that has finished and whose workload has gone since.
+
+    Raises:
+        GoneError: the run failed, or its end is not known.
+    """
+    record = _record(job, api)
+    if record is None:
+        raise GoneError(f"the run's record is gone: somebody has deleted it. {AGAIN}")
+    try:
+        found = replace(record, how_ended=how_ended(api, record))
+    except (ApiError, TaskError) as reason:
+        raise GoneError(f"{gone_words(record, str(reason))}. {AGAIN}") from None
+    words = gone_words(found)
+    if not found.had_finished:
+        raise GoneError(words)
+    return f"the run has finished: {words}"

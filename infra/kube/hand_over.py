@@ -5,20 +5,21 @@ the namespace's lock, so that two `pulumi up` at the same time cannot both take 
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
 from infra.kube.errors import ApiError, TaskError
+from infra.kube.gone import how_ended_if_seen
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped, steer
 from infra.kube.lock import Lock, held, holder_text
 from infra.kube.making_place import end_workload, live_pods_of, suspend_run
 from infra.kube.moved_run import end_in_former_namespace
 from infra.kube.objects import Json, annotation, label
-from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
+from infra.kube.record import COLLECTION, SELECTOR, Record, Ttl, parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 from infra.kube.workload import Workload
@@ -45,6 +46,8 @@ class Plan:
     over: tuple[str, ...]
     queue: str
     """Of Kueue, which the run waits in; empty: it stands in none."""
+    ttl: Ttl | None
+    """When the workload goes after its end; None: it stays."""
     other_choice: str
     """The command by which a user lets this run wait for others or replace them."""
 
@@ -71,6 +74,7 @@ class Plan:
             wait_timeout_seconds=job.number("wait_timeout_seconds"),
             over=(*job.texts("done"), *job.texts("failed")),
             queue=str(job.fields.get("queue") or ""),
+            ttl=Ttl.from_json(job.mapping("ttl")),
             other_choice=str(job.fields.get("other_choice") or OTHER_CHOICE),
         )
 
@@ -111,6 +115,13 @@ def delete(job: Job, api: Api) -> None:
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     """Returns the runs that have to be waited for; empty when this run may start."""
     own = _own_workload(job, api, plan.workload)
+    before = _gone_after_its_end(job, api, plan) if own is None else None
+    if before and before.had_finished:
+        lock.check()
+        data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
+        api.patch(record_path(job.namespace, job.owner), {"data": data})
+        say(f"no other run has to make place: {before.workload} had finished before it was removed")
+        return []
     former = _former_workload(job, api, plan, own)
     others = _other_runs(job, api)
     # In a queue Kueue decides who has to go, and the run may have to wait for days.
@@ -133,11 +144,25 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         wait_for(what, lambda run=run: live_pods_of(api, job.namespace, run.record.owner), limit)
     end_in_former_namespace(job, api)
     lock.check()
-    _write_record(job, api, plan)
+    _write_record(job, api, plan, before.how_ended if before else "")
     if own and own is not former and is_stopped(api, job.namespace, own, plan.suspend):
         say(f"{plan.workload} was suspended and is resumed")
         steer(api, job.namespace, own, plan.resume, active=True)
     return []
+
+
+def _gone_after_its_end(job: Job, api: Api, plan: Plan) -> Record | None:
+    """Our record, where it is known how our run has ended, and nothing of it changes.
+
+    Of a finished run a workload that is made anew ends at once, so nobody has to be suspended for
+    it. The task that follows has to know how another run ended, if no workload is made.
+    """
+    item = api.get(record_path(job.namespace, job.owner))
+    record = parse_record(item) if item else None
+    if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
+        return None
+    found = replace(record, how_ended=how_ended_if_seen(api, record))
+    return found if found.how_ended else None
 
 
 def _path(api: Api, namespace: str, workload: Workload) -> str:
@@ -236,7 +261,7 @@ def _namespace_is_gone(job: Job) -> str:
     )
 
 
-def _write_record(job: Job, api: Api, plan: Plan) -> None:
+def _write_record(job: Job, api: Api, plan: Plan, how_ended: str) -> None:
     record = Record(
         owner=job.owner,
         stack=job.stack,
@@ -250,6 +275,8 @@ def _write_record(job: Job, api: Api, plan: Plan) -> None:
         grace_seconds=plan.grace_seconds,
         request=plan.request,
         since=api.now(),
+        ttl=plan.ttl,
+        how_ended=how_ended,
     ).to_object(job.namespace)
     path = record_path(job.namespace, job.owner)
     before = api.get(path)

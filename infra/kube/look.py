@@ -51,6 +51,8 @@ def _request(api: Api, namespace: str, owner: str) -> str:
         if error.status != 404:
             raise
         found = None
+    if found is None and record.had_finished:
+        return record.request  # nothing has to make place for what ends at once
     if found is None or label(found, names.OWNER_LABEL) != owner:
         return new
     return new if is_stopped(api, namespace, found, record.suspend) else record.request

@@ -58,6 +58,7 @@ class RunPods:
             version.
         class_name: storage class of the claim that the stack makes; empty: it makes none.
         has_dataset: whether a Job prepares a data set before.
+        can_queue: whether a queue of Kueue can hold back the run's kind of workload.
         makes_volume: the stack makes the volume too, so one that is there says nothing.
         only_here: what the pods need and only this machine has.
         here: boot id of this machine; empty: it is not known.
@@ -79,6 +80,7 @@ class RunPods:
     groups_come: Sequence[str] = ()
     class_name: str = ""
     has_dataset: bool = True
+    can_queue: bool = True
     makes_volume: bool = False
     only_here: Sequence[OnlyHere] = ()
     here: str = ""
@@ -98,7 +100,14 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
         comes = (run.queues_come, run.groups_come)
         found.add(queue_findings(api, run.namespace, *names, *comes, run.place))
     found.add(
-        unqueued_findings(api, run.namespace, run.pod, run.queue, has_dataset=run.has_dataset)
+        unqueued_findings(
+            api,
+            run.namespace,
+            run.pod,
+            run.queue,
+            has_dataset=run.has_dataset,
+            can_queue=run.can_queue,
+        )
     )
     places: list[VolumePlace] = []
     if not run.makes_volume:

@@ -16,6 +16,11 @@ EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, its words alon
 EXCEEDS_WORDS = "> maximum capacity"
 UNCOVERED_WORDS = "unavailable in ClusterQueue"  # a resource for which it has no quota at all
 TAKEN_WORDS = "insufficient unused quota"  # of a flavor that others use at the moment
+NOT_TAKEN_UP = (
+    "Kueue has not taken it up yet. If this lasts for more than some seconds, Kueue does not run, "
+    "or is set up to leave this namespace out (managedJobsNamespaceSelector), and the run never "
+    "starts: ask the administrator of Kueue"
+)
 _COVER = (
     "Ask the administrator of Kueue to add that resource to spec.resourceGroups of the "
     "ClusterQueue: the pods always ask for cpu and memory, and for nvidia.com/gpu on GPUs"
@@ -55,7 +60,7 @@ def in_queue(
         workloads: the Workloads that can be seen.
     """
     if own is None:
-        return InQueue(queue, None, f"in queue {queue}: Kueue has not taken it up yet")
+        return InQueue(queue, None, f"in queue {queue}: {NOT_TAKEN_UP}")
     if is_true(own, "Finished"):
         return None
     if is_true(own, "Admitted"):

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from infra.kube import names
 from infra.kube.objects import Json, annotation, label, part
 from infra.kube.workload import Workload
+
+FINISHED, FAILED = "finished: ", "failed: "  # begins of the text about a run whose workload went
+GOES_LATER = "ttlSecondsAfterFinished"  # the setting by which a workload goes after its end
 
 COLLECTION = "/api/v1/namespaces/{}/configmaps"
 ALL = "/api/v1/configmaps"
@@ -27,6 +30,37 @@ def stacks_of_others(items: Iterable[Json], owner: str) -> list[str]:
 def destroy_commands(stacks: Iterable[str]) -> str:
     """The commands that end the runs of these stacks, each on a line of its own, for a message."""
     return "".join(f"\n  pulumi destroy --stack {stack}" for stack in stacks)
+
+
+@dataclass(frozen=True)
+class Ttl:
+    """When a workload goes after its end, and how that end is found on the volume afterwards.
+
+    Args:
+        seconds: after the end of the run, well or not.
+        image: of a pod that reads the run's folder.
+        claim: by which it reaches the volume.
+        run_dir: the folder, as pods see it.
+        placement: fields of the pod's spec that decide where it may run.
+    """
+
+    seconds: int
+    image: str
+    claim: str
+    run_dir: str
+    placement: dict[str, Any]
+
+    def to_text(self) -> str:
+        """As it stands in the record."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(given: dict[str, Any]) -> "Ttl | None":
+        """None for an empty object. Raises KeyError or ValueError: a field is missing or wrong."""
+        if not given:
+            return None
+        image, claim, run_dir = (str(given[name]) for name in ("image", "claim", "run_dir"))
+        return Ttl(int(given["seconds"]), image, claim, run_dir, dict(given["placement"]))
 
 
 @dataclass(frozen=True)
@@ -57,6 +91,16 @@ class Record:
     suspended_by: str = ""
     saved_step: str = ""
     """Of its newest checkpoint when it was stopped; empty: that was not seen."""
+    ttl: Ttl | None = None
+    """Of the workload; None: it stays after its end."""
+    how_ended: str = ""
+    """`finished: ...` or `failed: ...`, once somebody has read it on the volume after the workload
+    had gone; empty: nobody has."""
+
+    @property
+    def had_finished(self) -> bool:
+        """Whether it is noted that the run had come to its end before its workload went."""
+        return self.how_ended.startswith(FINISHED)
 
     def to_object(self, namespace: str) -> Json:
         """The ConfigMap."""
@@ -71,7 +115,10 @@ class Record:
                     names.RECORD_LABEL: names.RUN_RECORD,
                     names.OWNER_LABEL: self.owner,
                 },
-                "annotations": {names.STACK_ANNOTATION: self.stack},
+                "annotations": {
+                    names.STACK_ANNOTATION: self.stack,
+                    **({names.HOW_ENDED_ANNOTATION: self.how_ended} if self.how_ended else {}),
+                },
             },
             "data": {
                 "workload": json.dumps(self.workload.to_json()),
@@ -84,6 +131,7 @@ class Record:
                 "graceSeconds": str(self.grace_seconds),
                 "request": self.request,
                 "since": self.since.isoformat(),
+                **({"ttl": self.ttl.to_text()} if self.ttl else {}),
             },
         }
 
@@ -124,6 +172,8 @@ def parse_record(item: Json) -> Record:
             namespace=str(metadata.get("namespace") or ""),
             suspended_by=annotation(item, names.SUSPENDED_BY_ANNOTATION),
             saved_step=annotation(item, names.SAVED_STEP_ANNOTATION),
+            ttl=Ttl.from_json(json.loads(data.get("ttl") or "{}")),
+            how_ended=annotation(item, names.HOW_ENDED_ANNOTATION),
         )
     except (KeyError, TypeError, ValueError) as error:
         name = f"ConfigMap {metadata.get('name')} in namespace {metadata.get('namespace')}"

@@ -4,9 +4,12 @@ A stopped run keeps its objects and its data; only its pods go, after they have 
 looks like a run that was replaced: it is in nobody's way, and its next `pulumi up` resumes it too.
 """
 
+from dataclasses import asdict, replace
+
 from infra.kube import hand_over
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
+from infra.kube.gone import gone_words, how_ended_if_seen
 from infra.kube.hand_over import LOCK_LIMIT_SECONDS
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped
@@ -39,16 +42,13 @@ def find_workload(api: Api, record: Record) -> Json:
     """The workload of a run.
 
     Raises:
-        TaskError: somebody has deleted it.
+        TaskError: it has gone after its end, or somebody has deleted it.
     """
     workload = record.workload
     path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
     item = api.get(path)
     if item is None:
-        raise TaskError(
-            f"{workload} is not there: somebody has deleted it. pulumi refresh, then pulumi up, "
-            "make it again"
-        )
+        raise TaskError(gone_words(replace(record, how_ended=how_ended_if_seen(api, record))))
     return item
 
 
@@ -118,6 +118,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         "done": list(record.over),
         "when_busy": when_busy,
         "request": record.request,
+        "ttl": asdict(record.ttl) if record.ttl else {},
         "grace_seconds": record.grace_seconds,
         "wait_timeout_seconds": wait_seconds,
         "platform_stack": record.stack,

@@ -14,10 +14,14 @@ from infra.names import QUEUE_LABEL
 
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 TRIAL = "disttrain-trial-job"  # name of a Job that is never made
+NO_QUEUE = (
+    "is in no queue, and Kueue, which shares this cluster out, is set up to let nothing start that "
+    "is in none (manageJobsWithoutQueueName: true)"
+)
 
 
 def unqueued_findings(
-    api: Api, namespace: str, pod: Json, queue: str, *, has_dataset: bool
+    api: Api, namespace: str, pod: Json, queue: str, *, has_dataset: bool, can_queue: bool
 ) -> Findings:
     """Try a Job without a queue. Raises ApiError and UnreachableError.
 
@@ -27,8 +31,10 @@ def unqueued_findings(
         pod: one of the run's, as the API server takes it.
         queue: the setting `queue`; empty: the run is in none.
         has_dataset: whether the stack also makes a Job that prepares a data set, which is in none.
+        can_queue: whether a queue of Kueue can hold back the run's kind of workload. Otherwise the
+            trial tells nothing of the run.
     """
-    found = Findings()
+    found, run_waits = Findings(), can_queue and not queue
     if api.get(f"/apis/{GROUP}") is None:
         return found
     job = {
@@ -42,13 +48,14 @@ def unqueued_findings(
     except ApiError:  # no such namespace yet, or a pod that is refused, of which others tell
         return found
     given = label(made, QUEUE_LABEL)
-    if given and not queue:
+    if given and run_waits:
         found.notes.append(
-            f"Kueue puts what names no queue into LocalQueue {given} of namespace {namespace}. "
-            f"Name it, so that the outputs show the place: pulumi config set queue {given}"
+            f"the setting queue is empty, so this cluster's Kueue puts the run into queue {given} "
+            f"of namespace {namespace}, where it may have to wait. To see its place there in the "
+            f"outputs of pulumi up, name the queue: pulumi config set queue {given}"
         )
-    elif not given and part(made, "spec").get("suspend") and (has_dataset or not queue):
-        found.problems.append(_held_back(namespace, queue, has_dataset=has_dataset))
+    elif not given and part(made, "spec").get("suspend") and (has_dataset or run_waits):
+        found.problems.append(_held_back(namespace, queue, has_dataset, run_waits))
     return found
 
 
@@ -68,22 +75,33 @@ def held_without_queue(api: Api, namespace: str, item: Json) -> str:
         own = kueue_workload(api, namespace, item)
     except (ApiError, TaskError):  # these credentials may not read it
         return ""
+    return f"it {NO_QUEUE}. {_choose_one(namespace)}" if own else ""
+
+
+def _held_back(namespace: str, queue: str, has_dataset: bool, run_waits: bool) -> str:
+    """A run can be put into a queue; the data set's Job is in none, whatever the stack sets."""
+    start = f"queue: {queue!r} cannot be used here"
+    if not has_dataset:
+        return f"{start}: the run {NO_QUEUE}, so it would wait for ever. {_choose_one(namespace)}"
+    what = "the Job that prepares the data set"
+    also = ". The run itself would wait too" if run_waits else ""
+    # Since Kueue 0.15 it suspends what names a queue in a namespace that is left out, and never
+    # looks at it again (pkg/controller/jobframework of its source).
+    left_out = (
+        ""
+        if queue
+        else ", or to leave the namespace out of Kueue (managedJobsNamespaceSelector in Kueue's "
+        "configuration)"
+    )
     return (
-        "Kueue holds it back, because it names no queue (manageJobsWithoutQueueName in Kueue's "
-        f"configuration). Name one of those that `kubectl get localqueues -n {namespace}` shows: "
-        "pulumi config set queue NAME"
-        if own
-        else ""
+        f"{start}: {what} {NO_QUEUE}, so it would wait for ever{also}. Ask the administrator of "
+        f"Kueue to make a LocalQueue with the name default in the namespace {namespace}, into "
+        f"which Kueue puts what is in none{left_out}"
     )
 
 
-def _held_back(namespace: str, queue: str, *, has_dataset: bool) -> str:
-    what = [*([] if queue else ["the run"])]
-    what += ["the Job that prepares the data set"] if has_dataset else []
+def _choose_one(namespace: str) -> str:
     return (
-        f"queue: {queue!r} cannot be used here: Kueue suspends every Job of namespace {namespace} "
-        f"that names no queue (manageJobsWithoutQueueName), so {' and '.join(what)} would wait for "
-        "ever. Ask the administrator of Kueue to leave this namespace out "
-        "(managedJobsNamespaceSelector in Kueue's configuration). A run with queue is in its queue "
-        "all the same"
+        f"Put the run into a queue: `kubectl get localqueues -n {namespace}` lists them, and "
+        "`pulumi config set queue NAME` with the next `pulumi up` chooses one"
     )

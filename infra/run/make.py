@@ -100,6 +100,8 @@ def make_run_value(
         queue=queue_labels(settings.queue.name, settings.queue.priority),
         program_volume=program_volume(settings.stack, settings.program_files),
         program_image=settings.config.program.image or "",
+        run_dir=str(settings.config.run_dir),
+        ttl_seconds=settings.ttl_seconds,
     )
 
 

@@ -158,6 +158,7 @@ class Workload(pulumi.ComponentResource):
                 "wait_timeout_seconds": args.wait_seconds,
                 "platform_stack": args.platform_stack,
                 **({"queue": run.queue[QUEUE_LABEL]} if run.queue else {}),
+                **({"ttl": _ttl(run)} if run.ttl_seconds is not None else {}),
             },
             opts,
             limit_seconds=run.grace_seconds + args.wait_seconds + 120,
@@ -205,6 +206,17 @@ def volume_proof(said: str, pods: int) -> str:
         "not known yet: pulumi up did not wait for the first step; once the run trains, "
         "./disttrain verify shows it"
     )
+
+
+def _ttl(run: Run) -> dict[str, object]:
+    """For the run's record: when its workload goes, and how its end is found on the volume then."""
+    return {
+        "seconds": run.ttl_seconds,
+        "image": run.parts.image,
+        "claim": run.parts.claim,
+        "run_dir": run.run_dir,
+        "placement": run.task_placement,
+    }
 
 
 def _reference(run: Run) -> dict[str, str]:

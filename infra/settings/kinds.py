@@ -28,6 +28,11 @@ class WorkloadChoice(Kind, Protocol):
         """Whether a queue of Kueue can hold it back."""
         ...
 
+    @property
+    def stays_because(self) -> str:
+        """Why its controller cannot remove it some time after its end; empty: it can."""
+        ...
+
 
 class StorageChoice(Kind, Protocol):
     """What the settings have to know of a kind of storage; see `infra/storages/kind.py`."""

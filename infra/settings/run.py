@@ -13,6 +13,7 @@ from infra.settings.devices import Devices
 from infra.settings.file_checksum import file_checksum
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
+from infra.settings.limits_ttl import read_ttl
 from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
 from infra.settings.program import is_set, read_program
@@ -80,6 +81,7 @@ class RunSettings:
     metrics_port: int
     program_files: Mapping[str, bytes]
     program_image: ProgramImage | None = None
+    ttl_seconds: int | None = None
 
 
 def read_run(
@@ -128,6 +130,7 @@ def read_run(
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)
     queue_levels = check_placement(reader, pods, queue, made)
+    ttl_seconds = read_ttl(reader, chosen, kinds.workloads)
     if config is None:
         return None
     if not config.has_program:
@@ -155,6 +158,7 @@ def read_run(
         metrics_port=metrics_port,
         program_files=files,
         program_image=image,
+        ttl_seconds=ttl_seconds,
     )
 
 

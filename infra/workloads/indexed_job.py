@@ -23,6 +23,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "completions": run.world.pods,
         "parallelism": run.world.pods,
         "backoffLimit": RETRIES_PER_POD * run.world.pods,
+        **run.ttl,
     }
     return [
         ("service", headless_service(run, _service(run))),
@@ -45,5 +46,6 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
+    stays_because="",
     replace_on=("spec.completions", "spec.parallelism"),
 )

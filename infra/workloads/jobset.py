@@ -28,7 +28,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "apiVersion": API_VERSION,
         "kind": "JobSet",
         "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
-        "spec": jobset_spec(run, JOB),
+        "spec": {**jobset_spec(run, JOB), **run.ttl},
     }
     return [("job-set", jobset)]
 
@@ -97,6 +97,7 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
+    stays_because="",
     done=("Completed",),
     replace_on=("spec.network", "spec.failurePolicy", "spec.replicatedJobs"),
     otherwise=OTHERWISE,

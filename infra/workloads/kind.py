@@ -33,6 +33,8 @@ class WorkloadKind:
         done: types of the workload's conditions that mean success.
         failed: types of the workload's conditions that mean failure.
         queued: whether a queue of Kueue can hold it back, by the field that suspends it.
+        stays_because: why its controller cannot remove the workload `run.ttl_seconds` after its
+            end; goes on after "topology is ..., and". Empty: `render` sets the field for it.
         replace_on: paths of the workload whose change makes a new workload.
         kept_in_previews: paths of the workload that a preview leaves as they are, so that it shows
             an update where `pulumi up` makes a new workload. For kinds whose controller refuses
@@ -63,6 +65,7 @@ class WorkloadKind:
     otherwise: str = ""
     container: str = TRAINER_CONTAINER
     queued: bool = False
+    stays_because: str = "this topology sets no time after which its workload is removed"
     options: type = NoOptions
     queue_of_its_own: Callable[[Run], str] = field(default=lambda run: "")
     programs: tuple[tuple[str, str, tuple[str, ...]], ...] = ()

@@ -10,13 +10,14 @@ set here.
 from infra.objects import Manifest
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
-from infra.workloads.stateful import first_pod
+from infra.workloads.stateful import NEVER_ENDS, first_pod
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 OTHERWISE = (
-    f"the cluster serves no LeaderWorkerSet of {API_VERSION}, so its controller is not there. "
-    "Install it (https://lws.sigs.k8s.io/docs/installation/), or take the kind that needs no "
-    "controller: pulumi config set topology indexed-job"
+    f"the cluster serves no LeaderWorkerSet of {API_VERSION}, so its controller is not there. Let "
+    "the platform's stack install it (controllers: [lws]), install it yourself "
+    "(https://lws.sigs.k8s.io/docs/installation/), or take the kind that needs no controller: "
+    "pulumi config set topology indexed-job"
 )
 
 
@@ -61,6 +62,7 @@ KIND = WorkloadKind(
     # No group, so no pod; the workers end when the leader has saved and is gone.
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": 1}},
+    stays_because=NEVER_ENDS,
     replace_on=("spec.leaderWorkerTemplate",),
     otherwise=OTHERWISE,
 )

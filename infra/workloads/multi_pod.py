@@ -4,7 +4,7 @@ from infra.objects import Manifest
 from infra.workloads.headless import headless_service
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
-from infra.workloads.stateful import first_pod
+from infra.workloads.stateful import NEVER_ENDS, first_pod
 
 HEADLESS_SERVICE = "train-mp-headless"
 
@@ -43,6 +43,7 @@ KIND = WorkloadKind(
     rendezvous=lambda run: first_pod(run, _service(run)),
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": run.world.pods}},
+    stays_because=NEVER_ENDS,
     # Other pods are another workload, as with a Job, and never a half-changed one.
     replace_on=("spec.template", "spec.replicas"),
 )

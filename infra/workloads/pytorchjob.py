@@ -42,7 +42,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "spec": {
             "nprocPerNode": str(run.world.ranks_per_pod),
             # When the job has failed, the other pods end and free their GPUs.
-            "runPolicy": {"cleanPodPolicy": "Running"},
+            "runPolicy": {"cleanPodPolicy": "Running", **run.ttl},
             "pytorchReplicaSpecs": {
                 "Worker": {
                     "replicas": run.world.pods,
@@ -71,6 +71,7 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"runPolicy": {"suspend": True}}},
     resume=lambda run: {"spec": {"runPolicy": {"suspend": False}}},
     queued=True,
+    stays_because="",
     done=("Succeeded",),
     replace_on=("spec.pytorchReplicaSpecs", "spec.nprocPerNode"),
     otherwise=OTHERWISE,

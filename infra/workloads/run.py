@@ -97,6 +97,8 @@ class Run:
         queue: labels of the workload by which Kueue takes it up; empty: it stands in no queue.
         program_volume: the volume with the files of the user's own program; None: there are none.
         program_image: the image of that program; empty: it runs in the trainer image.
+        run_dir: its folder, as pods see it.
+        ttl_seconds: so long after its end the controller removes the workload; None: it stays.
     """
 
     name: str
@@ -120,6 +122,14 @@ class Run:
     queue: Mapping[str, str] = field(default_factory=dict[str, str])
     program_volume: Manifest | None = None
     program_image: str = ""
+    run_dir: str = ""
+    ttl_seconds: int | None = None
+
+    @property
+    def ttl(self) -> Manifest:
+        """The field by which a workload is removed some time after its end, where it is to be."""
+        seconds = self.ttl_seconds
+        return {} if seconds is None else {"ttlSecondsAfterFinished": seconds}
 
     def object_name(self, usual: str) -> str:
         """The name of one of the run's objects."""
@@ -155,6 +165,8 @@ class Run:
                 **({"options": asdict(self.kind_options)} if fields(self.kind_options) else {}),
                 # Kueue lets nobody move a run that has its place to another queue.
                 **({"queue": dict(self.queue)} if self.queue else {}),
+                # Where the controller lets nobody change it, another time is another workload.
+                **(self.ttl if "spec" in self.kind.replace_on else {}),
             }
         )
 

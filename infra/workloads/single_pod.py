@@ -8,7 +8,7 @@ from infra.workloads.run import Run
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
     """One Job."""
-    return [("job", job(run, {}))]
+    return [("job", job(run, run.ttl))]
 
 
 KIND = WorkloadKind(
@@ -22,4 +22,5 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
+    stays_because="",
 )

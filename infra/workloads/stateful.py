@@ -5,6 +5,7 @@ So the trainer is told to wait at the end of a run, instead of ending.
 
 from infra.workloads.run import Run
 
+NEVER_ENDS = "its object never ends: the pods stay when the run is finished"
 STAYS_VARIABLE = "DISTTRAIN_POD_STAYS"  # trainer/launch/node.py reads it
 
 

@@ -76,6 +76,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
             **({"priorityClassName": priority} if priority else {}),
             "minAvailable": run.world.pods,
             "maxRetry": most,
+            **run.ttl,
             # The first one that fits counts.
             "policies": [
                 {"exitCode": FATAL_EXIT_CODE, "action": "TerminateJob"},
@@ -115,6 +116,7 @@ KIND = WorkloadKind(
     # Volcano lets nobody change them. The label of the revision changes with each of them.
     replace_on=("metadata.labels", "spec"),
     kept_in_previews=("spec",),
+    stays_because="",
     otherwise=OTHERWISE,
     queue_of_its_own=lambda run: run.kind_options.queue,
     programs=(

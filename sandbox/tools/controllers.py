@@ -124,7 +124,7 @@ KUEUE_CHART = Tool(
     GoBuild("kueue", (), module_files=(("sigs.k8s.io/kueue", "charts/kueue"),)),
 )
 
-# The manifests of the four controllers that have no chart which could be pinned.
+# The manifests of the five controllers that have no chart which could be pinned.
 MPI_OPERATOR_MANIFESTS = Tool(
     "mpi-operator-manifests",
     MPI_OPERATOR,
@@ -182,4 +182,11 @@ TRAINER_MANIFESTS = Tool(
     ("manifests",),
     (),
     GoBuild("trainer", (), module_files=(("github.com/kubeflow/trainer/v2", "manifests"),)),
+)
+LWS_MANIFESTS = Tool(
+    "lws-manifests",
+    LWS,
+    ("config",),
+    (),
+    GoBuild("lws", (), module_files=(("sigs.k8s.io/lws", "config"),)),
 )

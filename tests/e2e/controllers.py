@@ -29,6 +29,7 @@ from sandbox.tools.controllers import (
     JOBSET_CONTROLLER,
     KUEUE_CHART,
     KUEUE_CONTROLLER,
+    LWS_CONTROLLER,
     MPIJOB_CONTROLLER,
     PYTORCHJOB_CONTROLLER,
     TRAINER_CONTROLLER,
@@ -74,6 +75,7 @@ PARTS = {
 # Of those that come by manifests: the program of the image whose name has this word in it.
 PROGRAMS: dict[str, dict[str, tuple[Tool, str]]] = {
     "mpi-operator": {"mpi-operator": (MPIJOB_CONTROLLER, "mpi-operator")},
+    "lws": {"lws": (LWS_CONTROLLER, "lws")},
     "trainer": {"trainer": (TRAINER_CONTROLLER, "trainer-controller-manager")},
     "training-operator": {"training": (PYTORCHJOB_CONTROLLER, "training-operator.v1")},
     "volcano": {

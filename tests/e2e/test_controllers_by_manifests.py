@@ -29,6 +29,7 @@ TOPOLOGIES = {
     "training-operator": "pytorchjob",
     "trainer": "trainjob",
     "volcano": "volcano",
+    "lws": "lws",
 }
 assert TOPOLOGIES.keys() == PROGRAMS.keys()
 

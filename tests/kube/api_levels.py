@@ -25,7 +25,8 @@ Json = dict[str, Any]
 
 def _jobset(version: str) -> Tool:
     module_file = ("sigs.k8s.io/jobset", "config/components/crd/bases")
-    build = GoBuild(f"jobset-{version[:4]}", (), module_files=(module_file,))
+    level = version.rpartition(".")[0]
+    build = GoBuild(f"jobset-{level}", (), module_files=(module_file,))
     return Tool("jobset-definitions", version, ("bases",), (), build)
 
 
@@ -37,6 +38,7 @@ def _trainer(version: str) -> Tool:
 
 # By the topology and the version of its controller: the tool and the folder in it.
 LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
+    ("jobset", "0.8.2"): (_jobset("0.8.2"), "bases"),
     ("jobset", "0.10.1"): (_jobset("0.10.1"), "bases"),
     ("jobset", "0.11.1"): (_jobset("0.11.1"), "bases"),
     ("jobset", JOBSET): (JOBSET_CHART, "jobset/crds"),
@@ -79,9 +81,12 @@ def served(lab: Lab, items: list[Json]) -> Iterator[None]:
 
 def rendered(topology: str, folder: Path) -> list[Json]:
     """The objects of a run that a controller of the kind's group knows, as `up` makes them."""
-    group = WORKLOADS[topology].api_version
+    kind = WORKLOADS[topology]
+    group, changes = kind.api_version, {"topology": topology}
+    if not kind.stays_because:
+        changes["ttlSecondsAfterFinished"] = "3600"  # each field that such an object may have
     found = list[Json]()
-    for resource in deploy("sandbox-multipod", folder, {"topology": topology}).resources:
+    for resource in deploy("sandbox-multipod", folder, changes).resources:
         api_version, _, kind = resource.type.removeprefix("kubernetes:").rpartition(":")
         if api_version == group:
             text = json.dumps({**resource.inputs, "apiVersion": api_version, "kind": kind})

@@ -6,6 +6,7 @@ from infra.controllers import CONTROLLERS
 from infra.controllers.kind import PinnedFile, PinnedManifests
 from sandbox.toolchain import tool_folder
 from sandbox.tools.controllers import (
+    LWS_MANIFESTS,
     MPI_OPERATOR_MANIFESTS,
     TRAINER_MANIFESTS,
     TRAINING_OPERATOR_MANIFESTS,
@@ -18,6 +19,7 @@ TOOLS: dict[str, Tool] = {
     "volcano": VOLCANO_MANIFESTS,
     "training-operator": TRAINING_OPERATOR_MANIFESTS,
     "trainer": TRAINER_MANIFESTS,
+    "lws": LWS_MANIFESTS,
 }
 
 
@@ -31,8 +33,10 @@ def pinned_files(name: str) -> tuple[PinnedFile, ...]:
 def published_file(name: str, file: PinnedFile) -> Path:
     """Where the module's file of this address lies."""
     folder = tool_folder(TOOLS[name])
-    _, base, rest = file.address.partition("/manifests/base/")
-    return folder / "manifests" / "base" / rest if base else folder / file.name
+    for base in ("/manifests/base/", "/config/"):
+        if base in file.address:
+            return folder / base.strip("/") / file.address.partition(base)[2]
+    return folder / file.name
 
 
 def published_texts(name: str) -> list[str]:

@@ -79,6 +79,6 @@ def test_run_that_kueue_holds_without_a_queue_says_so(run: Run) -> None:
     run.lab.api.patch(run.path, {"metadata": {"labels": {QUEUE_LABEL: None}}})
     status, output = run.lab.run("await", "create", run.await_job())
     assert status == 1
-    assert "Job train-dev does not start: Kueue holds it back, because it names no queue" in output
+    assert "Job train-dev does not start: it is in no queue, and Kueue, which shares this" in output
     assert f"kubectl get localqueues -n {run.namespace}" in output
     assert "resumes it" not in output

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.controllers import CONTROLLERS, training_operator
+from infra.controllers import CONTROLLERS, lws, training_operator
 from infra.controllers.kind import PinnedManifests
 from infra.controllers.manifests import OF_THE_CLUSTER, images_of, objects_of, parsed
 from infra.platform.controllers import known
@@ -24,6 +24,7 @@ IMAGES = {
     "mpi-operator": {"mpioperator/mpi-operator:0.8.2"},
     "training-operator": {"ghcr.io/kubeflow/training-v1/training-operator:v1-93c5489"},
     "trainer": {"ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.3.0"},
+    "lws": {"registry.k8s.io/lws/lws:v0.9.0"},
     "volcano": {
         f"docker.io/volcanosh/vc-{part}:v1.14.0"
         for part in ("controller-manager", "scheduler", "webhook-manager")
@@ -104,11 +105,23 @@ def of_training_operator(overlay: Path) -> dict[tuple[str, str], Json]:
     return found
 
 
+def of_lws(overlay: Path) -> dict[tuple[str, str], Json]:
+    """One pod that asks for less, with the image of the release."""
+    found = kustomized(overlay)
+    spec = found["Deployment", "lws-controller-manager"]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert (spec["replicas"], "staging" in container["image"]) == (2, True)
+    spec["replicas"] = 1
+    container |= {"image": lws.IMAGE, "resources": {"requests": lws.REQUESTS}}
+    return found
+
+
 @pytest.mark.parametrize(
     ("name", "overlay", "expect"),
     [
-        ("trainer", "manager", of_trainer),
-        ("training-operator", "standalone", of_training_operator),
+        ("trainer", "manifests/overlays/manager", of_trainer),
+        ("training-operator", "manifests/overlays/standalone", of_training_operator),
+        ("lws", "config/default", of_lws),
     ],
 )
 def test_objects_are_those_that_kustomize_makes_of_the_overlay(
@@ -118,12 +131,16 @@ def test_objects_are_those_that_kustomize_makes_of_the_overlay(
     tmp_path: Path,
 ) -> None:
     """But for the differences that the controller's file names."""
-    shutil.copytree(tool_folder(TOOLS[name]) / "manifests", tmp_path / "manifests")
-    expected = expect(tmp_path / "manifests" / "overlays" / overlay)
+    (tool,) = TOOLS[name].programs  # a folder
+    shutil.copytree(tool_folder(TOOLS[name]) / tool, tmp_path / tool)
+    expected = expect(tmp_path / overlay)
     source = CONTROLLERS[name].source
     assert isinstance(source, PinnedManifests)
     made = by_name(source.change(parsed(published_texts(name))))
-    expected = {key: value for key, value in expected.items() if key[0] != "Namespace"}
+    made, expected = (  # the platform makes the namespace
+        {key: value for key, value in found.items() if key[0] != "Namespace"}
+        for found in (made, expected)
+    )
     assert made.keys() == expected.keys()
     for key in made:
         assert plain(made[key]) == plain(expected[key]), key

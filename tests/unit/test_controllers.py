@@ -132,8 +132,8 @@ def test_chart_of_a_path_or_a_digest_takes_the_place_of_the_pinned_one(tmp_path:
         (
             {"controllers": ["jobsets"]},
             "controllers[0]: 'jobsets' cannot be used: this program installs no controller of that "
-            "name. Set one of jobset, trainer, training-operator, mpi-operator, volcano, kueue "
-            "(did you mean jobset?)",
+            "name. Set one of jobset, trainer, training-operator, mpi-operator, volcano, lws, "
+            "kueue (did you mean jobset?)",
         ),
         (
             {"controllers": ["kube-prometheus-stack"]},

@@ -101,16 +101,19 @@ class ProgressFile:
     def __init__(self, path: Path, pattern: str | None) -> None:
         self._pattern = re.compile(pattern) if pattern is not None else None
         # What matches so far may go on: `step 1` becomes `step 12`. An object of JSON is closed.
-        is_closed = self._pattern is None
-        self._tail = Tail(path, lambda rest: is_closed and self._read(rest) is not None)
+        self._path, self._tail = path, Tail(path, self._is_whole)
         self._lock, self._points = threading.Lock(), list[Point]()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="progress-file", daemon=True)
 
     def begin(self) -> None:
         """What the file has so far is of an earlier start."""
-        self._tail.skip()
+        self.skip()
         self._thread.start()
+
+    def skip(self) -> None:
+        """What the file has so far tells nothing."""
+        self._tail.skip()
 
     def taken(self) -> list[Point]:
         """What was said since the last call."""
@@ -123,19 +126,37 @@ class ProgressFile:
         self._is_over.set()
         self._thread.join(LAST_LOOK_SECONDS)
 
-    def _read(self, line: bytes) -> Point | None:
-        return point_of_json(line) if self._pattern is None else point_in(self._pattern, line)
-
-    def _serve(self) -> None:
-        while not self._is_over.wait(LOOK_SECONDS):
-            self._look()
-        while self._look():
-            pass
-
-    def _look(self) -> bool:
-        """Whether there was a new line."""
+    def look(self) -> bool:
+        """Take what is new; returns whether there was a new line."""
         lines = self._tail.new_lines()
         points = [point for line in lines if (point := self._read(line)) is not None]
+        if lines and not points and (whole := self._whole()) is not None:
+            points = [whole]
         with self._lock:
             self._points += points
         return bool(lines)
+
+    def _read(self, line: bytes) -> Point | None:
+        return point_of_json(line) if self._pattern is None else point_in(self._pattern, line)
+
+    def _is_whole(self, rest: bytes) -> bool:
+        if self._pattern is not None:
+            return False
+        return self._read(rest) is not None or self._whole() is not None
+
+    def _whole(self) -> Point | None:
+        """What a file that is one object of JSON says, over several lines; None if it is not."""
+        if self._pattern is not None:
+            return None
+        try:
+            if self._path.stat().st_size > _MOST_BYTES:
+                return None
+            return point_of_json(self._path.read_bytes())
+        except OSError:
+            return None
+
+    def _serve(self) -> None:
+        while not self._is_over.wait(LOOK_SECONDS):
+            self.look()
+        while self.look():
+            pass

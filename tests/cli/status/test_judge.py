@@ -9,10 +9,12 @@ import pytest
 from cli.status.judge import STALLED_SECONDS, Seen, judge_platform, judge_run
 from cli.status.progress import Progress
 from infra.kube.queue_place import InQueue
+from infra.kube.record import Ttl
 from infra.workloads.volcano import KIND as VOLCANO
 from tests.cli.records import NOW, RECORD
 
 JOB: dict[str, Any] = {"metadata": {"name": "train-singlepod"}, "spec": {}, "status": {}}
+GOES = replace(RECORD, ttl=Ttl(3600, "image", "claim", "/data/runs/dev", {}))
 STOPPED = replace(RECORD, suspended_by=RECORD.stack)
 LONG_AGO = NOW - timedelta(days=1)
 STEPPED = Progress(step=20, of=4000, stepped_at=NOW - timedelta(seconds=2), loss="4.0")
@@ -87,6 +89,26 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         Seen(RECORD, None, (), {}),
         "gone",
         "somebody has deleted it. `pulumi refresh` and then `pulumi up` make it again",
+    ),
+    "it had finished before its workload went": (
+        Seen(replace(GOES, how_ended="finished: all 40 steps are done"), None, (), {}),
+        "finished",
+        "all 40 steps are done; Job train-singlepod was removed 3600 s after that",
+    ),
+    "it had failed before its workload went": (
+        Seen(replace(GOES, how_ended="failed: the loss is nan"), None, (), {}),
+        "failed",
+        "`pulumi refresh` and then `pulumi up` make it again from its last checkpoint",
+    ),
+    "its workload went, and nobody has read how it ended": (
+        Seen(GOES, None, (), {}),
+        "gone",
+        "How the run ended was not seen: ./disttrain status of its stack reads it on the volume",
+    ),
+    "it is made anew after its end": (
+        Seen(replace(GOES, since=NOW), None, (), {}),
+        "starting",
+        "its `pulumi up` is under way",
     ),
     "Kueue counts another machine for it": (
         Seen(RECORD, job(), (pod(),), {"train-singlepod-x": STEPPED}, places="Kueue counts b"),

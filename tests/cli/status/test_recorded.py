@@ -13,7 +13,6 @@ from tests.cli.status.tape import FOLDER, Replay, read, see_only_run
 FILES = sorted(FOLDER.glob("*.json"))
 AT_LEAST = 40
 STATES = {"training", "waiting", "starting", "recovering", "saving", "stopped", "failing"}
-NO_SAVE_YET = ("jobset", "trainjob", "pytorchjob")  # their runs that save were not recorded yet
 MOST_BYTES = 40_000  # of a file
 
 
@@ -37,5 +36,4 @@ def test_recordings_are_enough_and_small() -> None:
         kind = max((name for name in WORKLOADS if path.stem.startswith(f"{name}-")), key=len)
         states[kind].add(read(path)[0])
     for kind, words in states.items():
-        wanted = STATES - {"saving"} if kind in NO_SAVE_YET else STATES
-        assert words >= wanted, kind
+        assert words >= STATES, kind

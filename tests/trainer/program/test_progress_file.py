@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.program.desk import Desk
 from trainer.launch.exit_codes import ExitCode
-from trainer.program.progress_file import Tail, point_of_json
+from trainer.program.progress_file import ProgressFile, Tail, point_of_json
 
 LINES = [b'{"step": 1, "loss": 0.5}', b'{"step": 2, "loss": 0.25}']
 
@@ -96,6 +96,43 @@ def test_long_file_is_read_in_parts(tmp_path: Path) -> None:
     endless = Tail(tmp_path / "endless", is_whole=lambda _: False, most_bytes=100)
     (tmp_path / "endless").write_bytes(b"x" * 200 + b"y\nstep 1\n")
     assert [endless.new_lines() for _ in range(4)] == [[], [], [b"y", b"step 1"], []]
+
+
+def looked_at(file: ProgressFile) -> list[int]:
+    """The steps that one look finds, as the thread takes them."""
+    file.look()
+    return [point.step for point in file.taken()]
+
+
+def indented(step: int) -> str:
+    """A state as many libraries write it; `history` has steps of its own."""
+    return json.dumps({"history": [{"step": 1}, {"step": 2}], "step": step, "loss": 1.5}, indent=2)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_object_over_several_lines_is_read_as_a_whole(tmp_path: Path, end: str) -> None:
+    """Such a file is written anew each time, here in place and half at first."""
+    place = tmp_path / "state.json"
+    place.write_text(indented(3) + end)
+    file = ProgressFile(place, None)
+    file.skip()
+    assert looked_at(file) == []
+    place.write_text(indented(7) + end)
+    assert looked_at(file) == [7]
+    assert looked_at(file) == []
+    text = indented(12) + end
+    for length in (1, len(text) // 2, len(text) - 2):
+        place.write_text(text[:length])
+        assert looked_at(file) == []
+    place.write_text(text)
+    assert looked_at(file) == [12]
+    assert looked_at(file) == []
+
+
+def test_object_that_is_too_long_is_not_read_again_and_again(tmp_path: Path) -> None:
+    place = tmp_path / "state.json"
+    place.write_text(json.dumps({"step": 3, "weights": ["x" * 100] * 20_000}, indent=2))
+    assert looked_at(ProgressFile(place, None)) == []
 
 
 COUNTS = """

@@ -212,4 +212,17 @@ def test_output_has_the_place_or_says_that_it_is_had() -> None:
 def test_run_that_kueue_has_not_seen_says_so() -> None:
     found = in_queue("gpus", None, [], [])
     assert found
-    assert found.words == "in queue gpus: Kueue has not taken it up yet"
+    assert found.words.startswith("in queue gpus: Kueue has not taken it up yet. If this lasts")
+    assert "managedJobsNamespaceSelector" in found.words
+
+
+def test_run_that_kueue_has_not_seen_is_not_promised_a_start() -> None:
+    """In a namespace that Kueue leaves out it never starts; with the others it begins by itself."""
+    unseen, seen = in_queue("gpus", None, [], []), in_queue("gpus", OWN, [queue()], [OWN])
+    assert unseen
+    assert seen
+    workload = Workload("batch/v1", "Job", "train-indexed")
+    assert "starts by itself" in ends_well(workload, seen)
+    said = ends_well(workload, unseen)
+    assert "starts by itself" not in said
+    assert queue_place(f"{said}\n", "gpus").endswith("shows whether it has begun")

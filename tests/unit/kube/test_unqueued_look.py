@@ -47,36 +47,55 @@ class Server:
         return Answer(self.status, "", json.dumps(job))
 
 
-def look(server: Server, queue: str = "", *, has_dataset: bool = True) -> Findings:
+def look(
+    server: Server, queue: str = "", *, has_dataset: bool = True, can_queue: bool = True
+) -> Findings:
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    return unqueued_findings(api, "disttrain", POD, queue, has_dataset=has_dataset)
+    kinds = {"has_dataset": has_dataset, "can_queue": can_queue}
+    return unqueued_findings(api, "disttrain", POD, queue, **kinds)
 
 
-@pytest.mark.parametrize(
-    ("queue", "has_dataset", "waits"),
-    [
-        ("", True, "the run and the Job that prepares the data set"),
-        ("", False, "the run"),
-        ("gpus", True, "the Job that prepares the data set"),
-    ],
-)
-def test_job_that_is_suspended_without_a_queue_is_refused(
-    queue: str, has_dataset: bool, waits: str
-) -> None:
-    """`up` would wait for it to its limit, and say that somebody has suspended it."""
-    found = look(Server(True, True, ""), queue, has_dataset=has_dataset)
-    (problem,) = found.problems
-    assert problem.startswith(f"queue: {queue!r} cannot be used here: Kueue suspends every Job")
-    assert f"(manageJobsWithoutQueueName), so {waits} would wait for ever" in problem
-    assert "managedJobsNamespaceSelector" in problem
+@pytest.mark.parametrize("queue", ["", "gpus"])
+def test_dataset_that_would_wait_for_ever_is_refused(queue: str) -> None:
+    """No setting puts its Job into a queue, so only the administrator can help."""
+    (problem,) = look(Server(True, True, ""), queue, has_dataset=True).problems
+    assert problem.startswith(
+        f"queue: {queue!r} cannot be used here: the Job that prepares the data set is in no queue, "
+        "and Kueue, which shares this cluster out, is set up to let nothing start that is in none "
+        "(manageJobsWithoutQueueName: true), so it would wait for ever. "
+    )
+    assert ("The run itself would wait too" in problem) == (not queue)
+    assert "make a LocalQueue with the name default in the namespace disttrain" in problem
+    # Kueue would suspend a run with a queue there, and never look at it again.
+    assert ("leave the namespace out" in problem) == (not queue)
+
+
+def test_run_that_would_wait_for_ever_is_refused() -> None:
+    """`up` would wait for it to its limit; the user can put it into a queue."""
+    (problem,) = look(Server(True, True, ""), has_dataset=False).problems
+    assert problem.startswith("queue: '' cannot be used here: the run is in no queue, and Kueue")
+    assert "`kubectl get localqueues -n disttrain` lists them" in problem
+    assert "`pulumi config set queue NAME` with the next `pulumi up` chooses one" in problem
+    assert "administrator" not in problem
+
+
+def test_nothing_is_said_of_a_kind_that_no_queue_holds_back() -> None:
+    """What becomes of a Job tells nothing of a StatefulSet, and the setting queue is refused with
+    it, so nobody could do what is said."""
+    for given in ("", "default"):
+        server = Server(True, True, given)
+        assert look(server, has_dataset=False, can_queue=False) == Findings()
+    (problem,) = look(Server(True, True, ""), can_queue=False).problems
+    assert "the Job that prepares the data set is in no queue" in problem
+    assert "The run itself" not in problem
 
 
 def test_default_queue_of_a_namespace_is_named() -> None:
     found = look(Server(True, True, "default"))
     assert found.problems == []
     (note,) = found.notes
-    assert "Kueue puts what names no queue into LocalQueue default" in note
+    assert note.startswith("the setting queue is empty, so this cluster's Kueue puts the run into")
     assert "pulumi config set queue default" in note
     assert look(Server(True, True, "default"), "gpus") == Findings()
 

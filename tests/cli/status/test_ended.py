@@ -1,0 +1,148 @@
+"""What status says of a run whose workload went after its end: the volume is asked once."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import NoReturn
+
+import pytest
+
+from cli.dashboard import looks
+from cli.dashboard.looks import Looks
+from cli.dashboard.pod_keeper import PodKeeper
+from cli.stack_outputs import VolumePlace
+from cli.status import ended
+from cli.status.judge import PlatformStatus, RunStatus, Seen, judge_run
+from cli.status.look import Look
+from infra.kube.access import Access
+from infra.kube.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.record import Record, Ttl
+from tests.cli.records import NOW, RECORD
+
+NAMESPACE = RECORD.namespace
+GOES = replace(RECORD, ttl=Ttl(1800, "image", "claim", "/data/runs/dev", {}))
+
+
+def looked(record: Record) -> Look:
+    return Look(
+        PlatformStatus(1), (judge_run(Seen(record, None, (), {}), NOW),), "", ((record, []),)
+    )
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    monkeypatch.setattr(Api, "now", lambda _: NOW)
+    monkeypatch.setattr(ended, "_words", {})
+    return Api(Access(kubeconfig="{}"))
+
+
+class Volume:
+    """Is asked how a run ended."""
+
+    def __init__(self, answer: str | Exception) -> None:
+        self.answer, self.asked = answer, 0
+
+    def __call__(self, _: Api, record: Record) -> str:
+        self.asked += 1
+        print("waiting for a pod")  # which is no part of what status prints
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Record) -> RunStatus:
+    monkeypatch.setattr(ended, "how_ended", volume)
+    (run,) = ended.with_ends(api, looked(record), NAMESPACE).runs
+    return run
+
+
+def test_runs_of_stacks_of_one_name_are_told_apart(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two people may each have a stack `dev`."""
+    of_others = replace(GOES, owner="somebody", ttl=None)
+    found = tuple((record, []) for record in (of_others, GOES))
+    runs = tuple(judge_run(Seen(record, None, (), {}), NOW) for record, _ in found)
+    monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
+    seen = ended.with_ends(api, Look(PlatformStatus(1), runs, "", found), NAMESPACE)
+    assert [run.state for run in seen.runs] == ["gone", "finished"]
+
+
+def test_short_run_that_has_gone_is_not_called_starting(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is as young as that of a run whose workload is not made yet."""
+    assert GOES.ttl
+    short = replace(GOES, ttl=replace(GOES.ttl, seconds=60), since=NOW - timedelta(seconds=80))
+    assert looked(short).runs[0].state == "starting"
+    assert shown(api, Volume("finished: all done"), monkeypatch, short).state == "finished"
+    assert shown(api, Volume(""), monkeypatch, short).state == "starting"
+    young, volume = replace(short, since=NOW - timedelta(seconds=50)), Volume("finished: ")
+    assert shown(api, volume, monkeypatch, young).state == "starting"
+    assert volume.asked == 0  # its time cannot be over
+    deleted = shown(api, volume, monkeypatch, replace(GOES, since=NOW - timedelta(seconds=150)))
+    assert (deleted.state, volume.asked) == ("gone", 0)
+    assert "somebody has deleted it" in deleted.detail
+
+
+def test_no_pod_is_started_in_a_namespace_of_others(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may see the whole cluster sees their runs, too."""
+    volume = Volume("finished: all done")
+    run = shown(api, volume, monkeypatch, replace(GOES, namespace="of-others"))
+    assert (run.state, volume.asked) == ("gone", 0)
+    assert "./disttrain status of its stack reads it on the volume" in run.detail
+
+
+@pytest.mark.parametrize("state", ["finished", "failed"])
+def test_run_that_has_gone_is_called_what_its_volume_says(
+    state: str, api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shown(api, Volume(f"{state}: as the log says"), monkeypatch, GOES)
+    assert run.state == state
+    assert run.detail.startswith("as the log says; Job train-singlepod was removed 1800 s after")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("", "no log of the run says that it had ended: somebody has deleted the workload, or"),
+        (ApiError(403, "you may not make pods"), "was not seen: you may not make pods"),
+        (TaskError("there is no claim"), "was not seen: there is no claim"),
+        (UnreachableError("nobody answers"), "was not seen: nobody answers"),
+    ],
+)
+def test_volume_without_an_answer_is_asked_once_and_said(
+    answer: str | Exception, words: str, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A status that is drawn again and again must not start a pod each time."""
+    volume = Volume(answer)
+    for _ in range(2):
+        run = shown(api, volume, monkeypatch, GOES)
+        assert run.state == "gone"
+        assert words in run.detail
+    assert volume.asked == 1
+
+
+def no_pod() -> NoReturn:
+    raise AssertionError("the page needs no pod of its own for that")
+
+
+def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = VolumePlace(api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs")
+    monkeypatch.setattr(looks, "look", lambda *_: looked(GOES))
+    monkeypatch.setattr(Api, "list", lambda *_: [])
+    monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
+    (run,) = Looks(place, PodKeeper(no_pod)).cluster().look.runs
+    assert run.state == "finished"
+
+
+def test_workload_that_somebody_deleted_asks_no_volume(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = Volume("finished: ")
+    run = shown(api, volume, monkeypatch, RECORD)
+    assert (run.state, volume.asked) == ("gone", 0)
+    assert "somebody has deleted it" in run.detail

@@ -1,0 +1,167 @@
+"""A run whose workload goes after its end, by `ttlSecondsAfterFinished`, from `up` to `destroy`.
+
+`make test-engines` runs this file.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import running
+from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import changes, people_run, states, training_pods
+from tests.e2e.engines import JOBSET, PYTORCHJOB, VOLCANO, Engine
+from tests.e2e.lab import Lab, run_settings, wait_for
+from trainer.events.event import Name, event_file
+
+pytestmark = pytest.mark.in_order
+
+NAME = "e2e-goes"
+FAILS = f"{NAME}-failed"
+WORKLOAD = "train-indexed"
+TTL = 60
+STEPS = 20
+MORE = 40
+LIMIT_SECONDS = TTL + 120
+FATAL = {"run.train.initial_weights": "/data/no-such-weights"}
+REMOVED_BY = ((JOBSET, "jobset"), (PYTORCHJOB, "training-operator"), (VOLCANO, "volcano"))
+
+
+@pytest.fixture(scope="module")
+def stack(lab: Lab) -> Iterator[Stack]:
+    pods = {"topology": "indexed-job", "pods": "2", "processesPerPod": "1"}
+    settings = {**pods, "ttlSecondsAfterFinished": str(TTL), **run_settings(NAME, STEPS)}
+    made = lab.stack(NAME, "sandbox", settings)
+    yield made
+    made.destroy()
+
+
+def wait_until_gone(lab: Lab) -> None:
+    name = f"Job/{WORKLOAD}"
+    wait_for(f"{name} to go", lambda: name not in lab.uids("job"), LIMIT_SECONDS)
+
+
+def rounds(lab: Lab, run_name: str) -> int:
+    """How often node 0 has started ranks."""
+    path = event_file(lab.run_dir(run_name), 0)
+    return path.read_text().count(f'"{Name.RANKS_STARTED.value}"')
+
+
+def detail(lab: Lab, stack: Stack) -> str:
+    (run,) = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))[
+        "runs"
+    ]
+    return run["detail"]
+
+
+def test_finished_run_goes_and_is_called_finished(lab: Lab, stack: Stack) -> None:
+    """Its pods are gone, so the volume says it; the second look starts no pod."""
+    stack.up()
+    lab.wait_done(NAME)
+    wait_until_gone(lab)
+    wait_for("its pods to go", lambda: not training_pods(lab, stack), 60)
+    assert states(lab, stack) == {NAME: "finished"}
+    said = detail(lab, stack)
+    assert f"Job {WORKLOAD} was removed {TTL} s after that" in said, said
+    assert lab.get("pod", "--selector=disttrain.dev/task")["items"] == []
+
+
+def test_second_up_of_a_run_that_has_gone_changes_nothing(lab: Lab, stack: Stack) -> None:
+    stack.up()
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    assert f"Job/{WORKLOAD}" not in lab.uids("job")
+
+
+def test_refreshed_run_ends_at_once_and_trains_nothing(lab: Lab, stack: Stack) -> None:
+    before = rounds(lab, NAME)
+    stack.refresh()
+    stack.up()
+    finished = "--for=condition=Complete"
+    lab.kubectl("wait", finished, f"job/{WORKLOAD}", "--timeout=120s")
+    assert rounds(lab, NAME) == before
+    assert sorted(lab.losses(NAME)) == list(range(1, STEPS + 1))
+    assert states(lab, stack) == {NAME: "finished"}
+    wait_until_gone(lab)
+
+
+def test_longer_run_continues_without_a_refresh(lab: Lab, stack: Stack) -> None:
+    """`./disttrain extend` is such an `up`. A change of the time alone needs the refresh."""
+    stack.set("ttlSecondsAfterFinished", str(TTL + 1))
+    with pytest.raises(PulumiFailedError, match="not found"):
+        stack.up()
+    stack.set_all({"ttlSecondsAfterFinished": str(TTL), "run.train.max_steps": str(MORE)})
+    stack.up()
+    wait_for("the longer run", lambda: MORE in lab.losses(NAME), 120)
+    wait_until_gone(lab)
+    assert states(lab, stack) == {NAME: "finished"}
+
+
+def test_failed_run_that_has_gone_is_called_failed_and_starts_again(lab: Lab, stack: Stack) -> None:
+    """A fatal error ends it at once; the next `up` says why, and fails."""
+    stack.set_all({"runName": FAILS, **FATAL})
+    with pytest.raises(PulumiFailedError):
+        stack.up()
+    wait_until_gone(lab)
+    assert state_of_failed(lab, stack) == "failed"
+    with pytest.raises(PulumiFailedError) as again:
+        stack.up()
+    said = " ".join(str(again.value).split())
+    assert "/data/no-such-weights" in said, said
+    assert f"Job {WORKLOAD} was removed {TTL} s after that" in said, said
+    before = rounds(lab, FAILS)
+    stack.refresh()
+    with pytest.raises(PulumiFailedError):
+        stack.up()
+    assert rounds(lab, FAILS) > before
+
+
+def state_of_failed(lab: Lab, stack: Stack) -> str:
+    """Status ends with 1, as somebody has to look at the run."""
+    command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
+    (run,) = json.loads(people_run(lab, stack, command))["runs"]
+    return run["state"]
+
+
+def test_destroy_works_though_the_workload_is_gone(lab: Lab, stack: Stack) -> None:
+    wait_until_gone(lab)
+    stack.destroy()
+    assert lab.left() == []
+
+
+@pytest.fixture(params=REMOVED_BY, ids=lambda each: each[1])
+def served(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Engine]:
+    """A kind whose own controller removes the workload, with that controller."""
+    engine, name = request.param
+    with running(lab.cluster, [CONTROLLERS[name]]):
+        yield engine
+
+
+def test_controller_removes_what_has_finished_and_what_has_failed(lab: Lab, served: Engine) -> None:
+    topology = served.kind.name
+    name = f"{NAME}-{topology}"
+    pods = {"topology": topology, "pods": "2", "processesPerPod": "1"}
+    settings = {**pods, "ttlSecondsAfterFinished": str(TTL), **run_settings(name, STEPS)}
+    stack = lab.stack(name, "sandbox", settings)
+
+    def is_gone() -> bool:
+        items = lab.get(served.typed)["items"]
+        return served.workload not in [item["metadata"]["name"] for item in items]
+
+    try:
+        stack.up()
+        lab.wait_done(name)
+        wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
+        assert "the run has finished" in " ".join(stack.up().split())  # it asks the volume itself
+        assert states(lab, stack) == {name: "finished"}
+        assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+        if served is VOLCANO:  # a preview of a changed Job asks for the one that is there
+            stack.refresh()
+        stack.set_all({"runName": f"{name}-failed", **FATAL})
+        with pytest.raises(PulumiFailedError):
+            stack.up()
+        wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
+        assert state_of_failed(lab, stack) == "failed"
+    finally:
+        stack.destroy()

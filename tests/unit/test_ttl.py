@@ -1,0 +1,109 @@
+"""The setting `ttlSecondsAfterFinished`: where it stands in each kind's object, and who refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.labels import REVISION_LABEL
+from infra.workloads import WORKLOADS
+from tests.unit.settings.reading import refusal
+from tests.unit.settings.reading import run as read_run
+from tests.unit.stacks import Deployment, deploy
+
+KEY = "ttlSecondsAfterFinished"
+PLACES = {
+    "single-pod": ("training-job", ("spec",)),
+    "indexed-job": ("training-job", ("spec",)),
+    "jobset": ("training-job-set", ("spec",)),
+    "pytorchjob": ("training-pytorch-job", ("spec", "runPolicy")),
+    "volcano": ("training-volcano-job", ("spec",)),
+}
+"""The resource that is the workload, and where its API has the field."""
+STAY = {
+    "multi-pod": "its object never ends: the pods stay when the run is finished",
+    "lws": "its object never ends: the pods stay when the run is finished",
+    "trainjob": "a TrainJob has no such field, and Trainer would make a JobSet anew",
+    "mpijob": "the MPI Operator hands this time on to the Job of node 0 alone",
+}
+
+
+def made(topology: str, tmp_path: Path, seconds: object) -> Deployment:
+    changes = {"topology": topology, KEY: seconds}
+    stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
+    return deploy(stack, tmp_path, changes)
+
+
+def holder(deployment: Deployment, topology: str) -> dict[str, Any]:
+    name, path = PLACES[topology]
+    found: dict[str, Any] = deployment.one(name).inputs
+    for key in path:
+        found = found[key]
+    return found
+
+
+def test_each_kind_sets_or_refuses_it() -> None:
+    assert set(PLACES) | set(STAY) == set(WORKLOADS)
+
+
+@pytest.mark.parametrize("topology", PLACES)
+def test_field_stands_where_the_controller_reads_it(topology: str, tmp_path: Path) -> None:
+    """And nowhere without the setting, so that nothing changes for those who do not set it."""
+    assert holder(made(topology, tmp_path, 3600), topology)[KEY] == 3600
+    assert KEY not in json.dumps(made(topology, tmp_path, "").one(PLACES[topology][0]).inputs)
+
+
+@pytest.mark.parametrize("topology", PLACES)
+def test_another_time_is_another_workload_of_volcano_alone(topology: str, tmp_path: Path) -> None:
+    """Volcano refuses the change of a Job; the others take it, and training goes on."""
+
+    def revision(seconds: object) -> str:
+        workload = made(topology, tmp_path, seconds).one(PLACES[topology][0])
+        return workload.inputs["metadata"]["labels"][REVISION_LABEL]
+
+    assert (revision(3600) != revision(7200)) == (topology == "volcano")
+
+
+@pytest.mark.parametrize("topology", PLACES)
+def test_record_knows_how_its_end_is_found_on_the_volume(topology: str, tmp_path: Path) -> None:
+    with_time, without = made(topology, tmp_path, 3600), made(topology, tmp_path, "")
+    ttl = json.loads(with_time.one("training-hand-over").inputs["stdin"])["ttl"]
+    assert (ttl["seconds"], ttl["run_dir"][:11]) == (3600, "/data/runs/")
+    assert ttl["claim"]
+    assert ttl["image"]
+    assert "ttl" not in json.loads(without.one("training-hand-over").inputs["stdin"])
+
+
+@pytest.mark.parametrize("topology", STAY)
+def test_kind_whose_object_stays_refuses_it_and_says_why(topology: str) -> None:
+    said = " ".join(refusal({"topology": topology, KEY: 3600}).split())
+    assert f"{KEY}: '3600' cannot be used: topology is {topology}, and {STAY[topology]}" in said
+    able = ", ".join(PLACES)
+    assert f"Remove it (`pulumi config rm {KEY}`), or set topology to one of {able}." in said
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("0", "the workload could be gone before `pulumi up` and ./disttrain status have seen"),
+        ("59", "Set at least 60, such as 86400 for a day"),
+        ("-1", "it is no whole number of seconds"),
+        ("1h", "it is no whole number of seconds"),
+        ("1.5", "it is no whole number of seconds"),
+        (
+            str(2**31),
+            "or too large a one. Set a whole number of at least 60 and at most 2147483647",
+        ),
+    ],
+)
+def test_value_that_cannot_be_used_is_refused_by_its_name(value: str, reason: str) -> None:
+    said = " ".join(refusal({"topology": "indexed-job", KEY: value}).split())
+    assert f"{KEY}: '{value}' cannot be used: " in said
+    assert reason in said
+
+
+def test_limits_of_the_time_can_be_used() -> None:
+    for value in (60, 2**31 - 1):
+        assert read_run({"topology": "single-pod", KEY: value}).ttl_seconds == value
+    assert read_run({"topology": "single-pod"}).ttl_seconds is None
