@@ -17,7 +17,7 @@ from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running, start_controller
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.conftest import KEPT
-from tests.e2e.engines import JOBSET, MPIJOB, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
+from tests.e2e.engines import INDEXED_JOB, JOBSET, MPIJOB, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 from trainer.events.event import Name, event_file
 
@@ -130,7 +130,11 @@ def test_plain_trainjob_trains_again_when_its_jobset_is_gone(served: Lab) -> Non
 
 
 def starts(lab: Lab, run_name: str) -> int:
-    """How often node 0 has started ranks."""
+    """How often node 0 has started ranks.
+
+    A rank of the other node can fail before node 0 has started its own. That round fails, and its
+    pods count, though node 0 has started nothing in it.
+    """
     path = event_file(lab.run_dir(run_name), 0)
     return path.read_text().count(f'"{Name.RANKS_STARTED.value}"')
 
@@ -144,7 +148,7 @@ def living_pods(lab: Lab) -> list[str]:
 
 @pytest.mark.parametrize(
     "engine",
-    [JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO],
+    [INDEXED_JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO],
     ids=lambda engine: engine.kind.name,
 )
 def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine: Engine) -> None:
@@ -166,7 +170,7 @@ def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine:
         return engine.condition(item, engine.kind.failed)
 
     assert wait_for(f"{engine.workload} to have failed", has_failed, 240)
-    assert starts(lab, run_name) == MOST + 1
+    assert starts(lab, run_name) <= MOST + 1
     wait_for("its pods to end", lambda: not living_pods(lab), 120)
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
     (run,) = look(api, NAMESPACE).runs
@@ -181,6 +185,8 @@ def test_failed_trainjob_stays_failed_without_its_jobset(served: Lab, stack: Sta
     with pytest.raises(PulumiFailedError):
         stack.up()
     uid, _ = wait_for_failure(lab, name, NAMESPACE)
+    before = starts(lab, run_name)
+    assert before <= MOST + 1
     lab.kubectl("delete", jobset.KIND.kind.lower(), name)
     again, _ = wait_for_failure(lab, name, NAMESPACE, before=uid)
     trainer = CONTROLLERS["trainer"]
@@ -189,5 +195,5 @@ def test_failed_trainjob_stays_failed_without_its_jobset(served: Lab, stack: Sta
     start_controller(lab.cluster, trainer)
     lab.kubectl("delete", jobset.KIND.kind.lower(), name)
     wait_for_failure(lab, name, NAMESPACE, before=again)
-    assert starts(lab, run_name) == MOST + 1
+    assert starts(lab, run_name) == before
     assert TRAINJOB.condition(lab.get(TRAINJOB.typed, name), TRAINJOB.kind.failed)
