@@ -69,6 +69,7 @@ FILES = {
         "e2e/test_controller_outage.py",
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",
+        "e2e/test_destroy_of_lost_machine.py",
         "e2e/test_failed_runs.py",
         "e2e/test_gone_workloads.py",
         "e2e/test_lost_volume.py",
