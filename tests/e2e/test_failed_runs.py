@@ -12,12 +12,12 @@ from cli.status.look import look
 from infra.kube.access import Access
 from infra.kube.api import Api
 from infra.kube.objects import is_true
-from infra.workloads import jobset, trainjob
+from infra.workloads import indexed_job, jobset, trainjob
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running, start_controller
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.conftest import KEPT
-from tests.e2e.engines import INDEXED_JOB, JOBSET, MPIJOB, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
+from tests.e2e.engines import JOBSET, MPIJOB, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 from trainer.events.event import Name, event_file
 
@@ -27,6 +27,13 @@ NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano")
 PLAIN = "plain"
 STACK = "e2e-failed"
 MOST = 1  # pods in a row that may fail
+INDEXED_JOB = Engine(
+    kind=indexed_job.KIND,
+    pods="train-indexed-{}-".format,
+    master="",
+    failed_reason="PodFailurePolicy",
+    gang=False,
+)
 # The operator tries a fatal error again, too: more often than the run's own number, and not as
 # often as usual, since each pause is twice as long as the one before.
 OPTIONS = {MPIJOB.kind.name: {"topologyOptions.launcherRetries": "3"}}
