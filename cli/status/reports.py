@@ -7,11 +7,12 @@ that it is lost. A kubelet that is slow is waited for, because it goes on report
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
-from cli.status.silence import LEASES, has_been_missed, renewals, silent_nodes
+from cli.status.silence import LEASES, renewals, silent_nodes
 from infra.kube.api import Api
 from infra.kube.errors import UnreachableError
 from infra.kube.findings import objects_at
 from infra.kube.objects import Json, name_of
+from infra.kube.silent_machines import has_been_missed
 
 TRY_SECONDS = 3.0
 TRIES = 4  # by then a healthy node has reported

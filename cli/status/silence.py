@@ -12,7 +12,7 @@ of it. So a node is called silent only while another one reports.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from infra.kube.objects import Json, condition, name_of, part, parts
+from infra.kube.objects import Json, name_of, part, parts
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 RENEWALS = 4  # so many in the time that a lease is valid: the kubelet's own constant
@@ -50,11 +50,6 @@ def silent_nodes(
 def renewals(leases: Sequence[Json]) -> Mapping[str, str]:
     """For each node what its lease says of the last renewal; another text means another one."""
     return {name_of(lease): str(part(lease, "spec").get("renewTime") or "") for lease in leases}
-
-
-def has_been_missed(node: Json) -> bool:
-    """Whether Kubernetes itself has noticed that the node does not report."""
-    return condition(node, "Ready").get("status") == "Unknown"
 
 
 def _longest_seconds(lease: Json) -> float:

@@ -14,7 +14,12 @@ from infra.kube.making_place import PODS
 from infra.kube.objects import Json, names_of
 from infra.kube.pods import describe_pods
 from infra.kube.say import say
-from infra.kube.silent_machines import describe, silent_machines, stranded
+from infra.kube.silent_machines import (
+    describe,
+    pods_and_machines,
+    silent_machines,
+    stranded,
+)
 from infra.kube.waiting import SETTLED_SECONDS, Patience, wait_for
 
 LIMIT_SECONDS = 120
@@ -72,9 +77,10 @@ def _await_training_pods(job: Job, api: Api, are_replaced: bool) -> None:
         pods = api.list(collection, selector)
         silent = silent_machines(api, pods)
         if borne.is_over("" if are_replaced else describe(silent)):
-            raise TaskError(f"the claim is not deleted under a pod: {stranded(pods, silent)}")
-        said = describe_pods(pods) if pods else ""
-        return f"{said}; {describe(silent)}" if silent else said
+            raise TaskError(
+                f"the volume's claim cannot be deleted while pods use it. {stranded(pods, silent)}"
+            )
+        return pods_and_machines(pods, silent)
 
     pods = api.list(collection, selector)
     limit = max((_grace_seconds(pod) for pod in pods), default=0) + LOST_SECONDS

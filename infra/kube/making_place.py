@@ -5,10 +5,9 @@ from infra.kube.api import Api
 from infra.kube.job import Job
 from infra.kube.kueue import steer
 from infra.kube.objects import Json, label, part
-from infra.kube.pods import describe_pods
 from infra.kube.record import Record, record_path
 from infra.kube.say import say
-from infra.kube.silent_machines import describe, silent_machines
+from infra.kube.silent_machines import pods_and_machines, silent_machines
 from infra.kube.waiting import wait_for
 
 ENDED = ("Succeeded", "Failed")
@@ -62,7 +61,4 @@ def live_pods_of(api: Api, namespace: str, owner: str, not_revision: str = "") -
         if part(pod, "status").get("phase") not in ENDED
         and (not not_revision or label(pod, names.REVISION_LABEL) != not_revision)
     ]
-    if not live:
-        return ""
-    silent = describe(silent_machines(api, live))
-    return f"{describe_pods(live)}; {silent}" if silent else describe_pods(live)
+    return pods_and_machines(live, silent_machines(api, live))

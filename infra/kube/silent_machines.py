@@ -10,6 +10,7 @@ from datetime import datetime
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, condition, name_of, part
+from infra.kube.pods import describe_pods
 
 
 def silent_machines(api: Api, pods: Sequence[Json]) -> Mapping[str, str]:
@@ -27,10 +28,15 @@ def silent_machines(api: Api, pods: Sequence[Json]) -> Mapping[str, str]:
             if error.status == 403:
                 return {}
             raise
-        ready = condition(node or {}, "Ready")
-        if ready.get("status") == "Unknown":  # Kubernetes has missed the reports of the machine
-            found[name] = str(ready.get("lastTransitionTime") or "an unknown time")
+        if node and has_been_missed(node):
+            since = condition(node, "Ready").get("lastTransitionTime")
+            found[name] = str(since or "an unknown time")
     return found
+
+
+def has_been_missed(node: Json) -> bool:
+    """Whether Kubernetes itself has noticed that the node does not report."""
+    return condition(node, "Ready").get("status") == "Unknown"
 
 
 def overdue(pods: Sequence[Json], now: datetime) -> list[Json]:
@@ -43,6 +49,12 @@ def describe(machines: Mapping[str, str]) -> str:
     """The machines in words; empty where there are none."""
     said = [f"machine {name} has not answered since {since}" for name, since in machines.items()]
     return ", ".join(said)
+
+
+def pods_and_machines(pods: list[Json], machines: Mapping[str, str]) -> str:
+    """The pods in words, and the machines that keep some of them; empty where there are no pods."""
+    said = describe_pods(pods) if pods else ""
+    return f"{said}; {describe(machines)}" if pods and machines else said
 
 
 def stranded(pods: Sequence[Json], machines: Mapping[str, str]) -> str:
