@@ -60,6 +60,7 @@ class Cluster:
 
     def __init__(self, claims: list[dict[str, Any]], runs: Sequence[dict[str, Any]] = ()) -> None:
         self._claims, self._runs = claims, runs
+        self.shows_claims = True  # else this user may not list them
 
     def request(
         self,
@@ -77,6 +78,8 @@ class Cluster:
         if path.endswith("/persistentvolumeclaims/lustre"):
             spec = {"accessModes": ["ReadWriteMany"]}
             return Answer(200, "", json.dumps({"spec": spec, "status": {"phase": "Bound"}}))
+        if path.endswith("/persistentvolumeclaims") and not self.shows_claims:
+            return Answer(403, "", json.dumps({"kind": "Status"}))
         if path.endswith("/persistentvolumeclaims"):
             wanted = [word.split("=") for word in query["labelSelector"].split(",")]
             items = [each for each in self._claims if _has(each, wanted)]
@@ -152,6 +155,8 @@ def test_change_in_two_steps_is_made(up: Up) -> None:
     """`keep` takes the mark from the claim; and without a change there is nothing to refuse."""
     before, kept, after = map(up, (SURE, {**SURE, "dataOnDestroy": "keep"}, NFS))
     assert said(before, before) == said(before, kept) == said(kept, after) == ""
+    of_class = up(SURE_OF_CLASS)
+    assert said(of_class, of_class) == ""
 
 
 def test_preview_refuses_the_purge_too(
@@ -234,3 +239,14 @@ def test_nfs_waits_for_runs_of_others_on_the_old_volume(
     assert message.count("pulumi destroy") == 1
     assert said(before, after, ours.to_object("disttrain")) == ""
     assert said(before, before, guest.to_object("disttrain")) == ""
+
+
+def test_user_who_may_not_list_claims_goes_on(up: Up) -> None:
+    """Nobody knows then whether there is an old one."""
+    (name,) = (each.name for each in up(NFS).resources if each.name in TASKS)
+    job = parse_job(up(NFS).one(name).inputs["stdin"])
+    cluster = Cluster([each.inputs for each in up(SURE_OF_CLASS).resources])
+    cluster.shows_claims = False
+    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
+    api.use(cluster)
+    TASKS[name].create(job, api)
