@@ -137,6 +137,27 @@ def test_first_machine_installed_anew_gets_everything_again(
     assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
 
 
+@pytest.mark.parametrize(
+    ("stack", "changes", "names"),
+    [
+        ("sandbox", {}, ("data-root-folder",)),
+        ("dev", {"k3sExisting": "adopt"}, ("data-root-folder", "trust-bundle")),
+    ],
+    ids=["existing", "adopted"],
+)
+def test_machine_whose_k3s_is_not_ours_needs_no_repair(
+    tmp_path: Path, stack: str, changes: dict[str, object], names: tuple[str, ...]
+) -> None:
+    """What is brought to it follows its settings alone, and no change of them is ignored."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    made = deploy(stack, tmp_path, {**changes, "caBundle": str(authority)})
+    for name in names:
+        command = made.one(name)
+        assert "export REPAIR_ID" not in command.program
+        assert not command.request.ignoreChanges
+
+
 def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:
     """A changed `host` made a command of another type, whose old one was deleted last of all.
 
