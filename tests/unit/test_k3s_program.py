@@ -135,6 +135,12 @@ def test_first_machine_installed_anew_gets_everything_again(
     assert "could not be asked about its k3s (no answer in 10 s), so its command runs again" in said
     assert [*trust.request.ignoreChanges] == ["stdin"]
     assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
+    monkeypatch.setattr("pulumi.runtime.is_dry_run", lambda: True)
+    with patch("infra.platform.k3s.pulumi.log.warn"):
+        folder, _ = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+    assert [*folder.request.ignoreChanges] == ["stdin"], "a preview shows no change that is not"
+    lost = deploy("dev", tmp_path, {**SSH, "hostGone": True}).one("data-root-folder")
+    assert [*lost.request.ignoreChanges] == ["stdin"]
 
 
 @pytest.mark.parametrize(
