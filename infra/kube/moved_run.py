@@ -30,8 +30,6 @@ def end_in_former_namespace(job: Job, api: Api) -> None:
     for item in _in_known_namespaces(job, api) if found is None else found:
         record = parse_record(item)
         where = record.namespace
-        if where == job.namespace:
-            continue
         say(f"{record.workload} of this stack in namespace {where} is asked to save and ends")
         suspend_run(api, where, record, job.stack)
         wait_for(
