@@ -99,8 +99,8 @@ def pod(name: str, machine: str, owner: str, ends_after: float | None, **labels:
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
 
 
-def of_command(name: str, machine: str) -> Json:
-    return pod(name, machine, "mine", None, **{TASK_LABEL: "sample"})
+def of_command(name: str, machine: str, owner: str = "mine") -> Json:
+    return pod(name, machine, owner, None, **{TASK_LABEL: "sample"})
 
 
 @pytest.fixture
@@ -140,6 +140,24 @@ def test_destroy_of_a_run_waits_for_its_pods_alone(cluster: Cluster) -> None:
     assert cluster.seconds > 20
 
 
+def test_pods_have_their_whole_time_to_save(cluster: Cluster) -> None:
+    """`terminationGraceSeconds`, which may be many minutes."""
+    slow = pod("train", WELL, "mine", 3500)
+    slow["spec"]["terminationGracePeriodSeconds"] = 3600
+    cluster.pods = [slow]
+    assert destroy(cluster) == ""
+    assert cluster.seconds > 3500
+
+
+def test_commands_of_others_go_with_the_platform_alone(cluster: Cluster) -> None:
+    """Somebody may be at work with another stack's run."""
+    cluster.pods = [of_command("sample-1", WELL), of_command("sample-2", WELL, "theirs")]
+    assert destroy(cluster) == ""
+    assert [each["metadata"]["name"] for each in cluster.list(PODS, TASK_LABEL)] == ["sample-2"]
+    assert destroy(cluster, everyone=True) == ""
+    assert cluster.list(PODS, TASK_LABEL) == []
+
+
 @pytest.mark.parametrize("everyone", [False, True])
 def test_pod_of_a_command_on_a_lost_machine_is_named(cluster: Cluster, everyone: bool) -> None:
     """It was waited for until the limit, and the message had the pod alone."""
@@ -155,6 +173,9 @@ def test_destroy_of_a_platform_waits_for_ending_pods_of_all(cluster: Cluster) ->
     cluster.pods = [pod("theirs", OFF, "theirs", -5)]
     said = destroy(cluster, everyone=True)
     assert "the volume's claim cannot be deleted while pods use it. theirs cannot end" in said
+    cluster.pods = [pod("ours", OFF, "mine", -5)]
+    assert destroy(cluster, everyone=True).count("ours cannot end") == 1
+    assert "delete pod ours --namespace" in destroy(cluster, everyone=True)
     cluster.pods = [pod("theirs", WELL, "theirs", None)]
     assert destroy(cluster, everyone=True) == "", "nobody has asked it to end"
 
