@@ -38,6 +38,7 @@ class Wrong(Server):
         self.clock_seconds, self.age_seconds = clock_seconds, age_seconds
         self.shows_leases = shows_leases
         self.asked_for_age = 0
+        self.tells_ages = True
 
     def leases(self) -> list[dict[str, Any]]:
         return [lease("n1", 1, self.clock_seconds), lease("n2", 1)]
@@ -56,6 +57,8 @@ class Wrong(Server):
             return Answer(403, answer.date, '{"message": "no"}')
         if not path.endswith("/log"):
             return answer
+        if "sinceSeconds" in query and not self.tells_ages:
+            raise OSError("no answer")
         ages = [self.age_seconds + 10 * back for back in (3, 2, 1, 0)]
         since = float(query.get("sinceSeconds", "1e9"))  # by the clock of the node, like the lines
         self.asked_for_age += "sinceSeconds" in query
@@ -117,6 +120,7 @@ def test_right_clock_is_not_corrected(clock: float) -> None:
 @pytest.mark.parametrize(
     ("clock", "age", "state"),
     [
+        (-120, 2, "training"),  # it would be called quiet
         (-600, 2, "training"),
         (-600, 120, "quiet"),
         (-600, STALLED_SECONDS + 20, "stalled"),
@@ -139,6 +143,13 @@ def test_age_is_asked_for_only_where_it_looks_wrong() -> None:
     stalled = Wrong(0, STALLED_SECONDS + 20, shows_leases=False)
     run_of(stalled)
     assert stalled.asked_for_age == 1
+
+
+def test_node_that_does_not_tell_its_age_is_seen_as_before() -> None:
+    """All else was read; a later look asks again."""
+    server = Wrong(-600, 2, shows_leases=False)
+    server.tells_ages = False
+    assert run_of(server).state == "stalled"
 
 
 def test_only_a_noted_renewal_tells_of_a_clock() -> None:
