@@ -22,6 +22,7 @@ from infra.platform.reference import check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, program_image_args, run_image_args
 from infra.preflight import check_platform, check_run
+from infra.run.former_namespaces import former_namespaces
 from infra.run.make import make_run
 from infra.settings import Settings, parse_settings, read_configuration
 
@@ -42,7 +43,8 @@ async def on_an_own_platform(settings: Settings) -> None:
     await check_platform(settings.platform, settings.run)
     made = await make_platform(settings.platform)
     everything = [*made.ready]
-    export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner))
+    former = await former_namespaces(made.facts.namespace)
+    export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner, former))
     export(platform_outputs(made))
     if settings.run:
         if built := settings.run.program_image:
@@ -56,6 +58,7 @@ async def on_an_own_platform(settings: Settings) -> None:
             [*everything],
             made.cluster.options,
             owns_platform=True,
+            former_namespaces=former,
         )
         everything += run.resources
         export(run_outputs(settings.run, made.facts, run))
@@ -114,6 +117,7 @@ async def on_the_platform_of_another_stack(
     if (built := run_settings.program_image) and built.by_run:
         image = run_image_args(built.plan, built.by_run, facts.namespace)
         needed.append(TrainerImage("program-image", image))
+    former = await former_namespaces(facts.namespace)
     run = make_run(
         run_settings,
         facts,
@@ -121,8 +125,9 @@ async def on_the_platform_of_another_stack(
         needed,
         access.options,
         owns_platform=False,
+        former_namespaces=former,
     )
-    export(cluster_outputs(facts, platform.kubeconfig, connection.owner))
+    export(cluster_outputs(facts, platform.kubeconfig, connection.owner, former))
     export(run_outputs(run_settings, facts, run))
 
 

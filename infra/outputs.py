@@ -33,6 +33,9 @@ class ClusterOutputs:
 
     namespace: str
     """Kubernetes namespace of everything."""
+    former_namespaces: str
+    """Those of before, in which the run may still be, with spaces between them;
+    infra/run/former_namespaces.py reads them."""
     kubeconfig: pulumi.Output[str]
     """Content (a secret) for a k3s that was installed here, otherwise the path that was given."""
     kube_context: str
@@ -86,11 +89,15 @@ class RunOutputs:
 
 
 def cluster_outputs(
-    facts: PlatformFacts, kubeconfig: pulumi.Output[str], owner: pulumi.Output[str]
+    facts: PlatformFacts,
+    kubeconfig: pulumi.Output[str],
+    owner: pulumi.Output[str],
+    former_namespaces: list[str],
 ) -> ClusterOutputs:
     """The outputs of every stack."""
     return ClusterOutputs(
         namespace=facts.namespace,
+        former_namespaces=" ".join(former_namespaces),
         kubeconfig=kubeconfig,
         kube_context=facts.context,
         owner=owner,

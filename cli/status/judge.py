@@ -20,7 +20,7 @@ from infra.kube.workload import is_suspended, true_condition
 
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
 QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
-QUIET_SECONDS = 5.0  # the least, as the clocks of a node and of the API server may differ
+QUIET_SECONDS = 5.0  # the least, as clocks that differ by a moment are not corrected (clocks.py)
 FAILED = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
@@ -173,7 +173,7 @@ def _running(
     if progress.saving_holds:
         return "saving", saving, since
     usual = progress.seconds_between_reports
-    if usual is not None and silent > max(QUIET_STEPS * usual, QUIET_SECONDS):
+    if usual is not None and silent > quiet_after(usual):
         words = f"no step is reported; one came every {usual:.1f} s"
         return "quiet", _joined(words, saving), progress.stepped_at
     if pending:
@@ -181,6 +181,11 @@ def _running(
         words = f"{count}: {describe_pods(pending)}"
         return "training", _joined(words, saving), _earliest(pending)
     return "training", waits_for or saving, since if saving and not waits_for else None
+
+
+def quiet_after(usual: float) -> float:
+    """So many seconds without a step, and a run that usually makes one in `usual` is quiet."""
+    return max(QUIET_STEPS * usual, QUIET_SECONDS)
 
 
 def _saves_before_it_ends(seen: Seen, now: datetime) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from cli.status.clocks import ahead_by_age, by_api_clock, doubted_age
 from cli.status.current_pods import current_pods
 from cli.status.judge import (
     PlatformStatus,
@@ -14,7 +15,7 @@ from cli.status.judge import (
 )
 from cli.status.lost_node import on_lost_node
 from cli.status.named import is_named, missing_text
-from cli.status.node_findings import node_findings
+from cli.status.node_findings import clock_findings_of, node_findings
 from cli.status.progress import Progress, read_progress
 from cli.status.reports import TRY_SECONDS, Reports
 from cli.status.storage import see_claims
@@ -99,7 +100,13 @@ def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "
     places: dict[str, list[Json]] = {} if seen else {namespace: []}
     for status, _, pods in seen:
         places.setdefault(status.namespace, []).extend(pods)
-    platform = replace(platform, silent=reports.silent, claims=see_claims(api, places))
+    clocks = clock_findings_of(reports.clocks_ahead, platform.findings)
+    platform = replace(
+        platform,
+        silent=reports.silent,
+        claims=see_claims(api, places),
+        findings=(*platform.findings, *clocks),
+    )
     seen.sort(key=lambda each: (each[0].stack, each[0].namespace))
     runs = tuple(on_lost_node(status, pods, platform) for status, _, pods in seen)
     by_run = tuple((record, pods) for _, record, pods in seen)
@@ -158,7 +165,11 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
         ask = partial(_log, api, record.namespace, pod)
         try:
             text = reports.answer_of(node, ask) if reports else ask(None)
-            progress[name_of(pod)] = read_progress(text)
+            told = read_progress(text)
+            ahead = reports.clocks_ahead.get(node) if reports else None
+            if ahead is None:
+                ahead = _ahead_by_age(api, record.namespace, pod, told)
+            progress[name_of(pod)] = by_api_clock(told, ahead)
         except (ApiError, UnreachableError) as reason:  # such as a machine that is lost
             unseen = f"the lines of pod {name_of(pod)} cannot be read: {reason}"
             if isinstance(reason, UnreachableError):
@@ -200,6 +211,21 @@ def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:
         return progress  # all else was read, and a later look sees it
     said = read_progress(begin).volume
     return {**progress, name: replace(progress[name], volume=said)}
+
+
+def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
+    """By how much the clock of a pod's node is ahead, where nobody else says so and it matters."""
+    query = {"container": container_of(pod), "tailLines": "1", "timestamps": "true"}
+    path = f"{PODS.format(namespace)}/{name_of(pod)}/log"
+
+    def ask(seconds: int) -> str:
+        return api.text(path, {**query, "sinceSeconds": str(seconds)}, TRY_SECONDS)
+
+    doubted = doubted_age(told, api.now())
+    try:
+        return (ahead_by_age(ask, api.now, doubted) if doubted else None) or 0.0
+    except (ApiError, UnreachableError):
+        return 0.0  # all else was read, and a later look asks again
 
 
 def _has_begun(pod: Json) -> bool:

@@ -1,10 +1,11 @@
 """What the pods that watch the machines have found (setting `nodeHealth`). Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from infra.in_cluster.health_cordon import ANNOTATION, Mark
+from infra.in_cluster.health_findings import CLOCK_WORDS, clock_findings
 from infra.in_cluster.node_health import CONDITION, UNUSABLE
 from infra.kube.names import COMPONENT_LABEL
 from infra.kube.objects import Json, annotation, condition, is_true, label, name_of, part
@@ -49,6 +50,24 @@ def node_findings(
     ready = {name_of(node) for node in nodes if is_true(node, "Ready")}
     told = [found for pod in watches if (found := _told(pod, now)) and found.node in ready]
     return tuple(sorted([*told, *cordoned], key=lambda found: found.node))
+
+
+def clock_findings_of(
+    clocks_ahead: Mapping[str, float], found: Sequence[NodeFinding]
+) -> tuple[NodeFinding, ...]:
+    """The nodes whose clocks are wrong, unless a pod that watches the machine has said so.
+
+    Args:
+        clocks_ahead: seconds by which they are ahead of the API server's.
+        found: what was found of the nodes.
+    """
+    told = {finding.node for finding in found if CLOCK_WORDS in finding.text}
+    return tuple(
+        NodeFinding(node, f"{wrong.text}; the times here are corrected. Set it by NTP")
+        for node, ahead in sorted(clocks_ahead.items())
+        for wrong in clock_findings(ahead)
+        if node not in told
+    )
 
 
 def _cordoned(node: str, mark: Mark) -> str:

@@ -7,6 +7,7 @@ that it is lost. A kubelet that is slow is waited for, because it goes on report
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
+from cli.status.clocks import clocks_ahead
 from cli.status.silence import LEASES, renewals, silent_nodes
 from infra.kube.api import Api
 from infra.kube.errors import UnreachableError
@@ -23,7 +24,8 @@ class Reports:
     """What the leases of the nodes say, from the begin of the look on.
 
     Args:
-        api: the cluster. Where it does not show the leases, no node is silent.
+        api: the cluster. Where it does not show the leases, no node is silent, and of no node it is
+            known how its clock is.
         nodes: of the cluster, as far as they may be read.
     """
 
@@ -31,6 +33,7 @@ class Reports:
         self._api, self._nodes = api, nodes
         self._missed = {name_of(node) for node in nodes if has_been_missed(node)}
         self.silent: Mapping[str, float] = {}
+        self.clocks_ahead: Mapping[str, float] = {}
         self._first = self._ask()
 
     def answer_of(self, node: str, ask: Callable[[float | None], str]) -> str:
@@ -58,4 +61,5 @@ class Reports:
     def _ask(self) -> Mapping[str, str]:
         leases = (objects_at(self._api, LEASES) or []) if self._nodes else []
         self.silent = silent_nodes(self._nodes, leases, self._api.now())
+        self.clocks_ahead = clocks_ahead(leases)
         return renewals(leases)

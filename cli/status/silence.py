@@ -38,7 +38,7 @@ def silent_nodes(
     since: dict[str, float] = {}
     late: set[str] = set()
     for lease in leases:
-        name, renewed = name_of(lease), _renewed_at(lease)
+        name, renewed = name_of(lease), renewed_at(lease)
         if name not in names or renewed is None:
             continue
         since[name] = (now - renewed).total_seconds()
@@ -58,7 +58,7 @@ def _longest_seconds(lease: Json) -> float:
     return valid / RENEWALS * LATEST + LATE_SECONDS
 
 
-def _renewed_at(lease: Json) -> datetime | None:
+def renewed_at(lease: Json) -> datetime | None:
     """When the API server last took a renewal; None where it has not noted that."""
     noted = [
         str(note.get("time") or "")

@@ -17,6 +17,7 @@ HANGS = 124  # as the command `timeout` reports it
 INFO_ROM = 14  # exit status of nvidia-smi: the infoROM is corrupted; the GPU works on
 LEAST_FREE_SHARE = 0.05
 CLOCK_SECONDS = 10.0
+CLOCK_WORDS = "the clock is"
 _LONGEST_TEXT = 300
 
 
@@ -264,4 +265,4 @@ def clock_findings(ahead_seconds: float | None) -> list[Finding]:
     if ahead_seconds is None or abs(ahead_seconds) <= CLOCK_SECONDS:
         return []
     way = "ahead of" if ahead_seconds > 0 else "behind"
-    return [Finding("clock", f"the clock is {abs(ahead_seconds):.0f} s {way} the API server's")]
+    return [Finding("clock", f"{CLOCK_WORDS} {abs(ahead_seconds):.0f} s {way} the API server's")]

@@ -5,14 +5,16 @@ to end when this task runs, and are waited for.
 """
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
+from infra.kube.findings import object_at
 from infra.kube.job import Job
 from infra.kube.making_place import PODS
-from infra.kube.objects import Json, names_of
-from infra.kube.pods import describe_pods
+from infra.kube.objects import Json, is_ending, label, names_of
 from infra.kube.say import say
 from infra.kube.silent_machines import (
     describe,
@@ -21,10 +23,12 @@ from infra.kube.silent_machines import (
     stranded,
 )
 from infra.kube.waiting import SETTLED_SECONDS, Patience, wait_for
+from infra.names import LOST_NODES_PROGRAM
 
 LIMIT_SECONDS = 120
-# Beyond the time that pods have to save: until lostNodes has given up those of a lost machine.
+# After the end of their time, until lostNodes has given up the pods of a lost machine.
 LOST_SECONDS = 180
+TRAININGS = f"{names.COMPONENT_LABEL}={names.TRAINING},{names.OWNER_LABEL}"
 
 
 def create(job: Job, api: Api) -> None:
@@ -32,18 +36,61 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Remove the pods of commands; where the claim goes, wait for those of the training to end.
+    """Remove the pods of commands, and wait for those of the training to end.
 
     Raises:
         TaskError: they are still there after their time, or their machine does not answer.
     """
     everyone = bool(job.fields.get("everyone"))
-    _remove_pods_of_commands(job, api, everyone)
-    if everyone:
-        _await_training_pods(job, api, bool(job.fields.get("lost_nodes_are_replaced")))
+    end = _End(
+        api,
+        "the volume's claim cannot be deleted while pods use it. " if everyone else "",
+        LOST_SECONDS if _are_given_up(job, api) else SETTLED_SECONDS,
+    )
+    _remove_pods_of_commands(job, api, end, everyone=everyone)
+    _await_training_pods(job, api, end, everyone=everyone)
 
 
-def _remove_pods_of_commands(job: Job, api: Api, everyone: bool) -> None:
+def _are_given_up(job: Job, api: Api) -> bool:
+    """Whether `lostNodes` gives up the pods of a machine that does not answer, or may do so.
+
+    The stack of a run alone sees it by the program of its platform.
+    """
+    if job.fields.get("everyone"):
+        return bool(job.fields.get("lost_nodes_are_replaced"))
+    path = f"/apis/apps/v1/namespaces/{job.namespace}/deployments/{LOST_NODES_PROGRAM}"
+    return object_at(api, path) is not None
+
+
+@dataclass(frozen=True)
+class _End:
+    """Waits for the end of pods, and names the machines that keep some of them.
+
+    Args:
+        api: the cluster.
+        why: a sentence before the reason for which a pod cannot end.
+        patience_seconds: how long a machine that does not answer is borne.
+    """
+
+    api: Api
+    why: str
+    patience_seconds: float
+
+    def wait(self, what: str, pods_there: Callable[[], list[Json]], limit_seconds: float) -> None:
+        """Wait until there are no more pods. Raises TaskError."""
+        borne = Patience(self.patience_seconds, time.monotonic)
+
+        def ask() -> str:
+            pods = pods_there()
+            silent = silent_machines(self.api, pods)
+            if borne.is_over(describe(silent)):
+                raise TaskError(f"{self.why}{stranded(pods, silent)}")
+            return pods_and_machines(pods, silent)
+
+        wait_for(what, ask, limit_seconds + self.patience_seconds)
+
+
+def _remove_pods_of_commands(job: Job, api: Api, end: _End, *, everyone: bool) -> None:
     selector = names.TASK_LABEL
     if not everyone:
         selector += f",{names.OWNER_LABEL}={job.owner}"
@@ -54,37 +101,22 @@ def _remove_pods_of_commands(job: Job, api: Api, everyone: bool) -> None:
     say(f"pods that commands have left are removed: {names_of(pods)}")
     for pod in pods:
         api.delete(f"{collection}/{pod['metadata']['name']}", {"gracePeriodSeconds": 5})
-
-    def ask() -> str:
-        left = api.list(collection, selector)
-        return describe_pods(left) if left else ""
-
-    wait_for("them to be gone", ask, LIMIT_SECONDS)
+    end.wait("them to be gone", lambda: api.list(collection, selector), LIMIT_SECONDS)
 
 
-def _await_training_pods(job: Job, api: Api, are_replaced: bool) -> None:
-    """Wait for the stack's training pods.
+def _await_training_pods(job: Job, api: Api, end: _End, *, everyone: bool) -> None:
+    """Wait for the stack's training pods, and where the claim goes for those that other stacks
+    have left: a run that was destroyed has no record, and its pods may be on a lost machine."""
+    collection = PODS.format(job.namespace)
 
-    Args:
-        job: whose pods they are.
-        api: the cluster.
-        are_replaced: `lostNodes` gives up the pods of a machine that does not answer.
-    """
-    collection, selector = PODS.format(job.namespace), names.training_selector(job.owner)
-    borne = Patience(SETTLED_SECONDS, time.monotonic)
+    def pods_there() -> list[Json]:
+        ours = api.list(collection, names.training_selector(job.owner))
+        others = api.list(collection, TRAININGS) if everyone else []
+        left = [pod for pod in others if label(pod, names.OWNER_LABEL) != job.owner]
+        return [*ours, *filter(is_ending, left)]
 
-    def ask() -> str:
-        pods = api.list(collection, selector)
-        silent = silent_machines(api, pods)
-        if borne.is_over("" if are_replaced else describe(silent)):
-            raise TaskError(
-                f"the volume's claim cannot be deleted while pods use it. {stranded(pods, silent)}"
-            )
-        return pods_and_machines(pods, silent)
-
-    pods = api.list(collection, selector)
-    limit = max((_grace_seconds(pod) for pod in pods), default=0) + LOST_SECONDS
-    wait_for("the pods of the training to save and end", ask, limit)
+    grace = max(map(_grace_seconds, pods_there()), default=0)
+    end.wait("the pods of the training to save and end", pods_there, grace + LIMIT_SECONDS)
 
 
 def _grace_seconds(pod: Json) -> int:

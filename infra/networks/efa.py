@@ -49,6 +49,7 @@ KIND = NetworkProfile(
     },
     between_pods={"GLOO_SOCKET_IFNAME": POD_INTERFACE},
     transports=("efa",),
+    for_nccl_between_pods=True,
     options=EfaOptions,
     adapt=with_devices,
 )

@@ -30,6 +30,8 @@ class NetworkProfile:
             (TCP), ib, roce, efa, or the name that NCCL gives to another one. Where NCCL takes
             another, an alert says so. Empty: whatever it takes is right.
         host_network: whether the pod uses the network namespace of its node.
+        for_nccl_between_pods: its devices serve NCCL between pods and nothing else, so a run on the
+            CPU, or with one pod, is refused.
         options: dataclass of the keys that `networkOptions` may hold.
         adapt: works out this profile with an instance of `options`; raises ValueError, which names
             the key, where a value cannot be used.
@@ -43,6 +45,7 @@ class NetworkProfile:
     capabilities: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
     host_network: bool = False
+    for_nccl_between_pods: bool = False
     options: type = NoOptions
     adapt: Callable[[NetworkProfile, Any], NetworkProfile] = unchanged
 

@@ -66,15 +66,19 @@ class DestroyGuard(pulumi.ComponentResource):
         self.register_outputs({"guarded": self.guarded})
 
 
+LONGEST_SAVE_SECONDS = 86400
+"""For the engine. The program knows how long the pods may save, and ends by itself."""
+
+
 @dataclass(frozen=True)
 class TaskPodsArgs:
     """The cluster, and whose pods are removed.
 
     Args:
         connection: the cluster.
-        everyone: remove the pods of every stack, because the claim and the namespace go, and wait
-            for those of the training.
-        lost_nodes_are_replaced: whether `lostNodes` gives up the pods of a lost machine.
+        everyone: remove the pods of every stack, because the claim and the namespace go.
+        lost_nodes_are_replaced: whether `lostNodes` gives up the pods of a lost machine; of a
+            platform of another stack the program finds that out.
     """
 
     connection: Connection
@@ -86,8 +90,8 @@ class TaskPods(pulumi.ComponentResource):
     """Pods that commands such as `./disttrain sample` have started.
 
     They end with their command. `pulumi destroy` removes what is left of them first, because even
-    a finished pod keeps the claim from being deleted. With a platform it also waits for the pods of
-    the training, which have been asked to end by then.
+    a finished pod keeps the claim from being deleted. It also waits for the pods of the training,
+    which have been asked to end by then, and names a lost machine that keeps one.
     """
 
     removed_from: pulumi.Output[str]
@@ -106,6 +110,7 @@ class TaskPods(pulumi.ComponentResource):
                 **({"lost_nodes_are_replaced": True} if args.lost_nodes_are_replaced else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            limit_seconds=LONGEST_SAVE_SECONDS,
         )
         self.removed_from = pulumi.Output.from_input(args.connection.namespace)
         self.register_outputs({"removedFrom": self.removed_from})

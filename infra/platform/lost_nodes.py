@@ -6,12 +6,13 @@ What it does and why is said in infra/in_cluster/lost_nodes.py, the program that
 import pulumi
 
 from infra.names import GPU_TOLERATION
+from infra.names import LOST_NODES as COMPONENT
 from infra.objects import Manifest
 from infra.platform.in_cluster import InCluster, Program, ProgramArgs, rule
 from infra.workloads.pod import TRAINER_UID
 
 PROGRAM = Program("lost_nodes", ("api", "lasting"))
-LOST_NODES = InCluster("lost-nodes", PROGRAM)
+LOST_NODES = InCluster(COMPONENT, PROGRAM)
 # The pod itself may be on the machine that is lost.
 LEAVE_AFTER_SECONDS = 5
 

@@ -160,10 +160,12 @@ class NfsMachine(pulumi.ComponentResource):
                         "NODE": args.node,
                         "CLIENT": self.address,
                         **_whose(server),
+                        **server.repair.variables,  # of the first machine, which has the permission
                     },
                     replace_when=[self.address],
                     replace_on_another_host=True,
                     replace_after=True,
+                    ignore_changes=server.repair.ignored("stdin"),
                 ),
                 pulumi.ResourceOptions(parent=self, depends_on=[args.server]),
             )

@@ -1,6 +1,7 @@
 """Makes a run on a platform: data set, configuration, and the training."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -136,6 +137,7 @@ def make_run(
     opts: pulumi.ResourceOptions,
     *,
     owns_platform: bool,
+    former_namespaces: Sequence[str] = (),
 ) -> MadeRun:
     """Register everything of a run.
 
@@ -146,6 +148,7 @@ def make_run(
         after: what the run waits for.
         opts: provider of the cluster, and what the run's objects go with.
         owns_platform: whether the platform belongs to this stack.
+        former_namespaces: in which the run may still be.
     """
     names = run_names(settings, owns_platform=owns_platform)
     run = make_run_value(settings, facts, names, connection.owner)
@@ -230,6 +233,7 @@ def make_run(
             pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
             platform_stack=facts.stack,
             ready_means=_ready_means(settings),
+            former_namespaces=former_namespaces,
         ),
         inside(*needed),
     )

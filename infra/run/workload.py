@@ -1,5 +1,6 @@
 """The training: hand-over, the objects of the chosen kind, and the wait until all ranks step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +32,7 @@ class WorkloadArgs:
         pods_min: with so many pods the training goes on.
         platform_stack: full name of the stack that owns the platform.
         ready_means: what it says of a training that all of its pods are ready.
+        former_namespaces: in which the run may still be.
     """
 
     run: Run
@@ -43,6 +45,7 @@ class WorkloadArgs:
     pods_min: int
     platform_stack: str
     ready_means: str = ""
+    former_namespaces: Sequence[str] = ()
 
 
 class Workload(pulumi.ComponentResource):
@@ -157,6 +160,11 @@ class Workload(pulumi.ComponentResource):
                 "grace_seconds": run.grace_seconds,
                 "wait_timeout_seconds": args.wait_seconds,
                 "platform_stack": args.platform_stack,
+                **(
+                    {"former_namespaces": list(former)}
+                    if (former := args.former_namespaces)
+                    else {}
+                ),
                 **({"queue": run.queue[QUEUE_LABEL]} if run.queue else {}),
                 **({"ttl": _ttl(run)} if run.ttl_seconds is not None else {}),
             },

@@ -66,6 +66,11 @@ class NetworkChoice(Kind, Protocol):
         """By which the ranks of several pods are to reach each other."""
         ...
 
+    @property
+    def for_nccl_between_pods(self) -> bool:
+        """Whether only runs on GPUs in several pods have a use for it."""
+        ...
+
     def with_options(self, options: Any) -> object:
         """The profile as it is chosen. Raises ValueError where an option cannot be used."""
         ...

@@ -22,7 +22,11 @@ from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.queues_topology import PlatformQueue, check_placement
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
-from infra.settings.run_network import check_transport_policy, read_network
+from infra.settings.run_network import (
+    check_transport_policy,
+    check_use_of_network,
+    read_network,
+)
 from infra.settings.run_settings import DatasetChoice, build_run_config
 from trainer.config import RunConfig
 from trainer.data.sources import format_by_name, known_ending
@@ -126,6 +130,8 @@ def read_run(
         example="second",
     )
     network = read_network(reader, kinds.networks)
+    several_pods = kinds.workloads[chosen.name].several_pods
+    check_use_of_network(reader, kinds.networks[network.name], compute, several_pods=several_pods)
     pods, metrics_port = read_pods(reader, devices.accelerator), read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from infra.settings.compute import ComputeSettings
 from infra.settings.kinds import Chosen, NetworkChoice, read_kind
 from infra.settings.pods import PodSettings
 from infra.settings.reader import Reader
@@ -19,6 +20,30 @@ def read_network(reader: Reader, networks: Mapping[str, NetworkChoice]) -> Chose
         except ValueError as error:
             reader.problems.append(f"{error}.")
     return chosen
+
+
+def check_use_of_network(
+    reader: Reader, network: NetworkChoice, compute: ComputeSettings, *, several_pods: bool
+) -> None:
+    """Note a run whose ranks would take devices of the network and never use them.
+
+    Args:
+        reader: collects what is wrong.
+        network: the profile.
+        compute: the pods and their GPUs.
+        several_pods: whether the topology may have several.
+    """
+    if not network.for_nccl_between_pods:
+        return
+    world, other = compute.world, "Set pod-tcp and remove networkOptions, or set"
+    if not world.gpus_per_pod:
+        reason = "accelerator is cpu, and this profile is for NCCL, which needs GPUs"
+        reader.problem("network", network.name, reason, f"{other} accelerator: gpu")
+    elif world.pods == 1 and reader.are_right("pods", "topology"):
+        why = "pods: 1" if several_pods else f"topology: {compute.topology.name}"
+        reason = f"the run has one pod ({why}), whose ranks need no network"
+        more = "more pods" if several_pods else "a topology of several pods"
+        reader.problem("network", network.name, reason, f"{other} {more}")
 
 
 def check_transport_policy(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.lab import Lab, run_settings
+from tests.e2e.lab import Lab, run_settings, wait_for
 from tests.e2e.test_several_nodes import SETTINGS, STEPS, lose_a_node, start
 
-ON_LOST = "e2e-destroyed-lost"
+ON_LOST, ON_GUEST = "e2e-destroyed-lost", "e2e-destroyed-guest"
 
 pytestmark = pytest.mark.in_depth
 
@@ -34,6 +34,12 @@ def stack(nodes: Lab) -> Iterator[Stack]:
 def test_destroy_says_what_a_lost_machine_keeps(nodes: Lab, stack: Stack) -> None:
     """It waited for ten minutes for the claim. The command in its message is all that it takes."""
     start(nodes, stack, ON_LOST)
+    destroy_as_the_message_says(nodes, stack)
+    assert nodes.run_dir(ON_LOST).is_dir()
+
+
+def destroy_as_the_message_says(nodes: Lab, stack: Stack) -> None:
+    """Lose a node, try to destroy, type the command of the message, and destroy."""
     pod, node = lose_a_node(nodes)
     with pytest.raises(PulumiFailedError) as failed:
         stack.destroy()
@@ -43,7 +49,19 @@ def test_destroy_says_what_a_lost_machine_keeps(nodes: Lab, stack: Stack) -> Non
     assert command is not None
     nodes.kubectl(*command[1].split())
     stack.destroy()
-    assert nodes.run_dir(ON_LOST).is_dir()
+
+
+def test_destroy_of_a_run_alone_says_it_too(nodes: Lab, stack: Stack) -> None:
+    """On another stack's platform. It ended, and its pod kept that platform's claim for ever."""
+    stack.up()
+    nodes.wait_done(ON_LOST)
+    guest = nodes.stack("e2e-lost-guest", "sandbox-multipod", {"platform": "e2e-lost"})
+    try:
+        start(nodes, guest, ON_GUEST)
+        destroy_as_the_message_says(nodes, guest)
+        wait_for("its Job to go", lambda: "train-indexed" not in str(nodes.get("pods,jobs")), 60)
+    finally:
+        guest.destroy()
 
 
 def test_destroy_ends_where_lost_nodes_are_replaced(nodes: Lab, stack: Stack) -> None:

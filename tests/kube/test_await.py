@@ -140,8 +140,9 @@ def test_released_volume_of_ours_is_freed_and_no_other(lab: Lab) -> None:
 
 def test_pods_that_commands_left_are_removed_and_no_others(lab: Lab) -> None:
     namespace = lab.namespace()
-    run = Run(lab, namespace, "dev")
-    run.make()
+    run, other = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
+    other.make()
+    wait_for("its pod", other.pods)
     collection = f"/api/v1/namespaces/{namespace}/pods"
     for name, owner in (("sample-ours", run.owner), ("sample-theirs", "somebody")):
         labels = {names.TASK_LABEL: "sample", names.OWNER_LABEL: owner}
@@ -156,4 +157,5 @@ def test_pods_that_commands_left_are_removed_and_no_others(lab: Lab) -> None:
     platform = run.job() | {"everyone": True, "owner": "platform"}
     assert lab.run("leftovers", "delete", platform)[0] == 0
     assert lab.api.list(collection, names.TASK_LABEL) == []
-    assert run.get()
+    assert other.get()
+    assert other.pods()

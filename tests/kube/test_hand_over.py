@@ -1,6 +1,7 @@
 """The hand-over on a real cluster: which run starts, which one saves and ends, which is refused."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from infra.kube import names
 from infra.kube.lock import COLLECTION, held
 from infra.kube.record import record_path
 from tests.kube.lab import Json, Lab, Run, wait_for
+from tests.kube.test_status import viewer_of
 
 
 def pod_path(pod: Json) -> str:
@@ -59,6 +61,28 @@ def test_run_in_the_former_namespace_saves_first(lab: Lab) -> None:
     assert lab.api.get(record_path(former.namespace, former.owner)) is None
     status, output = moved.hand_over(request="again")
     assert (status, "is asked to" in output) == (0, False)
+
+
+def test_user_of_two_namespaces_ends_the_run_too(lab: Lab, tmp_path: Path) -> None:
+    """Who may not list all records finds it by the namespaces that the stack's outputs name; one
+    where these credentials may do nothing is said."""
+    former = Run(lab, lab.namespace(), "dev")
+    former.up()
+    moved, closed = Run(lab, lab.namespace(), "dev"), lab.namespace()
+    moved.owner = former.owner
+    somebody = viewer_of(lab, moved.namespace, tmp_path, "cluster-admin", "rolebinding")
+    user = f"--serviceaccount={moved.namespace}:viewer"
+    role = ("--clusterrole=cluster-admin", user, "-n", former.namespace)
+    lab.kubectl("create", "rolebinding", "viewer", *role)
+    job = moved.job() | {"kubeconfig_path": somebody.access.kubeconfig_path}
+    known = {"former_namespaces": [closed, former.namespace]}
+    status, output = lab.run("hand-over", "create", job | known)
+    assert status == 0, output
+    assert f"the run of this stack was in namespace {closed}, and these credentials may" in output
+    assert f"in namespace {former.namespace} is asked to save and ends" in output
+    assert former.is_suspended()
+    assert former.live_pods() == []
+    assert lab.api.get(record_path(former.namespace, former.owner)) is None
 
 
 def test_refuse_names_the_run_and_the_ways_out_and_changes_nothing(lab: Lab) -> None:

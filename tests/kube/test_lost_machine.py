@@ -67,6 +67,18 @@ def test_destroy_names_the_machine_that_keeps_a_pod(lab: Lab, lost: str) -> None
     assert lab.run("leftovers", "delete", job)[0] == 0
 
 
+def test_destroy_of_a_run_alone_names_it_too(lab: Lab, lost: str) -> None:
+    """It ended without a word; the platform's `destroy` then waited ten minutes for the claim."""
+    run = Run(lab, lab.namespace(), "dev")
+    pod = stranded(lab, run, lost)
+    for job in (run.job(), run.job() | {"everyone": True, "owner": "platform"}):
+        status, output = lab.run("leftovers", "delete", job)
+        assert status == 1
+        assert f"{pod} cannot end, because machine {lost} has not answered since" in output
+    remove_by_force(lab.api, run, pod)
+    assert lab.run("leftovers", "delete", run.job())[0] == 0
+
+
 def test_destroy_waits_where_lost_pods_are_given_up(lab: Lab, lost: str) -> None:
     """With `lostNodes: replace` the pod of a lost machine goes in a minute: that is no error."""
     run = Run(lab, lab.namespace(), "dev")

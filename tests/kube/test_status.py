@@ -1,5 +1,6 @@
 """The look of `disttrain status` at a real cluster, with all rights and with a viewer's."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pulumi
 import pytest
 import yaml
 
+from cli.status.clocks import ahead_by_age, clocks_ahead
 from cli.status.look import look
 from cli.status.silence import LEASES
 from cli.status.storage import Claim
@@ -174,6 +176,8 @@ def test_node_that_stops_to_report_is_silent_until_it_reports_again(
             return not silent(lab.api)
 
         wait_for("its report", reports)
+        (clock,) = [f for f in look(viewer, namespace).platform.findings if f.node == kubelet.name]
+        assert re.match(r"the clock is \d{8} s behind the API server's; the times here", clock.text)
         wait_for("its silence", lambda: silent(lab.api))
         assert kubelet.name in wait_for("the same for a viewer", lambda: silent(viewer))
         rules = [rule for rule in role["rules"] if "leases" not in rule["resources"]]
@@ -186,6 +190,36 @@ def test_node_that_stops_to_report_is_silent_until_it_reports_again(
     finally:
         lab.kubectl("delete", "clusterrolebinding", f"viewer-{namespace}")
         lab.kubectl("delete", "clusterrole", name)
+
+
+def test_kubelet_tells_the_age_of_the_last_line(lab: Lab) -> None:
+    """By its own clock, which is that of the API server here; so do the leases of its node."""
+    run = Run(lab, lab.namespace(), "dev")
+    program = "import time; print('begun', flush=True); time.sleep(3600)"
+    run.make(image=PYTHON_IMAGE, command=["python3", "-c", program], args=[])
+    (pod,) = wait_for("its pod", run.pods)
+    path = f"/api/v1/namespaces/{run.namespace}/pods/{pod['metadata']['name']}/log"
+    asked: list[int] = []
+
+    def ask(seconds: int) -> str:
+        asked.append(seconds)
+        query = {"tailLines": "1", "timestamps": "true", "sinceSeconds": str(seconds)}
+        return lab.api.text(path, query)
+
+    def has_begun() -> bool:
+        try:
+            return ask(3600).endswith("begun\n")
+        except ApiError:  # its container is not there yet
+            return False
+
+    wait_for("its line", has_begun)
+    assert ahead_by_age(ask, lab.api.now, 3600) == 0.0
+    wait_for("a line of some seconds ago", lambda: not ask(2))
+    assert ahead_by_age(ask, lab.api.now, 3600) == 0.0
+    assert ahead_by_age(ask, lab.api.now, 1) is None
+    assert min(asked) == 1
+    found = clocks_ahead(lab.api.list(LEASES))
+    assert 0.0 in found.values()
 
 
 def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> None:

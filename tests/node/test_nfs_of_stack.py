@@ -131,6 +131,24 @@ def test_machines_mount_what_the_first_one_serves(whole_lan: Lan, hosts: dict[st
     assert first.exists(f"{DATA_ROOT}/.disttrain"), "the data are kept"
 
 
+def test_first_machine_installed_anew_serves_all_again(
+    whole_lan: Lan, hosts: dict[str, Host]
+) -> None:
+    """Its server came back, and no other machine could mount from it."""
+    first = hosts[whole_lan.lab.host.name]
+    stack = whole_lan.stack(TWO, **STORAGE)
+    stack.up()
+    try:
+        first.shell("systemctl stop k3s; rm -rf /var/lib/rancher/k3s; systemctl start k3s")
+        first.shell("rm /etc/exports.d/disttrain-*; exportfs -ra")
+        assert first.shell("exportfs -s").strip() == ""
+        stack.up()
+        assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
+        assert set(counts(again := stack.up())) == {"unchanged"}, again
+    finally:
+        stack.destroy()
+
+
 def test_machines_with_other_names_are_never_shut_out(
     whole_lan: Lan, hosts: dict[str, Host], tmp_path: Path
 ) -> None:

@@ -135,6 +135,33 @@ def test_first_machine_installed_anew_gets_everything_again(
     assert "could not be asked about its k3s (no answer in 10 s), so its command runs again" in said
     assert [*trust.request.ignoreChanges] == ["stdin"]
     assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
+    monkeypatch.setattr("pulumi.runtime.is_dry_run", lambda: True)
+    with patch("infra.platform.k3s.pulumi.log.warn"):
+        folder, _ = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+    assert [*folder.request.ignoreChanges] == ["stdin"], "a preview shows no change that is not"
+    lost = deploy("dev", tmp_path, {**SSH, "hostGone": True}).one("data-root-folder")
+    assert [*lost.request.ignoreChanges] == ["stdin"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "names"),
+    [
+        ("sandbox", {}, ("data-root-folder",)),
+        ("dev", {"k3sExisting": "adopt"}, ("data-root-folder", "trust-bundle")),
+    ],
+    ids=["existing", "adopted"],
+)
+def test_machine_whose_k3s_is_not_ours_needs_no_repair(
+    tmp_path: Path, stack: str, changes: dict[str, object], names: tuple[str, ...]
+) -> None:
+    """What is brought to it follows its settings alone, and no change of them is ignored."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    made = deploy(stack, tmp_path, {**changes, "caBundle": str(authority)})
+    for name in names:
+        command = made.one(name)
+        assert "export REPAIR_ID" not in command.program
+        assert not command.request.ignoreChanges
 
 
 def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:

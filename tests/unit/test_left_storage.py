@@ -5,7 +5,8 @@ registers is put on a stand-in of the cluster, and what the second one asks for 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.findings import Findings
 from infra.kube.job import parse_job
+from infra.kube.names import REVISION_LABEL
 from infra.kube.storage_look import StorageNeeds, storage_findings
 from infra.names import CLAIM_OF_CLASS
+from tests.cli.records import RECORD
 from tests.unit import stacks
 from tests.unit.stacks import Deployment, deploy
 from tests.unit.test_storages import CLASS, EXISTING, NFS
@@ -30,14 +33,34 @@ FOLDER = "/srv/data"
 SURE = {"dataRoot": FOLDER, "dataOnDestroy": "purge", "purgeConfirmed": FOLDER}
 SURE_OF_CLASS = {**CLASS, "dataOnDestroy": "purge"}
 SURE_OF_CLASS |= {"purgeConfirmed": f"disttrain/{CLAIM_OF_CLASS}"}
+OTHER_SERVER = {**NFS, "storageOptions": {"server": "other.example.com", "path": "/exports/train"}}
+OTHER_PATH = {**NFS, "storageOptions": {"server": "nfs.example.com", "path": "/exports/more"}}
+CHANGES_TO_NFS = pytest.mark.parametrize(
+    ("changes", "then"),
+    [
+        ({}, NFS),
+        (CLASS, NFS),
+        (NFS, OTHER_SERVER),
+        (NFS, OTHER_PATH),
+        (NFS, {**NFS, "dataSize": "70Gi"}),
+        (NFS, {}),
+    ],
+    ids=["from-folder", "from-class", "server", "path", "size", "to-folder"],
+)
 TWO_STEPS = "with dataOnDestroy: keep, and run `pulumi up`; then set the other storage or"
 
 
 class Cluster:
-    """Lists the claims that a stack has registered; has the class efs and somebody's claim."""
+    """Lists the claims that a stack has registered; has the class efs and somebody's claim.
 
-    def __init__(self, claims: list[dict[str, Any]]) -> None:
-        self._claims = claims
+    Args:
+        claims: those of the stack.
+        runs: the records of the runs that stand there.
+    """
+
+    def __init__(self, claims: list[dict[str, Any]], runs: Sequence[dict[str, Any]] = ()) -> None:
+        self._claims, self._runs = claims, runs
+        self.shows_claims = True  # else this user may not list them
 
     def request(
         self,
@@ -55,13 +78,17 @@ class Cluster:
         if path.endswith("/persistentvolumeclaims/lustre"):
             spec = {"accessModes": ["ReadWriteMany"]}
             return Answer(200, "", json.dumps({"spec": spec, "status": {"phase": "Bound"}}))
+        if path.endswith("/persistentvolumeclaims") and not self.shows_claims:
+            return Answer(403, "", json.dumps({"kind": "Status"}))
         if path.endswith("/persistentvolumeclaims"):
             wanted = [word.split("=") for word in query["labelSelector"].split(",")]
             items = [each for each in self._claims if _has(each, wanted)]
             if path != "/api/v1/persistentvolumeclaims":
                 items = [each for each in items if each["metadata"]["namespace"] in path.split("/")]
             return Answer(200, "", json.dumps({"items": items}))
-        if path.endswith(("/configmaps", "/nodes", "/csinodes")):
+        if path.endswith("/configmaps"):
+            return Answer(200, "", json.dumps({"items": self._runs}))
+        if path.endswith(("/nodes", "/csinodes")):
             return Answer(200, "", json.dumps({"items": []}))
         return Answer(404, "", json.dumps({"kind": "Status"}))
 
@@ -70,11 +97,11 @@ def _has(item: Mapping[str, Any], wanted: list[list[str]]) -> bool:
     return all(item["metadata"]["labels"].get(key) == value for key, value in wanted)
 
 
-def api_with(result: Deployment) -> Api:
-    """What the cluster is after the `up` of this program."""
+def api_with(result: Deployment, *runs: dict[str, Any]) -> Api:
+    """What the cluster is after the `up` of this program, and of `runs`."""
     found = [item.inputs for item in result.of_type("kubernetes:core/v1:PersistentVolumeClaim")]
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(Cluster(found))
+    api.use(Cluster(found, runs))
     return api
 
 
@@ -92,12 +119,18 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
     return deployed
 
 
-def said(before: Deployment, after: Deployment) -> str:
-    """What the next `up` says where its storage begins; empty: it goes on."""
+def said(before: Deployment, after: Deployment, *runs: dict[str, Any]) -> str:
+    """What the next `up` says where its storage begins; empty: it goes on.
+
+    Args:
+        before: what the last `up` has made.
+        after: what the next one makes.
+        runs: the records of the runs that stand there.
+    """
     (name,) = (each.name for each in after.resources if each.name in TASKS)
     job = parse_job(after.one(name).inputs["stdin"])
     try:
-        TASKS[name].create(job, api_with(before))
+        TASKS[name].create(job, api_with(before, *runs))
     except TaskError as error:
         return str(error)
     return ""
@@ -122,6 +155,8 @@ def test_change_in_two_steps_is_made(up: Up) -> None:
     """`keep` takes the mark from the claim; and without a change there is nothing to refuse."""
     before, kept, after = map(up, (SURE, {**SURE, "dataOnDestroy": "keep"}, NFS))
     assert said(before, before) == said(before, kept) == said(kept, after) == ""
+    of_class = up(SURE_OF_CLASS)
+    assert said(of_class, of_class) == ""
 
 
 def test_preview_refuses_the_purge_too(
@@ -159,3 +194,59 @@ def test_another_folder_is_no_reason(up: Up) -> None:
     """The folder's command goes on with the new one, and the old one stays as it is."""
     elsewhere = {**SURE, "dataRoot": "/srv/more", "purgeConfirmed": "/srv/more"}
     assert said(up(SURE), up(elsewhere)) == ""
+
+
+@CHANGES_TO_NFS
+def test_another_nfs_is_another_claim_and_volume(
+    up: Up, changes: dict[str, object], then: dict[str, object]
+) -> None:
+    """None can be changed in place; the run's pods start anew, because they mount the new one."""
+    before, after = up(changes), up(then)
+    for kind in ("PersistentVolume", "PersistentVolumeClaim"):
+        old, new = (
+            {each.inputs["metadata"]["name"] for each in made.of_type(f"kubernetes:core/v1:{kind}")}
+            for made in (before, after)
+        )
+        assert not old & new
+        assert new
+    assert before.outputs["claim"] != after.outputs["claim"]
+    assert revision_of(before) != revision_of(after)
+    assert said(before, after) == said(after, after) == ""
+
+
+def revision_of(made: Deployment) -> str:
+    """Of the training's pods."""
+    (job,) = (
+        each.inputs
+        for each in made.of_type("kubernetes:batch/v1:Job")
+        if each.inputs["metadata"]["name"] == made.outputs["workload"]
+    )
+    return job["spec"]["template"]["metadata"]["labels"][REVISION_LABEL]
+
+
+@CHANGES_TO_NFS
+def test_nfs_waits_for_runs_of_others_on_the_old_volume(
+    up: Up, changes: dict[str, object], then: dict[str, object]
+) -> None:
+    """Their pods mount it. Our own run is no reason."""
+    before, after = up(changes), up(then)
+    guest = replace(RECORD, owner="guest", stack="organization/disttrain/guests")
+    ours = replace(RECORD, owner=str(before.outputs["owner"]))
+    message = said(before, after, guest.to_object("disttrain"), ours.to_object("disttrain"))
+    claim = before.outputs["claim"]
+    assert f"storage: the settings lead to another claim than {claim} of namespace" in message
+    assert "pulumi destroy --stack organization/disttrain/guests" in message
+    assert message.count("pulumi destroy") == 1
+    assert said(before, after, ours.to_object("disttrain")) == ""
+    assert said(before, before, guest.to_object("disttrain")) == ""
+
+
+def test_user_who_may_not_list_claims_goes_on(up: Up) -> None:
+    """Nobody knows then whether there is an old one."""
+    (name,) = (each.name for each in up(NFS).resources if each.name in TASKS)
+    job = parse_job(up(NFS).one(name).inputs["stdin"])
+    cluster = Cluster([each.inputs for each in up(SURE_OF_CLASS).resources])
+    cluster.shows_claims = False
+    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
+    api.use(cluster)
+    TASKS[name].create(job, api)

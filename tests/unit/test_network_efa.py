@@ -112,3 +112,30 @@ def test_number_of_devices_has_to_be_said(
     with pytest.raises(pulumi.RunError) as refused:
         deploy("dev", tmp_path, {**with_efa(1), "networkOptions": options})
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"accelerator": "cpu", "torchIndexUrl": ""},
+            "network: 'efa' cannot be used: accelerator is cpu, and this profile is for NCCL, "
+            "which needs GPUs. Set pod-tcp and remove networkOptions, or set accelerator: gpu",
+        ),
+        (
+            {"topology": "single-pod"},
+            "network: 'efa' cannot be used: the run has one pod (topology: single-pod), whose "
+            "ranks need no network. Set pod-tcp and remove networkOptions, or set a topology of "
+            "several pods",
+        ),
+        ({"pods": 1}, "the run has one pod (pods: 1), whose ranks need no network. Set pod-tcp"),
+    ],
+    ids=["cpu", "single-pod", "one-pod"],
+)
+def test_runs_that_cannot_use_them_are_refused(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    """They got the devices, and their ranks used TCP, or nothing at all."""
+    with pytest.raises(pulumi.RunError) as refused:
+        deploy("dev", tmp_path, {**with_efa(4), **changes})
+    assert said in str(refused.value)

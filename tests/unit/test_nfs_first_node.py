@@ -7,8 +7,10 @@ from typing import Any
 import pulumi
 import pytest
 
+from infra.node.k3s_look import K3sLook
+from tests.unit import stacks
 from tests.unit.stacks import Deployment, Registered, deploy
-from tests.unit.test_agents import THREE, TWO, deployed
+from tests.unit.test_agents import FITTING, THREE, TWO, deployed
 from tests.unit.test_program import everything_before
 
 STORAGE: dict[str, object] = {"storage": "nfs-first-node", "storageOptions": {}}
@@ -143,3 +145,33 @@ def test_machines_that_are_not_ours_get_no_server(
     with pytest.raises(pulumi.RunError) as refused:
         deploy(stack, tmp_path, {**STORAGE, **ssh, **(here if ssh else {}), **changes})
     assert words in str(refused.value)
+
+
+def test_first_machine_installed_anew_serves_all_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server came back, and served the folder to no other machine: their pods waited for ever.
+
+    Nothing changes on the others. Where it cannot be asked, all stays as it is.
+    """
+    lost = (SERVER, "node-gpu2-nfs-export", "node-gpu3-nfs-export")
+    kept = ("node-gpu2-nfs-client", "node-gpu3-nfs-client")
+
+    def seen(look: K3sLook) -> Deployment:
+        monkeypatch.setattr(stacks, "LOOK", look)
+        further = K3sLook("repair-1", "")
+        monkeypatch.setattr("infra.platform.agents.look_at_k3s", lambda *_, **__: further)
+        return deploy("dev", tmp_path, {**FITTING, **STORAGE, "nodes": [TWO, THREE]})
+
+    well, stopped, anew, away = (
+        seen(K3sLook("repair-1", "generation-1")),
+        seen(K3sLook("new", "generation-1")),
+        seen(K3sLook("new", "new")),
+        seen(K3sLook("new", "new", problem="no answer in 10 s")),
+    )
+    for name in lost:
+        assert well.one(name).program == stopped.one(name).program != anew.one(name).program
+        assert not anew.one(name).request.ignoreChanges
+        assert {*away.one(name).request.ignoreChanges} == {"stdin"}
+    for name in kept:
+        assert well.one(name).program == anew.one(name).program

@@ -3,7 +3,8 @@
 # delete: takes that back, where the machine has no other name by now; what it has mounted it cannot
 #   read or write any more.
 # Needs: DATA_ROOT, NODE (name of the machine's node), CLIENT (its address, as this host sees it).
-# May be empty: OWNER, STACK, HOST (how this host is reached), DRY_RUN (1: only says what would change).
+# May be empty: OWNER, STACK, HOST (how this host is reached), REPAIR_ID (with another one this runs
+#   again), DRY_RUN (1: only says what would change).
 # Usage: nfs-export.sh create|delete
 set -eu
 umask 022

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.status.node_findings import NodeFinding, node_findings
+from cli.status.node_findings import NodeFinding, clock_findings_of, node_findings
 from infra.in_cluster.health_cordon import ANNOTATION, Mark
-from infra.in_cluster.health_findings import Finding
+from infra.in_cluster.health_findings import Finding, clock_findings
 from infra.in_cluster.node_health import condition
 
 NOW = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
@@ -70,3 +70,13 @@ def test_new_watch_has_time_for_its_first_words() -> None:
         pod["status"] = {}
     assert node_findings([node("a")], [young], NOW) == ()
     assert len(node_findings([node("a")], [old], NOW)) == 1
+
+
+def test_wrong_clock_is_said_once() -> None:
+    """A pod that watches the machine says it too, if there is one."""
+    clocks = {"a": -600.0, "b": 0.0, "c": 33.4}
+    far, near = clock_findings_of(clocks, ())
+    assert (far.node, near.node) == ("a", "c")
+    assert near.text.startswith("the clock is 33 s ahead of the API server's; the times here are")
+    watched = node_findings([node("a")], [watch("a", FULL, *clock_findings(-601))], NOW)
+    assert clock_findings_of(clocks, watched) == (near,)

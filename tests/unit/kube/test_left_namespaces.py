@@ -42,10 +42,12 @@ class Server:
 
     Args:
         objects: by the paths of their collections.
+        forbidden: the path of a collection that this user may not list.
     """
 
-    def __init__(self, objects: Mapping[str, list[Json]]) -> None:
+    def __init__(self, objects: Mapping[str, list[Json]], forbidden: str = "") -> None:
         self.patched: dict[str, Any] = {}
+        self._forbidden = forbidden
         self._objects = {
             NAMESPACES: [item(OLD, OURS), item("theirs", {OWNER_LABEL: "other"})],
             f"{NAMESPACES}/{OLD}/configmaps": [],
@@ -66,6 +68,8 @@ class Server:
             self.patched[path] = body
             return Answer(200, "", "{}")
         assert method == "GET"
+        if path == self._forbidden:
+            return Answer(403, "", json.dumps({"kind": "Status"}))
         folder, _, name = path.rpartition("/")
         for found in self._objects.get(folder, []):
             if found["metadata"]["name"] == name:
@@ -150,3 +154,40 @@ def test_own_namespace_is_not_somebody_elses() -> None:
     assert "Set namespaceExisting: refuse again" in message
     assert said(OLD, {CLAIMS: [item(CLAIM_OF_CLASS, {OWNER_LABEL: "mine"})]}, exists=True) == ""
     assert said("theirs", {NAMESPACES: [item("theirs", {})]}, exists=True) == ""
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["made", "used"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {OWNER_LABEL: "other", COMPONENT_LABEL: "namespace"},
+        {OWNER_LABEL: "mine", COMPONENT_LABEL: "controllers"},
+    ],
+    ids=["another platform", "another part of ours"],
+)
+def test_only_own_platform_namespaces_are_left(other: dict[str, str], exists: bool) -> None:
+    """Another platform's stays, and that of a controller of ours has a guard of its own."""
+    there = {NAMESPACES: [item("kueue-system", other), *([item(NEW, {})] if exists else [])]}
+    maps = "/api/v1/namespaces/kueue-system/configmaps"
+    assert said(NEW, {**there, maps: [RUN, THEIRS]}, exists=exists) == ""
+
+
+def test_namespace_that_is_going_is_no_reason() -> None:
+    """It goes already, with all that is in it; nobody can keep it."""
+    going = item(OLD, OURS)
+    going["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z"
+    maps = f"{NAMESPACES}/{OLD}/configmaps"
+    assert said(NEW, {NAMESPACES: [going], maps: [RUN]}) == ""
+
+
+def test_user_of_one_namespace_gets_no_error() -> None:
+    """Who may not list namespaces has made none, so none is left."""
+    maps = f"{NAMESPACES}/{OLD}/configmaps"
+    assert answer_of(Server({**NEW_THERE, maps: [RUN]}, NAMESPACES), NEW, exists=True) == ""
+
+
+def test_claim_of_somebody_else_keeps_no_namespace() -> None:
+    """It would be deleted with the namespace, so it is named as the other objects are."""
+    claim = item(CLAIM_OF_CLASS, {OWNER_LABEL: "other"})
+    message = said(NEW, {CLAIMS: [claim]})
+    assert f"(PersistentVolumeClaim {CLAIM_OF_CLASS})" in message

@@ -9,7 +9,12 @@ import pytest
 
 from infra.kube.api import Api
 from infra.kube.errors import ApiError
-from infra.kube.silent_machines import describe, silent_machines, stranded
+from infra.kube.silent_machines import (
+    describe,
+    pods_and_machines,
+    silent_machines,
+    stranded,
+)
 
 NOW = datetime(2026, 11, 26, 1, 0, tzinfo=UTC)
 SINCE = "2026-11-26T00:53:09Z"
@@ -54,7 +59,33 @@ def test_only_overdue_pods_on_silent_machines_count() -> None:
 
 def test_a_machine_without_node_is_left_out() -> None:
     """Kubernetes itself removes the pods of a Node object that has gone."""
-    assert silent_machines(api(lambda name: None), [pod("gone", -1), pod("", -1)]) == {}
+    asked: list[str] = []
+
+    def answer(name: str) -> None:
+        asked.append(name)
+
+    assert silent_machines(api(answer), [pod("gone", -1), pod("", -1)]) == {}
+    assert asked == ["gone"], "a pod that waits for a machine has none"
+
+
+def test_node_that_does_not_say_since_when() -> None:
+    """It is named all the same."""
+    silent = node("Unknown")
+    del silent["status"]["conditions"][0]["lastTransitionTime"]
+    found = silent_machines(api(lambda name: silent), [pod("off", -1)])
+    assert describe(found) == "machine off has not answered since an unknown time"
+
+
+def test_pods_are_said_with_the_machines_that_keep_them() -> None:
+    """The words of each wait for the end of pods."""
+    pods = [pod("off", -1), pod("well", -1)]
+    said = pods_and_machines(pods, {"off": SINCE})
+    assert "train-on-off" in said
+    assert said.endswith(
+        f"train-on-well Pending, ending; machine off has not answered since {SINCE}"
+    )
+    assert pods_and_machines(pods, {}).endswith("train-on-well Pending, ending")
+    assert pods_and_machines([], {"off": SINCE}) == ""
 
 
 def test_nodes_that_may_not_be_read() -> None:

@@ -1,0 +1,174 @@
+"""Nodes whose clocks are wrong by minutes: the word for a run is that of its real age."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cli.status.clocks import by_api_clock, clocks_ahead
+from cli.status.judge import STALLED_SECONDS, RunStatus
+from cli.status.look import Look, look
+from cli.status.progress import Progress
+from cli.status.silence import LEASES
+from infra.kube.access import Access
+from infra.kube.answer import Answer
+from infra.kube.api import Api
+from tests.cli.records import NOW
+from tests.cli.status.test_look import Server, pod
+from tests.cli.status.test_silence import lease
+
+STEP = "step {}/9 loss 2.0 tokens/s 5 mfu - eta 1s"
+WRONG = [-900.0, -600.0, -45.0, 45.0, 600.0, 900.0]
+
+
+class Wrong(Server):
+    """The clock of n1, where all pods are, is wrong; it has printed a step each 10 s.
+
+    Args:
+        clock_seconds: by which it is ahead of the API server's.
+        age_seconds: of the last step.
+        shows_leases: whether this user may read those of the nodes.
+    """
+
+    def __init__(
+        self, clock_seconds: float, age_seconds: float, *, shows_leases: bool = True
+    ) -> None:
+        super().__init__(1)
+        self.pods[:] = [pod("a", "n1")]
+        self.clock_seconds, self.age_seconds = clock_seconds, age_seconds
+        self.shows_leases = shows_leases
+        self.asked_for_age = 0
+        self.tells_ages = True
+
+    def leases(self) -> list[dict[str, Any]]:
+        return [lease("n1", 1, self.clock_seconds), lease("n2", 1)]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        answer = super().request(method, path, query, body, content_type, seconds)
+        if path == LEASES and not self.shows_leases:
+            return Answer(403, answer.date, '{"message": "no"}')
+        if not path.endswith("/log"):
+            return answer
+        if "sinceSeconds" in query and not self.tells_ages:
+            raise OSError("no answer")
+        ages = [self.age_seconds + 10 * back for back in (3, 2, 1, 0)]
+        since = float(query.get("sinceSeconds", "1e9"))  # by the clock of the node, like the lines
+        self.asked_for_age += "sinceSeconds" in query
+        ahead = timedelta(seconds=self.clock_seconds)
+        lines = [
+            f"{NOW + ahead - timedelta(seconds=age):%FT%T.%f}Z {STEP.format(number)}"
+            for number, age in enumerate(ages, 4)
+            if age <= since
+        ]
+        last = lines[-int(query["tailLines"]) :]
+        return Answer(200, answer.date, "".join(f"{line}\n" for line in last))
+
+
+def seen(server: Server) -> Look:
+    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
+    api.use(server)
+    return look(api, "disttrain")
+
+
+def run_of(server: Server) -> RunStatus:
+    (found,) = seen(server).runs
+    return found
+
+
+@pytest.mark.parametrize("clock", WRONG)
+@pytest.mark.parametrize(
+    ("age", "state"), [(2, "training"), (120, "quiet"), (STALLED_SECONDS + 20, "stalled")]
+)
+def test_wrong_clock_does_not_change_the_word(clock: float, age: float, state: str) -> None:
+    """Behind by minutes it was called stalled at once, and ahead by minutes never."""
+    found = run_of(Wrong(clock, age))
+    assert found.state == state
+    stepped = found.progress.stepped_at
+    assert stepped is not None
+    assert abs((NOW - stepped).total_seconds() - age) <= 1.1
+
+
+@pytest.mark.parametrize("clock", WRONG)
+def test_wrong_clock_is_said_with_its_node(clock: float) -> None:
+    """By as many seconds, and which way."""
+    (said,) = seen(Wrong(clock, 2)).platform.findings
+    assert said.node == "n1"
+    assert not said.needs_attention
+    way = "ahead of" if clock > 0 else "behind"
+    assert said.text.startswith(f"the clock is {abs(clock):.0f} s {way} the API server's")
+
+
+@pytest.mark.parametrize("clock", [0.0, 0.4, -0.4])
+def test_right_clock_is_not_corrected(clock: float) -> None:
+    """The API server notes whole seconds, which is no difference between clocks."""
+    server = Wrong(clock, 2)
+    found = seen(server)
+    assert found.platform.findings == ()
+    stepped = found.runs[0].progress.stepped_at
+    assert stepped == NOW + timedelta(seconds=clock - 2)
+    assert server.asked_for_age == 0
+
+
+@pytest.mark.parametrize(
+    ("clock", "age", "state"),
+    [
+        (-120, 2, "training"),  # it would be called quiet
+        (-600, 2, "training"),
+        (-600, 120, "quiet"),
+        (-600, STALLED_SECONDS + 20, "stalled"),
+        (0, STALLED_SECONDS + 20, "stalled"),
+        (600, 2, "training"),
+        (600, 120, "quiet"),
+        (600, STALLED_SECONDS + 20, "stalled"),
+    ],
+)
+def test_without_leases_the_node_is_asked_for_the_age(clock: float, age: float, state: str) -> None:
+    """Kubernetes gives the lines of the last seconds by the clock that their times are by."""
+    assert run_of(Wrong(clock, age, shows_leases=False)).state == state
+
+
+def test_age_is_asked_for_only_where_it_looks_wrong() -> None:
+    """A run that trains costs a user without leases no further question."""
+    server = Wrong(0, 2, shows_leases=False)
+    assert run_of(server).state == "training"
+    assert server.asked_for_age == 0
+    stalled = Wrong(0, STALLED_SECONDS + 20, shows_leases=False)
+    run_of(stalled)
+    assert stalled.asked_for_age == 1
+
+
+def test_node_that_does_not_tell_its_age_is_seen_as_before() -> None:
+    """All else was read; a later look asks again."""
+    server = Wrong(-600, 2, shows_leases=False)
+    server.tells_ages = False
+    assert run_of(server).state == "stalled"
+
+
+def test_only_a_noted_renewal_tells_of_a_clock() -> None:
+    """A lease of another version of Kubernetes, or of nobody, says nothing."""
+    leases = [lease("a", 5, 600), lease("b", 500, -70), lease("c", 5), lease("d", 5, 50)]
+    del leases[2]["spec"]["renewTime"]
+    del leases[3]["metadata"]["managedFields"]
+    found = clocks_ahead(leases)
+    assert found.keys() == {"a", "b"}
+    assert found == pytest.approx({"a": 600, "b": -70})
+
+
+def test_all_times_of_a_run_are_moved() -> None:
+    """A save and a trouble, too; what has no time stays as it is."""
+    at = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
+    told = Progress(step=3, stepped_at=at, saved_at=at, trouble_at=at, stepped_before=(at, at))
+    moved = by_api_clock(told, 60.0)
+    then = at - timedelta(seconds=60)
+    assert (moved.stepped_at, moved.saved_at, moved.trouble_at) == (then, then, then)
+    assert moved.stepped_before == (then, then)
+    assert (moved.step, moved.saving_at) == (3, None)
+    assert by_api_clock(told, 0.0) == told
