@@ -48,6 +48,8 @@ class Server:
         self.record["metadata"]["resourceVersion"] = "7"
         self.said = json.dumps({"state": state, "words": words, "at": at.isoformat()})
         self.pods = list[Any]()
+        self.phase = "Succeeded"  # of the pod that reads the volume
+        self.note_status = 200  # what a change of the record is answered with
         self.workload: Any = None
         self.other = other.to_object(other.namespace) if other else None
         self.changes_of_other = list[Any]()
@@ -63,6 +65,8 @@ class Server:
     ) -> Answer:
         del query, content_type, seconds
         if path == record_path(GONE.namespace, GONE.owner):
+            if method == "PATCH" and self.note_status != 200:
+                return Answer(self.note_status, "", json.dumps({"message": "no"}))
             if method == "PATCH":
                 self._merge(body)
             if method == "PUT":
@@ -82,7 +86,7 @@ class Server:
         if path.endswith("/log"):
             return Answer(200, "", self.said + "\n")
         if "/pods/" in path:
-            return self._answer({"metadata": {}, "status": {"phase": "Succeeded"}})
+            return self._answer({"metadata": {}, "status": {"phase": self.phase}})
         if path.endswith(("/pods", "/configmaps", "/leases")):
             records = [self.record, *([self.other] if self.other else [])]
             return self._answer({"items": records if path.endswith("maps") else []})

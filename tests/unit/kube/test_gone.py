@@ -14,7 +14,7 @@ import pytest
 
 from infra.kube import await_ready, gone_program
 from infra.kube import look as quick
-from infra.kube.errors import TaskError
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.gone import gone_words, how_ended
 from infra.kube.record import parse_record
 from infra.kube.steer import find_workload
@@ -128,6 +128,26 @@ def test_pod_without_a_line_is_an_error_and_no_end() -> None:
     server.said = ""
     with pytest.raises(TaskError, match="has printed no line"):
         how_ended(api_of(server), server.now())
+
+
+def test_pod_that_fails_on_the_volume_is_an_error_with_its_words() -> None:
+    server = Server(GONE, "finished")
+    server.phase, server.said = "Failed", "OSError: Stale file handle"
+    with pytest.raises(TaskError, match="how the run ended: OSError: Stale file handle"):
+        how_ended(api_of(server), server.now())
+
+
+def test_answer_counts_where_the_record_may_not_be_changed() -> None:
+    """As for those who may only look; then each look reads the volume again. Another refusal is
+    one of the cluster, which is said."""
+    server = Server(GONE, "finished", "all done")
+    server.note_status = 403
+    api = api_of(server)
+    assert [how_ended(api, server.now()) for _ in range(2)] == ["finished: all done"] * 2
+    assert len(server.pods) == 2
+    server.note_status = 422
+    with pytest.raises(ApiError):
+        how_ended(api, server.now())
 
 
 def test_workload_without_such_a_time_starts_no_pod() -> None:
