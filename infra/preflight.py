@@ -112,7 +112,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         size=storage.size,
         pods=run.compute.world.pods if run else 0,
         stack=settings.stack,
-        leaves_folder=not storage.folder_on_host,
+        has_data_folder=bool(storage.folder_on_host),
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
     claim, numbers = settings.numbers_claim, None

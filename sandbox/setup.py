@@ -11,8 +11,6 @@ from sandbox.toolchain import bin_dir, tool_folder
 from sandbox.tools import controllers, services
 from sandbox.venvs import ensure_venv
 
-# Built when a test asks for it: no test of a commit does.
-ON_DEMAND = ("lws",)
 FOR_TESTS = (
     services.S3_SERVER,
     services.IMAGE_REGISTRY,
@@ -57,9 +55,8 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
     if for_tests:
         for tool in FOR_TESTS:
             tool_folder(tool)
-        for name, controller in CONTROLLERS.items():
-            if name not in ON_DEMAND:
-                tool_folder(controller.tool)
+        for controller in CONTROLLERS.values():
+            tool_folder(controller.tool)
 
 
 def ensure_venv_module() -> None:

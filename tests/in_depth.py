@@ -79,6 +79,7 @@ FILES = {
         "e2e/test_over_ssh.py",
         "e2e/test_playbook.py",
         "e2e/test_policy_pack.py",
+        "e2e/test_preempted_jobset.py",
         "e2e/test_program_by_registry.py",
         "e2e/test_queue.py",
         "e2e/test_without_queue.py",

@@ -60,8 +60,12 @@ def forget_end(api: Api, record: Record) -> None:
     api.patch(path, {"metadata": {"annotations": {names.HOW_ENDED_ANNOTATION: None}}})
 
 
-def how_ended_if_seen(api: Api, record: Record) -> str:
-    """The same; empty, too, where the volume cannot be read. Raises UnreachableError."""
+def how_ended_or_empty(api: Api, record: Record) -> str:
+    """As `how_ended`, and empty where the volume cannot be read, instead of an error.
+
+    Raises:
+        UnreachableError: nobody answers.
+    """
     try:
         return how_ended(api, record)
     except (ApiError, TaskError):

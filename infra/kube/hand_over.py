@@ -2,6 +2,11 @@
 
 What is refused is refused before anything is changed. Everything is decided and written under
 the namespace's lock, so that two `pulumi up` at the same time cannot both take the same GPUs.
+
+Where the workload of a run that has not changed is not there, the engine may still count on it,
+and then makes none: others are left alone, and the wait for the training says what to do. Where it
+makes one, as after `pulumi refresh`, the task runs once more before that, with `made_again`
+(infra/run/made_again.py).
 """
 
 import time
@@ -12,7 +17,7 @@ from infra.kube import names
 from infra.kube.api import Api
 from infra.kube.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
 from infra.kube.errors import ApiError, TaskError
-from infra.kube.gone import how_ended_if_seen
+from infra.kube.gone import how_ended_or_empty
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped, steer
 from infra.kube.lock import Lock, held, holder_text
@@ -27,6 +32,7 @@ from infra.kube.workload import Workload
 WHEN_BUSY = ("replace", "wait", "refuse")
 LOCK_LIMIT_SECONDS = 900
 OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
+LEFT_ALONE = "is not there, and no other run has to make place unless it is made again"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Plan:
     """When the workload goes after its end; None: it stays."""
     other_choice: str
     """The command by which a user lets this run wait for others or replace them."""
+    made_again: bool
+    """The engine is about to make the workload, though nothing of the run has changed."""
 
     @staticmethod
     def of(job: Job) -> "Plan":
@@ -76,6 +84,7 @@ class Plan:
             queue=str(job.fields.get("queue") or ""),
             ttl=Ttl.from_json(job.mapping("ttl")),
             other_choice=str(job.fields.get("other_choice") or OTHER_CHOICE),
+            made_again=bool(job.fields.get("made_again")),
         )
 
 
@@ -115,12 +124,11 @@ def delete(job: Job, api: Api) -> None:
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     """Returns the runs that have to be waited for; empty when this run may start."""
     own = _own_workload(job, api, plan.workload)
-    before = _gone_after_its_end(job, api, plan) if own is None else None
-    if before and before.had_finished:
+    if own is None and (why := _others_stay(job, api, plan)):
         lock.check()
         data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
         api.patch(record_path(job.namespace, job.owner), {"data": data})
-        say(f"no other run has to make place: {before.workload} had finished before it was removed")
+        say(why)
         return []
     former = _former_workload(job, api, plan, own)
     others = _other_runs(job, api)
@@ -144,25 +152,25 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         wait_for(what, lambda run=run: live_pods_of(api, job.namespace, run.record.owner), limit)
     end_in_former_namespace(job, api)
     lock.check()
-    _write_record(job, api, plan, before.how_ended if before else "")
+    _write_record(job, api, plan)
     if own and own is not former and is_stopped(api, job.namespace, own, plan.suspend):
         say(f"{plan.workload} was suspended and is resumed")
         steer(api, job.namespace, own, plan.resume, active=True)
     return []
 
 
-def _gone_after_its_end(job: Job, api: Api, plan: Plan) -> Record | None:
-    """Our record, where it is known how our run has ended, and nothing of it changes.
+def _others_stay(job: Job, api: Api, plan: Plan) -> str:
+    """Why no other run has to make place though our workload is not there; empty: one may have to.
 
-    Of a finished run a workload that is made anew ends at once, so nobody has to be suspended for
-    it. The task that follows has to know how another run ended, if no workload is made.
+    A workload that is made again for a finished run ends at once.
     """
     item = api.get(record_path(job.namespace, job.owner))
     record = parse_record(item) if item else None
     if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
-        return None
-    found = replace(record, how_ended=how_ended_if_seen(api, record))
-    return found if found.how_ended else None
+        return ""
+    if replace(record, how_ended=how_ended_or_empty(api, record)).had_finished:
+        return f"no other run has to make place: {plan.workload} had finished before it was removed"
+    return "" if plan.made_again else f"{plan.workload} {LEFT_ALONE}"
 
 
 def _path(api: Api, namespace: str, workload: Workload) -> str:
@@ -261,7 +269,7 @@ def _namespace_is_gone(job: Job) -> str:
     )
 
 
-def _write_record(job: Job, api: Api, plan: Plan, how_ended: str) -> None:
+def _write_record(job: Job, api: Api, plan: Plan) -> None:
     record = Record(
         owner=job.owner,
         stack=job.stack,
@@ -276,7 +284,6 @@ def _write_record(job: Job, api: Api, plan: Plan, how_ended: str) -> None:
         request=plan.request,
         since=api.now(),
         ttl=plan.ttl,
-        how_ended=how_ended,
     ).to_object(job.namespace)
     path = record_path(job.namespace, job.owner)
     before = api.get(path)

@@ -19,7 +19,7 @@ STORAGE = f"{names.COMPONENT_LABEL}=storage"
 
 
 def refuse_left_claims(job: Job, api: Api) -> None:
-    """Look for our claims beside the job's `claim`; with `leaves_folder` see `purge_problem`.
+    """Look for our claims beside the job's `claim`; see also `purge_problem`.
 
     The pods of our own run have ended when the engine deletes them. If pods of another stack still
     mount a claim, the cluster keeps it in the phase Terminating, and `up` waits for its end until
@@ -43,7 +43,9 @@ def refuse_left_claims(job: Job, api: Api) -> None:
         )
     elsewhere = list_if_allowed(api, "/api/v1/persistentvolumeclaims", mine)[0] or []
     left += [each for each in elsewhere if part(each, "metadata")["namespace"] != job.namespace]
-    if problem := purge_problem(left, leaves_folder=bool(job.fields.get("leaves_folder"))):
+    if problem := purge_problem(
+        left, has_data_folder=bool(job.fields.get("has_data_folder", True))
+    ):
         raise TaskError(problem)
 
 
@@ -53,7 +55,7 @@ def left_claims(api: Api, namespace: str, selector: str, claim: str) -> list[Jso
     return [each for each in claims or () if name_of(each) != claim]
 
 
-def purge_problem(left: Sequence[Json], *, leaves_folder: bool) -> str:
+def purge_problem(left: Sequence[Json], *, has_data_folder: bool) -> str:
     """Why a change of the storage would delete data, and the way out; empty: it would not. Pure.
 
     What goes with the old settings does what these said last. Where that was `purge`, the data
@@ -61,9 +63,10 @@ def purge_problem(left: Sequence[Json], *, leaves_folder: bool) -> str:
 
     Args:
         left: our claims that the change takes away, also in another namespace.
-        leaves_folder: the command of the data folder goes too, which purges it.
+        has_data_folder: the stack keeps its command of the data folder; else that goes, too, and
+            purges the folder.
     """
-    goes = {names.PURGES_CLAIM, *([names.PURGES_FOLDER] if leaves_folder else [])}
+    goes = {names.PURGES_CLAIM, *([] if has_data_folder else [names.PURGES_FOLDER])}
     purged = [each for each in left if annotation(each, names.PURGES_ANNOTATION) in goes]
     if not purged:
         return ""

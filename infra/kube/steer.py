@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from infra.kube import hand_over
 from infra.kube.api import Api
 from infra.kube.errors import TaskError
-from infra.kube.gone import gone_words, how_ended_if_seen
+from infra.kube.gone import gone_words, how_ended_or_empty
 from infra.kube.hand_over import LOCK_LIMIT_SECONDS
 from infra.kube.job import Job
 from infra.kube.kueue import is_stopped
@@ -48,7 +48,7 @@ def find_workload(api: Api, record: Record) -> Json:
     path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
     item = api.get(path)
     if item is None:
-        raise TaskError(gone_words(replace(record, how_ended=how_ended_if_seen(api, record))))
+        raise TaskError(gone_words(replace(record, how_ended=how_ended_or_empty(api, record))))
     return item
 
 

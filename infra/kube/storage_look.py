@@ -34,7 +34,7 @@ class StorageNeeds:
         class_key, size_key: the settings that say class and size, for messages.
         can_grow: whether a claim of this stack is grown by a larger size.
         stack: which other claims are this stack's, which go if it has any; empty: nobody asks.
-        leaves_folder: with these the command of the data folder would go too.
+        has_data_folder: whether the stack has a command of the data folder with these.
     """
 
     namespace: str
@@ -48,7 +48,7 @@ class StorageNeeds:
     size_key: str = "dataSize"
     can_grow: bool = True
     stack: str = ""
-    leaves_folder: bool = False
+    has_data_folder: bool = True
 
 
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
@@ -57,7 +57,7 @@ def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
     if needs.stack:
         mine = f"{STORAGE},{names.STACK_LABEL}={needs.stack}"
         left = left_claims(api, needs.namespace, mine, needs.claim)
-        if problem := purge_problem(left, leaves_folder=needs.leaves_folder):
+        if problem := purge_problem(left, has_data_folder=needs.has_data_folder):
             found.problems.append(problem)
     modes = {needs.access_mode}
     if needs.is_there:

@@ -26,8 +26,8 @@ class DataVolumeArgs:
         keeps_claim: `destroy` leaves the claim in the cluster, and the next `up` takes it up again.
         purges: what `destroy` was told to purge, which is noted on the claim: `folder`, `claim`, or
             nothing.
-        leaves_folder: a data folder of an earlier `up` is no resource any more with this storage,
-            and so goes at its end.
+        has_data_folder: the stack has a command of the data folder (`has_data_folder` of host.py).
+            Without one, that of an earlier `up` goes, which may purge the folder.
     """
 
     storage: Storage
@@ -36,7 +36,7 @@ class DataVolumeArgs:
     namespace_uid: pulumi.Output[str]
     keeps_claim: bool = False
     purges: str = ""
-    leaves_folder: bool = False
+    has_data_folder: bool = True
 
 
 class DataVolume(pulumi.ComponentResource):
@@ -49,7 +49,7 @@ class DataVolume(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:DataVolume", name, {}, opts)
         after = dependencies(opts)
-        leaves = {"leaves_folder": True} if args.leaves_folder else {}
+        folder = {} if args.has_data_folder else {"has_data_folder": False}
         if args.storage.volume:
             after.append(
                 kube_command(
@@ -60,7 +60,7 @@ class DataVolume(pulumi.ComponentResource):
                         "volume": args.storage.volume,
                         "claim": args.storage.claim,
                         "namespace_uid": args.namespace_uid,
-                        **leaves,
+                        **folder,
                     },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )
@@ -78,7 +78,7 @@ class DataVolume(pulumi.ComponentResource):
                         "size": args.storage.size,
                         "kept": args.keeps_claim,
                         "namespace_uid": args.namespace_uid,
-                        **leaves,
+                        **folder,
                     },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )
@@ -92,7 +92,7 @@ class DataVolume(pulumi.ComponentResource):
                     {
                         "claim": args.storage.claim,
                         "namespace_uid": args.namespace_uid,
-                        **leaves,
+                        **folder,
                     },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),
                 )

@@ -221,7 +221,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
             namespace.uid,
             keeps_claim=keeps,
             purges=STORAGES[settings.storage_kind.name].purges if settings.storage.purge else "",
-            leaves_folder=not has_data_folder(settings, storage),
+            has_data_folder=has_data_folder(settings, storage),
         ),
         inside(cluster, namespace, *host.made),
     )

@@ -13,6 +13,7 @@ from infra.kube.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
+from infra.run.made_again import hand_over_before_creation
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
 
@@ -74,7 +75,9 @@ class Workload(pulumi.ComponentResource):
         look = self._look(name, args, before)
         if look:
             before = pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=look))
-        after: list[pulumi.Resource] = [self._hand_over(name, args, before)]
+        hand_over = self._hand_over(name, args, before)
+        after: list[pulumi.Resource] = [hand_over]
+        hooks = hand_over_before_creation(f"{name}-made-again", hand_over)
         rendered = kind.render(run)
         assert rendered, f"{kind.name} renders no object"
         made: list[KubernetesResource] = []
@@ -91,6 +94,7 @@ class Workload(pulumi.ComponentResource):
                     delete_before_replace=True,
                     replace_on_changes=replace_on if is_workload else None,
                     ignore_changes=kept if is_workload else None,
+                    hooks=hooks if is_workload else None,
                 ),
             )
             made.append(resource)
@@ -139,7 +143,7 @@ class Workload(pulumi.ComponentResource):
 
     def _hand_over(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
-    ) -> pulumi.Resource:
+    ) -> local.Command:
         run, kind = args.run, args.run.kind
         return kube_command(
             f"{name}-hand-over",

@@ -29,8 +29,8 @@ class WorkloadChoice(Kind, Protocol):
         ...
 
     @property
-    def stays_because(self) -> str:
-        """Why its controller cannot remove it some time after its end; empty: it can."""
+    def no_ttl_because(self) -> str:
+        """Why `ttlSecondsAfterFinished` cannot be used with it; empty: it can."""
         ...
 
 

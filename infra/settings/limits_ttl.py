@@ -22,8 +22,8 @@ def read_ttl(reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoic
     given = reader.text(KEY)
     if not given:
         return None
-    if reason := kinds[topology.name].stays_because:
-        able = ", ".join(name for name, kind in kinds.items() if not kind.stays_because)
+    if reason := kinds[topology.name].no_ttl_because:
+        able = ", ".join(name for name, kind in kinds.items() if not kind.no_ttl_because)
         reader.problem(
             KEY,
             given,

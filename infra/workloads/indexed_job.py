@@ -46,6 +46,6 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
-    stays_because="",
+    no_ttl_because="",
     replace_on=("spec.completions", "spec.parallelism"),
 )

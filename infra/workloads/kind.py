@@ -33,8 +33,9 @@ class WorkloadKind:
         done: types of the workload's conditions that mean success.
         failed: types of the workload's conditions that mean failure.
         queued: whether a queue of Kueue can hold it back, by the field that suspends it.
-        stays_because: why its controller cannot remove the workload `run.ttl_seconds` after its
-            end; goes on after "topology is ..., and". Empty: `render` sets the field for it.
+        no_ttl_because: why the setting `ttlSecondsAfterFinished` cannot be used with it, as the end
+            of the sentence "topology is ..., and ...". Empty: `render` sets `run.ttl`, by which the
+            controller removes the workload some time after its end.
         replace_on: paths of the workload whose change makes a new workload.
         kept_in_previews: paths of the workload that a preview leaves as they are, so that it shows
             an update where `pulumi up` makes a new workload. For kinds whose controller refuses
@@ -65,7 +66,7 @@ class WorkloadKind:
     otherwise: str = ""
     container: str = TRAINER_CONTAINER
     queued: bool = False
-    stays_because: str = "this topology sets no time after which its workload is removed"
+    no_ttl_because: str = "this topology sets no time after which its workload is removed"
     options: type = NoOptions
     queue_of_its_own: Callable[[Run], str] = field(default=lambda run: "")
     programs: tuple[tuple[str, str, tuple[str, ...]], ...] = ()

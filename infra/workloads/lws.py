@@ -62,7 +62,7 @@ KIND = WorkloadKind(
     # No group, so no pod; the workers end when the leader has saved and is gone.
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": 1}},
-    stays_because=NEVER_ENDS,
+    no_ttl_because=NEVER_ENDS,
     replace_on=("spec.leaderWorkerTemplate",),
     otherwise=OTHERWISE,
 )

@@ -98,7 +98,7 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"runPolicy": {"suspend": True}}},
     resume=lambda run: {"spec": {"runPolicy": {"suspend": False}}},
     queued=True,
-    stays_because="the MPI Operator hands this time on to the Job of node 0 alone, so that Job "
+    no_ttl_because="the MPI Operator hands this time on to the Job of node 0 alone, so that Job "
     "would go and the MPIJob would stay",
     done=("Succeeded",),
     replace_on=("spec.mpiReplicaSpecs", "spec.runPolicy.backoffLimit", "spec.slotsPerWorker"),

@@ -43,7 +43,7 @@ KIND = WorkloadKind(
     rendezvous=lambda run: first_pod(run, _service(run)),
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": run.world.pods}},
-    stays_because=NEVER_ENDS,
+    no_ttl_because=NEVER_ENDS,
     # Other pods are another workload, as with a Job, and never a half-changed one.
     replace_on=("spec.template", "spec.replicas"),
 )

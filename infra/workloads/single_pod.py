@@ -22,5 +22,5 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
-    stays_because="",
+    no_ttl_because="",
 )

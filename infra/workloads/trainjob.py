@@ -64,7 +64,7 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"suspend": True}},
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
-    stays_because="a TrainJob has no such field, and Trainer would make a JobSet anew that "
+    no_ttl_because="a TrainJob has no such field, and Trainer would make a JobSet anew that "
     "such a time has removed, so that a failed run would start again",
     # The pods stand in the runtime; of the TrainJob only the label of its revision changes.
     replace_on=("metadata.labels",),

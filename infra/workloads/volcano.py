@@ -116,7 +116,7 @@ KIND = WorkloadKind(
     # Volcano lets nobody change them. The label of the revision changes with each of them.
     replace_on=("metadata.labels", "spec"),
     kept_in_previews=("spec",),
-    stays_because="",
+    no_ttl_because="",
     otherwise=OTHERWISE,
     queue_of_its_own=lambda run: run.kind_options.queue,
     programs=(

@@ -109,4 +109,3 @@ LWS = Engine(
     index_variable="LWS_WORKER_INDEX",
 )
 ENGINES = (JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, VOLCANO, LWS)
-LATER = (LWS,)  # left to `make test-engines`, which also builds its controller

@@ -33,7 +33,7 @@ from tests.e2e.asking import (
     wait_for_first_checkpoint,
     weights,
 )
-from tests.e2e.engines import ENGINES, JOBSET, LATER, LWS, TRAINJOB, Engine
+from tests.e2e.engines import ENGINES, JOBSET, LWS, TRAINJOB, Engine
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.rank_probe import (
     FILE,
@@ -44,15 +44,14 @@ from tests.e2e.rank_probe import (
     code_of_the_checkout,
     told_by_ranks,
 )
-from tests.in_depth import ALL, DEPTH, in_depth
+from tests.in_depth import in_depth
 from tests.kube.api_levels import rendered
 from trainer.events.event import Name, event_file
 from trainer.parallel.cores import threads_per_rank
 
 STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
 PODS = 3
-LATER_NEEDED = ("lws",) if DEPTH == ALL else ()
-NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano", *LATER_NEEDED)
+NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano", "lws")
 REFERENCE = "e2e-reference"
 SHAPES = ((1, 3), (3, 1), (2, 2))  # pods, and ranks in each
 STATEFUL_SET = "train-multipod"
@@ -75,7 +74,7 @@ def stack(served: Lab) -> Iterator[Stack]:
     made = served.stack("e2e-engines", "sandbox", settings)
     yield made
     made.destroy()
-    workloads = [engine.typed for engine in ENGINES if LATER_NEEDED or engine not in LATER]
+    workloads = [engine.typed for engine in ENGINES]
     left = served.uids(*workloads, "trainingruntime", "job", "service", "statefulset", "pod")
     assert not [name for name in left if "train-" in name]
 
@@ -113,10 +112,7 @@ def configs() -> dict[str, Any]:
     return {}
 
 
-EVERY = [in_depth(engine) if engine in LATER else engine for engine in ENGINES]
-
-
-@pytest.fixture(params=EVERY, ids=lambda engine: engine.kind.name)
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.kind.name)
 def engine(request: pytest.FixtureRequest) -> Engine:
     return request.param
 
@@ -235,8 +231,7 @@ def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str
 PLACES = [
     ("single-pod", 1, 3),
     *((name, 2, 2) for name in ("multi-pod", "indexed-job")),
-    *((each.kind.name, 2, 2) for each in ENGINES if each not in LATER),
-    *(in_depth(each.kind.name, 2, 2) for each in LATER),
+    *((each.kind.name, 2, 2) for each in ENGINES),
     *(
         in_depth(name, *shape)
         for name in ("multi-pod", "indexed-job", *(each.kind.name for each in ENGINES))

@@ -13,13 +13,14 @@ from sandbox.controllers.controller import running
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import changes, people_run, states, training_pods
 from tests.e2e.engines import JOBSET, PYTORCHJOB, VOLCANO, Engine
-from tests.e2e.lab import Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from trainer.events.event import Name, event_file
 
 pytestmark = pytest.mark.in_order
 
 NAME = "e2e-goes"
 FAILS = f"{NAME}-failed"
+OTHER = f"{NAME}-other"
 WORKLOAD = "train-indexed"
 TTL = 60
 STEPS = 20
@@ -117,11 +118,47 @@ def test_failed_run_that_has_gone_is_called_failed_and_starts_again(lab: Lab, st
     assert rounds(lab, FAILS) > before
 
 
+def test_other_runs_make_place_only_when_it_is_made_again(lab: Lab, stack: Stack) -> None:
+    """A bare `up` of the failed run changes nothing of others; after a refresh it takes its turn,
+    where `whenBusy` lets it."""
+    wait_until_gone(lab)
+    settings = {**run_settings(OTHER, ENDLESS), "platform": stack.name, "processesPerPod": "1"}
+    other = lab.stack(OTHER, "sandbox-multipod", settings)
+    try:
+        other.up()
+        before = (states_of_all(lab, stack), training_pods(lab, other))
+        assert before[0] == {NAME: "failed", OTHER: "training"}
+        with pytest.raises(PulumiFailedError, match="no-such-weights"):
+            stack.up()
+        assert (states_of_all(lab, stack), training_pods(lab, other)) == before
+        stack.refresh()
+        stack.set("whenBusy", "refuse")
+        with pytest.raises(PulumiFailedError, match="whenBusy: refuse, and"):
+            stack.up()
+        assert f"Job/{WORKLOAD}" not in lab.uids("job")
+        assert (states_of_all(lab, stack), training_pods(lab, other)) == before
+        stack.set("whenBusy", None)
+        rounds_before = rounds(lab, FAILS)
+        with pytest.raises(PulumiFailedError, match="is asked to save, and is suspended"):
+            stack.up()  # it fails again
+        assert rounds(lab, FAILS) > rounds_before
+        assert training_pods(lab, other) == []
+        assert states_of_all(lab, stack)[OTHER] == "suspended"
+    finally:
+        stack.set("whenBusy", None)
+        other.destroy()
+
+
 def state_of_failed(lab: Lab, stack: Stack) -> str:
-    """Status ends with 1, as somebody has to look at the run."""
+    (state,) = states_of_all(lab, stack).values()
+    return state
+
+
+def states_of_all(lab: Lab, stack: Stack) -> dict[str, str]:
+    """Of each run, by its stack. Status ends with 1 where somebody has to look at one."""
     command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
-    (run,) = json.loads(people_run(lab, stack, command))["runs"]
-    return run["state"]
+    runs = json.loads(people_run(lab, stack, command))["runs"]
+    return {run["stack"].rpartition("/")[2]: run["state"] for run in runs}
 
 
 def test_destroy_works_though_the_workload_is_gone(lab: Lab, stack: Stack) -> None:

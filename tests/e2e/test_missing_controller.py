@@ -2,16 +2,14 @@
 
 import pytest
 
-from infra.workloads import WORKLOADS
+from infra.workloads import WORKLOADS, lws
 from infra.workloads.kind import WorkloadKind
 from sandbox.stack import PulumiFailedError
-from tests.e2e import engines
 from tests.e2e.lab import NAMESPACE, Lab, run_settings
 from tests.in_depth import in_depth
 
 NEEDY = [kind for kind in WORKLOADS.values() if kind.otherwise]
-LATER = [engine.kind for engine in engines.LATER]
-EVERY = [in_depth(kind) if kind in LATER else kind for kind in NEEDY]
+EVERY = [in_depth(kind) if kind is lws.KIND else kind for kind in NEEDY]
 
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.name)

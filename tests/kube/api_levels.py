@@ -83,7 +83,7 @@ def rendered(topology: str, folder: Path) -> list[Json]:
     """The objects of a run that a controller of the kind's group knows, as `up` makes them."""
     kind = WORKLOADS[topology]
     group, changes = kind.api_version, {"topology": topology}
-    if not kind.stays_because:
+    if not kind.no_ttl_because:
         changes["ttlSecondsAfterFinished"] = "3600"  # each field that such an object may have
     found = list[Json]()
     for resource in deploy("sandbox-multipod", folder, changes).resources:

@@ -156,7 +156,7 @@ def test_claim_whose_data_would_be_purged_is_not_left(lab: Lab) -> None:
         assert lab.run("free-volume", "create", other) == (0, "")
     folder = {names.PURGES_ANNOTATION: names.PURGES_FOLDER}
     lab.api.patch(path, {"metadata": {"annotations": folder}})
-    status, output = lab.run("free-volume", "create", other | {"leaves_folder": True})
+    status, output = lab.run("free-volume", "create", other | {"has_data_folder": False})
     assert status == 1
     assert "dataOnDestroy: keep" in output
 

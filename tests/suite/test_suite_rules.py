@@ -1,11 +1,14 @@
 """The suite cannot pass by skipping: the rules of tests/conftest.py, tried on small suites."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from infra.workloads import WORKLOADS
+from tests.e2e.engines import ENGINES
 from tests.in_depth import ALL, COMMIT, FILES, IN_DEPTH, QUICK, SLOW, VARIABLE
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -148,6 +151,34 @@ def test_each_depth_is_run_by_a_command() -> None:
     assert f"{VARIABLE}={ALL} $(DEV) -m pytest tests -m {IN_DEPTH}\n" in makefile
     assert f"export {VARIABLE}={COMMIT}\n" in (PROJECT / ".ci" / "run").read_text()
     assert all((PROJECT / "tests" / file).exists() for files in FILES.values() for file in files)
+
+
+@pytest.mark.parametrize(
+    ("test", "kinds"),
+    [
+        ("test_each_rank_is_where_it_should_be", [*WORKLOADS]),
+        # With the weights of `multi-pod`; tests/e2e/test_topologies.py compares `indexed-job`.
+        (
+            "test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same",
+            [engine.kind.name for engine in ENGINES],
+        ),
+    ],
+)
+def test_each_commit_asks_every_kind_for_ranks_and_weights(
+    monkeypatch: pytest.MonkeyPatch, test: str, kinds: list[str]
+) -> None:
+    """No kind of workload is left to a longer run with what every kind has to keep."""
+    set_depth(monkeypatch, COMMIT)
+    file = "tests/e2e/test_engines.py"
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", file, "-k", test],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.findall(rf"::{test}\[([a-z-]+?)(?:-\d-\d)?\]", listed.stdout)
+    assert sorted(found) == sorted(kinds)
 
 
 def test_tests_that_change_the_machine_stay_on_one_worker(tmp_path: Path) -> None:

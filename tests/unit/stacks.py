@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import grpc
+import pulumi
 import yaml
 from google.protobuf import empty_pb2
 from google.protobuf.json_format import MessageToDict
@@ -108,6 +109,7 @@ class Deployment:
 
     resources: list[Registered] = field(default_factory=list)
     component_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    hooks: dict[str, pulumi.ResourceHook] = field(default_factory=dict)
 
     def of_type(self, type_: str) -> list[Registered]:
         return [resource for resource in self.resources if resource.type == type_]
@@ -172,6 +174,16 @@ class RecordingMonitor(mocks.MockMonitor):
         name = "Stack" if "pulumi:pulumi:Stack::" in request.urn else request.urn
         self.deployment.component_outputs[name] = outputs
         return empty_pb2.Empty()
+
+
+class Hooks:
+    """Stands in for the server by which the engine would call the program's hooks."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+
+    def register_resource_hook(self, hook: pulumi.ResourceHook) -> None:
+        self._deployment.hooks[hook.name] = hook
 
 
 class Echo(mocks.Mocks):
@@ -263,6 +275,7 @@ def run_with(
             monitor=monitor,
             monitor_features=features,
             engine=mocks.MockEngine(None),
+            callbacks=Hooks(monitor.deployment),
             project="disttrain",
             stack=stack,
             dry_run=False,

@@ -7,28 +7,21 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from infra.kube import await_ready, gone_program, hand_over
+from infra.kube import await_ready, gone_program
 from infra.kube import look as quick
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
-from infra.kube.errors import TaskError
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.gone import gone_words, how_ended
-from infra.kube.job import Job
-from infra.kube.record import Record, Ttl, parse_record, record_path
+from infra.kube.record import parse_record
 from infra.kube.steer import find_workload
-from infra.kube.workload import Workload
 from infra.run.workload import volume_proof
 from tests.cli.records import NOW, RECORD
+from tests.unit.kube.gone_run import AWAIT, GONE, TTL, Server, api_of, hand_over_of, job
 
-TTL = Ttl(3600, "image", "claim", "/data/runs/dev", {"nodeSelector": {"disk": "big"}})
-GONE = replace(RECORD, ttl=TTL, workload=Workload("batch/v1", "Job", "train-indexed"))
 DONE = "run dev is finished: all 40 steps are done"
 ROUND = "round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:29500"
 FATAL = "fatal: the loss is nan at step 7"
@@ -87,73 +80,6 @@ def test_marker_alone_counts_where_no_log_could_be_written(tmp_path: Path) -> No
     assert ended(tmp_path / "nothing") == ("", "")
 
 
-class Server:
-    """A cluster with the record of a run, and no workload; its pod says how the run ended."""
-
-    def __init__(self, record: Record, state: str, words: str = "", at: datetime = NOW) -> None:
-        self.record = record.to_object(record.namespace)
-        self.record["metadata"]["resourceVersion"] = "7"
-        self.said = json.dumps({"state": state, "words": words, "at": at.isoformat()})
-        self.pods = list[Any]()
-        self.workload: Any = None
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        body: Any,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del query, content_type, seconds
-        if path == record_path(GONE.namespace, GONE.owner):
-            if method == "PATCH":
-                self._merge(body)
-            if method == "PUT":
-                self.record = body
-            return self._answer(self.record)
-        if path.endswith("/jobs/train-indexed") and self.workload:
-            return self._answer(self.workload)
-        if path.endswith("/pods") and method == "POST":
-            self.pods.append(body)
-            return self._answer(body)
-        if path.endswith("/log"):
-            return Answer(200, "", self.said + "\n")
-        if "/pods/" in path:
-            return self._answer({"metadata": {}, "status": {"phase": "Succeeded"}})
-        if path.endswith(("/pods", "/configmaps", "/leases")):
-            return self._answer({"items": [self.record] if path.endswith("maps") else []})
-        if path in ("/apis/batch/v1", "/api/v1"):
-            kinds = [{"kind": "Job", "name": "jobs", "namespaced": True}]
-            return self._answer({"resources": kinds})
-        if path == f"/api/v1/namespaces/{GONE.namespace}":
-            return self._answer({"metadata": {"name": GONE.namespace, "uid": "n"}})
-        if "/leases" in path and method in ("POST", "PUT", "GET") and method != "GET":
-            return self._answer(body)
-        return Answer(404, "", json.dumps({"message": f"{path} not found"}))
-
-    def _merge(self, body: Any) -> None:
-        about = self.record["metadata"]
-        annotations = about["annotations"] | body.get("metadata", {}).get("annotations", {})
-        about["annotations"] = {key: text for key, text in annotations.items() if text is not None}
-        about["resourceVersion"] += "1"
-        self.record["data"] |= body.get("data", {})
-
-    def now(self) -> Record:
-        return parse_record(self.record)
-
-    @staticmethod
-    def _answer(body: Any) -> Answer:
-        return Answer(200, "", json.dumps(body))
-
-
-def api_of(server: Server) -> Api:
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
-    return api
-
-
 def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
     """By the claim and the image of the run, where its pods may run, and changing nothing."""
     server = Server(GONE, "finished", "all 40 steps are done")
@@ -204,25 +130,30 @@ def test_pod_without_a_line_is_an_error_and_no_end() -> None:
         how_ended(api_of(server), server.now())
 
 
+def test_pod_that_fails_on_the_volume_is_an_error_with_its_words() -> None:
+    server = Server(GONE, "finished")
+    server.phase, server.said = "Failed", "OSError: Stale file handle"
+    with pytest.raises(TaskError, match="how the run ended: OSError: Stale file handle"):
+        how_ended(api_of(server), server.now())
+
+
+def test_answer_counts_where_the_record_may_not_be_changed() -> None:
+    """As for those who may only look; then each look reads the volume again. Another refusal is
+    one of the cluster, which is said."""
+    server = Server(GONE, "finished", "all done")
+    server.note_status = 403
+    api = api_of(server)
+    assert [how_ended(api, server.now()) for _ in range(2)] == ["finished: all done"] * 2
+    assert len(server.pods) == 2
+    server.note_status = 422
+    with pytest.raises(ApiError):
+        how_ended(api, server.now())
+
+
 def test_workload_without_such_a_time_starts_no_pod() -> None:
     server = Server(replace(GONE, ttl=None), "finished")
     assert how_ended(api_of(server), server.now()) == ""
     assert server.pods == []
-
-
-AWAIT = {
-    "workload": GONE.workload.to_json(),
-    "uid": "u1",
-    "revision": GONE.revision,
-    "pods": 1,
-    "done": ["Complete"],
-    "failed": ["Failed"],
-    "timeout_seconds": 5,
-}
-
-
-def job(**fields: Any) -> Job:
-    return Job(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, GONE.stack, fields)
 
 
 def test_up_ends_well_where_a_finished_run_has_gone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,35 +212,6 @@ def test_second_up_hands_nothing_over_once_the_end_is_noted() -> None:
         assert request(api_of(server), GONE.namespace, GONE.owner) == "record 7"
 
 
-HAND_OVER = {
-    "workload": GONE.workload.to_json(),
-    "revision": GONE.revision,
-    "gpus": 4,
-    "gpus_total": 4,
-    "suspend": GONE.suspend,
-    "resume": GONE.resume,
-    "done": ["Complete"],
-    "failed": ["Failed"],
-    "when_busy": "replace",
-    "request": "again",
-    "grace_seconds": 5,
-    "wait_timeout_seconds": 0,
-    "platform_stack": GONE.stack,
-    "ttl": vars(TTL),
-}
-
-
-def hand_over_of(server: Server, **changes: Any) -> None:
-    given = job(**{**HAND_OVER, **changes})
-    plan = hand_over.Plan.of(given)
-
-    class Unlocked:
-        def check(self) -> None:
-            """Nobody else is there."""
-
-    hand_over._hand_over(given, api_of(server), plan, Unlocked())  # type: ignore[arg-type]
-
-
 def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     """A workload that is made anew ends at once, so no other run has to make place for it."""
     server = Server(GONE, "finished", "all done")
@@ -319,16 +221,6 @@ def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixtur
     assert server.now().since == GONE.since
     hand_over_of(server, ttl={**vars(TTL), "seconds": 7200})
     assert server.now().ttl == replace(TTL, seconds=7200)
-
-
-def test_failed_run_that_has_gone_is_still_known_as_failed_to_its_up() -> None:
-    """The hand-over writes the record anew, of a later time than the end in the log."""
-    server = Server(GONE, "failed", "the loss is nan", at=GONE.since + timedelta(minutes=1))
-    hand_over_of(server)
-    assert server.now().since > GONE.since
-    with pytest.raises(TaskError, match="training failed: the loss is nan; Job train-indexed was"):
-        await_ready.create(job(**AWAIT), api_of(server))
-    assert len(server.pods) == 1
 
 
 def test_words_about_a_workload_without_that_time_stay() -> None:

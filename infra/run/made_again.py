@@ -1,0 +1,77 @@
+"""The hand-over of a workload that the engine makes although nothing of its run has changed.
+
+The task `hand-over` runs first, and cannot know whether the engine will make the workload: one that
+has gone is made only after `pulumi refresh` has told the engine so. Until then no other run should
+be suspended for it. So the task leaves the others alone where the workload of an unchanged run is
+not there, and the engine calls this hook when it does make the workload.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pulumi
+from pulumi_command import local
+
+from infra.kube.hand_over import LEFT_ALONE
+
+PROJECT = Path(__file__).parents[2]
+ERROR = "error: "  # how the task begins to say why it has failed
+HAND_OVER = ("-m", "infra.kube", "hand-over", "create")
+
+
+def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.ResourceHookBinding:
+    """The hook of a workload.
+
+    Args:
+        name: of the hook; no other one of the stack has it.
+        hand_over: the task that has run before; it is repeated where it has left others alone.
+
+    Raises:
+        RuntimeError: in the hook, where the run may not take its place. Nothing is made then.
+    """
+
+    async def before_create(_: pulumi.ResourceHookArgs) -> None:
+        said, job = await hand_over.stdout.future(), await hand_over.stdin.future()
+        await hand_over_if_left_alone(said or "", job or "")
+
+    hook = pulumi.ResourceHook(name, before_create)
+    return pulumi.ResourceHookBinding(before_create=[hook])
+
+
+async def hand_over_if_left_alone(said: str, job: str) -> None:
+    """Run the task once more where it has left others alone.
+
+    It runs in a process of its own, which ends in order at Ctrl-C, as those of the engine do.
+
+    Args:
+        said: what the task has printed.
+        job: its standard input, JSON.
+
+    Raises:
+        RuntimeError: with the reason that the task gives, which has failed.
+    """
+    if LEFT_ALONE not in said:
+        return
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *HAND_OVER,
+        cwd=PROJECT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps({**json.loads(job), "made_again": True}).encode())
+    process.stdin.close()
+    error = list[str]()
+    async for said_now in process.stdout:
+        line = said_now.decode(errors="replace").rstrip()
+        if error or line.startswith(ERROR):
+            error.append(line.removeprefix(ERROR))
+        else:
+            pulumi.log.info(line)
+    if await process.wait():
+        raise RuntimeError("\n".join(error) or "the task hand-over was ended from outside")
