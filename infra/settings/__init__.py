@@ -14,7 +14,7 @@ from infra.settings.airgap import (
     check_bundle_for_run,
     read_bundle,
 )
-from infra.settings.auto import with_choices_made
+from infra.settings.auto import AUTO, with_choices_made
 from infra.settings.cluster import ClusterSettings, K3sSettings
 from infra.settings.compute import ComputeSettings
 from infra.settings.devices import Devices
@@ -147,7 +147,8 @@ def read_settings(
     platform_stack = reader.text("platform")
     by_object = [(kind.kind.lower(), name) for name, kind in kinds.workloads.items()]
     objects = dict(reversed(by_object))  # the first one where two make such an object
-    topology = reader.choice("topology", (PLATFORM_ONLY, *kinds.workloads), objects)
+    # `auto` is never the value here: another one was put in its place.
+    topology = reader.choice("topology", (*kinds.workloads, PLATFORM_ONLY, AUTO), objects)
     if platform_stack and topology == PLATFORM_ONLY:
         reader.problem(
             "topology",

@@ -13,6 +13,9 @@ from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
+# Words for a cluster that somebody else has made.
+_OF_OTHERS = ("eks", "gke", "aks", "kubernetes", "k8s", "openshift", "rke2", "kind", "minikube")
+
 
 @dataclass(frozen=True)
 class K3sSettings:
@@ -52,7 +55,8 @@ class ClusterSettings:
 
 def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     """Read which cluster it is; `host` gives the node's address where no key does."""
-    kind = cast(Literal["k3s", "existing"], reader.choice("cluster", ("k3s", "existing")))
+    kind = reader.choice("cluster", ("k3s", "existing"), dict.fromkeys(_OF_OTHERS, "existing"))
+    kind = cast(Literal["k3s", "existing"], kind)
     kubeconfig, context = reader.text("kubeconfig"), reader.text("kubeContext")
     address = reader.text(
         "nodeAddress", pattern=r"[A-Za-z0-9.:-]*", form="a host or address", example="10.1.2.3"

@@ -22,7 +22,8 @@ def read_ttl(reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoic
     given = reader.text(KEY)
     if not given:
         return None
-    if reason := kinds[topology.name].stays_because:
+    reason = kinds[topology.name].stays_because
+    if reason and reader.are_right("topology"):
         able = ", ".join(name for name, kind in kinds.items() if not kind.stays_because)
         reader.problem(
             KEY,

@@ -15,6 +15,8 @@ from infra.settings.reader import Reader
 KEY = "queues"
 _PARTS = ("name", "quota", "priorities", "topology")
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # the name becomes the value of a label
+# The resources of Kubernetes itself; those of devices have a domain in front, nvidia.com/gpu.
+_BUILT_IN = r"cpu|memory|ephemeral-storage|pods|hugepages-.+"
 _AMOUNT = r"\d{1,15}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
 _LONGEST_NAME = 63
 _LARGEST_PRIORITY = 2**31 - 1
@@ -114,7 +116,7 @@ def _quota(reader: Reader, value: object) -> dict[str, str]:
     key, found = f"{KEY}.quota", dict[str, str]()
     for resource, amount in _mapping(reader, key, value, "{cpu: 64, memory: 512Gi}").items():
         text = str(amount)
-        if not is_key(resource):
+        if not is_key(resource) or ("/" not in resource and not re.fullmatch(_BUILT_IN, resource)):
             hint = f"Write it like cpu, memory or {GPU_RESOURCE}"
             reader.problem(f"{key}.{resource}", amount, "it is not the name of a resource", hint)
         elif re.fullmatch(_AMOUNT, text) is None:
