@@ -26,7 +26,7 @@ def read_compute(
     all_pods = reader.integer("pods", at_least=1)
     pods = all_pods if kind.several_pods else 1
     on_gpu = devices.accelerator == "gpu"
-    comparable = reader.are_right("topology", "gpus", "gpusPerPod", "pods")
+    comparable = reader.are_right("gpus", "gpusPerPod", "pods")
     compute = ComputeSettings(
         topology=topology,
         world=World(
@@ -67,7 +67,7 @@ def check_nodes_min(
     """Check that the run has as many pods as `run.train.nodes_min` says that it needs."""
     key, pods = "run.train.nodes_min", compute.world.pods
     if not reader.are_right("topology"):
-        return
+        return  # nobody knows how many pods it would have
     if nodes_min and not kind.several_pods:
         reason = f"topology: {compute.topology.name} has one pod, which is always needed"
         reader.problem(key, nodes_min, reason, "Remove it, or set topology: multi-pod")

@@ -22,8 +22,7 @@ def read_ttl(reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoic
     given = reader.text(KEY)
     if not given:
         return None
-    reason = kinds[topology.name].stays_because
-    if reason and reader.are_right("topology"):
+    if reason := kinds[topology.name].stays_because:
         able = ", ".join(name for name, kind in kinds.items() if not kind.stays_because)
         reader.problem(
             KEY,

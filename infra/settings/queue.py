@@ -40,7 +40,7 @@ def read_queue(
         reader.problem("queuePriority", priority, "the run is in no queue", "Set queue too")
     if not name:
         return QueueSettings("", "")
-    if reader.are_right("topology") and not kinds[topology.name].queued:
+    if not kinds[topology.name].queued:
         able = ", ".join(kind for kind, choice in kinds.items() if choice.queued)
         own = hasattr(topology.options, "queue")
         way_out = "Name a queue of its own by topologyOptions.queue, or set" if own else "Set"

@@ -125,7 +125,7 @@ def read_run(
         form="a name of at most 30 lower-case letters, digits and '-'",
         example="second",
     )
-    network = read_network(reader, kinds.networks, devices.accelerator)
+    network = read_network(reader, kinds.networks)
     pods, metrics_port = read_pods(reader, devices.accelerator), read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)

@@ -8,27 +8,11 @@ from infra.settings.reader import Reader
 from trainer.transport.asked import OWN_VARIABLES
 
 KEY = "run.train.transport_policy"
-TCP = "socket"  # as the profiles name it
 
 
-def read_network(reader: Reader, networks: Mapping[str, NetworkChoice], accelerator: str) -> Chosen:
-    """Read the setting `network`, and let the profile look at its options.
-
-    Args:
-        reader: gives the values and collects what is wrong with them.
-        networks: the registry of profiles.
-        accelerator: `gpu` or `cpu`; on CPU the ranks use gloo, which knows TCP alone.
-    """
+def read_network(reader: Reader, networks: Mapping[str, NetworkChoice]) -> Chosen:
+    """Read the setting `network`, and let the profile look at its options."""
     chosen = read_kind(reader, "network", "networkOptions", networks)
-    transports = networks[chosen.name].transports
-    if accelerator == "cpu" and transports and TCP not in transports:
-        reader.problem(
-            "network",
-            chosen.name,
-            "accelerator is cpu, whose ranks reach each other by TCP alone, so its devices would "
-            "be taken and not used",
-            "Set pod-tcp",
-        )
     if chosen.options is not None:
         try:
             networks[chosen.name].with_options(chosen.options)

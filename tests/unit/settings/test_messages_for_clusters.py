@@ -118,16 +118,6 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         {"program": {"command": ["python"], "folder": "x"}},
         ["The keys here are command, per, image, build, files, progress, progress_file"],
     ),
-    # a network
-    (
-        {
-            "network": "efa",
-            "networkOptions": {"devices": 4},
-            "accelerator": "cpu",
-            "gpusPerPod": 1,
-        },
-        ["network: 'efa' cannot be used: accelerator is cpu, whose ranks reach each other by TCP"],
-    ),
 ]
 
 
@@ -155,7 +145,14 @@ def test_wrong_setting_says_what_to_do(
     [
         {"storage": "lustre", "storageOptions": {"server": "nas.lan", "path": "/x"}},
         {"storage": "nfs", "storageOptions": "server=nas.lan"},
-        {"topology": "job-set", "topologyOptions": {"restarts": 3}, "queue": "gpus", "pods": 9},
+        {
+            "topology": "job-set",
+            "topologyOptions": {"restarts": 3},
+            "queue": "gpus",
+            "pods": 9,
+            "run": {"train": {"nodes_min": 1}},
+            "ttlSecondsAfterFinished": "600",
+        },
         {"program": {"command": []}},
         {"network": "rdma", "networkOptions": {"devices": 4}},
     ],
