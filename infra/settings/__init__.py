@@ -15,7 +15,8 @@ from infra.settings.airgap import (
     read_bundle,
 )
 from infra.settings.auto import AUTO, with_choices_made
-from infra.settings.cluster import ClusterSettings, K3sSettings
+from infra.settings.cluster import ClusterSettings
+from infra.settings.cluster_k3s import K3sSettings
 from infra.settings.compute import ComputeSettings
 from infra.settings.devices import Devices
 from infra.settings.gpu import GpuOperatorSettings
