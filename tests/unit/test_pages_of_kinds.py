@@ -8,10 +8,12 @@ import pytest
 from infra.controllers import CONTROLLERS
 from infra.kinds import KINDS
 from infra.settings import PROJECT_ROOT
+from tests.unit.stacks import outputs_of
 
 DOCS = PROJECT_ROOT / "docs"
 CLUSTERS = (DOCS / "clusters.md").read_text()
 WORDS = {7: "seven", 11: "eleven", 17: "seventeen"}
+OUTPUT = re.compile(r"(?:pulumi stack output |\boutputs? `)([a-zA-Z]+)")
 BY_NAME = [name for name, kind in CONTROLLERS.items() if not kind.chosen_by]
 
 
@@ -59,3 +61,11 @@ def test_page_says_version_and_place_of_controllers() -> None:
         if len(kind.files) > 1:
             (files,) = (cell for row, cell in cells.items() if row.startswith("files at"))
             assert files.startswith(f"{WORDS[len(kind.files)]} below"), name
+
+
+def test_outputs_that_pages_name_exist() -> None:
+    """`pulumi stack output NAME`, and `NAME` that a page calls an output."""
+    pages = [*DOCS.rglob("*.md"), PROJECT_ROOT / "README.md"]
+    named = {name for page in pages for name in OUTPUT.findall(page.read_text())}
+    assert len(named) > 5
+    assert sorted(named - set(outputs_of("dev"))) == []
