@@ -47,7 +47,7 @@ class ProgramSettings:
     """A program in place of our trainer.
 
     Args:
-        config: of the run: the program, and what is about starting it.
+        config: of the run: the program, and how it is started.
         files: content by path below /program; empty: the program is in the image.
         image: what a Dockerfile of the user's own makes; None: there is none.
     """
@@ -68,7 +68,7 @@ def read_program(
     deliveries: Mapping[str, DeliveryChoice],
     platform: PlatformDelivery,
 ) -> ProgramSettings | None:
-    """Read `program`, and what of `run` is about starting it; None where that is wrong.
+    """Read `program`, and the parts of `run` that say how it is started; None: they are wrong.
 
     Args:
         reader: gives the values and collects what is wrong with them.

@@ -77,7 +77,7 @@ def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
 def check_placement(
     reader: Reader, pods: PodSettings, queue: QueueSettings, made: PlatformQueue
 ) -> tuple[str, ...]:
-    """Compare what a run wishes with the queue that it stands in.
+    """Compare what a run wishes with the queue that it is in.
 
     Args:
         reader: collects what is wrong.
