@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
 from infra.controllers import CONTROLLERS
@@ -18,7 +19,7 @@ from infra.settings.devices import Devices
 from infra.settings.project import as_text, declared_defaults
 from tests.unit.settings.page_blocks import Block, blocks_of
 from tests.unit.settings.reading import SSH
-from tests.unit.stacks import files_of_this_machine
+from tests.unit.stacks import PROJECT_FILE, files_of_this_machine
 
 PAGES = (*sorted((PROJECT_ROOT / "docs").glob("*.md")), PROJECT_ROOT / "README.md")
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
@@ -106,3 +107,34 @@ def test_a_block_is_read_as_pulumi_reads_it(tmp_path: Path) -> None:
         "sudoPassword": "what the user types",
     }
     assert third.settings == {"pods": 3}
+
+
+SPAN = re.compile(r"`([a-zA-Z0-9]+):? ([^\s`]+)`")
+# What a value of its own is refused for; other reasons are about the settings beside it.
+NO_VALUE = re.compile(r"has no such choice|it is not a|it is neither|it is too (small|large)")
+TYPES = {key: entry["type"] for key, entry in PROJECT_FILE["config"].items()}
+
+
+def spans() -> set[tuple[str, str]]:
+    """`storage: nfs` and `storage nfs` in the texts of all pages; a word in capitals is a place."""
+    pages = [*(PROJECT_ROOT / "docs").rglob("*.md"), PROJECT_ROOT / "README.md"]
+    found = {span for page in pages for span in SPAN.findall(page.read_text())}
+    return {
+        (key, value)
+        for key, value in found
+        if TYPES.get(key) in ("string", "integer", "boolean") and not value.isupper()
+    }
+
+
+def test_values_that_texts_name_are_possible() -> None:
+    """Such as `lostNodes: replace`, in the sentence that recommends it."""
+    wrong = dict[tuple[str, str], str]()
+    for key, value in spans():
+        try:
+            parse_settings({**declared_defaults(), key: value}, (), "docs", KINDS)
+        except pulumi.RunError as refused:
+            lines = [line for line in str(refused).splitlines() if line.startswith(f"  - {key}: ")]
+            if any(map(NO_VALUE.search, lines)):
+                wrong[key, value] = lines[0]
+    assert wrong == {}
+    assert len(spans()) > 50
