@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -169,6 +170,24 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         from cli.stack_plan import plan_of_stack  # needs Pulumi's SDK
 
         return replace(plan_of_stack(arguments.stack), scope=scope)
+    _check_options(arguments)
+    ssh = parse_host(arguments.host)
+    if ssh:
+        ssh = replace(ssh, identity_file=arguments.identity, host_key=arguments.host_key)
+    kubeconfig = str(Path(arguments.kubeconfig).expanduser()) if arguments.kubeconfig else ""
+    password = getpass.getpass("sudo password: ") if arguments.ask_sudo_password else ""
+    return Plan(
+        ssh=ssh,
+        sudo_password=password,
+        kubeconfig=kubeconfig,
+        kubectl=_kubectl(arguments.kubectl, kubeconfig) if kubeconfig else "",
+        scope=scope,
+        expect=_expectations(arguments, os.environ),
+    )
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raises ValueError: see `make_plan`."""
     if arguments.gpus < 0:
         raise ValueError(
             f"--gpus: {arguments.gpus} cannot be used: it is below 0. Give the number of GPUs."
@@ -183,31 +202,22 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             f"--data-root: {arguments.data_root!r} cannot be used: it is no absolute path. Give "
             "one, such as /var/lib/disttrain"
         )
-    ssh = parse_host(arguments.host)
-    if ssh:
-        ssh = replace(ssh, identity_file=arguments.identity, host_key=arguments.host_key)
-    kubeconfig = str(Path(arguments.kubeconfig).expanduser()) if arguments.kubeconfig else ""
-    env = os.environ
-    password = getpass.getpass("sudo password: ") if arguments.ask_sudo_password else ""
-    return Plan(
-        ssh=ssh,
-        sudo_password=password,
-        kubeconfig=kubeconfig,
-        kubectl=_kubectl(arguments.kubectl, kubeconfig) if kubeconfig else "",
-        scope=scope,
-        expect=Expectations(
-            provision=not kubeconfig,
-            data_root=arguments.data_root,
-            namespace=arguments.namespace,
-            gpus=arguments.gpus,
-            ranks=arguments.gpus,
-            pods=arguments.pods,
-            image_builder="auto",
-            internet=not arguments.no_internet,
-            http_proxy=env.get("http_proxy", ""),
-            https_proxy=env.get("https_proxy") or env.get("HTTPS_PROXY", ""),
-            no_proxy=env.get("no_proxy") or env.get("NO_PROXY", ""),
-        ),
+
+
+def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expectations:
+    """What the options say that the machine is to be, and the proxies of this shell."""
+    return Expectations(
+        provision=not arguments.kubeconfig,
+        data_root=arguments.data_root,
+        namespace=arguments.namespace,
+        gpus=arguments.gpus,
+        ranks=arguments.gpus,
+        pods=arguments.pods,
+        image_builder="auto",
+        internet=not arguments.no_internet,
+        http_proxy=env.get("http_proxy", ""),
+        https_proxy=env.get("https_proxy") or env.get("HTTPS_PROXY", ""),
+        no_proxy=env.get("no_proxy") or env.get("NO_PROXY", ""),
     )
 
 

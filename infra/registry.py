@@ -15,13 +15,32 @@ class Kind(Protocol):
 
     @property
     def options(self) -> type:
-        """A dataclass; its fields are the keys of the kind's options in the stack's settings."""
+        """A dataclass; its fields are the keys of the kind's options in the stack's settings.
+
+        It may check the values in `__post_init__`, and raises OptionError there.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class NoOptions:
     """The options of a kind that has none."""
+
+
+class OptionError(ValueError):
+    """An option cannot be used; the options dataclass of a kind raises it in `__post_init__`.
+
+    Args:
+        option: name of the option.
+        reason: why its value cannot be used; goes on after a colon, without a full stop.
+        hint: what to do, as a sentence without its full stop.
+    """
+
+    def __init__(self, option: str, reason: str, hint: str) -> None:
+        super().__init__(f"{option}: {reason}. {hint}.")
+        self.option = option
+        self.reason = reason
+        self.hint = hint
 
 
 K = TypeVar("K", bound=Kind)

@@ -1,7 +1,7 @@
 """The status on a terminal, drawn anew in place by the library rich."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from rich.console import Console, Group
@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.look import AWAY, Look
 from cli.status.screen import (
     HEAD,
@@ -55,55 +56,61 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
         now: the API server's time.
         price_per_gpu_hour: None: no cost is shown.
     """
-    platform = Text(platform_line(seen.platform))
-    if seen.platform.not_ready:
-        platform.stylize("red")
-    elif seen.platform.silent:
-        platform.stylize("yellow")
-    machines = [Text(line, "red") for line in machine_lines(seen.platform)]
-    machines += [Text(line, "dim") for line in bound_lines(seen.platform.claims)]
-    if idle := idle_line(seen.platform, price_per_gpu_hour):
-        machines.append(Text(idle, "dim"))
+    runs = seen.runs
+    unseen = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
+    return Group(
+        *_platform(seen.platform, price_per_gpu_hour),
+        "",
+        _table(runs, now) if runs else Text(seen.missing or NO_RUN),
+        *_lines(runs, lambda run: reason_of(run, now)),
+        *_warnings("slow rank", map(slow_rank_of, runs)),
+        *_warnings("transport not as asked", map(transport_of, runs)),
+        *_lines(runs, lambda run: verified_of(run, now)),
+        *_lines(runs, lambda run: run.progress.goodput and f"goodput {run.progress.goodput}"),
+        *_lines(runs, lambda run: cost_of_run(run, now, price_per_gpu_hour)),
+        *unseen,
+        "",
+        Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim"),
+    )
+
+
+def _platform(platform: PlatformStatus, price_per_gpu_hour: float | None) -> list[Text]:
+    """The nodes, what is wrong with machines, the volume, and GPUs that nobody uses."""
+    first = Text(platform_line(platform))
+    if platform.not_ready:
+        first.stylize("red")
+    elif platform.silent:
+        first.stylize("yellow")
+    lines = [first, *(Text(line, "red") for line in machine_lines(platform))]
+    lines += [Text(line, "dim") for line in bound_lines(platform.claims)]
+    if idle := idle_line(platform, price_per_gpu_hour):
+        lines.append(Text(idle, "dim"))
+    return lines
+
+
+def _table(runs: Iterable[RunStatus], now: datetime) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in HEAD:
         table.add_column(name, no_wrap=True)
-    for run in seen.runs:
+    for run in runs:
         cells = [Text(cell) for cell in row_of(run, now)]
         cells[HEAD.index("STATE")].stylize(STYLES.get(run.state, ""))
         table.add_row(*cells)
-    reasons = [
-        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), reason)
-        for run in seen.runs
-        if (reason := reason_of(run, now))
+    return table
+
+
+def _lines(runs: Iterable[RunStatus], text_of: Callable[[RunStatus], str]) -> list[Text]:
+    """A line for each run of which there is something to say, with the name of its stack."""
+    return [
+        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), text)
+        for run in runs
+        if (text := text_of(run))
     ]
-    slow = [
-        Text(f"slow rank: {found}", "yellow") for run in seen.runs if (found := slow_rank_of(run))
-    ]
-    transports = [
-        Text(f"transport not as asked: {found}", "yellow")
-        for run in seen.runs
-        if (found := transport_of(run))
-    ]
-    verified = [
-        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), found)
-        for run in seen.runs
-        if (found := verified_of(run, now))
-    ]
-    goodput = [
-        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), f"goodput {account}")
-        for run in seen.runs
-        if (account := run.progress.goodput)
-    ]
-    costs = [
-        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), cost)
-        for run in seen.runs
-        if (cost := cost_of_run(run, now, price_per_gpu_hour))
-    ]
-    rest = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
-    runs = [table] if seen.runs else [Text(seen.missing or NO_RUN)]
-    foot = Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim")
-    more = [*verified, *goodput, *costs, *rest, "", foot]
-    return Group(platform, *machines, "", *runs, *reasons, *slow, *transports, *more)
+
+
+def _warnings(what: str, found: Iterable[str]) -> list[Text]:
+    """A line for each text that is not empty."""
+    return [Text(f"{what}: {text}", "yellow") for text in found if text]
 
 
 def watch(

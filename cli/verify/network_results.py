@@ -55,6 +55,16 @@ def transport(seen: Evidence) -> Result:
         return _gloo(seen)  # it looks into all pods
     if said_by_node:
         return said_by_node
+    return _of_lines(seen, names_nccl=bool(named))
+
+
+def _of_lines(seen: Evidence, *, names_nccl: bool) -> Result:
+    """What NCCL's own lines in the log say, where node 0 has said nothing of them.
+
+    Args:
+        seen: the evidence.
+        names_nccl: the log reaches back to where the collectives are named.
+    """
     found = read_transport(seen.log.splitlines())
     if found.ranks and found.ranks != seen.world_size:
         said = f"NCCL has joined {found.ranks} ranks, and the run has {seen.world_size}"
@@ -68,7 +78,8 @@ def transport(seen: Evidence) -> Result:
         return result("transport", "ok", f"{way([found])}{joined}")
     if found.ranks and len(seen.pods) == 1:
         return result("transport", "ok", f"no network inside one pod{joined}")
-    said = "NCCL has said nothing about its transport" if named else "the log does not reach so far"
+    silent = "NCCL has said nothing about its transport"
+    said = silent if names_nccl else "the log does not reach so far"
     return result("transport", "not checked", f"{said}{joined}", DEBUG)
 
 

@@ -21,6 +21,7 @@ from infra.image.plan import VARIABLE as PLANNED_VARIABLE
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.reach import open_node
 from infra.node.node_variable import VARIABLE as NODE_VARIABLE
+from infra.registry import OptionError
 
 if TYPE_CHECKING:
     import pulumi
@@ -38,24 +39,27 @@ class ImportOptions:
 
     keepUnusedMinutes: int = KEEP_UNUSED_MINUTES  # noqa: N815 - as the stack's settings name it
 
+    def __post_init__(self) -> None:
+        check_minutes(self.keepUnusedMinutes)
+
 
 def check(request: DeliveryRequest) -> None:
-    """Raise ValueError for options that cannot be used."""
+    """Raise ValueError where each of several machines would build the image."""
     if request.further and request.build_on == "node":
         raise ValueError(
             "imageBuildOn: 'node' cannot be used: nodes lists several machines, and each would "
             "build the image for itself. Set imageBuildOn here, or imageDelivery mirror or "
             "registry."
         )
-    check_minutes(request.options.keepUnusedMinutes)
 
 
 def check_minutes(minutes: int) -> None:
-    """Raise ValueError for a time that is none."""
+    """Raise OptionError for a time that is none."""
     if minutes < 0:
-        raise ValueError(
-            f"imageDeliveryOptions.keepUnusedMinutes: {minutes} cannot be used: it is a time. Set "
-            "0 to remove tags that no container uses at once, or a number of minutes."
+        raise OptionError(
+            "keepUnusedMinutes",
+            "it is a time",
+            "Set 0 to remove tags that no container uses at once, or a number of minutes",
         )
 
 

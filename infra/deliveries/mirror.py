@@ -27,6 +27,7 @@ from infra.deliveries.kind import ClusterFacts, Delivered, DeliveryKind, Deliver
 from infra.image.plan import ImagePlan
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.pull import DIGEST_VARIABLE
+from infra.registry import OptionError
 
 if TYPE_CHECKING:
     import pulumi
@@ -49,6 +50,15 @@ class MirrorOptions:
     keepUnusedMinutes: int = KEEP_UNUSED_MINUTES  # noqa: N815 - as the stack's settings name it
     pullTimeoutSeconds: int = 1800  # noqa: N815
 
+    def __post_init__(self) -> None:
+        check_minutes(self.keepUnusedMinutes)
+        if self.pullTimeoutSeconds < LEAST_SECONDS:
+            raise OptionError(
+                "pullTimeoutSeconds",
+                "machines need a while to learn who has the image",
+                f"Set {LEAST_SECONDS} or more",
+            )
+
 
 def check(request: DeliveryRequest) -> None:
     """Raise ValueError where the nodes cannot give the image to each other."""
@@ -61,13 +71,6 @@ def check(request: DeliveryRequest) -> None:
         )
     _check_repository(request.plan)
     _check_registries(request)
-    check_minutes(request.options.keepUnusedMinutes)
-    seconds = request.options.pullTimeoutSeconds
-    if seconds < LEAST_SECONDS:
-        raise ValueError(
-            f"imageDeliveryOptions.pullTimeoutSeconds: {seconds} cannot be used: machines need a "
-            f"while to learn who has the image. Set {LEAST_SECONDS} or more."
-        )
 
 
 def _check_cluster(cluster: ClusterFacts) -> None:

@@ -31,6 +31,7 @@ from infra.image.registry.login import (
     host_of,
     pull_config,
 )
+from infra.registry import OptionError
 from infra.settings.secret import Secret
 
 if TYPE_CHECKING:
@@ -59,26 +60,28 @@ class RegistryOptions:
     plainHttp: bool = False  # noqa: N815
     compression: str = "gzip"
 
+    def __post_init__(self) -> None:
+        if bool(self.user) != bool(self.password):
+            raise OptionError(
+                "password" if self.user else "user",
+                "a login is a user and a password",
+                "Set both, or none of them to use the login that docker or podman has on this "
+                "machine",
+            )
+        if self.compression not in ("gzip", "none"):
+            raise OptionError(
+                "compression", "layers are compressed by gzip or not at all", "Set gzip or none"
+            )
+
 
 def check(request: DeliveryRequest) -> None:
     """Raise ValueError for what no registry can do."""
-    options, repository = _options(request), request.plan.repository
+    repository = request.plan.repository
     if host_of(repository) == "localhost":
         raise ValueError(
             f"imageRepository: {repository!r} cannot be used with imageDelivery: registry: it "
             "names no registry, and each node would look for one on itself. Set the name of a "
             "repository that all nodes reach, such as registry.example.org/team/trainer."
-        )
-    if bool(options.user) != bool(options.password):
-        missing = "password" if options.user else "user"
-        raise ValueError(
-            f"imageDeliveryOptions.{missing}: '' cannot be used: a login is a user and a password. "
-            "Set both, or none of them to use the login that docker or podman has on this machine."
-        )
-    if options.compression not in ("gzip", "none"):
-        raise ValueError(
-            f"imageDeliveryOptions.compression: {options.compression!r} cannot be used: layers are "
-            "compressed by gzip or not at all. Set gzip or none."
         )
     if request.build_on == "node":
         raise ValueError(

@@ -1,7 +1,7 @@
 """The wait of a new run for its place in a queue of Kueue, before its pods are waited for.
 
 A queue may hold a run back for days. So unless the stack says `whenBusy: wait`, `pulumi up` ends
-well once the run stands in its queue, and says what it waits for: it starts by itself.
+well once the run is in its queue, and says what it waits for: it starts by itself.
 """
 
 import time
@@ -27,7 +27,7 @@ QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
 
 
 def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Json) -> bool:
-    """Whether the run has its place, or stands in no queue; False: it waits, and `up` may end.
+    """Whether the run has its place, or is in no queue; False: it waits, and `up` may end.
 
     Args:
         job: `queue_seconds` is how long to wait for the place; 0: to see that it is not given now.
@@ -74,7 +74,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
 
 
 def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | None:
-    """What a run waits for in its queue; None where it has its place, or stands in no queue."""
+    """What a run waits for in its queue; None where it has its place, or is in no queue."""
     return waiting(api, namespace, item) if is_suspended(item, suspend) else None
 
 

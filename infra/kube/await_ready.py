@@ -105,67 +105,101 @@ def create(job: Job, api: Api) -> None:
     Raises:
         TaskError: with the reason, after the pods' last lines were printed.
     """
-    workload = Workload.from_json(job.mapping("workload"))
-    path = api.path(workload.api_version, workload.kind, job.namespace, workload.name)
-    pods_path = PODS.format(job.namespace)
-    selector = names.training_selector(job.owner, job.text("revision"))
-    record = _record(job, api)
-    suspend = record.suspend if record else {}
-    if record and record.how_ended and api.get(path) is not None:
-        forget_end(api, record)  # that of a workload before this one
-    wanted, uid = job.number("pods"), str(job.fields.get("uid") or "")
-    done, failed = job.texts("done"), job.texts("failed")
-    least = job.number("pods_min", wanted)
-    ready_means = str(job.fields.get("ready_means") or "all ranks have stepped")
-    patience = Patience(STUCK_SECONDS, time.monotonic)
-    settling = Patience(SETTLED_SECONDS, time.monotonic)
-
-    if not wait_in_queue(job, api, workload, path, suspend):
+    wait = _Wait(job, api)
+    workload = wait.workload
+    if not wait_in_queue(job, api, workload, wait.path, wait.suspend):
         return
-    queued = Patience(QUEUE_SECONDS, time.monotonic)
-
-    def ask() -> str:
-        item, pods = api.get(path), api.list(pods_path, selector)
-        if item is None and record and record.ttl:
-            say(_after_its_time(api, job))
-            if wanted > 1:
-                say(volume_line(api, job.namespace, pods))
-            return ""
-        if item and is_stopped(api, job.namespace, item, suspend):
-            raise TaskError(suspended_text(job, api, workload, item))
-        if item and (place := held_back(api, job.namespace, item, suspend)):
-            if queued.is_over(place.words):  # another run took its place before it had stepped
-                say(ends_well(workload, place))
-                return ""
-            return place.words
-        queued.is_over("")
-        verdict = judge(workload, uid, item, pods, wanted, done, failed, least, ready_means)
-        if verdict.failure:
-            raise TaskError(verdict.failure)
-        is_settled = settling.is_over(verdict.enough)
-        if verdict.finished or is_settled:
-            say(verdict.finished or verdict.enough)
-            if wanted > 1:
-                say(volume_line(api, job.namespace, pods))
-            return ""
-        if patience.is_over(verdict.stuck):
-            raise TaskError(verdict.stuck)
-        waits_for = words_of_controller(api, job.namespace, item, pods) if item else ""
-        return "; ".join(text for text in (verdict.state, waits_for) if text)
-
-    limit = job.number("timeout_seconds")
+    what, limit = f"{wait.wanted} ready pods of {workload}", job.number("timeout_seconds")
     try:
-        wait_for(f"{wanted} ready pods of {workload}", ask, limit, "trainingTimeoutSeconds")
+        wait_for(what, wait.ask, limit, "trainingTimeoutSeconds")
     except GoneError as reason:  # it says what to do, and there are no pods to show lines of
         raise TaskError(f"training failed: {reason}") from None
     except TaskError as reason:
         say(f"training failed: {reason}")
-        last_lines(api, job.namespace, selector)
+        last_lines(api, job.namespace, wait.selector)
         raise TaskError(
             f"training failed: {reason}\nTo fix it: change the setting that caused it and run "
             f"pulumi up. If the cause was no setting, first run: kubectl -n {job.namespace} delete "
             f"{workload.typed} {workload.name}"
         ) from None
+
+
+class _Wait:
+    """The looks at one workload and its pods, and for how long what was bad has been so."""
+
+    def __init__(self, job: Job, api: Api) -> None:
+        self._job = job
+        self._api = api
+        self.workload = Workload.from_json(job.mapping("workload"))
+        kind = self.workload.api_version, self.workload.kind
+        self.path = api.path(*kind, job.namespace, self.workload.name)
+        self.selector = names.training_selector(job.owner, job.text("revision"))
+        self.wanted = job.number("pods")
+        self._record = _record(job, api)
+        self.suspend = self._record.suspend if self._record else {}
+        if self._record and self._record.how_ended and api.get(self.path) is not None:
+            forget_end(api, self._record)  # that of a workload before this one
+        self._stuck = Patience(STUCK_SECONDS, time.monotonic)
+        self._settled = Patience(SETTLED_SECONDS, time.monotonic)
+        self._queued = Patience(QUEUE_SECONDS, time.monotonic)
+
+    def ask(self) -> str:
+        """Look once: what is waited for; empty: nothing any more, and what was reached is said.
+
+        Raises:
+            TaskError: the training cannot get there.
+        """
+        job, api = self._job, self._api
+        item, pods = api.get(self.path), api.list(PODS.format(job.namespace), self.selector)
+        if item is None and self._record and self._record.ttl:
+            self._say_reached(_after_its_time(api, job), pods)
+            return ""
+        if item and is_stopped(api, job.namespace, item, self.suspend):
+            raise TaskError(suspended_text(job, api, self.workload, item))
+        if item and (place := held_back(api, job.namespace, item, self.suspend)):
+            if self._queued.is_over(
+                place.words
+            ):  # another run took its place before its first step
+                say(ends_well(self.workload, place))
+                return ""
+            return place.words
+        self._queued.is_over("")
+        return self._ask_pods(item, pods)
+
+    def _ask_pods(self, item: Json | None, pods: list[Json]) -> str:
+        """As `ask`, of a workload that nobody holds back."""
+        verdict = self._judged(item, pods)
+        if verdict.failure:
+            raise TaskError(verdict.failure)
+        is_settled = self._settled.is_over(verdict.enough)
+        if verdict.finished or is_settled:
+            self._say_reached(verdict.finished or verdict.enough, pods)
+            return ""
+        if self._stuck.is_over(verdict.stuck):
+            raise TaskError(verdict.stuck)
+        namespace = self._job.namespace
+        waits_for = words_of_controller(self._api, namespace, item, pods) if item else ""
+        return "; ".join(text for text in (verdict.state, waits_for) if text)
+
+    def _judged(self, item: Json | None, pods: list[Json]) -> Verdict:
+        job = self._job
+        return judge(
+            self.workload,
+            str(job.fields.get("uid") or ""),
+            item,
+            pods,
+            self.wanted,
+            job.texts("done"),
+            job.texts("failed"),
+            job.number("pods_min", self.wanted),
+            str(job.fields.get("ready_means") or "all ranks have stepped"),
+        )
+
+    def _say_reached(self, words: str, pods: list[Json]) -> None:
+        """With several pods, also what they have found of their volume."""
+        say(words)
+        if self.wanted > 1:
+            say(volume_line(self._api, self._job.namespace, pods))
 
 
 def delete(job: Job, api: Api) -> None:

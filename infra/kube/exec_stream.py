@@ -83,30 +83,41 @@ def stream(
     query = [("container", container), *(("command", word) for word in command)]
     channels = ("stdout", "stderr") if blocks is None else ("stdin", "stdout", "stderr")
     query += [(name, "true") for name in channels]
-    end = time.monotonic() + limit_seconds
+    began = time.monotonic()
     try:
         socket = api.websocket(f"{pod_path}/exec", query)
     except (websocket.WebSocketException, OSError) as error:
         raise UnreachableError(shorten(str(error), 300)) from None
-    stderr = bytearray()
     try:
         socket.settimeout(silence_seconds)
         for block in blocks or ():
             _send(socket, block)
-        while True:
-            channel, content = _frame(socket)
-            if channel == STDOUT:
-                sink(content)
-            elif channel == STDERR:
-                stderr += content
-                del stderr[:-STDERR_BYTES]
-            elif channel == ERROR and content:  # its first message is empty
-                break
-            if time.monotonic() > end:
-                raise UnreachableError(f"the command took longer than {limit_seconds:.0f} s")
+        status, stderr = _read_to_the_end(socket, sink, began, limit_seconds)
     finally:
         socket.close(timeout=1)
-    return Ended(exit_code_of(json.loads(bytes(content))), "", stderr.decode(errors="replace"))
+    return Ended(exit_code_of(status), "", stderr)
+
+
+def _read_to_the_end(
+    socket: websocket.WebSocket, sink: Sink, began: float, limit_seconds: float
+) -> tuple[dict[str, Any], str]:
+    """Pass standard output on; the Status object with which the command ended, and its stderr.
+
+    Raises:
+        UnreachableError: the connection was cut, or the command takes longer than the limit.
+    """
+    stderr = bytearray()
+    while True:
+        channel, content = _frame(socket)
+        if channel == STDOUT:
+            sink(content)
+        elif channel == STDERR:
+            stderr += content
+            del stderr[:-STDERR_BYTES]
+        elif channel == ERROR and content:  # its first message is empty
+            return json.loads(bytes(content)), stderr.decode(errors="replace")
+        if time.monotonic() - began > limit_seconds:
+            raise UnreachableError(f"the command took longer than {limit_seconds:.0f} s")
 
 
 def _send(socket: websocket.WebSocket, block: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Kueue's side of a run that stands in a queue: the Workload object that its controller keeps.
+"""Kueue's side of a run that is in a queue: the Workload object that its controller keeps.
 
 Kueue decides when such a run has its pods, and writes `spec.suspend` of a Job or JobSet itself. So
 such a run is stopped and resumed by `spec.active` of the Workload
@@ -93,7 +93,7 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
         active: whether it is to have its pods, or to wait for them in its queue.
 
     Raises:
-        TaskError: the run stands in a queue, and Kueue has not taken it up; or the controller of
+        TaskError: the run is in a queue, and Kueue has not taken it up; or the controller of
             its kind does not carry out the command.
     """
     if "command" in patch:

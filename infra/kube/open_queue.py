@@ -45,7 +45,7 @@ def why_closed(item: Json) -> str:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Wait until nothing stands in the queue, and take it away.
+    """Wait until nothing is in the queue, and take it away.
 
     Raises:
         TaskError: something does, and names it: the queue is left as it is; or it does not go.

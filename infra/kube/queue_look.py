@@ -66,7 +66,7 @@ def queue_findings(
 
 
 def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
-    """What a run waits for in its queue; None where it stands in none, or has its place.
+    """What a run waits for in its queue; None where it is in none, or has its place.
 
     Raises:
         ApiError: these credentials may not read Kueue's Workloads of the namespace.

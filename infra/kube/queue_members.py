@@ -1,4 +1,4 @@
-"""Whose work stands in a platform's queue of Kueue, which goes with the platform.
+"""Whose work is in a platform's queue of Kueue, which goes with the platform.
 
 Work that is over counts no more: Kueue lets a queue go then.
 """

@@ -75,7 +75,7 @@ def _let_go(job: Job, api: Api, path: str, item: Json) -> None:
     Kueue's controller does so within a second; where it was taken away first, nobody would.
 
     Raises:
-        TaskError: something stands in the queue, others' finalizers are left, or Kueue's webhook
+        TaskError: something is in the queue, others' finalizers are left, or Kueue's webhook
             is there without its controller and so refuses every change.
     """
     held = list[str](part(item, "metadata").get("finalizers") or [])

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.kube.access import Access
+from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.findings import objects_at
 from infra.kube.kueue import GROUP, VERSIONS, served_version
@@ -70,38 +71,58 @@ def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> Queu
         TaskError: no queue can be made in it; names the reason and the way out.
         ApiError, UnreachableError, OSError, ValueError: it cannot be asked.
     """
-    start = f"queues.name: {wanted.name!r} cannot be used: "
-    resources = () if wanted.grows else wanted.resources
     with quick_look(access, seconds) as api:
-        try:
-            version = served_version(api)
-        except TaskError as reason:
-            raise TaskError(f"{start}{reason}") from None
-        if not version and not wanted.comes:
-            raise TaskError(
-                f"{start}the cluster serves no {GROUP}, so Kueue is not there. Let this stack "
-                f"install it (controllers: [kueue]), install it yourself ({INSTALL}), or remove "
-                "the setting: pulumi config rm queues"
-            )
-        if version and (problem := no_topology_served(api, version, wanted.levels)):
-            raise TaskError(problem)
-        version = version or VERSIONS[0]
+        version = _version(api, wanted)
+        resources = () if wanted.grows else wanted.resources
         if not resources and (wanted.grows or not wanted.levels):
             return QueuesSeen(version)
         nodes = objects_at(api, NODES)
-        if nodes is None and not resources:
-            return QueuesSeen(version, notes=[UNSEEN])
-        if nodes is None:
-            keys = " and ".join(f"queues.quota.{resource}" for resource in resources)
-            raise TaskError(
-                f"{start}these credentials may not read the nodes, so it is not known how much "
-                f"they offer. Set {keys}"
-            )
-        inside = places(usable(nodes), wanted.levels)
-        if inside.problem:
-            raise TaskError(inside.problem)
-        notes = [inside.note] if inside.note else []
-        return QueuesSeen(version, offered_in_all(inside.nodes, resources), notes=notes)
+    if nodes is not None:
+        return _of_nodes(version, usable(nodes), resources, wanted.levels)
+    if not resources:
+        return QueuesSeen(version, notes=[UNSEEN])
+    keys = " and ".join(f"queues.quota.{resource}" for resource in resources)
+    raise TaskError(
+        f"{_cannot(wanted)}these credentials may not read the nodes, so it is not known how much "
+        f"they offer. Set {keys}"
+    )
+
+
+def _version(api: Api, wanted: QueuesWanted) -> str:
+    """Of Kueue's objects, or the usual one where Kueue comes with this stack.
+
+    Raises:
+        TaskError: there is no Kueue, or none that knows what is wanted.
+    """
+    try:
+        version = served_version(api)
+    except TaskError as reason:
+        raise TaskError(f"{_cannot(wanted)}{reason}") from None
+    if not version and not wanted.comes:
+        raise TaskError(
+            f"{_cannot(wanted)}the cluster serves no {GROUP}, so Kueue is not there. Let this "
+            f"stack install it (controllers: [kueue]), install it yourself ({INSTALL}), or remove "
+            "the setting: pulumi config rm queues"
+        )
+    if version and (problem := no_topology_served(api, version, wanted.levels)):
+        raise TaskError(problem)
+    return version or VERSIONS[0]
+
+
+def _cannot(wanted: QueuesWanted) -> str:
+    """The begin of what is said where no queue can be made."""
+    return f"queues.name: {wanted.name!r} cannot be used: "
+
+
+def _of_nodes(
+    version: str, nodes: Sequence[Json], resources: Sequence[str], levels: Sequence[str]
+) -> QueuesSeen:
+    """Raises TaskError where no node has a label of the topology. Pure."""
+    inside = places(nodes, levels)
+    if inside.problem:
+        raise TaskError(inside.problem)
+    notes = [inside.note] if inside.note else []
+    return QueuesSeen(version, offered_in_all(inside.nodes, resources), notes=notes)
 
 
 def usable(nodes: Sequence[Json]) -> list[Json]:

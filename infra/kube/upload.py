@@ -129,40 +129,79 @@ def send(file: SentFile, pod: Pod, command: str = "pulumi up", *, is_new: bool =
     Raises:
         TaskError: the connection is cut again and again, or what arrived is not what was sent.
     """
-    cuts, have, asks, told = 0, 0, not is_new, time.monotonic()
-    while True:
+    sending = _Sending(file, pod, command)
+    asks = not is_new
+    while not sending.is_done(asks=asks):
+        asks = True  # after a cut
+
+
+class _Sending:
+    """A file on its way: `_have` bytes have arrived, after which it was cut `_cuts` times."""
+
+    def __init__(self, file: SentFile, pod: Pod, command: str) -> None:
+        self._file = file
+        self._pod = pod
+        self._command = command
+        self._have = 0
+        self._cuts = 0
+        self._told = time.monotonic()
+
+    def is_done(self, *, asks: bool) -> bool:
+        """Whether the whole file is there after another try; False: the connection was cut.
+
+        Args:
+            asks: ask first what of it is there.
+
+        Raises:
+            TaskError: as `send`.
+        """
+        file = self._file
         try:
-            if asks:
-                state = pod.call("look", file.target, str(file.size), file.sha256)
-                if state["complete"]:
-                    say(f"{file.target} is there")
-                    return
-                if state["have"] > have:
-                    cuts = 0
-                have = int(state["have"])
-            asks = True  # after a cut
-            while "ok" not in (answer := _send_part(file, pod, have)):
-                have, cuts = have + int(answer["got"]), 0
-                if time.monotonic() - told > TELL_SECONDS:
-                    told = time.monotonic()
-                    say(f"{file.target}: {have:,} of {file.size:,} bytes")
+            if asks and self._is_there():
+                say(f"{file.target} is there")
+                return True
+            answer = self._send_rest()
         except UnreachableError as reason:
-            cuts += 1
-            if cuts > MOST_CUTS:
-                raise TaskError(
-                    f"the connection was cut {cuts} times at {have:,} of {file.size:,} "
-                    f"bytes of {file.source} ({reason}); {command} continues there"
-                ) from None
-            say(f"{file.target}: {reason}; it continues with what has arrived")
-            time.sleep(min(cuts, 5))
-            continue
-        if answer["ok"]:
-            say(f"{file.target}: {file.size:,} bytes sent, sha256 is right")
-            return
-        raise TaskError(
-            f"{file.target}: what arrived has sha256 {answer['found']}, not {file.sha256}, and "
-            f"was removed; run {command} again"
-        )
+            self._bear(reason)
+            return False
+        if not answer["ok"]:
+            raise TaskError(
+                f"{file.target}: what arrived has sha256 {answer['found']}, not {file.sha256}, and "
+                f"was removed; run {self._command} again"
+            )
+        say(f"{file.target}: {file.size:,} bytes sent, sha256 is right")
+        return True
+
+    def _is_there(self) -> bool:
+        """Ask the pod, and go on at what has arrived."""
+        file = self._file
+        state = self._pod.call("look", file.target, str(file.size), file.sha256)
+        if state["have"] > self._have:
+            self._cuts = 0
+        self._have = int(state["have"])
+        return bool(state["complete"])
+
+    def _send_rest(self) -> dict[str, Any]:
+        """Send part after part; the pod's answer to the last one."""
+        while "ok" not in (answer := _send_part(self._file, self._pod, self._have)):
+            self._have += int(answer["got"])
+            self._cuts = 0
+            if time.monotonic() - self._told > TELL_SECONDS:
+                self._told = time.monotonic()
+                say(f"{self._file.target}: {self._have:,} of {self._file.size:,} bytes")
+        return answer
+
+    def _bear(self, reason: UnreachableError) -> None:
+        """Say that the connection was cut, and wait a little; raises TaskError after too many."""
+        file = self._file
+        self._cuts += 1
+        if self._cuts > MOST_CUTS:
+            raise TaskError(
+                f"the connection was cut {self._cuts} times at {self._have:,} of {file.size:,} "
+                f"bytes of {file.source} ({reason}); {self._command} continues there"
+            ) from None
+        say(f"{file.target}: {reason}; it continues with what has arrived")
+        time.sleep(min(self._cuts, 5))
 
 
 def _send_part(file: SentFile, pod: Pod, offset: int) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """The alert rules: what is wrong with a run, said in Prometheus' language. Pure.
 
-Each rule has a section in docs/monitoring.md that says what to look at and what to do; tests hold
-that it exists, that the rule fires for its fault, and that none fires in an hour without one.
+Each alert says what to do first, since whoever gets it may have nothing but its text. It names its
+section in docs/monitoring.md, which says more; there is no link, because the page has no address of
+its own. Tests hold that the section exists, that the rule fires for its fault, and that none fires
+in an hour without one.
 """
 
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ class Rule:
         minutes: so long it has to be wrong before the alert fires.
         severity: critical: the run stands still or loses work now; warning: it soon may.
         summary: one sentence for people, with `{{ $labels.run }}` for the run's name.
+        first_steps: what to look at and what to do, in one or two sentences.
         is_of_cluster: the result has no label `namespace`, as it is about what lies in none.
     """
 
@@ -33,12 +36,18 @@ class Rule:
     minutes: int
     severity: Literal["critical", "warning"]
     summary: str
+    first_steps: str
     is_of_cluster: bool = False
 
     @property
     def runbook(self) -> str:
-        """Where the documentation says what to do."""
+        """Page and section of the documentation that say more, in the folder of this project."""
         return f"{RUNBOOK}#{self.name.lower()}"
+
+    @property
+    def description(self) -> str:
+        """What to do, and where there is more about it."""
+        return f"{self.first_steps} More: {self.runbook} in the folder of disttrain."
 
 
 RULES = (
@@ -49,6 +58,8 @@ RULES = (
         5,
         "critical",
         "Run {{ $labels.run }} has trained without all of its ranks for 5 minutes.",
+        "`./disttrain status` names the missing pod and what it waits for; `./disttrain logs "
+        "--first-error` says why ranks have ended.",
     ),
     Rule(
         "DisttrainNoStep",
@@ -58,6 +69,9 @@ RULES = (
         1,
         "critical",
         "Run {{ $labels.run }} has logged no step for 15 minutes.",
+        "`./disttrain status` says whether a rank hangs, a pod waits for the others, or an "
+        "evaluation takes long. After `kubectl delete pod POD` the pod saves if it can, and "
+        "a new one continues.",
     ),
     Rule(
         "DisttrainSilent",
@@ -69,6 +83,9 @@ RULES = (
         3,
         "critical",
         "A pod of run {{ $labels.run }} runs and has not answered Prometheus for 3 minutes.",
+        "Its volume hangs, its node is lost, or a NetworkPolicy blocks the connection: look "
+        "at `./disttrain status`, at `kubectl describe pod POD`, and at the storage of its "
+        "node.",
     ),
     Rule(
         "DisttrainDiverged",
@@ -76,6 +93,9 @@ RULES = (
         0,
         "critical",
         "The loss or the gradients of run {{ $labels.run }} were not finite.",
+        "The run continues once from its newest checkpoint; a second divergence at the same "
+        "step ends it. Lower run.train.learning_rate, raise run.train.warmup_steps, or look "
+        "at the data of that step.",
     ),
     Rule(
         "DisttrainLossNotANumber",
@@ -83,6 +103,9 @@ RULES = (
         10,
         "warning",
         "The logged loss of run {{ $labels.run }} has been no number for 10 minutes.",
+        "With float16 set run.train.dtype to bfloat16, or lower run.train.learning_rate. A "
+        "program of your own is not ended for it: stop it with `./disttrain stop` if it does "
+        "not recover.",
     ),
     Rule(
         "DisttrainLossSpike",
@@ -90,6 +113,8 @@ RULES = (
         5,
         "warning",
         "The loss of run {{ $labels.run }} is half as high again as in the last 30 minutes.",
+        "Many spikes disappear by themselves. If this one stays, stop the run with "
+        "`./disttrain stop`, lower run.train.learning_rate, and `pulumi up`.",
     ),
     Rule(
         "DisttrainRunFailed",
@@ -97,6 +122,8 @@ RULES = (
         0,
         "critical",
         "Run {{ $labels.run }} was given up.",
+        "`./disttrain logs --first-error` says why. Mend the cause, then run `pulumi up` or "
+        "`./disttrain resume`.",
     ),
     Rule(
         "DisttrainCheckpointOld",
@@ -104,6 +131,8 @@ RULES = (
         5,
         "warning",
         "Run {{ $labels.run }} is two checkpoint intervals or more after its newest checkpoint.",
+        "A kill would now lose the steps in between. Look for `checkpoint` in `./disttrain "
+        "logs`, and at the free space and the speed of the volume.",
     ),
     Rule(
         "DisttrainMirrorBehind",
@@ -113,6 +142,8 @@ RULES = (
         10,
         "warning",
         "The newest checkpoints of run {{ $labels.run }} are not in its mirror.",
+        "The training continues. The lines `[mirror]` in `./disttrain logs` say whether the "
+        "store does not answer, refuses the credentials, or is too slow.",
     ),
     Rule(
         "DisttrainVolumeFull",
@@ -120,6 +151,8 @@ RULES = (
         5,
         "warning",
         "The volume of run {{ $labels.run }} has less than a tenth of its room left.",
+        "`./disttrain runs` lists what is there and deletes runs; run.checkpoint.keep_last "
+        "keeps fewer checkpoints.",
     ),
     Rule(
         "DisttrainSlowRank",
@@ -127,6 +160,7 @@ RULES = (
         5,
         "warning",
         "Run {{ $labels.run }} waits for rank {{ $labels.rank }}: {{ $labels.cause }}.",
+        "`./disttrain status` shows since when; docs/stragglers.md says how each cause is found.",
     ),
     Rule(
         "DisttrainThrottled",
@@ -134,6 +168,7 @@ RULES = (
         5,
         "warning",
         "Rank {{ $labels.rank }} of run {{ $labels.run }} stands still at its CPU quota.",
+        "Raise the CPU limit of its pod, or remove the LimitRange of the namespace that sets one.",
     ),
     Rule(
         "DisttrainTransportFallback",
@@ -142,6 +177,7 @@ RULES = (
         "warning",
         "The ranks of run {{ $labels.run }} do not use the transport that its network profile "
         "asks for; ./disttrain status says the likely causes.",
+        "The run may be many times slower until the cause is mended and the pods are started anew.",
     ),
     Rule(
         "DisttrainPodPending",
@@ -149,6 +185,8 @@ RULES = (
         15,
         "warning",
         "Training pod {{ $labels.pod }} has waited for a place for 15 minutes.",
+        "`kubectl -n {{ $labels.namespace }} describe pod {{ $labels.pod }}` says what the "
+        "nodes lack; `./disttrain status` shows which run holds the GPUs.",
     ),
     Rule(
         "DisttrainNodeUnhealthy",
@@ -159,6 +197,7 @@ RULES = (
         5,
         "warning",
         "Something is wrong with machine {{ $labels.node }}; ./disttrain status says what.",
+        "docs/operations.md says what each problem means and what to do with the machine.",
     ),
     Rule(
         "DisttrainQueueStuck",
@@ -168,6 +207,8 @@ RULES = (
         15,
         "warning",
         "Work waits in queue {{ $labels.cluster_queue }}, which has admitted nothing else.",
+        "`./disttrain status` shows what a run waits for, and `kubectl describe clusterqueue "
+        "{{ $labels.cluster_queue }}` why it admits nothing.",
         is_of_cluster=True,
     ),
 )
@@ -189,7 +230,7 @@ def rule_file(namespace: str = "") -> dict[str, Any]:
                 "severity": rule.severity,
                 **({"namespace": namespace} if namespace and rule.is_of_cluster else {}),
             },
-            "annotations": {"summary": rule.summary, "runbook_url": rule.runbook},
+            "annotations": {"summary": rule.summary, "description": rule.description},
         }
         for rule in RULES
     ]

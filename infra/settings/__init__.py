@@ -14,8 +14,9 @@ from infra.settings.airgap import (
     check_bundle_for_run,
     read_bundle,
 )
-from infra.settings.auto import with_choices_made
-from infra.settings.cluster import ClusterSettings, K3sSettings
+from infra.settings.auto import AUTO, with_choices_made
+from infra.settings.cluster import ClusterSettings
+from infra.settings.cluster_k3s import K3sSettings
 from infra.settings.compute import ComputeSettings
 from infra.settings.devices import Devices
 from infra.settings.gpu import GpuOperatorSettings
@@ -144,10 +145,7 @@ def read_settings(
     """Read every key; problems are left with `reader`, and then parts of the result are None."""
     check_stack_name(reader, stack)
     import_extensions(reader)
-    platform_stack = reader.text("platform")
-    by_object = [(kind.kind.lower(), name) for name, kind in kinds.workloads.items()]
-    objects = dict(reversed(by_object))  # the first one where two make such an object
-    topology = reader.choice("topology", (PLATFORM_ONLY, *kinds.workloads), objects)
+    platform_stack, topology = reader.text("platform"), _read_topology(reader, kinds)
     if platform_stack and topology == PLATFORM_ONLY:
         reader.problem(
             "topology",
@@ -185,6 +183,16 @@ def read_settings(
     if run and bundle:
         check_bundle_for_run(reader, bundle, run.config)
     return Settings(stack, platform_stack, platform, run)
+
+
+def _read_topology(reader: Reader, kinds: Kinds) -> str:
+    """The kind of workload; who has written the kind of its object, such as Job, is told its name.
+
+    `auto` is never the value here, because another one was put in its place.
+    """
+    by_object = [(kind.kind.lower(), name) for name, kind in kinds.workloads.items()]
+    objects = dict(reversed(by_object))  # the first one where two make such an object
+    return reader.choice("topology", (*kinds.workloads, PLATFORM_ONLY, AUTO), objects)
 
 
 def _refuse_keys_of_the_platform(

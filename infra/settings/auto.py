@@ -13,8 +13,9 @@ PODS = "3"
 def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, str]:
     """The raw settings with a value for `topology: auto` and `pods: 0`.
 
-    With further machines the run is a Job with a pod for each machine. A StatefulSet would wait for
-    ever for a pod on a lost machine (https://github.com/kubernetes/kubernetes/issues/55713).
+    With further machines, or with `pods` of more than one, the run is a Job with several pods: one
+    for each machine, unless `pods` says another number. A StatefulSet would wait for ever for a pod
+    on a lost machine (https://github.com/kubernetes/kubernetes/issues/55713).
 
     Args:
         raw: `{key: text}` without the project's prefix; objects are JSON text.
@@ -23,7 +24,8 @@ def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, st
     made = dict(raw)
     more = machines - 1 if machines else further_machines(raw.get("nodes", ""))
     if made.get("topology") == AUTO:
-        made["topology"] = SEVERAL_PODS if more else ONE_POD
+        several = more or made.get("pods", "0") not in ("0", "1")
+        made["topology"] = SEVERAL_PODS if several else ONE_POD
     if made.get("pods") == "0":
         made["pods"] = str(more + 1) if more else PODS
     return made

@@ -1,30 +1,19 @@
 """Which Kubernetes: k3s that we install on the node, or an existing cluster."""
 
 import ipaddress
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from infra.settings.cluster_k3s import K3sSettings, read_k3s
+from infra.settings.cluster_networks import read_networks
 from infra.settings.kubeconfig import api_server_host
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
 from infra.settings.reader import Reader
-from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
-
-@dataclass(frozen=True)
-class K3sSettings:
-    """How k3s gets to the host; `registries` is the text of registries.yaml."""
-
-    version: str
-    sha256: str
-    installer_sha256: str
-    mirror: str
-    existing: Literal["refuse", "adopt"]
-    force: bool
-    registries: Secret | None
+# Words for a cluster that somebody else has made.
+_OF_OTHERS = ("eks", "gke", "aks", "kubernetes", "k8s", "openshift", "rke2", "kind", "minikube")
 
 
 @dataclass(frozen=True)
@@ -52,61 +41,72 @@ class ClusterSettings:
 
 def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     """Read which cluster it is; `host` gives the node's address where no key does."""
-    kind = cast(Literal["k3s", "existing"], reader.choice("cluster", ("k3s", "existing")))
-    kubeconfig, context = reader.text("kubeconfig"), reader.text("kubeContext")
-    address = reader.text(
+    kind = reader.choice("cluster", ("k3s", "existing"), dict.fromkeys(_OF_OTHERS, "existing"))
+    kind = cast(Literal["k3s", "existing"], kind)
+    k3s = read_k3s(reader)
+    given_address = reader.text(
         "nodeAddress", pattern=r"[A-Za-z0-9.:-]*", form="a host or address", example="10.1.2.3"
     )
-    interface = _read_interface(reader, kind, k3s := _read_k3s(reader))
-    interface_address = _normal(address) if interface else ""
-    if kind == "existing" and not kubeconfig:
+    interface = _read_interface(reader, kind, k3s)
+    kubeconfig, context, server = _read_kubeconfig(reader, kind)
+    _check_host(reader, kind, host)
+    pod_cidr, service_cidr = read_networks(reader, is_k3s=kind == "k3s")
+    return ClusterSettings(
+        kind=kind,
+        kubeconfig=kubeconfig,
+        context=context,
+        kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", form="a command", example="kubectl"),
+        k3s=k3s,
+        tunnel=_read_tunnel(reader, kind, host),
+        pod_cidr=pod_cidr,
+        service_cidr=service_cidr,
+        node_address=given_address or server or (host.ssh.host if host.ssh else ""),
+        node_interface=interface,
+        interface_address=_normal(given_address) if interface else "",
+        grows=_read_grows(reader, kind),
+    )
+
+
+def _read_kubeconfig(reader: Reader, kind: str) -> tuple[str, str, str]:
+    """The path, the context, and the host of the API server as far as it is known."""
+    path, context = reader.text("kubeconfig"), reader.text("kubeContext")
+    if kind == "k3s":
+        if path or context:
+            reader.problem(
+                "kubeconfig" if path else "kubeContext",
+                path or context,
+                "with cluster: k3s the kubeconfig comes from the k3s that is installed",
+                "Remove it, or set cluster: existing",
+            )
+        return path, context, ""
+    if not path:
         reader.problem(
             "kubeconfig",
             "",
             "cluster: existing is reached by a kubeconfig",
             "Set the path of one on this machine",
         )
-    elif kind == "existing":
-        kubeconfig = str(Path(kubeconfig).expanduser())
-        try:
-            server = api_server_host(Path(kubeconfig), context)
-        except SettingError as refused:
-            reader.problem("kubeconfig", kubeconfig, refused.reason, refused.hint)
-        else:
-            address = address or server
-    elif kubeconfig or context:
-        reader.problem(
-            "kubeconfig" if kubeconfig else "kubeContext",
-            kubeconfig or context,
-            "with cluster: k3s the kubeconfig comes from the k3s that is installed",
-            "Remove it, or set cluster: existing",
-        )
+        return "", context, ""
+    path = str(Path(path).expanduser())
+    try:
+        return path, context, api_server_host(Path(path), context)
+    except SettingError as refused:
+        reader.problem("kubeconfig", path, refused.reason, refused.hint)
+        return path, context, ""
+
+
+def _check_host(reader: Reader, kind: str, host: HostSettings) -> None:
     if kind == "existing" and host.ssh:
         reader.problem(
             "host",
             "ssh",
-            "with cluster: existing the image is imported on the machine that runs Pulumi, and "
-            "the data folder would be made on another one",
-            "Set host: local and run Pulumi on the cluster's node",
+            "with cluster: existing nothing is done by SSH: the cluster is reached by its "
+            "kubeconfig, and imageDelivery: import brings the image to this machine alone",
+            "Set host: local, and imageDelivery: registry unless Pulumi runs on the cluster's node",
         )
-    if not address and host.ssh:
-        address = host.ssh.host
-    pods, services = _read_cidr(reader, "podCidr"), _read_cidr(reader, "serviceCidr")
-    if pods and services and pods.version == services.version and pods.overlaps(services):
-        reader.problem(
-            "podCidr",
-            str(pods),
-            f"it overlaps with serviceCidr {services}",
-            "Set two networks that have no address in common",
-        )
-    elif kind == "k3s" and pods and services and pods.version != services.version:
-        reader.problem(
-            "podCidr",
-            str(pods),
-            f"serviceCidr {services} is of IPv{services.version}, and k3s takes no networks of two "
-            "kinds",
-            "Set both to networks of IPv4, or both to networks of IPv6",
-        )
+
+
+def _read_tunnel(reader: Reader, kind: str, host: HostSettings) -> bool:
     tunnel = reader.choice("clusterAccess", ("direct", "tunnel")) == "tunnel"
     if tunnel and (kind == "existing" or host.ssh is None):
         reader.problem(
@@ -115,20 +115,7 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
             "a tunnel leads to k3s through the node's SSH server (cluster: k3s, host: ssh)",
             "Set direct",
         )
-    return ClusterSettings(
-        kind=kind,
-        kubeconfig=kubeconfig,
-        context=context,
-        kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", form="a command", example="kubectl"),
-        k3s=k3s,
-        tunnel=tunnel,
-        pod_cidr=str(pods or ""),
-        service_cidr=str(services or ""),
-        node_address=address,
-        node_interface=interface,
-        interface_address=interface_address,
-        grows=_read_grows(reader, kind),
-    )
+    return tunnel
 
 
 def _read_interface(reader: Reader, kind: str, k3s: K3sSettings) -> str:
@@ -166,56 +153,3 @@ PodPolicyChoice: TypeAlias = Literal["none", "warn", "deny"]
 def read_pod_policy(reader: Reader) -> PodPolicyChoice:
     """Read what the API server does with a pod that breaks a rule."""
     return cast(PodPolicyChoice, reader.choice("podPolicy", ("none", "warn", "deny")))
-
-
-def _read_k3s(reader: Reader) -> K3sSettings:
-    sha256 = reader.checksum("k3sSha256")
-    installer = reader.checksum("k3sInstallerSha256")
-    mirror = reader.text(
-        "k3sMirror",
-        pattern=r"(https?://[^\s@]+)?",
-        form="an http(s) address without user and password",
-        example="https://mirror.example.com/k3s",
-    )
-    if mirror.startswith("http://") and not (sha256 and installer):
-        reader.problem(
-            "k3sMirror",
-            mirror,
-            "a download by http could be changed on its way",
-            "Set an https address, or both k3sSha256 and k3sInstallerSha256",
-        )
-    return K3sSettings(
-        version=reader.text(
-            "k3sVersion",
-            pattern=r"v\d+\.\d+\.\d+\+k3s\d+",
-            form="a release of k3s",
-            example="v1.34.2+k3s1",
-        ),
-        sha256=sha256,
-        installer_sha256=installer,
-        mirror=mirror.rstrip("/"),
-        existing=cast(
-            Literal["refuse", "adopt"], reader.choice("k3sExisting", ("refuse", "adopt"))
-        ),
-        force=reader.boolean("k3sForce"),
-        registries=_read_registries(reader),
-    )
-
-
-def _read_registries(reader: Reader) -> Secret | None:
-    """As YAML text; JSON is YAML too, and needs no library to be written."""
-    reader.hide("k3sRegistries")
-    content = reader.mapping("k3sRegistries")
-    text = json.dumps(content, indent=2, sort_keys=True)
-    if re.search(r'"(password|auth|identity_token)": "', text):
-        reader.require_encrypted("k3sRegistries")
-    return Secret(text) if content else None
-
-
-def _read_cidr(reader: Reader, key: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    text = reader.text(key)
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        reader.problem(key, text, "it is not a network", "Write it like 10.42.0.0/16")
-        return None

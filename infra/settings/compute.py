@@ -66,6 +66,8 @@ def check_nodes_min(
 ) -> None:
     """Check that the run has as many pods as `run.train.nodes_min` says that it needs."""
     key, pods = "run.train.nodes_min", compute.world.pods
+    if not reader.are_right("topology"):
+        return  # nobody knows how many pods it would have
     if nodes_min and not kind.several_pods:
         reason = f"topology: {compute.topology.name} has one pod, which is always needed"
         reader.problem(key, nodes_min, reason, "Remove it, or set topology: multi-pod")

@@ -85,49 +85,60 @@ def choose_regime(wanted: str, chart: Version, k3s: Version, parts: HostParts) -
     Raises:
         SettingError: the versions do not go with `wanted`; says why, and what to set.
     """
-    newer = chart >= FIRST_CDI_CHART
     if wanted == "auto":
         if not parts.toolkit:
             return "preinstalled"
-        if not newer:
+        if chart < FIRST_CDI_CHART:
             return "legacy"
         wanted = "cdi"
-    if not parts.toolkit and wanted != "preinstalled":
-        raise SettingError(
+    assert wanted in REGIMES
+    if fault := _fault_of_parts(wanted, parts) or _fault_of_versions(wanted, chart, k3s):
+        raise fault
+    return wanted
+
+
+def _fault_of_parts(regime: Regime, parts: HostParts) -> SettingError | None:
+    """What the host has does not go with the regime; None: it does."""
+    if not parts.toolkit and regime != "preinstalled":
+        return SettingError(
             "gpuOperatorToolkit is false, so the host has the container toolkit",
             "Set auto or preinstalled, or gpuOperatorToolkit: true",
         )
-    if parts.toolkit and wanted == "preinstalled":
-        raise SettingError(
+    if parts.toolkit and regime == "preinstalled":
+        return SettingError(
             "gpuOperatorToolkit is true, so the operator installs a second container toolkit",
             "Set auto, or gpuOperatorToolkit: false",
         )
-    if wanted == "preinstalled" and parts.driver:
-        raise SettingError(
+    if regime == "preinstalled" and parts.driver:
+        return SettingError(
             "the host's container toolkit needs the host's driver, and gpuOperatorDriver is true",
             "Set gpuOperatorDriver: false",
         )
+    return None
+
+
+def _fault_of_versions(regime: Regime, chart: Version, k3s: Version) -> SettingError | None:
+    """The chart or the k3s does not have the regime; None: they have."""
     first_cdi, first_nri = shown(FIRST_CDI_CHART), shown(FIRST_NRI_CHART)
-    if wanted == "legacy" and newer:
-        raise SettingError(f"charts from {first_cdi} on no longer have it", "Set auto")
-    if wanted == "cdi" and not newer:
+    if regime == "legacy" and chart >= FIRST_CDI_CHART:
+        return SettingError(f"charts from {first_cdi} on no longer have it", "Set auto")
+    if regime == "cdi" and chart < FIRST_CDI_CHART:
         older = f"charts before {first_cdi} do not have it in the form that k3s needs"
-        raise SettingError(older, f"Set auto, or gpuOperatorVersion to {first_cdi} or later")
-    if wanted == "cdi" and k3s and k3s < FIRST_CDI_K3S:
-        raise SettingError(
+        return SettingError(older, f"Set auto, or gpuOperatorVersion to {first_cdi} or later")
+    if regime == "cdi" and k3s and k3s < FIRST_CDI_K3S:
+        return SettingError(
             "the containerd of this k3s is older than 1.7", "Set k3sVersion to v1.28 or later"
         )
-    if wanted == "nri" and chart < FIRST_NRI_CHART:
+    if regime == "nri" and chart < FIRST_NRI_CHART:
         older = f"charts before {first_nri} do not have it"
-        raise SettingError(older, f"Set auto, or gpuOperatorVersion to {first_nri} or later")
-    if wanted == "nri" and k3s and not has_nri(k3s):
+        return SettingError(older, f"Set auto, or gpuOperatorVersion to {first_nri} or later")
+    if regime == "nri" and k3s and not has_nri(k3s):
         releases = ", ".join(f"v{a}.{b}.{c}" for a, b, c in CONTAINERD_2_1.values())
-        raise SettingError(
+        return SettingError(
             "the containerd of this k3s is older than 2.1",
             f"Set auto, or k3sVersion to one of {releases} or later",
         )
-    assert wanted in REGIMES
-    return wanted
+    return None
 
 
 def shown(version: Version) -> str:

@@ -1,12 +1,12 @@
 """The kinds that the settings may choose from, and the options that each kind brings."""
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Literal, Protocol, cast
 
-from infra.registry import Kind
-from infra.settings.reader import Reader
+from infra.registry import Kind, OptionError
+from infra.settings.reader import Reader, did_you_mean
 from infra.settings.secret import Secret
 
 
@@ -159,8 +159,11 @@ def import_extensions(reader: Reader) -> None:
 
 
 def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Kind]) -> Chosen:
-    """Read which kind is chosen, and its options."""
+    """Read which kind is chosen, and its options; None where they cannot be used."""
     name = reader.choice(key, kinds)
+    if not reader.are_right(key):
+        reader.raw(options_key)  # they may be right for the kind that was meant
+        return Chosen(name, None)
     return Chosen(name, read_options(reader, options_key, f"{key}: {name}", kinds[name].options))
 
 
@@ -174,54 +177,74 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
         key: the object's key.
         owner: what the options belong to, for messages, such as `storage: nfs`.
         options: the dataclass; a field without a default must be given.
+
+    Returns:
+        An instance of the dataclass; None where something is wrong.
     """
-    values: dict[str, Any] = {}
     known = {field.name: field for field in fields(options)}
-    secrets = {name for name, field in known.items() if "Secret" in str(field.type)}
-    if secrets:
+    if any(map(_is_secret, known.values())):
         reader.hide(key)
-    given = dict(reader.mapping(key))
-    for name in sorted(set(given) - set(known)):
-        reason = f"{owner} has no such option" if known else f"{owner} has no options"
-        hint = f"Set one of {', '.join(known)}" if known else "Remove it"
-        reader.problem(f"{key}.{name}", given[name], reason, hint)
-    for name, field in known.items():
-        if name not in given:
-            if field.default is MISSING and field.default_factory is MISSING:
-                hint = f"Set it: `pulumi config set --path {key}.{name} VALUE`"
-                reader.problem(f"{key}.{name}", "", f"{owner} needs it", hint)
-                return None
-            continue
-        value = given[name]
-        wanted = {str: "a text", int: "a whole number", bool: "true or false"}
-        types = {"str": str, "int": int, "bool": bool}
-        type_ = types.get(str(field.type), field.type)
-        if type_ in wanted and type(value) is not type_:
-            reason = f"{owner} takes {wanted[type_]} here"
-            reader.problem(f"{key}.{name}", value, reason, f"Set {wanted[type_]}")
-            continue
-        if name in secrets:
-            if not isinstance(value, str):
-                reader.problem(f"{key}.{name}", value, f"{owner} takes a text here", "Set a text")
-                continue
-            if not reader.is_encrypted(key):
-                reader.problem(
-                    f"{key}.{name}",
-                    value,
-                    "it would stand readable in the stack's file",
-                    f"Encrypt it: `pulumi config set --secret --path {key}.{name} VALUE`",
-                )
-            value = Secret(value)
-        values[name] = value
-    if not all(_given(f, values) for f in known.values()):
+    given = reader.mapping(key)
+    if not reader.are_right(key):
         return None
+    _refuse_unknown_options(reader, key, owner, given, list(known))
+    for name, field in known.items():
+        _check_option(reader, f"{key}.{name}", owner, field, given)
+    if not reader.are_right(*(f"{key}.{name}" for name in {*known, *given})):
+        return None
+    values = {
+        name: Secret(value) if _is_secret(known[name]) else value for name, value in given.items()
+    }
     try:
         return options(**values)
-    except ValueError as reason:  # the kind knows which values it can work with
-        reader.problem(key, given, str(reason), f"Set what {owner} can work with")
-        return None
+    except OptionError as refused:
+        name = refused.option
+        value = given.get(name, "" if _is_secret(known[name]) else known[name].default)
+        reader.problem(f"{key}.{name}", value, refused.reason, refused.hint)
+    except ValueError as error:  # of a kind that does not say which option it is
+        reader.problem(key, given, str(error), f"Set what {owner} can work with")
+    return None
 
 
-def _given(field: Any, values: Mapping[str, Any]) -> bool:
-    has_default = field.default is not MISSING or field.default_factory is not MISSING
-    return has_default or field.name in values
+def _is_secret(field: Field[Any]) -> bool:
+    return "Secret" in str(field.type)
+
+
+def _refuse_unknown_options(
+    reader: Reader, key: str, owner: str, given: Mapping[str, Any], known: Sequence[str]
+) -> None:
+    for name in sorted(set(given) - set(known)):
+        if known:
+            reason = f"{owner} has no such option"
+            hint = f"Set one of {', '.join(known)}{did_you_mean(name, known)}"
+        else:
+            reason, hint = f"{owner} has no options", "Remove it"
+        reader.problem(f"{key}.{name}", given[name], reason, hint)
+
+
+# What a field of each type takes, in words.
+_TAKES: Mapping[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
+_TYPES = {type_.__name__: type_ for type_ in _TAKES}
+
+
+def _check_option(
+    reader: Reader, where: str, owner: str, field: Field[Any], given: Mapping[str, Any]
+) -> None:
+    """Note what is wrong with one option: missing, of another type, or a secret in plain text."""
+    if field.name not in given:
+        if field.default is MISSING and field.default_factory is MISSING:
+            hint = f"Set it: `pulumi config set --path {where} VALUE`"
+            reader.problem(where, "", f"{owner} needs it", hint)
+        return
+    value = given[field.name]
+    type_ = str if _is_secret(field) else _TYPES.get(str(field.type), field.type)
+    takes = _TAKES.get(cast(type, type_))
+    if takes and type(value) is not type_:
+        reader.problem(where, value, f"{owner} takes {takes} here", f"Set {takes}")
+    elif _is_secret(field) and not reader.is_encrypted(where.partition(".")[0]):
+        reader.problem(
+            where,
+            value,
+            "it would stand readable in the stack's file",
+            f"Encrypt it: `pulumi config set --secret --path {where} VALUE`",
+        )

@@ -38,19 +38,23 @@ def check_environment(reader: Reader, setting: str, variables: Mapping[str, str]
         variables: what the user has set.
     """
     for name, value in variables.items():
-        key = f"{setting}.{name}"
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
-            reason = "this is not the name of a variable"
-            hint = "Use letters, digits and '_', and begin with no digit"
-            reader.problem(key, value, reason, hint)
-        elif name in _OWN_VARIABLES:
-            reader.problem(key, value, _OWN_VARIABLES[name], "Remove it")
-        elif name.startswith(_PREFIXES):
-            reason = "the program and its entrypoint set the variables that begin so"
-            reader.problem(key, value, reason, "Remove it")
-        elif name.lower() in _PROXY_VARIABLES:
-            reason = "pods get the proxy from settings of its own"
-            reader.problem(key, value, reason, "Use httpProxy, httpsProxy and noProxy instead")
-        elif name in _CA_VARIABLES:
-            reason = "the pods would no longer trust the platform's authorities"
-            reader.problem(key, value, reason, "Use caBundle, which adds to what they trust")
+        if fault := variable_fault(name):
+            reader.problem(f"{setting}.{name}", value, *fault)
+
+
+def variable_fault(name: str) -> tuple[str, str] | None:
+    """Why pods cannot have a variable of this name, and what to do; None: they can."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
+        hint = "Use letters, digits and '_', and begin with no digit"
+        return "this is not the name of a variable", hint
+    if name in _OWN_VARIABLES:
+        return _OWN_VARIABLES[name], "Remove it"
+    if name.startswith(_PREFIXES):
+        return "the program and its entrypoint set the variables that begin so", "Remove it"
+    if name.lower() in _PROXY_VARIABLES:
+        hint = "Use httpProxy, httpsProxy and noProxy instead"
+        return "pods get the proxy from settings of its own", hint
+    if name in _CA_VARIABLES:
+        hint = "Use caBundle, which adds to what they trust"
+        return "the pods would no longer trust the platform's authorities", hint
+    return None

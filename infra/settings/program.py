@@ -1,18 +1,28 @@
 """`program`: a training program of the user's own, which runs in place of our trainer."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
+
+import yaml
 
 from infra.labels import content_hash
 from infra.names import DATA_MOUNT
 from infra.settings.kinds import DeliveryChoice
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
 
+_KEYS = ("command", "per", "image", "build", "files", "progress", "progress_file")
+# What users of other tools look for here, and where it is.
+_ELSEWHERE = {
+    "args": "Write them behind the program in program.command",
+    "env": "Set them by podEnvironment, or secret ones by podSecrets",
+    "checkpoints": "Let the program write them to the folder DISTTRAIN_CHECKPOINT_DIR",
+}
 MOST_BYTES = 700_000
 """Of all files together. A ConfigMap holds 1 MiB, and other content than text grows by a third."""
 MOST_FILES = 500
@@ -37,7 +47,7 @@ class ProgramSettings:
     """A program in place of our trainer.
 
     Args:
-        config: of the run: the program, and what is about starting it.
+        config: of the run: the program, and how it is started.
         files: content by path below /program; empty: the program is in the image.
         image: what a Dockerfile of the user's own makes; None: there is none.
     """
@@ -58,7 +68,7 @@ def read_program(
     deliveries: Mapping[str, DeliveryChoice],
     platform: PlatformDelivery,
 ) -> ProgramSettings | None:
-    """Read `program`, and what of `run` is about starting it; None where that is wrong.
+    """Read `program`, and the parts of `run` that say how it is started; None: they are wrong.
 
     Args:
         reader: gives the values and collects what is wrong with them.
@@ -68,9 +78,8 @@ def read_program(
     """
     given = reader.mapping("program")
     _refuse_settings_of_the_trainer(reader)
-    if not given.get("command"):
-        hint = "Set what runs in each rank, such as [python, train.py]"
-        reader.problem("program.command", given.get("command"), "it names no program", hint)
+    _refuse_unknown_keys(reader, given)
+    _check_command(reader, given.get("command", ""))
     place, files = given.pop("files", None), dict[str, bytes]()
     if place is not None:
         files = _read_files(reader, str(place))
@@ -80,13 +89,39 @@ def read_program(
     if image:
         given["image"] = image.plan.reference
     train = _launch_options(reader)
-    mapping = {"run_name": run_name, "data_root": DATA_MOUNT, "train": train, "program": given}
+    if not reader.are_right("program.command"):
+        given["command"] = ["unknown"]  # so that only what else is wrong is found
+    known = {key: value for key, value in given.items() if key in _KEYS}
+    mapping = {"run_name": run_name, "data_root": DATA_MOUNT, "train": train, "program": known}
     try:
         config = RunConfig.from_mapping(mapping)
     except ConfigError as error:
         reader.problems += [_in_stack_terms(problem) for problem in error.problems]
         return None
-    return ProgramSettings(config, files, image) if given.get("command") else None
+    return ProgramSettings(config, files, image)
+
+
+def _refuse_unknown_keys(reader: Reader, given: Mapping[str, Any]) -> None:
+    for key in sorted(set(given) - set(_KEYS)):
+        hint = _ELSEWHERE.get(key) or f"The keys here are {', '.join(_KEYS)}"
+        reason = f"there is no such key{did_you_mean(key, _KEYS)}"
+        reader.problem(f"program.{key}", given[key], reason, hint)
+
+
+def _check_command(reader: Reader, command: object) -> None:
+    key = "program.command"
+    if not command:
+        hint = "Set what runs in each rank, such as [python, train.py]"
+        reader.problem(key, command, "it names no program", hint)
+    elif isinstance(command, str):
+        try:
+            words = shlex.split(command)
+        except ValueError:  # a quotation mark that is not closed
+            words = ["sh", "-c", command]
+        reason = "it is one text, and no shell would divide it into words"
+        # As YAML writes a list, in which a number has to be in quotation marks to be a text.
+        shown = yaml.safe_dump(words, default_flow_style=True, width=10_000).strip()
+        reader.problem(key, command, reason, f"Write it as a list: {shown}")
 
 
 def _refuse_settings_of_the_trainer(reader: Reader) -> None:

@@ -140,8 +140,8 @@ def _planned(reader: Reader, folder: Path, repository: str) -> ImagePlan | None:
             return None
         return plan_program_image(folder, repository)
     except OSError as error:
-        hint = "Let yourself read all that is in it"
+        hint = "Give your user the right to read all files in it"
         reader.problem(KEY, str(folder), f"it cannot be read ({error.strerror})", hint)
     except ValueError:
-        pass  # imageRepository, which is told once (image.py)
+        pass  # the problem is one of imageRepository, which image.py has noted
     return None

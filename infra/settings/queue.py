@@ -11,7 +11,7 @@ _LABEL = r"([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)?"  # the name becomes the value
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """Names of a LocalQueue and of a WorkloadPriorityClass; empty: the run stands in no queue, or
+    """Names of a LocalQueue and of a WorkloadPriorityClass; empty: the run is in no queue, or
     has the queue's usual priority."""
 
     name: str
@@ -25,7 +25,7 @@ def read_queue(
 
     Args:
         reader: gives the values and collects what is wrong with them.
-        topology: how the pods come about.
+        topology: the chosen kind of workload.
         kinds: the registry of workloads.
         when_busy: the setting `whenBusy`.
     """

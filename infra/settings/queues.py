@@ -15,6 +15,8 @@ from infra.settings.reader import Reader
 KEY = "queues"
 _PARTS = ("name", "quota", "priorities", "topology")
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # the name becomes the value of a label
+# The resources of Kubernetes itself; those of devices have a domain in front, nvidia.com/gpu.
+_BUILT_IN = r"cpu|memory|ephemeral-storage|pods|hugepages-.+"
 _AMOUNT = r"\d{1,15}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
 _LONGEST_NAME = 63
 _LARGEST_PRIORITY = 2**31 - 1
@@ -113,21 +115,25 @@ def _name(reader: Reader, value: object, namespace: str) -> str:
 def _quota(reader: Reader, value: object) -> dict[str, str]:
     key, found = f"{KEY}.quota", dict[str, str]()
     for resource, amount in _mapping(reader, key, value, "{cpu: 64, memory: 512Gi}").items():
-        text = str(amount)
-        if not is_key(resource):
-            hint = f"Write it like cpu, memory or {GPU_RESOURCE}"
-            reader.problem(f"{key}.{resource}", amount, "it is not the name of a resource", hint)
-        elif re.fullmatch(_AMOUNT, text) is None:
-            hint = "Write it like 64, 500m or 512Gi"
-            reader.problem(f"{key}.{resource}", amount, "it is not an amount", hint)
-        elif not float(re.split("[a-zA-Z]", text)[0]):
-            hint = "Set more than 0, or remove it: then it is what the nodes offer"
-            reader.problem(f"{key}.{resource}", amount, "no run could ever start", hint)
-        elif resource == GPU_RESOURCE and not text.isdecimal():
-            reader.problem(f"{key}.{resource}", amount, "it is not a whole number", "Set one")
+        if fault := _quota_fault(resource, str(amount)):
+            reader.problem(f"{key}.{resource}", amount, *fault)
         else:
-            found[resource] = text
+            found[resource] = str(amount)
     return found
+
+
+def _quota_fault(resource: str, amount: str) -> tuple[str, str] | None:
+    """Why there can be no such quota, and what to do; None: there can."""
+    if not is_key(resource) or ("/" not in resource and not re.fullmatch(_BUILT_IN, resource)):
+        return "it is not the name of a resource", f"Write it like cpu, memory or {GPU_RESOURCE}"
+    if re.fullmatch(_AMOUNT, amount) is None:
+        return "it is not an amount", "Write it like 64, 500m or 512Gi"
+    if not float(re.split("[a-zA-Z]", amount)[0]):
+        hint = "Set more than 0, or remove it: then it is what the nodes offer"
+        return "no run could ever start", hint
+    if resource == GPU_RESOURCE and not amount.isdecimal():
+        return "it is not a whole number", "Set one"
+    return None
 
 
 def _priorities(reader: Reader, value: object) -> dict[str, int]:

@@ -12,6 +12,7 @@ from typing import cast
 from infra.names import HOSTNAME_LABEL, PLACE_ANNOTATIONS
 from infra.settings.pod_marks import is_key
 from infra.settings.pods import PodSettings
+from infra.settings.pods_neighbours import PlacementChoice
 from infra.settings.queue import QueueSettings
 from infra.settings.reader import Reader
 
@@ -76,7 +77,7 @@ def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
 def check_placement(
     reader: Reader, pods: PodSettings, queue: QueueSettings, made: PlatformQueue
 ) -> tuple[str, ...]:
-    """Compare what a run wishes with the queue that it stands in.
+    """Compare what a run wishes with the queue that it is in.
 
     Args:
         reader: collects what is wrong.
@@ -96,38 +97,49 @@ def check_placement(
             "placement is one-place, and both ask for the places of the pods",
             "Remove it, or set placement to auto",
         )
-    if wish.placement == "one-place" and not queue.name:
-        if reader.are_right("queue"):
-            reader.problem(
-                "placement",
-                wish.placement,
-                "the run is in no queue, and Kubernetes places one pod after the other, so it "
-                "cannot look for a place with room for all of them",
-                "Set queue to one with a topology, or placement to packed",
-            )
-        return ()
-    if not queue.name or queue.name != made.name:
-        return ()
-    if wish.placement == "one-place" and not made.levels and _are_right(reader):
-        reader.problem(
-            "placement",
-            wish.placement,
-            f"queue {queue.name} of the platform has no topology, so Kueue knows no places",
-            f"Set {KEY} of the platform, such as {EXAMPLE}, or placement to packed",
-        )
-    if wish.placement == "spread" and made.levels:
-        reader.problem(
-            "placement",
-            wish.placement,
-            f"queue {queue.name} of the platform has a topology, by which Kueue chooses the "
-            "machine of each pod, and it knows no wish to be apart",
-            "Set auto or packed (near each other, as far as there is room), or one-place",
-        )
-    if made.levels and wish.label not in made.levels:
+    is_made = bool(queue.name) and queue.name == made.name
+    levels = made.levels if is_made else ()
+    if not queue.name:
+        fault = _fault_without_queue(wish.placement) if reader.are_right("queue") else None
+    else:
+        knows_levels = is_made and _are_right(reader)
+        fault = _fault_in_queue(wish.placement, queue.name, levels) if knows_levels else None
+    if fault:
+        reader.problem("placement", wish.placement, *fault)
+    if levels and wish.label not in levels:
         reader.problem(
             "placementLabel",
             wish.label,
             f"it is no level of the topology of queue {queue.name}",
-            f"Set one of {', '.join(made.levels)}",
+            f"Set one of {', '.join(levels)}",
         )
-    return made.levels
+    return levels
+
+
+def _fault_without_queue(placement: PlacementChoice) -> tuple[str, str] | None:
+    """Why a run in no queue cannot have its wish, and what to do; None: it can."""
+    if placement != "one-place":
+        return None
+    return (
+        "the run is in no queue, and Kubernetes places one pod after the other, so it cannot look "
+        "for a place with room for all of them",
+        "Set queue to one with a topology, or placement to packed",
+    )
+
+
+def _fault_in_queue(
+    placement: PlacementChoice, queue: str, levels: Sequence[str]
+) -> tuple[str, str] | None:
+    """Why a run in the platform's queue cannot have its wish, and what to do; None: it can."""
+    if placement == "one-place" and not levels:
+        return (
+            f"queue {queue} of the platform has no topology, so Kueue knows no places",
+            f"Set {KEY} of the platform, such as {EXAMPLE}, or placement to packed",
+        )
+    if placement == "spread" and levels:
+        return (
+            f"queue {queue} of the platform has a topology, by which Kueue chooses the machine of "
+            "each pod, and it knows no wish to be apart",
+            "Set auto or packed (near each other, as far as there is room), or one-place",
+        )
+    return None

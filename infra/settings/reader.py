@@ -43,11 +43,13 @@ class Reader:
 
         Args:
             key: the key of the stack's configuration.
-            value: what is set; not shown when the key is encrypted, or hidden by `hide`.
+            value: what is set; not shown when the key is encrypted, or hidden by `hide`, unless it
+                is the empty text.
             reason: why it cannot be used; goes on after a colon, without a full stop.
             hint: what to do, as a sentence without its full stop.
         """
-        shown = "[secret]" if re.split(r"[.\[]", key)[0] in self._hidden else repr(value)
+        is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
+        shown = "[secret]" if is_hidden else repr(value)
         if key not in self._unused_keys:
             self.problems.append(problem_text(key, shown, reason, hint))
         self._wrong.add(key)
@@ -98,14 +100,13 @@ class Reader:
             also_called: the choice that is meant by another word, in small letters.
         """
         value, known = self._value(key), list(choices)
-        if value not in known:
-            meant = (also_called or {}).get(value.lower())
-            close = [meant] if meant else difflib.get_close_matches(value, known, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            reason = f"{key} has no such choice"
-            self.problem(key, value, reason, f"Set {_either(known)}{hint}")
-            return known[0]
-        return value
+        if value in known:
+            return value
+        meant = (also_called or {}).get(value.lower())
+        hint = f" (did you mean {meant}?)" if meant else did_you_mean(value, known)
+        if self.are_right(key):  # else it was read before, and is said already
+            self.problem(key, value, f"{key} has no such choice", f"Set {_either(known)}{hint}")
+        return known[0]
 
     def integer(self, key: str, *, at_least: int, at_most: int | None = None) -> int:
         """A whole number within limits; the lower limit where the value is none."""
@@ -144,7 +145,7 @@ class Reader:
         content = _from_json(value or "{}")
         if not isinstance(content, dict):
             hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
-            self.problem(key, value, "it is a single value and must be a mapping of keys", hint)
+            self.problem(key, value, f"it is {_form(content)} and must be a mapping of keys", hint)
             return {}
         return cast(dict[str, Any], content)
 
@@ -154,7 +155,7 @@ class Reader:
         content = _from_json(value or "[]")
         if not isinstance(content, list):
             hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
-            self.problem(key, value, "it is a single value and must be a list", hint)
+            self.problem(key, value, f"it is {_form(content)} and must be a list", hint)
             return []
         return cast(list[Any], content)
 
@@ -221,6 +222,20 @@ class Reader:
         reason = "it holds a secret in plain text"
         hint = f"Encrypt it: `pulumi config set --secret {key}`"
         self.problems.append(problem_text(key, "[secret]", reason, hint))
+
+
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """` (did you mean NAME?)` with the known name that is most like a text; empty: none is."""
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(text.lower(), names, n=1)
+    return f" (did you mean {names[close[0]]}?)" if close else ""
+
+
+def _form(content: object) -> str:
+    """What a value is, in words."""
+    if isinstance(content, dict):
+        return "a mapping of keys"
+    return "a list" if isinstance(content, list) else "a single value"
 
 
 def _either(choices: Sequence[str]) -> str:

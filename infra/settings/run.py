@@ -177,39 +177,7 @@ def _read_config(
     smoke_test: bool,
 ) -> tuple[RunConfig | None, DatasetFile | None, DatasetFile | None]:
     """The run's configuration, and the files of this machine with the text and the tokenizer."""
-    file_text, url = reader.text("datasetFile"), _dataset_url(reader)
-    sha256 = reader.checksum("datasetSha256")
-    if file_text and url:
-        reader.problem(
-            "datasetFile",
-            file_text,
-            "datasetUrl is set too, and there is one text",
-            "Remove one of the two",
-        )
-    files = dataset_files(reader)
-    for key, value in (("datasetFile", file_text), ("datasetUrl", url)):
-        if files and value:
-            reader.problem(key, value, "datasetFiles is set too", "Remove one of the two")
-    if url and not sha256:
-        reader.problem(
-            "datasetSha256",
-            "",
-            "without it nobody would notice another text at datasetUrl",
-            "Set the sha256 of the text; `sha256sum` shows it",
-        )
-    file = _local_file(reader, "datasetFile", file_text) if file_text else None
-    tokenizer, tokenizer_file = reader.text("datasetTokenizer"), None
-    if tokenizer.endswith(".json"):
-        tokenizer_file = _local_file(reader, "datasetTokenizer", tokenizer)
-    dataset = DatasetChoice(
-        name=_name(reader, "datasetName", f"({_NAME})?") or None,
-        url=url or None,
-        file=file.path_in_pods if file else None,
-        sha256=sha256 or (file.sha256 if file else None),
-        tokenizer=tokenizer_file.path_in_pods if tokenizer_file else tokenizer or None,
-        files=files or None,
-        options=dataset_options(reader),
-    )
+    dataset, file, tokenizer_file = _read_dataset(reader)
     preset = _name(reader, "preset", _NAME)
     overrides = reader.mapping("run")
 
@@ -226,6 +194,46 @@ def _read_config(
             config, problems = build(dataset)
     reader.problems += problems
     return config, file, tokenizer_file
+
+
+def _read_dataset(
+    reader: Reader,
+) -> tuple[DatasetChoice, DatasetFile | None, DatasetFile | None]:
+    """What the stack says of its data set, and the files here with the text and the tokenizer."""
+    file_text, url = reader.text("datasetFile"), _dataset_url(reader)
+    sha256, files = reader.checksum("datasetSha256"), dataset_files(reader)
+    _check_sources(reader, file_text, url, sha256, several=bool(files))
+    file = _local_file(reader, "datasetFile", file_text) if file_text else None
+    tokenizer, tokenizer_file = reader.text("datasetTokenizer"), None
+    if tokenizer.endswith(".json"):
+        tokenizer_file = _local_file(reader, "datasetTokenizer", tokenizer)
+    choice = DatasetChoice(
+        name=_name(reader, "datasetName", f"({_NAME})?") or None,
+        url=url or None,
+        file=file.path_in_pods if file else None,
+        sha256=sha256 or (file.sha256 if file else None),
+        tokenizer=tokenizer_file.path_in_pods if tokenizer_file else tokenizer or None,
+        files=files or None,
+        options=dataset_options(reader),
+    )
+    return choice, file, tokenizer_file
+
+
+def _check_sources(reader: Reader, file: str, url: str, sha256: str, *, several: bool) -> None:
+    """There is one source of the text, and a checksum of what is downloaded."""
+    if file and url:
+        reason = "datasetUrl is set too, and there is one text"
+        reader.problem("datasetFile", file, reason, "Remove one of the two")
+    for key, value in (("datasetFile", file), ("datasetUrl", url)):
+        if several and value:
+            reader.problem(key, value, "datasetFiles is set too", "Remove one of the two")
+    if url and not sha256:
+        reader.problem(
+            "datasetSha256",
+            "",
+            "without it nobody would notice another text at datasetUrl",
+            "Set the sha256 of the text; `sha256sum` shows it",
+        )
 
 
 def _dataset_url(reader: Reader) -> str:

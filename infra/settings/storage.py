@@ -10,7 +10,7 @@ from infra.settings.namespace import NamespaceSettings
 from infra.settings.nodes import is_loopback
 from infra.settings.reader import Reader
 
-# k3s' uninstaller and the kubelet remove what lies in these folders.
+# k3s' uninstaller and the kubelet remove what is in these folders.
 K3S_FOLDERS = ("/var/lib/rancher", "/var/lib/kubelet", "/etc/rancher", "/run/k3s")
 
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from infra.labels import content_hash
+from infra.registry import OptionError
 from infra.storages.kind import Storage, StorageKind, StorageRequest
 
 
@@ -18,19 +19,18 @@ class ExistingClaimOptions:
 
     claimName: str  # noqa: N815 - as the stack's settings name it
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", self.claimName):
+            raise OptionError(
+                "claimName",
+                "it is no name of a claim",
+                "Set one that `kubectl -n NAMESPACE get persistentvolumeclaim` lists",
+            )
+
 
 def existing_claim(request: StorageRequest) -> Storage:
-    """No object is made: neither labels nor anything else of the claim change.
-
-    Raises:
-        ValueError: the option is no name of a claim.
-    """
+    """No object is made: neither labels nor anything else of the claim change."""
     name = request.options.claimName
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", name):
-        raise ValueError(
-            f"storageOptions.claimName: {name!r} is no name of a claim; set one that "
-            f"`kubectl -n {request.namespace} get persistentvolumeclaim` lists"
-        )
     return Storage(
         identity=content_hash([request.namespace, name]),
         folder_on_host="",

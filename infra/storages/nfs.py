@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from infra.labels import content_hash
 from infra.names import MANY_NODES
+from infra.registry import OptionError
 from infra.storages.kind import (
     Storage,
     StorageKind,
@@ -33,15 +34,42 @@ class NfsOptions:
     path: str
     mountOptions: str = MOUNT_OPTIONS  # noqa: N815 - as the stack's settings name it
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?", self.server):
+            raise OptionError(
+                "server",
+                "it is no name or address of a server",
+                "Set one that the nodes can reach, such as nfs.example.com",
+            )
+        if not self.path.startswith("/") or ".." in self.path.split("/"):
+            raise OptionError(
+                "path",
+                "it is no absolute path",
+                "Set the folder that the server exports, such as /exports/training",
+            )
+        check_mount_options(self.mountOptions)
 
-def nfs(request: StorageRequest) -> Storage:
-    """Another server, folder, option or size is another volume.
+
+def check_mount_options(text: str) -> None:
+    """Refuse options with which a write fails, and so a checkpoint, while the server is away.
 
     Raises:
-        ValueError: an option cannot be used.
+        OptionError: one of them is among the options.
     """
+    words = {word.strip() for word in text.split(",")}
+    for word in ("soft", "softerr"):
+        if word in words:
+            raise OptionError(
+                "mountOptions",
+                f"{word!r} lets writes fail while the server does not answer, and checkpoints "
+                "would fail",
+                "Set hard, with which writes wait",
+            )
+
+
+def nfs(request: StorageRequest) -> Storage:
+    """Another server, folder, option or size is another volume."""
     options: NfsOptions = request.options
-    _check(options)
     mount = [word.strip() for word in options.mountOptions.split(",") if word.strip()]
     identity = content_hash([options.server, options.path, mount, request.size])
     name = f"{request.namespace}-pv-{identity}"
@@ -60,26 +88,6 @@ def nfs(request: StorageRequest) -> Storage:
         claim=claim,
         access_mode=MANY_NODES,
     )
-
-
-def _check(options: NfsOptions) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?", options.server):
-        raise ValueError(
-            f"storageOptions.server: {options.server!r} is no name or address of a server; set "
-            "one that the nodes can reach, such as nfs.example.com"
-        )
-    if not options.path.startswith("/") or ".." in options.path.split("/"):
-        raise ValueError(
-            f"storageOptions.path: {options.path!r} is no absolute path; set the folder that the "
-            "server exports, such as /exports/training"
-        )
-    words = {word.strip() for word in options.mountOptions.split(",")}
-    for word in ("soft", "softerr"):
-        if word in words:
-            raise ValueError(
-                f"storageOptions.mountOptions: {word!r} lets writes fail while the server does not "
-                "answer, and checkpoints would fail; set hard, with which writes wait"
-            )
 
 
 KIND = StorageKind(name="nfs", make=nfs, options=NfsOptions, purges="nothing")

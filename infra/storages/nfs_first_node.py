@@ -9,7 +9,7 @@ mount it over NFS too: so all pods see one file system, with one kind of locks.
 from dataclasses import dataclass, replace
 
 from infra.storages.kind import Storage, StorageKind, StorageRequest
-from infra.storages.nfs import MOUNT_OPTIONS, NfsOptions, nfs
+from infra.storages.nfs import MOUNT_OPTIONS, NfsOptions, check_mount_options, nfs
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,12 @@ class NfsFirstNodeOptions:
 
     mountOptions: str = MOUNT_OPTIONS  # noqa: N815 - as the stack's settings name it
 
+    def __post_init__(self) -> None:
+        check_mount_options(self.mountOptions)
+
 
 def nfs_first_node(request: StorageRequest) -> Storage:
-    """Another address of the first machine, folder, option or size is another volume.
-
-    Raises:
-        ValueError: the option cannot be used.
-    """
+    """Another address of the first machine, folder, option or size is another volume."""
     given: NfsFirstNodeOptions = request.options
     options = NfsOptions(request.address, request.folder, given.mountOptions)
     made = nfs(replace(request, options=options))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from infra.labels import content_hash
 from infra.names import CLAIM_OF_CLASS, MANY_NODES, ONE_NODE, ONE_POD
+from infra.registry import OptionError
 from infra.storages.kind import Storage, StorageKind, StorageRequest, claim_manifest
 
 ACCESS_MODES = (MANY_NODES, ONE_NODE, ONE_POD)
@@ -23,24 +24,24 @@ class StorageClassOptions:
     className: str  # noqa: N815 - as the stack's settings name it
     accessMode: str = MANY_NODES  # noqa: N815 - the same
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", self.className):
+            raise OptionError(
+                "className",
+                "it is no name of a storage class",
+                "Set one that `kubectl get storageclass` lists",
+            )
+        if self.accessMode not in ACCESS_MODES:
+            raise OptionError(
+                "accessMode",
+                "it is no way of access that a training can use",
+                f"Set {', '.join(ACCESS_MODES[:-1])} or {ACCESS_MODES[-1]}",
+            )
+
 
 def storage_class(request: StorageRequest) -> Storage:
-    """Another class or way of access is another claim; a larger size is the same one, grown.
-
-    Raises:
-        ValueError: an option cannot be used.
-    """
+    """Another class or way of access is another claim; a larger size is the same one, grown."""
     options: StorageClassOptions = request.options
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", options.className):
-        raise ValueError(
-            f"storageOptions.className: {options.className!r} is no name of a storage class; set "
-            "one that `kubectl get storageclass` lists"
-        )
-    if options.accessMode not in ACCESS_MODES:
-        raise ValueError(
-            f"storageOptions.accessMode: {options.accessMode!r} is no way of access that a "
-            f"training can use; set one of {', '.join(ACCESS_MODES)}"
-        )
     claim = claim_manifest(
         request.namespace,
         options.accessMode,

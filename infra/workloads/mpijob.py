@@ -9,6 +9,7 @@ https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/ in v
 from dataclasses import dataclass
 
 from infra.objects import Manifest
+from infra.registry import OptionError
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.queue_place import as_one_group
 from infra.workloads.replica import indexed_template
@@ -34,14 +35,14 @@ class MpiJobOptions:
             0 it fails the MPIJob at once, and so does the loss of this one pod.
 
     Raises:
-        ValueError: the number is negative.
+        OptionError: the number is negative.
     """
 
     launcherRetries: int = LAUNCHER_RETRIES  # noqa: N815 - as the stack's settings name it
 
     def __post_init__(self) -> None:
         if self.launcherRetries < 0:
-            raise ValueError(f"launcherRetries is {self.launcherRetries}, and 0 is the least")
+            raise OptionError("launcherRetries", "it is too small", "Set 0 or more")
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:

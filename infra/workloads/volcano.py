@@ -5,9 +5,11 @@ https://volcano.sh/en/docs/vcjob/ in version 1.14. The fields of the one task th
 would fill in are all set here: it refuses a later change of the Job that leaves them out again.
 """
 
+import re
 from dataclasses import dataclass
 
 from infra.objects import Manifest
+from infra.registry import OptionError
 from infra.workloads.headless import headless_service
 from infra.workloads.job import FATAL_EXIT_CODE, RETRIES_PER_POD
 from infra.workloads.kind import WorkloadKind
@@ -37,17 +39,23 @@ class VolcanoOptions:
             lost and evicted pods, `./disttrain resume` and a run's turn after another run alike.
 
     Raises:
-        ValueError: the queue has no name, or the number is negative.
+        OptionError: the queue's name is none, or the number is negative.
     """
 
     queue: str = "default"
     restarts: int = 0
 
     def __post_init__(self) -> None:
-        if not self.queue:
-            raise ValueError("queue is empty, and every run of Volcano is in a queue")
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", self.queue):
+            raise OptionError(
+                "queue",
+                "it is not the name of a queue, and every run of Volcano is in one",
+                "Set one that `kubectl get queues.scheduling.volcano.sh` lists",
+            )
         if self.restarts < 0:
-            raise ValueError(f"restarts is {self.restarts}, and 0 is the least")
+            raise OptionError(
+                "restarts", "it is too small", "Set 0 (a hundred times for each pod) or more"
+            )
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:

@@ -98,3 +98,14 @@ def test_each_rule_has_a_runbook_section() -> None:
         file, _, anchor = rule.runbook.partition("#")
         assert (PROJECT / file).name == "monitoring.md"
         assert anchor in anchors, rule.name
+
+
+def test_each_alert_says_what_to_do() -> None:
+    """In its own text, for whoever has no checkout: a link to a page without an address is none."""
+    (group,) = rule_file()["groups"]
+    for rule, made in zip(RULES, group["rules"], strict=True):
+        annotations = made["annotations"]
+        assert set(annotations) == {"summary", "description"}
+        steps, _, where = annotations["description"].partition(" More: ")
+        assert len(steps.split()) > 8, rule.name
+        assert where == f"{rule.runbook} in the folder of disttrain."

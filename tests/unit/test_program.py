@@ -967,7 +967,7 @@ def test_retries_of_a_launcher_make_another_workload(tmp_path: Path) -> None:
     assert never["spec"]["runPolicy"]["backoffLimit"] == 0
     revisions = {item["metadata"]["labels"][REVISION_LABEL] for item in (usual, never)}
     assert len(revisions) == 2
-    with pytest.raises(pulumi.RunError, match=r"launcherRetries is -1, and 0 is the least"):
+    with pytest.raises(pulumi.RunError, match=r"launcherRetries: -1 cannot be used"):
         made(launcherRetries=-1)
 
 
@@ -1013,9 +1013,9 @@ def test_queue_of_volcano_is_looked_for_and_makes_another_workload(tmp_path: Pat
     names = [resource.name for resource in team.resources]
     order = [names.index(f"training-{step}") for step in ("look", "queue", "hand-over")]
     assert order == sorted(order)
-    for options, problem in (({"restarts": -1}, "restarts is -1"), ({"queue": ""}, "queue is emp")):
-        with pytest.raises(pulumi.RunError, match=problem):
-            made(**options)
+    for name, value in (("restarts", -1), ("queue", "")):
+        with pytest.raises(pulumi.RunError, match=f"{name}: {value!r} cannot be used"):
+            made(**{name: value})
 
 
 def test_preview_leaves_a_job_of_volcano_as_its_webhook_wants_it(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from infra.deliveries.kind import DeliveryRequest, Pull
 from infra.deliveries.registry import RegistryOptions, check, look, pull, push_command
 from infra.image.plan import plan_image
 from infra.image.registry.login import PASSWORD_VARIABLE
+from infra.registry import OptionError
 from infra.settings.kinds import read_options
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
@@ -36,15 +37,17 @@ def request(
     ("wrong", "words"),
     [
         (request(repository="localhost/a/b"), "imageRepository: 'localhost/a/b' cannot be used"),
-        (request(RegistryOptions(user="me")), r"imageDeliveryOptions\.password: ''"),
-        (request(RegistryOptions(password=Secret("x"))), r"imageDeliveryOptions\.user: ''"),
-        (request(RegistryOptions(compression="zstd")), "gzip or none"),
         (request(build_on="node"), "imageBuildOn: 'node' cannot be used"),
     ],
 )
 def test_what_no_registry_can_do_is_refused(wrong: DeliveryRequest, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         check(wrong)
+
+
+def test_password_without_a_user_is_refused() -> None:
+    with pytest.raises(OptionError, match="user: a login is a user and a password"):
+        RegistryOptions(password=Secret("x"))
 
 
 def test_registry_on_a_port_of_this_machine_is_taken() -> None:

@@ -9,7 +9,6 @@ import pytest
 from infra.names import CLAIM_OF_CLASS, DATA_ROOT, DATA_SIZE
 from infra.registry import NoOptions
 from infra.storages import STORAGES
-from infra.storages.existing_claim import ExistingClaimOptions
 from infra.storages.host_path import HostPathOptions
 from infra.storages.kind import Storage, StorageRequest
 from infra.storages.nfs import NfsOptions
@@ -121,28 +120,6 @@ def test_folder_that_all_nodes_share_is_for_many_nodes() -> None:
         assert storage.access_mode == mode
         for _, manifest in storage.objects:
             assert manifest["spec"]["accessModes"] == [mode]
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "words"),
-    [
-        ("nfs", NfsOptions("nfs:/x y", "/x"), "storageOptions.server: 'nfs:/x y' is no name"),
-        ("nfs", NfsOptions("a", "exports"), "storageOptions.path: 'exports' is no absolute path"),
-        ("nfs", NfsOptions("a", "/x", "nfsvers=4.1,soft"), "'soft' lets writes fail"),
-        ("storage-class", StorageClassOptions("EFS x"), "storageOptions.className: 'EFS x' is no"),
-        (
-            "storage-class",
-            StorageClassOptions("efs", "ReadOnlyMany"),
-            "storageOptions.accessMode: 'ReadOnlyMany' is no way of access that a training can use",
-        ),
-        ("existing-claim", ExistingClaimOptions("My Claim"), "claimName: 'My Claim' is no name"),
-    ],
-)
-def test_option_that_cannot_be_used_is_named(kind: str, options: Any, words: str) -> None:
-    with pytest.raises(ValueError, match="storageOptions") as refused:
-        made(kind, options)
-    assert words in str(refused.value)
-    assert "; set " in str(refused.value)
 
 
 def test_claim_of_a_class_stays_when_the_stack_goes(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def check_first(webhook: Webhook, name: str, severity: str, summary: str) -> Non
         "run": "tiny",
         "severity": severity,
     }
-    assert alert["annotations"] == {"summary": summary, "runbook_url": rule.runbook}
+    assert alert["annotations"] == {"summary": summary, "description": rule.description}
 
 
 def test_killed_rank_of_a_run_without_restarts_reaches_the_webhook(

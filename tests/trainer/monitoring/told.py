@@ -50,8 +50,11 @@ class Told:
         rule = next(rule for rule in RULES if rule.name == name)
         wanted = {"severity": rule.severity, **labels}
         assert alert["labels"].items() >= wanted.items()
-        summary = _LABEL.sub(lambda found: alert["labels"][found[1]], rule.summary)
-        assert alert["annotations"] == {"summary": summary, "runbook_url": rule.runbook}
+        summary, description = (
+            _LABEL.sub(lambda found: alert["labels"][found[1]], text)
+            for text in (rule.summary, rule.description)
+        )
+        assert alert["annotations"] == {"summary": summary, "description": description}
 
     def resolved(self, *names: str) -> None:
         """Wait until the webhook is told that they are over."""

@@ -59,5 +59,5 @@ def test_existing_cluster_over_ssh_is_refused(existing: dict[str, object]) -> No
     and the data folder made on the other machine."""
     ssh = {"host": "ssh", "sshHost": "gpu01", "sshHostKey": "ssh-ed25519 AAAA"}
     text = refusal({**existing, **ssh})
-    assert "host: 'ssh' cannot be used: with cluster: existing the image is imported on" in text
+    assert "host: 'ssh' cannot be used: with cluster: existing nothing is done by SSH" in text
     assert "Set host: local" in text

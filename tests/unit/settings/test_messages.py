@@ -41,10 +41,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "sshPort: '70000' cannot be used: it is too large. Set a whole number of at least 1 and "
         "at most 65535.",
     ),
-    ({"topology": "multipod"}, "mpijob, volcano or lws (did you mean multi-pod?)"),
-    ({"topology": "LeaderWorkerSet"}, "volcano or lws (did you mean lws?)"),
-    ({"topology": "StatefulSet"}, "volcano or lws (did you mean multi-pod?)"),
-    ({"topology": "Job"}, "volcano or lws (did you mean single-pod?)"),
+    ({"topology": "multipod"}, "mpijob, volcano, lws, none or auto (did you mean multi-pod?)"),
+    ({"topology": "LeaderWorkerSet"}, "volcano, lws, none or auto (did you mean lws?)"),
+    ({"topology": "StatefulSet"}, "volcano, lws, none or auto (did you mean multi-pod?)"),
+    ({"topology": "Job"}, "volcano, lws, none or auto (did you mean single-pod?)"),
     ({"accelerator": "tpu"}, "accelerator: 'tpu' cannot be used: accelerator has no such choice"),
     ({"imageBuilder": "kaniko"}, "Set auto, docker, podman or buildah."),
     ({"namespace": "Dist_Train"}, "namespace: 'Dist_Train' cannot be used: it is not a name of"),
@@ -317,7 +317,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 # key: value cannot be used: why. What to do.
-FORM = re.compile(r"^  - [^:]+: ('.*'|\[secret\]|[\d{\[].*) cannot be used: .+\. .+\.$")
+FORM = re.compile(r"^  - [^:]+: ('.*'|\[secret\]|[\d{\[-].*) cannot be used: .+\. .+\.$")
 # The trainer's own problems and the image's name are said in other words.
 OTHER_WORDS = {"run", "datasetTokenizer", "imageRepository"}
 

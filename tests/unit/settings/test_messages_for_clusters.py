@@ -1,0 +1,179 @@
+"""What a wrong setting of machines, clusters, queues, controllers and programs is told."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.settings.reading import SSH, read, refusal
+from tests.unit.settings.test_messages import FORM
+from tests.unit.stacks import files_of_this_machine
+
+TWO: dict[str, Any] = {
+    "name": "gpu2",
+    "address": "10.1.2.4",
+    "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
+}
+REGISTRY = {"imageDelivery": "registry", "imageRepository": "registry.example.org/team/trainer"}
+CLAIM = {"cluster": "existing", "storage": "existing-claim", "namespaceExisting": "use", **REGISTRY}
+CLASS = {"cluster": "existing", "storage": "storage-class", **REGISTRY}
+NFS = {"storage": "nfs", "storageOptions": {"server": "nas.lan", "path": "/exports/training"}}
+VOLCANO = {"topology": "volcano", "gpusPerPod": 1}
+MPI = {"topology": "mpijob", "gpusPerPod": 1}
+
+
+def nfs(**options: object) -> dict[str, Any]:
+    return {**NFS, "storageOptions": {**NFS["storageOptions"], **options}}  # type: ignore[dict-item]
+
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    # a list where an object is wanted, and the other way round
+    (
+        SSH | {"nodes": TWO},
+        [
+            'nodes: \'{"name": "gpu2"',
+            "it is a mapping of keys and must be a list. Set its items: `pulumi config set --path",
+        ],
+    ),
+    ({"nodeSelector": ["a=b"]}, ["it is a list and must be a mapping of keys. Set what is"]),
+    # choices
+    ({"storage": "NFS"}, ["storage: 'NFS' cannot be used: ", "(did you mean nfs?)"]),
+    ({"placement": "Packed"}, ["(did you mean packed?)"]),
+    ({"cluster": "eks"}, ["cluster: 'eks' cannot be used: ", "(did you mean existing?)"]),
+    ({"cluster": "GKE"}, ["(did you mean existing?)"]),
+    ({"topology": "kubeflow"}, ["volcano, lws, none or auto."]),
+    # options of kinds
+    (
+        CLASS | {"storageOptions": {"classname": "efs-sc"}},
+        ["Set one of className, accessMode (did you mean className?)"],
+    ),
+    (nfs(path="exports"), ["storageOptions.path: 'exports' cannot be used: it is no absolute "]),
+    (nfs(server="nas:/x"), ["storageOptions.server: 'nas:/x' cannot be used: it is no name or "]),
+    (
+        nfs(mountOptions="nfsvers=4.1,soft"),
+        ["storageOptions.mountOptions: 'nfsvers=4.1,soft' cannot be used: 'soft' lets writes fail"],
+    ),
+    (
+        SSH | {"storage": "nfs-first-node", "storageOptions": {"mountOptions": "softerr"}},
+        ["storageOptions.mountOptions: 'softerr' cannot be used: 'softerr' lets writes fail"],
+    ),
+    (
+        CLASS | {"storageOptions": {"className": "efs-sc", "accessMode": "RWX"}},
+        ["storageOptions.accessMode: 'RWX' cannot be used: ", "Set ReadWriteMany, ReadWriteOnce"],
+    ),
+    (CLASS | {"storageOptions": {"className": "EFS x"}}, ["`kubectl get storageclass` lists"]),
+    (CLAIM | {"storageOptions": {"claimName": "My Claim"}}, ["storageOptions.claimName: 'My "]),
+    (
+        REGISTRY | {"imageDeliveryOptions": {"user": "ci"}},
+        ["imageDeliveryOptions.password: '' cannot be used: a login is a user and a password"],
+    ),
+    (
+        REGISTRY | {"imageDeliveryOptions": {"compression": "zstd"}},
+        ["imageDeliveryOptions.compression: [secret] cannot be used: ", "Set gzip or none"],
+    ),
+    (
+        {"imageDeliveryOptions": {"keepUnusedMinutes": -1}},
+        ["imageDeliveryOptions.keepUnusedMinutes: -1 cannot be used: "],
+    ),
+    (
+        {"imageDelivery": "mirror", "imageDeliveryOptions": {"pullTimeoutSeconds": 1}},
+        ["imageDeliveryOptions.pullTimeoutSeconds: 1 cannot be used: "],
+    ),
+    (
+        VOLCANO | {"topologyOptions": {"restarts": -3}},
+        ["topologyOptions.restarts: -3 cannot be used: it is too small. Set 0"],
+    ),
+    (VOLCANO | {"topologyOptions": {"queue": ""}}, ["topologyOptions.queue: '' cannot be used: "]),
+    (
+        VOLCANO | {"topologyOptions": {"queue": "Team_A"}},
+        ["topologyOptions.queue: 'Team_A' cannot be used: it is not the name of a queue, and"],
+    ),
+    (
+        MPI | {"topologyOptions": {"launcherRetries": -1}},
+        ["topologyOptions.launcherRetries: -1 cannot be used: it is too small. Set 0"],
+    ),
+    # a queue
+    (
+        {"queues": {"name": "gpus", "quota": {"gpu": 8}}},
+        ["queues.quota.gpu: 8 cannot be used: ", "Write it like cpu, memory or nvidia.com/gpu"],
+    ),
+    # programs
+    (
+        {"program": {"command": "python train.py --lr 0.1"}},
+        [
+            "program.command: 'python train.py --lr 0.1' cannot be used: it is one text, and no "
+            "shell would divide it into words. Write it as a list: [python, train.py, --lr, '0.1']"
+        ],
+    ),
+    ({"program": {"comand": ["python"]}}, ["program.command: '' cannot be used: it names no prog"]),
+    (
+        {"program": {"command": ["python"], "args": ["--x"]}},
+        ["program.args: ['--x'] cannot be used: ", "Write them behind the program in program.comm"],
+    ),
+    (
+        {"program": {"command": ["python"], "env": {"A": "1"}}},
+        ["program.env: {'A': '1'} cannot be used: ", "Set them by podEnvironment"],
+    ),
+    (
+        {"program": {"command": ["python"], "folder": "x"}},
+        ["The keys here are command, per, image, build, files, progress, progress_file"],
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def kubeconfig(tmp_path: Any) -> str:
+    """Of a cluster that exists."""
+    return str(files_of_this_machine("sandbox", tmp_path)["kubeconfig"])
+
+
+@pytest.mark.parametrize(("changes", "words"), WRONG, ids=[words[-1] for _, words in WRONG])
+def test_wrong_setting_says_what_to_do(
+    changes: dict[str, Any], words: list[str], kubeconfig: str
+) -> None:
+    """Key, value, reason and remedy, in one line for each wrong setting."""
+    if changes.get("cluster") == "existing":
+        changes = {**changes, "kubeconfig": kubeconfig}
+    text = refusal(changes)
+    for part in words:
+        assert part in text, text
+    assert [line for line in text.splitlines()[1:] if not FORM.match(line)] == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"storage": "lustre", "storageOptions": {"server": "nas.lan", "path": "/x"}},
+        {"storage": "nfs", "storageOptions": "server=nas.lan"},
+        {
+            "topology": "job-set",
+            "topologyOptions": {"restarts": 3},
+            "queue": "gpus",
+            "pods": 9,
+            "run": {"train": {"nodes_min": 1}},
+            "ttlSecondsAfterFinished": "600",
+        },
+        {"program": {"command": []}},
+        {"network": "rdma", "networkOptions": {"devices": 4}},
+    ],
+    ids=str,
+)
+def test_one_fault_is_one_problem(changes: dict[str, Any]) -> None:
+    """What only follows from it would send the user elsewhere."""
+    assert len(refusal(changes).splitlines()) == 2, refusal(changes)
+
+
+def test_wrong_topology_hides_no_other_problem() -> None:
+    text = refusal({"topology": "ring", "ttlSecondsAfterFinished": "1h", "whenBusy": "never"})
+    for key in ("topology", "ttlSecondsAfterFinished", "whenBusy"):
+        assert re.search(rf"^  - {key}: ", text, re.MULTILINE), text
+
+
+def test_several_pods_are_several_pods_by_default() -> None:
+    """With `topology: auto`, a number of pods is not ignored."""
+    settings = read({"pods": 2, "gpus": 6}).run
+    assert settings
+    assert (settings.compute.topology.name, settings.compute.world.pods) == ("indexed-job", 2)
+    alone = read({"pods": 1}).run
+    assert alone
+    assert alone.compute.topology.name == "single-pod"

@@ -1,0 +1,71 @@
+"""The pages about clusters, storages and images name the kinds that there are, as they are."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from infra.controllers import CONTROLLERS
+from infra.kinds import KINDS
+from infra.settings import PROJECT_ROOT
+from tests.unit.stacks import outputs_of
+
+DOCS = PROJECT_ROOT / "docs"
+CLUSTERS = (DOCS / "clusters.md").read_text()
+WORDS = {7: "seven", 11: "eleven", 17: "seventeen"}
+OUTPUT = re.compile(r"(?:pulumi stack output |\boutputs? `)([a-zA-Z]+)")
+BY_NAME = [name for name, kind in CONTROLLERS.items() if not kind.chosen_by]
+
+
+def first_column(page: str, head: str) -> list[str]:
+    """The names in the first column of the table whose head begins with these words."""
+    text = (DOCS / page).read_text()
+    table = text.partition(f"\n| {head} |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)
+
+
+def columns() -> Iterator[tuple[str, dict[str, str]]]:
+    """The tables of controllers, turned: each name with its cells by the words of their rows."""
+    for table in re.findall(r"(?:^\|.*\|\n)+", CLUSTERS, re.MULTILINE):
+        rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+        names = [cell.strip("`") for cell in rows[0][1:]]
+        if set(names) <= set(BY_NAME) and any(row[0] == "version" for row in rows):
+            for place, name in enumerate(names, 1):
+                yield name, {row[0]: row[place] for row in rows[2:]}
+
+
+@pytest.mark.parametrize(
+    ("page", "head", "kinds"),
+    [
+        ("clusters.md", "`topology` | what is made | choose it when", KINDS.workloads),
+        ("storage.md", "`storage` | use it when", KINDS.storages),
+    ],
+)
+def test_table_of_kinds_names_all_of_them(page: str, head: str, kinds: dict[str, object]) -> None:
+    assert sorted(first_column(page, head)) == sorted(kinds)
+
+
+@pytest.mark.parametrize("name", KINDS.deliveries)
+def test_each_delivery_is_on_the_page_of_the_image(name: str) -> None:
+    assert f"`{name}`" in (DOCS / "image.md").read_text()
+
+
+def test_page_says_version_and_place_of_controllers() -> None:
+    """And of how many files each is installed that has no chart."""
+    shown = dict(columns())
+    assert sorted(shown) == sorted(BY_NAME)
+    for name, cells in shown.items():
+        kind = CONTROLLERS[name]
+        assert cells["version"] == kind.version, name
+        assert cells["namespace"] == f"`{kind.namespace}`", name
+        if len(kind.files) > 1:
+            (files,) = (cell for row, cell in cells.items() if row.startswith("files at"))
+            assert files.startswith(f"{WORDS[len(kind.files)]} below"), name
+
+
+def test_outputs_that_pages_name_exist() -> None:
+    """`pulumi stack output NAME`, and `NAME` that a page calls an output."""
+    pages = [*DOCS.rglob("*.md"), PROJECT_ROOT / "README.md"]
+    named = {name for page in pages for name in OUTPUT.findall(page.read_text())}
+    assert len(named) > 5
+    assert sorted(named - set(outputs_of("dev"))) == []
