@@ -5,6 +5,7 @@ The engine makes it only where it knows that it is not there, as after `pulumi r
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,7 +99,9 @@ def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list
     program = f"import os, sys; print(sys.stdin.read(), flush=True); {ending}"
     monkeypatch.setattr(made_again, "HAND_OVER", ("-c", program))
     monkeypatch.setattr(pulumi.log, "info", lines.append)
-    asyncio.run(made_again.hand_over_if_left_alone(said, json.dumps({"owner": "o"})))
+    repeated = made_again.hand_over_if_left_alone(said, json.dumps({"owner": "o"}))
+    with ThreadPoolExecutor(1) as thread:  # the main thread would be left without an event loop
+        thread.submit(asyncio.run, repeated).result()
     return lines
 
 
