@@ -13,7 +13,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from infra.kinds import KINDS
 from infra.kube_command import Connection
-from infra.outputs import cluster_outputs, export, platform_outputs, run_outputs
+from infra.outputs import (
+    EarlyOutputs,
+    EarlyOutputsArgs,
+    cluster_outputs,
+    export,
+    platform_outputs,
+    run_outputs,
+)
 from infra.platform.access import AccessArgs, ClusterAccess
 from infra.platform.guards import DestroyGuard, GuardArgs, TaskPods, TaskPodsArgs
 from infra.platform.make import make_platform
@@ -44,7 +51,8 @@ async def on_an_own_platform(settings: Settings) -> None:
     made = await make_platform(settings.platform)
     everything = [*made.ready]
     former = await former_namespaces(made.facts.namespace)
-    export(cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner, former))
+    cluster = cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner, former)
+    export(cluster)
     export(platform_outputs(made))
     if settings.run:
         if built := settings.run.program_image:
@@ -61,7 +69,9 @@ async def on_an_own_platform(settings: Settings) -> None:
             former_namespaces=former,
         )
         everything += run.resources
-        export(run_outputs(settings.run, made.facts, run))
+        outputs = run_outputs(settings.run, made.facts, run)
+        export(outputs)
+        EarlyOutputs("early-outputs", EarlyOutputsArgs(cluster, outputs))
     DestroyGuard(
         "destroy-guard",
         GuardArgs(
@@ -127,8 +137,11 @@ async def on_the_platform_of_another_stack(
         owns_platform=False,
         former_namespaces=former,
     )
-    export(cluster_outputs(facts, platform.kubeconfig, connection.owner, former))
-    export(run_outputs(run_settings, facts, run))
+    cluster = cluster_outputs(facts, platform.kubeconfig, connection.owner, former)
+    outputs = run_outputs(run_settings, facts, run)
+    export(cluster)
+    export(outputs)
+    EarlyOutputs("early-outputs", EarlyOutputsArgs(cluster, outputs))
 
 
 pulumi.run(main)

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -10,10 +10,13 @@ from typing import Any, cast
 import yaml
 
 from infra.kube.access import Access
+from infra.names import EARLY_OUTPUTS
 
 PROJECT = Path(__file__).resolve().parents[1]
 PULUMI_SECONDS = 60
-NEEDED = ("namespace", "owner", "image", "runPath", "workload", "claim")
+CLUSTER_NEEDED = ("kubeconfig", "namespace")
+VOLUME_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "claim")
+RUN_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "runPath", "workload", "claim")
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,15 @@ def volume_place(stack: str) -> VolumePlace:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack is not up.
     """
-    return parse_volume(_outputs(stack), stack)
+    return parse_volume(_outputs(stack, VOLUME_NEEDED), stack)
 
 
 def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
     """Pure. Raises ValueError: an output is missing, so the stack is not up."""
-    needed = ("namespace", "owner", "image", "claim")
-    _require(given, ("kubeconfig", *needed), stack, "is not up")
+    _require(given, VOLUME_NEEDED, stack, "is not up")
     run_path = str(given.get("runPath") or "")
     runs = str(PurePosixPath(run_path).parent) if run_path else f"{given.get('dataPath')}/runs"
-    namespace, owner, image, claim = (str(given[name]) for name in needed)
+    _, namespace, owner, image, claim = (str(given[name]) for name in VOLUME_NEEDED)
     name = PurePosixPath(run_path).name
     bpe_file = str(given.get("bpeFile") or "")
     return VolumePlace(
@@ -106,7 +108,7 @@ def run_place(stack: str) -> RunPlace:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
     """
-    return parse_outputs(_outputs(stack), stack)
+    return parse_outputs(_outputs(stack, RUN_NEEDED), stack)
 
 
 def cluster_place(stack: str) -> ClusterPlace:
@@ -115,8 +117,8 @@ def cluster_place(stack: str) -> ClusterPlace:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack is not up.
     """
-    given = _outputs(stack)
-    _require(given, ("kubeconfig", "namespace"), stack, "is not up")
+    given = _outputs(stack, CLUSTER_NEEDED)
+    _require(given, CLUSTER_NEEDED, stack, "is not up")
     return ClusterPlace(_access(given), str(given["namespace"]))
 
 
@@ -135,7 +137,7 @@ def run_length(stack: str) -> int:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
     """
-    given = _outputs(stack)
+    given = _outputs(stack, ("maxSteps",))
     refuse_program(str(given.get("program") or ""), "extend", "sets how long our trainer trains")
     _require(given, ("maxSteps",), stack, "has no run")
     return int(given["maxSteps"])
@@ -150,10 +152,36 @@ def selected_stack() -> str:
     return ask_pulumi(["stack", "--show-name"]).strip()
 
 
-def _outputs(stack: str) -> dict[str, Any]:
-    """Ask pulumi for the outputs."""
+def _outputs(stack: str, wanted: Sequence[str]) -> dict[str, Any]:
+    """Ask pulumi for the outputs, and for the early ones where a wanted one is missing."""
     chosen = ["--stack", stack] if stack else []
-    return json.loads(ask_pulumi(["stack", "output", "--json", "--show-secrets", *chosen]))
+    given = json.loads(ask_pulumi(["stack", "output", "--json", "--show-secrets", *chosen]))
+    if all(given.get(name) for name in wanted):
+        return given
+    state = json.loads(ask_pulumi(["stack", "export", "--show-secrets", *chosen]))
+    return {**given, **early_outputs(state)}
+
+
+def early_outputs(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a first `up` that goes on, or has failed, knows of its run; empty: nothing yet. Pure.
+
+    Args:
+        state: of the stack, as `pulumi stack export --show-secrets` prints it.
+    """
+    deployment = cast(Mapping[str, Any], state.get("deployment") or {})
+    resources = cast(Sequence[Mapping[str, Any]], deployment.get("resources") or ())
+    found: dict[str, Any] = {}
+    for resource in resources:
+        if resource.get("type") == EARLY_OUTPUTS:
+            found |= cast(Mapping[str, Any], (resource.get("outputs") or {}).get("known") or {})
+    return {name: _without_secret_mark(value) for name, value in found.items()}
+
+
+def _without_secret_mark(value: object) -> object:
+    """Pulumi writes a secret as an object that holds its JSON text."""
+    if isinstance(value, dict) and "plaintext" in value:
+        return json.loads(cast(Mapping[str, str], value)["plaintext"])
+    return cast(object, value)
 
 
 def ask_pulumi(words: list[str]) -> str:
@@ -205,9 +233,9 @@ def _why_pulumi_failed(command: list[str], said: str) -> str:
 
 def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:
     """Pure. Raises ValueError: an output is missing, so the stack is not up."""
-    _require(given, ("kubeconfig", *NEEDED), stack, "has no run")
-    namespace, owner, image, run_path, workload, claim = (
-        str(given[name]) for name in cast(tuple[str, ...], NEEDED)
+    _require(given, RUN_NEEDED, stack, "has no run")
+    _, namespace, owner, image, run_path, workload, claim = (
+        str(given[name]) for name in RUN_NEEDED
     )
     return RunPlace(
         access=_access(given),

@@ -14,6 +14,7 @@ PROGRAM_MOUNT = "/program"  # where pods see the files of a user's own program
 READY_FILE = "/tmp/disttrain/ready"  # the entrypoint keeps it (trainer/launch/status_files.py)
 TRAINING = "training"  # the component label of everything that trains
 DATASET = "dataset"
+EARLY_OUTPUTS = "disttrain:infra:EarlyOutputs"  # type of the component in the stack's state
 LOST_NODES = "lost-nodes"  # the component label of the program of the setting lostNodes
 LOST_NODES_PROGRAM = f"disttrain-{LOST_NODES}"  # its Deployment
 NODE_HEALTH = "node-health"  # the component label of the pods that watch machines

@@ -2,11 +2,13 @@
 
 import dataclasses
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import pulumi
 
-from infra.names import DATA_MOUNT
+from infra.names import DATA_MOUNT, EARLY_OUTPUTS
 from infra.one_line import one_line
 from infra.platform.facts import PlatformFacts
 from infra.platform.make import MadePlatform
@@ -65,7 +67,7 @@ class RunOutputs:
     or a sentence that says why that is not known."""
     queue_place: pulumi.Output[str]
     """What the run waited for in its queue when `up` ended, at which place, and who held the quota;
-    or that it had its place, or stands in no queue. `./disttrain status` says what holds now."""
+    or that it had its place, or is in no queue. `./disttrain status` says what holds now."""
     run_name: str
     """Folder of the run below `runs`."""
     program: str
@@ -139,9 +141,56 @@ def run_outputs(settings: RunSettings, facts: PlatformFacts, made: MadeRun) -> R
     )
 
 
-def export(outputs: PlatformOutputs | ClusterOutputs | RunOutputs) -> None:
+Outputs: TypeAlias = PlatformOutputs | ClusterOutputs | RunOutputs
+
+
+def export(outputs: Outputs) -> None:
     """Make them outputs of the stack."""
+    for name, value in _in_camel_case(outputs).items():
+        pulumi.export(name, value)
+
+
+def _in_camel_case(outputs: Outputs) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for field in dataclasses.fields(outputs):
         first, *rest = field.name.split("_")
         name = first + "".join(word.capitalize() for word in rest)
-        pulumi.export(name, getattr(outputs, field.name))
+        found[name] = getattr(outputs, field.name)
+    return found
+
+
+KNOWN_LATE = ("volumeProof", "queuePlace")
+"""The outputs that are known only when the training has made a step."""
+
+
+@dataclass(frozen=True)
+class EarlyOutputsArgs:
+    """Outputs of the stack.
+
+    Args:
+        cluster: how to reach the cluster.
+        run: of the stack's run.
+    """
+
+    cluster: ClusterOutputs
+    run: RunOutputs
+
+
+class EarlyOutputs(pulumi.ComponentResource):
+    """The stack's outputs that are known before the training has made a step.
+
+    Pulumi notes the outputs of a stack when an `up` has ended well. While the first one waits for
+    the training, and after it has failed, ./disttrain finds here what it needs to look at the run
+    (cli/stack_outputs.py).
+    """
+
+    known: Mapping[str, pulumi.Input[Any]]
+    """By their names among the stack's outputs."""
+
+    def __init__(
+        self, name: str, args: EarlyOutputsArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(EARLY_OUTPUTS, name, {}, opts)
+        outputs = {**_in_camel_case(args.cluster), **_in_camel_case(args.run)}
+        self.known = {key: outputs[key] for key in outputs if key not in KNOWN_LATE}
+        self.register_outputs({"known": self.known})

@@ -55,6 +55,7 @@ COMPONENTS = {
     "disttrain:infra:RunConfigMap": ("infra.run.config_maps", "RunConfigMap"),
     "disttrain:infra:RunKey": ("infra.run.run_key", "RunKey"),
     "disttrain:infra:Workload": ("infra.run.workload", "Workload"),
+    "disttrain:infra:EarlyOutputs": ("infra.outputs", "EarlyOutputs"),
     "disttrain:infra:Verification": ("infra.run.verification", "Verification"),
 }
 COMMON = {

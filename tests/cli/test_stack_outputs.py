@@ -1,0 +1,64 @@
+"""Where the commands find a stack's run, also while its first `pulumi up` goes on or has failed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import stack_outputs
+from cli.stack_outputs import cluster_place, early_outputs, run_place
+from infra.names import EARLY_OUTPUTS
+from infra.outputs import KNOWN_LATE
+from tests.unit.stacks import deploy
+
+SECRET_MARK = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
+
+
+def state_of(stack: str, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The stack's outputs, and its state as the engine would print it before there are any."""
+    made = deploy(stack, scratch)
+    (component,) = made.of_type(EARLY_OUTPUTS)
+    known = dict(made.component_outputs[component.urn]["known"])
+    known["kubeconfig"] = {**SECRET_MARK, "plaintext": json.dumps(known["kubeconfig"])}
+    resources = [
+        {"type": "pulumi:pulumi:Stack"},
+        {"type": EARLY_OUTPUTS, "outputs": {"known": known}},
+    ]
+    return made.outputs, {"version": 3, "deployment": {"resources": resources}}
+
+
+@pytest.mark.parametrize("stack", ["dev", "sandbox", "multipod"])
+def test_first_up_that_failed_can_be_looked_at(
+    stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine notes a stack's outputs only after an `up` that has ended well."""
+    outputs, state = state_of(stack, tmp_path)
+
+    def ask(words: list[str]) -> str:
+        return json.dumps(state if words[1] == "export" else {})
+
+    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    place = run_place(stack)
+    assert place == stack_outputs.parse_outputs(outputs, stack)
+    assert cluster_place(stack).access == place.access
+    late = {"platform", "imageDigest", "hostDataPath", *KNOWN_LATE}
+    assert early_outputs(state) == {k: v for k, v in outputs.items() if k not in late}
+
+
+def test_outputs_that_are_there_are_not_asked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(words: list[str]) -> str:
+        assert words[1] == "output"
+        return json.dumps({"kubeconfig": "/k", "namespace": "here"})
+
+    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    assert cluster_place("dev").namespace == "here"
+
+
+def test_stack_that_was_never_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(words: list[str]) -> str:
+        return json.dumps({} if words[1] == "output" else {"version": 3, "deployment": {}})
+
+    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    with pytest.raises(ValueError, match="stack dev is not up: its outputs lack kubeconfig"):
+        cluster_place("dev")
