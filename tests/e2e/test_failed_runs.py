@@ -8,14 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.status.look import look
-from infra.kube.access import Access
-from infra.kube.api import Api
 from infra.kube.objects import is_true
 from infra.workloads import indexed_job, jobset, trainjob
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running, start_controller
 from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import people_run
 from tests.e2e.conftest import KEPT
 from tests.e2e.engines import JOBSET, MPIJOB, PYTORCHJOB, TRAINJOB, VOLCANO, Engine
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
@@ -179,9 +177,10 @@ def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine:
     assert wait_for(f"{engine.workload} to have failed", has_failed, 240)
     assert starts(lab, run_name) <= MOST + 1
     wait_for("its pods to end", lambda: not living_pods(lab), 120)
-    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
-    (run,) = look(api, NAMESPACE).runs
-    assert (run.state, "2 pods in a row failed" in run.detail) == ("failed", True)
+    # The stack has no outputs yet, as no `up` of it has ended well.
+    command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
+    (run,) = json.loads(people_run(lab, stack, command))["runs"]
+    assert (run["state"], "2 pods in a row failed" in run["detail"]) == ("failed", True)
 
 
 def test_failed_trainjob_stays_failed_without_its_jobset(served: Lab, stack: Stack) -> None:
