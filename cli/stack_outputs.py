@@ -173,7 +173,8 @@ def early_outputs(state: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for resource in resources:
         if resource.get("type") == EARLY_OUTPUTS:
-            found |= cast(Mapping[str, Any], (resource.get("outputs") or {}).get("known") or {})
+            outputs = cast(Mapping[str, Any], resource.get("outputs") or {})
+            found |= cast(Mapping[str, Any], outputs.get("known") or {})
     return {name: _without_secret_mark(value) for name, value in found.items()}
 
 
