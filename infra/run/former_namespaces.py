@@ -22,7 +22,8 @@ async def former_namespaces(namespace: str) -> list[str]:
     stack = {"name": full_stack_name(pulumi.get_stack())}
     try:
         found = await invoke_async("pulumi:pulumi:readStackOutputs", stack)
-    except Exception:  # whatever it is: all else goes on without
+    except Exception as reason:  # whatever it is: only a run that has moved needs the answer
+        pulumi.log.debug(f"the outputs of the former `up` cannot be read: {reason}")
         return []
     outputs: object = cast(Mapping[str, Any], found or {}).get("outputs")
     return left_behind(cast(Mapping[str, Any], outputs or {}), namespace)
