@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import states
 from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from tests.e2e.test_topologies import changes, everything, training_pods
 from tests.node.lab import background_up, output_file
@@ -122,6 +123,8 @@ def test_run_that_waits_comes_up_when_the_other_one_ends(lab: Lab, riders: list[
         )
         assert training(lab, holder)
         assert process.poll() is None
+        # Its stack has no outputs yet: no `up` of it has ended.
+        assert states(lab, waiting)[holder.name] == "training"
         holder.destroy()
         process.wait(300)
     assert process.returncode == 0, output_file(waiting).read_text()
