@@ -97,6 +97,11 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         {"queues": {"name": "gpus", "quota": {"gpu": 8}}},
         ["queues.quota.gpu: 8 cannot be used: ", "Write it like cpu, memory or nvidia.com/gpu"],
     ),
+    # controllers
+    (
+        {"controllers": [{"name": "kueue"}]},
+        ["controllers[0]: {'name': 'kueue'} cannot be used: it is not a name. Set one of jobset"],
+    ),
     # programs
     (
         {"program": {"command": "python train.py --lr 0.1"}},
