@@ -93,7 +93,9 @@ def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
     found, known = list[str](), [name for name, kind in kinds.items() if not kind.chosen_by]
     for index, value in enumerate(reader.sequence(KEY)):
         where = f"{KEY}[{index}]"
-        if value in kinds and value not in known:
+        if not isinstance(value, str):
+            reader.problem(where, value, "it is not a name", f"Set one of {', '.join(known)}")
+        elif value in kinds and value not in known:
             hint = f"Take it out of the list, and set {kinds[value].setting}"
             reader.problem(where, value, "another setting stands for it", hint)
         elif value not in known:

@@ -1,13 +1,15 @@
 """What a wrong setting of machines, clusters, queues, controllers and programs is told."""
 
 import re
+from contextlib import suppress
 from typing import Any
 
+import pulumi
 import pytest
 
 from tests.unit.settings.reading import SSH, read, refusal
 from tests.unit.settings.test_messages import FORM
-from tests.unit.stacks import files_of_this_machine
+from tests.unit.stacks import PROJECT_FILE, files_of_this_machine
 
 TWO: dict[str, Any] = {
     "name": "gpu2",
@@ -97,6 +99,11 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         {"queues": {"name": "gpus", "quota": {"gpu": 8}}},
         ["queues.quota.gpu: 8 cannot be used: ", "Write it like cpu, memory or nvidia.com/gpu"],
     ),
+    # controllers
+    (
+        {"controllers": [{"name": "kueue"}]},
+        ["controllers[0]: {'name': 'kueue'} cannot be used: it is not a name. Set one of jobset"],
+    ),
     # programs
     (
         {"program": {"command": "python train.py --lr 0.1"}},
@@ -177,3 +184,17 @@ def test_several_pods_are_several_pods_by_default() -> None:
     alone = read({"pods": 1}).run
     assert alone
     assert alone.compute.topology.name == "single-pod"
+
+
+SHAPES = ("[1]", "[null]", "[[]]", "[{}]", '[{"name": 1}]', '{"a": null}', '{"a": [1]}', "text")
+OBJECTS = [
+    key for key, entry in PROJECT_FILE["config"].items() if entry["type"] in ("object", "array")
+]
+
+
+@pytest.mark.parametrize("key", OBJECTS)
+def test_no_shape_of_a_value_ends_in_a_traceback(key: str) -> None:
+    """Lists and objects may hold anything; Pulumi's engine only checks that they are one."""
+    for shape in SHAPES:
+        with suppress(pulumi.RunError):
+            read({key: shape})
