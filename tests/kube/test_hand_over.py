@@ -89,13 +89,12 @@ def test_workload_of_the_name_that_goes_is_waited_for(lab: Lab) -> None:
     """It was said to belong to another stack, of the same name: `destroy` makes another owner."""
     namespace = lab.namespace()
     before, again = Run(lab, namespace, "dev"), Run(lab, namespace, "dev")
-    before.up()
-    (pod,) = before.live_pods()
-    hold(lab, pod)
-    lab.api.delete(before.path, {"propagationPolicy": "Foreground"})
+    before.make()
+    lab.api.patch(before.path, {"metadata": {"finalizers": ["example.org/never"]}})
+    lab.api.delete(before.path, {"propagationPolicy": "Background"})
     task = lab.start("hand-over", "create", again.job())
     task.wait_for_words("Job train-dev, which has the name of this run and is being deleted, to be")
-    let_go(lab, pod)
+    lab.api.patch(before.path, {"metadata": {"finalizers": None}})
     status, output = task.end()
     assert status == 0, output
     assert "may start in namespace" in output
