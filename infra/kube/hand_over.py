@@ -23,7 +23,7 @@ from infra.kube.kueue import is_stopped, steer
 from infra.kube.lock import Lock, held, holder_text
 from infra.kube.making_place import end_workload, live_pods_of, suspend_run
 from infra.kube.moved_run import end_in_former_namespace
-from infra.kube.objects import Json, annotation, label
+from infra.kube.objects import Json, annotation, is_ending, label, part
 from infra.kube.record import COLLECTION, SELECTOR, Record, Ttl, parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
@@ -123,7 +123,7 @@ def delete(job: Job, api: Api) -> None:
 
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     """Returns the runs that have to be waited for; empty when this run may start."""
-    own = _own_workload(job, api, plan.workload)
+    own = _own_workload(job, api, plan)
     if own is None and (why := _others_stay(job, api, plan)):
         lock.check()
         data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
@@ -187,7 +187,9 @@ def _get(api: Api, namespace: str, workload: Workload) -> Json | None:
         raise
 
 
-def _own_workload(job: Job, api: Api, workload: Workload) -> Json | None:
+def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
+    """One of the name that goes is waited for: a `destroy` may have been cut off before its end."""
+    workload = plan.workload
     item = _get(api, job.namespace, workload)
     if item is None:
         return None
@@ -195,11 +197,29 @@ def _own_workload(job: Job, api: Api, workload: Workload) -> Json | None:
     if owner == job.owner:
         return item
     whose = annotation(item, names.STACK_ANNOTATION) or owner or "no stack of this program"
+    if is_ending(item):
+        _await_end(job, api, plan, item)
+        return None
     raise TaskError(
         f"{workload} in namespace {job.namespace} belongs to {whose}, not to stack {job.stack}, "
         "and is left as it is. To give this run names of its own: "
         "pulumi config set instance NAME (then pulumi up)"
     )
+
+
+def _await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
+    """Wait until a workload that somebody has deleted is gone. Raises TaskError."""
+    workload, uid = plan.workload, part(item, "metadata")["uid"]
+
+    def ask() -> str:
+        found = _get(api, job.namespace, workload)
+        if found is None or part(found, "metadata")["uid"] != uid:
+            return ""
+        pods = live_pods_of(api, job.namespace, label(item, names.OWNER_LABEL))
+        return pods or "it is being deleted"
+
+    what = f"{workload}, which has the name of this run and is being deleted, to be gone"
+    wait_for(what, ask, plan.grace_seconds + 60)
 
 
 def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json | None:

@@ -85,6 +85,21 @@ def test_user_of_two_namespaces_ends_the_run_too(lab: Lab, tmp_path: Path) -> No
     assert lab.api.get(record_path(former.namespace, former.owner)) is None
 
 
+def test_workload_of_the_name_that_goes_is_waited_for(lab: Lab) -> None:
+    """It was said to belong to another stack, of the same name: `destroy` makes another owner."""
+    namespace = lab.namespace()
+    before, again = Run(lab, namespace, "dev"), Run(lab, namespace, "dev")
+    before.make()
+    lab.api.patch(before.path, {"metadata": {"finalizers": ["example.org/never"]}})
+    lab.api.delete(before.path, {"propagationPolicy": "Background"})
+    task = lab.start("hand-over", "create", again.job())
+    task.wait_for_words("Job train-dev, which has the name of this run and is being deleted, to be")
+    lab.api.patch(before.path, {"metadata": {"finalizers": None}})
+    status, output = task.end()
+    assert status == 0, output
+    assert "may start in namespace" in output
+
+
 def test_refuse_names_the_run_and_the_ways_out_and_changes_nothing(lab: Lab) -> None:
     namespace = lab.namespace()
     first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")

@@ -51,38 +51,63 @@ def kill_up(lan: Lan, stack: Stack, what: str, phase: tuple[str, str]) -> None:
         wait_for(what, lambda: has_begun() or up.poll() is not None)
 
 
-@pytest.mark.timeout(1800)  # some thirty times `up`
-def test_killed_up_is_finished_by_the_next_in_each_phase(lan: Lan) -> None:
-    """And the other machine, which is in the cluster all the time, is left alone."""
-    stack, machine = lan.stack(THREE), lan.machines[TWO]
-    stack.up()
-    other = lan.machines[THREE].host
-    started = other.shell("systemctl show --property=MainPID --value k3s-agent")
+class Story:
+    """Two machines beside the first one: one is in the cluster all the time, and left alone."""
 
-    def up(*names: str) -> None:
-        output = stack.up()
-        assert sorted(lan.members()) == sorted([SERVER, *names]), output
-        assert lan.passwords() == sorted(names), output
-        again = stack.up()
+    def __init__(self, lan: Lan) -> None:
+        self.lan, self.machine, self.other = lan, lan.machines[TWO], lan.machines[THREE]
+        self.stack = lan.stack(THREE)
+        self.stack.up()
+        self.started = self._started()
+
+    def want(self, *names: str) -> None:
+        """In the settings, with a label that shows when a node has got it."""
+        set_nodes(self.stack, self.lan.settings(*names, labels={"rack": "a"}))
+
+    def up(self, *names: str) -> None:
+        """What was begun is finished, and a second `up` changes nothing."""
+        output = self.stack.up()
+        assert sorted(self.lan.members()) == sorted([SERVER, *names]), output
+        assert self.lan.passwords() == sorted(names), output
+        again = self.stack.up()
         assert set(counts(again)) == {"unchanged"}, again
-        assert other.shell("systemctl show --property=MainPID --value k3s-agent") == started
+        assert self._started() == self.started
 
+    def end(self) -> None:
+        """Nothing is left anywhere."""
+        self.stack.destroy()
+        assert self.lan.lab.differences() == self.other.differences() == []
+
+    def _started(self) -> str:
+        return self.other.host.shell("systemctl show --property=MainPID --value k3s-agent")
+
+
+@pytest.mark.timeout(1200)  # some twenty times `up`
+def test_killed_up_is_finished_while_a_machine_joins(lan: Lan) -> None:
+    """In each phase, by the next `up`."""
+    story = Story(lan)
     for what, phase in JOINING.items():
-        set_nodes(stack, lan.settings(THREE, TWO, labels={"rack": "a"}))
+        story.want(THREE, TWO)
         lan.lab.mirror.slow(what == "k3s is downloaded")
-        kill_up(lan, stack, what, phase)
+        kill_up(lan, story.stack, what, phase)
         lan.lab.mirror.slow(False)
-        up(TWO, THREE)
+        story.up(TWO, THREE)
         assert lan.members()[TWO]["metadata"]["labels"]["rack"] == "a", what
-        set_nodes(stack, lan.settings(THREE, labels={"rack": "a"}))
-        up(THREE)
-        assert machine.differences() == [], what
+        story.want(THREE)
+        story.up(THREE)
+        assert story.machine.differences() == [], what
+    story.end()
+
+
+@pytest.mark.timeout(1200)  # some fifteen times `up`
+def test_killed_up_is_finished_while_a_machine_leaves(lan: Lan) -> None:
+    """In each phase, by the next `up`."""
+    story = Story(lan)
     for what, phase in LEAVING.items():
-        set_nodes(stack, lan.settings(THREE, TWO, labels={"rack": "a"}))
-        up(TWO, THREE)
-        set_nodes(stack, lan.settings(THREE, labels={"rack": "a"}))
-        kill_up(lan, stack, what, phase)
-        up(THREE)
-        assert machine.differences() == [], what
-    stack.destroy()
-    assert lan.lab.differences() == lan.machines[THREE].differences() == []
+        story.want(THREE, TWO)
+        story.up(TWO, THREE)
+        story.want(THREE)
+        kill_up(lan, story.stack, what, phase)
+        story.up(THREE)
+        assert story.machine.differences() == [], what
+    story.end()

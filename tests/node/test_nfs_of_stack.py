@@ -140,7 +140,7 @@ def test_first_machine_installed_anew_serves_all_again(
     stack.up()
     try:
         first.shell("systemctl stop k3s; rm -rf /var/lib/rancher/k3s; systemctl start k3s")
-        first.shell("rm /etc/exports.d/disttrain-*; exportfs -ra")
+        first.shell("rm /etc/exports.d/disttrain*; exportfs -ra")
         assert first.shell("exportfs -s").strip() == ""
         stack.up()
         assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
