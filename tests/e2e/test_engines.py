@@ -228,6 +228,22 @@ def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str
     assert weights(served, run_name, STEPS) == reference != {}
 
 
+@pytest.mark.in_depth
+def test_single_pod_ends_with_the_same_bits(
+    served: Lab, stack: Stack, reference: dict[str, str]
+) -> None:
+    """E2: as many ranks in one pod, with nothing between them but the pod's own network."""
+    run_name = "e2e-single-pod-alone"
+    shape = {"pods": None, "processesPerPod": str(PODS)}
+    stack.set_all({"topology": "single-pod", **run_settings(run_name, STEPS), **shape})
+    try:
+        stack.up()
+        served.wait_done(run_name)
+        assert weights(served, run_name, STEPS) == reference != {}
+    finally:
+        stack.set_all({"pods": str(PODS), "processesPerPod": "1"})
+
+
 PLACES = [
     ("single-pod", 1, 3),
     *((name, 2, 2) for name in ("multi-pod", "indexed-job")),

@@ -86,8 +86,7 @@ def _as_text(value: object) -> str | None:
     """Of a number or a text; a whole number may be written as 3.0."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
-    is_told = isinstance(value, int | float | str) and not isinstance(value, bool)
-    return str(value) if is_told else None
+    return str(value) if isinstance(value, int | float | str) else None
 
 
 class ProgressFile:
@@ -102,6 +101,7 @@ class ProgressFile:
         self._pattern = re.compile(pattern) if pattern is not None else None
         # What matches so far may go on: `step 1` becomes `step 12`. An object of JSON is closed.
         self._path, self._tail = path, Tail(path, self._is_whole)
+        self._seen, self._said = (0, 0, 0), ""
         self._lock, self._points = threading.Lock(), list[Point]()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="progress-file", daemon=True)
@@ -113,6 +113,8 @@ class ProgressFile:
 
     def skip(self) -> None:
         """What the file has so far tells nothing."""
+        self._seen, whole = self._state(), self._whole()
+        self._said = whole.words() if whole is not None else ""
         self._tail.skip()
 
     def taken(self) -> list[Point]:
@@ -127,14 +129,30 @@ class ProgressFile:
         self._thread.join(LAST_LOOK_SECONDS)
 
     def look(self) -> bool:
-        """Take what is new; returns whether there was a new line."""
+        """Take what is new; returns whether there was a new line.
+
+        An object that is written anew in place may be as long as before and end as before. Then no
+        line is new, but the file has changed.
+        """
+        state = self._state()
+        has_changed, self._seen = state != self._seen, state
         lines = self._tail.new_lines()
         points = [point for line in lines if (point := self._read(line)) is not None]
-        if lines and not points and (whole := self._whole()) is not None:
-            points = [whole]
+        if (lines or has_changed) and not points and (whole := self._whole()) is not None:
+            points = [whole] if whole.words() != self._said else []
+        if points:
+            self._said = points[-1].words()
         with self._lock:
             self._points += points
         return bool(lines)
+
+    def _state(self) -> tuple[int, int, int]:
+        """Differs when the file is another one, or was written to."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return (0, 0, 0)
+        return (found.st_ino, found.st_size, found.st_mtime_ns)
 
     def _read(self, line: bytes) -> Point | None:
         return point_of_json(line) if self._pattern is None else point_in(self._pattern, line)
@@ -142,7 +160,7 @@ class ProgressFile:
     def _is_whole(self, rest: bytes) -> bool:
         if self._pattern is not None:
             return False
-        return self._read(rest) is not None or self._whole() is not None
+        return self._read(rest) is not None
 
     def _whole(self) -> Point | None:
         """What a file that is one object of JSON says, over several lines; None if it is not."""

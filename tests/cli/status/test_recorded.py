@@ -37,3 +37,9 @@ def test_recordings_are_enough_and_small() -> None:
         states[kind].add(read(path)[0])
     for kind, words in states.items():
         assert words >= STATES, kind
+
+
+def test_each_kind_in_a_queue_is_recorded_while_it_gives_way() -> None:
+    """It still saves when work of a higher priority has its place; a single pod is a Job, too."""
+    kinds = [name for name, kind in WORKLOADS.items() if kind.queued and kind.several_pods]
+    assert {f"{name}-saves-and-gives-way" for name in kinds} <= {path.stem for path in FILES}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainer.program.desk import Desk
 from trainer.launch.exit_codes import ExitCode
-from trainer.launch.pod_failures import PLACE, PodFailures
+from trainer.launch.pod_failures import AFTER_FAILURE, PLACE, PodFailures
 from trainer.launch.ports import free_port
 
 REVISION = "one"
@@ -143,6 +143,28 @@ def test_own_trainers_pods_are_counted_by_its_checkpoints(tmp_path: Path) -> Non
     third.failed("step-9", "c")
     assert "2 pods in a row" in str(counted(tmp_path, writes=False).spent())
     assert counted(tmp_path, revision="two").spent() is None
+
+
+def test_node_that_was_there_before_hears_of_the_last_failure(tmp_path: Path) -> None:
+    """It reads the count each time it asks, and not only when it starts."""
+    waits = counted(tmp_path, writes=False)
+    assert waits.spent() is None
+    first = counted(tmp_path)
+    first.failed("step-5", "a")
+    first.failed("step-5", "b")
+    assert "2 pods in a row" in str(waits.spent())
+
+
+@pytest.mark.parametrize(("newest", "is_said"), [("step-5", True), ("step-6", False)])
+def test_restart_is_counted_aloud_only_without_progress(
+    tmp_path: Path, newest: str, is_said: bool
+) -> None:
+    """A checkpoint that came after the failure begins a new row."""
+    counted(tmp_path).failed("step-5", "the disk was full")
+    said = Said()
+    PodFailures(tmp_path, REVISION, 1, True, said).start(lambda: newest)
+    words = f"{AFTER_FAILURE}the disk was full (pod restart 1 of 1 without a newer checkpoint)"
+    assert said == ([words] if is_said else [])
 
 
 def test_volume_that_fails_ends_no_run(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 import json
 import math
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.trainer.program.desk import Desk
 from trainer.launch.exit_codes import ExitCode
+from trainer.program import progress_file
 from trainer.program.progress_file import ProgressFile, Tail, point_of_json
 
 LINES = [b'{"step": 1, "loss": 0.5}', b'{"step": 2, "loss": 0.25}']
@@ -127,6 +130,45 @@ def test_object_over_several_lines_is_read_as_a_whole(tmp_path: Path, end: str) 
     place.write_text(text)
     assert looked_at(file) == [12]
     assert looked_at(file) == []
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_step_before_a_long_part_that_stays_is_seen(
+    tmp_path: Path, indent: int | None, end: str
+) -> None:
+    """Written anew in place, the file is as long as before and ends as before."""
+
+    def text(step: int) -> str:
+        return json.dumps({"step": step, "setup": "x" * 1000}, indent=indent) + end
+
+    place = tmp_path / "state.json"
+    place.write_text(text(12))
+    file = ProgressFile(place, None)
+    file.skip()
+    os.utime(place, (1, 1))  # touched, and still of an earlier start
+    assert looked_at(file) == []
+    for step in (13, 14):
+        place.write_text(text(step))
+        os.utime(place, (step, step))  # two writes may come in one tick of the file system's clock
+        assert looked_at(file) == [step]
+        assert looked_at(file) == []
+    os.utime(place, (0, 0))
+    assert looked_at(file) == []
+
+
+def test_volume_that_hangs_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe stands for its file: who opens it waits for somebody at the other end."""
+    monkeypatch.setattr(progress_file, "LAST_LOOK_SECONDS", 0.01)
+    place = tmp_path / "log"
+    file = ProgressFile(place, None)
+    file.begin()
+    os.mkfifo(place)
+    ending = threading.Thread(target=file.end, daemon=True)
+    ending.start()
+    ending.join(60)
+    assert not ending.is_alive()
+    os.close(os.open(place, os.O_RDWR))  # so the thread ends, too
 
 
 def test_object_that_is_too_long_is_not_read_again_and_again(tmp_path: Path) -> None:

@@ -80,6 +80,18 @@ def test_marker_alone_counts_where_no_log_could_be_written(tmp_path: Path) -> No
     assert ended(tmp_path / "nothing") == ("", "")
 
 
+def test_only_the_end_of_a_long_log_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log may have gigabytes, and the pod has little memory."""
+    path = folder(tmp_path, [f"01 {FATAL}", f"02 {ROUND}"]) / "logs" / "node-00000.log"
+    end = len(path.read_text().splitlines()[-1]) + 1
+    monkeypatch.setattr(gone_program, "LOG_BYTES", path.stat().st_size)
+    assert [text for _, text in gone_program.own_lines(path)] == [FATAL, ROUND]
+    monkeypatch.setattr(gone_program, "LOG_BYTES", end)
+    assert gone_program.own_lines(path) == []
+
+
 def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
     """By the claim and the image of the run, where its pods may run, and changing nothing."""
     server = Server(GONE, "finished", "all 40 steps are done")
