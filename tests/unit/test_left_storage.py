@@ -14,9 +14,8 @@ import pytest
 
 from infra.kube import free_volume, keep_claim, use_claim
 from infra.kube.access import Access
-from infra.kube.answer import Answer
 from infra.kube.api import Api
-from infra.kube.errors import TaskError
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.findings import Findings
 from infra.kube.job import parse_job
 from infra.kube.names import REVISION_LABEL
@@ -24,6 +23,7 @@ from infra.kube.storage_look import StorageNeeds, storage_findings
 from infra.names import CLAIM_OF_CLASS
 from tests.cli.records import RECORD
 from tests.unit import stacks
+from tests.unit.kube.api_server import ApiServer, Json, api_of
 from tests.unit.stacks import Deployment, deploy
 from tests.unit.test_storages import CLASS, EXISTING, NFS
 
@@ -50,7 +50,7 @@ CHANGES_TO_NFS = pytest.mark.parametrize(
 TWO_STEPS = "with dataOnDestroy: keep, and run `pulumi up`; then set the other storage or"
 
 
-class Cluster:
+class Cluster(ApiServer):
     """Lists the claims that a stack has registered; has the class efs and somebody's claim.
 
     Args:
@@ -62,35 +62,27 @@ class Cluster:
         self._claims, self._runs = claims, runs
         self.shows_claims = True  # else this user may not list them
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del body, content_type, seconds
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
+        del body
         assert method == "GET"
         if path.endswith("/storageclasses/efs"):
-            return Answer(200, "", json.dumps({"provisioner": "example.com/disks"}))
+            return {"provisioner": "example.com/disks"}
         if path.endswith("/persistentvolumeclaims/lustre"):
             spec = {"accessModes": ["ReadWriteMany"]}
-            return Answer(200, "", json.dumps({"spec": spec, "status": {"phase": "Bound"}}))
+            return {"spec": spec, "status": {"phase": "Bound"}}
         if path.endswith("/persistentvolumeclaims") and not self.shows_claims:
-            return Answer(403, "", json.dumps({"kind": "Status"}))
+            raise ApiError(403, "no")
         if path.endswith("/persistentvolumeclaims"):
             wanted = [word.split("=") for word in query["labelSelector"].split(",")]
             items = [each for each in self._claims if _has(each, wanted)]
             if path != "/api/v1/persistentvolumeclaims":
                 items = [each for each in items if each["metadata"]["namespace"] in path.split("/")]
-            return Answer(200, "", json.dumps({"items": items}))
+            return {"items": items}
         if path.endswith("/configmaps"):
-            return Answer(200, "", json.dumps({"items": self._runs}))
+            return {"items": self._runs}
         if path.endswith(("/nodes", "/csinodes")):
-            return Answer(200, "", json.dumps({"items": []}))
-        return Answer(404, "", json.dumps({"kind": "Status"}))
+            return {"items": []}
+        return None
 
 
 def _has(item: Mapping[str, Any], wanted: list[list[str]]) -> bool:
@@ -100,9 +92,7 @@ def _has(item: Mapping[str, Any], wanted: list[list[str]]) -> bool:
 def api_with(result: Deployment, *runs: dict[str, Any]) -> Api:
     """What the cluster is after the `up` of this program, and of `runs`."""
     found = [item.inputs for item in result.of_type("kubernetes:core/v1:PersistentVolumeClaim")]
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(Cluster(found, runs))
-    return api
+    return api_of(Cluster(found, runs))
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,19 @@
 """A stand-in for the API server of a cluster where a run's workload has gone, and its tasks."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from infra.kube import hand_over
 from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
+from infra.kube.errors import ApiError
 from infra.kube.job import Job
 from infra.kube.record import Record, Ttl, parse_record, record_path
 from infra.kube.workload import Workload
 from tests.cli.records import NOW, RECORD
+from tests.unit.kube.api_server import ApiServer, api_of
 
 TTL = Ttl(3600, "image", "claim", "/data/runs/dev", {"nodeSelector": {"disk": "big"}})
 GONE = replace(RECORD, ttl=TTL, workload=Workload("batch/v1", "Job", "train-indexed"))
@@ -25,7 +26,7 @@ OTHER = replace(
 )
 
 
-class Server:
+class Server(ApiServer):
     """A cluster with the record of a run, and no workload; its pod says how the run ended.
 
     Args:
@@ -54,50 +55,42 @@ class Server:
         self.other = other.to_object(other.namespace) if other else None
         self.changes_of_other = list[Any]()
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        body: Any,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del query, content_type, seconds
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
+        del query
         if path == record_path(GONE.namespace, GONE.owner):
             if method == "PATCH" and self.note_status != 200:
-                return Answer(self.note_status, "", json.dumps({"message": "no"}))
+                raise ApiError(self.note_status, "no")
             if method == "PATCH":
                 self._merge(body)
             if method == "PUT":
                 self.record = body
-            return self._answer(self.record)
+            return self.record
         if self.other and path.endswith((self.other["metadata"]["name"], OTHER_JOB)):
             if method == "PATCH":
                 self.changes_of_other.append(body)
             metadata = {"name": OTHER_JOB, "labels": self.other["metadata"]["labels"]}
             job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}}
-            return self._answer(job if path.endswith(OTHER_JOB) else self.other)
+            return job if path.endswith(OTHER_JOB) else self.other
         if path.endswith("/jobs/train-indexed") and self.workload:
-            return self._answer(self.workload)
+            return self.workload
         if path.endswith("/pods") and method == "POST":
             self.pods.append(body)
-            return self._answer(body)
+            return body
         if path.endswith("/log"):
-            return Answer(200, "", self.said + "\n")
+            return self.said + "\n"
         if "/pods/" in path:
-            return self._answer({"metadata": {}, "status": {"phase": self.phase}})
+            return {"metadata": {}, "status": {"phase": self.phase}}
         if path.endswith(("/pods", "/configmaps", "/leases")):
             records = [self.record, *([self.other] if self.other else [])]
-            return self._answer({"items": records if path.endswith("maps") else []})
+            return {"items": records if path.endswith("maps") else []}
         if path in ("/apis/batch/v1", "/api/v1"):
             kinds = [{"kind": "Job", "name": "jobs", "namespaced": True}]
-            return self._answer({"resources": kinds})
+            return {"resources": kinds}
         if path == f"/api/v1/namespaces/{GONE.namespace}":
-            return self._answer({"metadata": {"name": GONE.namespace, "uid": "n"}})
+            return {"metadata": {"name": GONE.namespace, "uid": "n"}}
         if "/leases" in path and method in ("POST", "PUT", "GET") and method != "GET":
-            return self._answer(body)
-        return Answer(404, "", json.dumps({"message": f"{path} not found"}))
+            return body
+        return None
 
     def _merge(self, body: Any) -> None:
         about = self.record["metadata"]
@@ -108,16 +101,6 @@ class Server:
 
     def now(self) -> Record:
         return parse_record(self.record)
-
-    @staticmethod
-    def _answer(body: Any) -> Answer:
-        return Answer(200, "", json.dumps(body))
-
-
-def api_of(server: Server) -> Api:
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
-    return api
 
 
 AWAIT = {

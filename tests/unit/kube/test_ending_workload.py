@@ -3,29 +3,25 @@
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from infra.kube import hand_over, waiting
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL, STACK_ANNOTATION
 from infra.kube.record import record_path
+from tests.unit.kube.api_server import ApiServer, Json, api_of
 
-Json = dict[str, Any]
 PLACE = "/api/v1/namespaces/disttrain"
 WORKLOAD = "/apis/batch/v1/namespaces/disttrain/jobs/train"
 
 
-class Server:
+class Server(ApiServer):
     """Has the Job of a former life of the stack, and a pod of it, until a time.
 
     Args:
@@ -46,29 +42,10 @@ class Server:
                 **ends,
             },
         }
-        self.gone_after, self.seconds = gone_after, 0.0
+        self.gone_after = gone_after
         self.made: list[str] = []
 
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del content_type, seconds
-        found = self._answer(method, path, query, cast(Json, body))
-        return Answer(404 if found is None else 200, "", json.dumps(found or {"kind": "Status"}))
-
-    def _answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json | None:
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         is_there = self.seconds < self.gone_after
         if method == "POST":
             self.made.append(f"{path}/{body['metadata']['name']}")
@@ -95,8 +72,7 @@ def come_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the hand-over fails with; empty: the run may start."""
     monkeypatch.setattr(waiting, "time", server)
     monkeypatch.setattr(hand_over, "held", locked)
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
+    api = api_of(server)
     numbers = dict.fromkeys(("gpus", "gpus_total", "wait_timeout_seconds"), 0)
     texts = {"revision": "r", "when_busy": "replace", "request": "1", "platform_stack": "dev"}
     workload = {"api_version": "batch/v1", "kind": "Job", "name": "train"}

@@ -3,26 +3,26 @@
 The API server is a stand-in here, with the Workload that Kueue makes of each object it looks at.
 """
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
 from infra.kube.await_queue import suspended_text
+from infra.kube.errors import ApiError
 from infra.kube.job import Job
 from infra.kube.names import SUSPENDED_BY_ANNOTATION
 from infra.kube.unqueued_look import held_without_queue
 from infra.names import QUEUE_LABEL
 from tests.cli.records import RECORD
+from tests.unit.kube.api_server import ApiServer, Json, api_of
 
 GROUP = "/apis/kueue.x-k8s.io"
 HELD = "it is in no queue, and Kueue, which shares this cluster out"
 
 
-class Server:
+class Server(ApiServer):
     """Kueue's Workloads, or its refusal to show them, and the record of the run."""
 
     def __init__(self, workloads: int, status: int = 200, suspended_by: str = "") -> None:
@@ -30,27 +30,15 @@ class Server:
         self.record = RECORD.to_object(RECORD.namespace)
         self.record["metadata"]["annotations"][SUSPENDED_BY_ANNOTATION] = suspended_by
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del method, query, body, content_type, seconds
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json:
+        del method, query, body
         if path == GROUP:
-            return Answer(200, "", json.dumps({"versions": [{"version": "v1beta2"}]}))
+            return {"versions": [{"version": "v1beta2"}]}
         if path == f"{GROUP}/v1beta2/namespaces/disttrain/workloads":
-            return Answer(self.status, "", json.dumps({"items": [{}] * self.workloads}))
-        return Answer(200, "", json.dumps(self.record))
-
-
-def api_of(server: Server) -> Api:
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
-    return api
+            if self.status != 200:
+                raise ApiError(self.status, "no")
+            return {"items": [{}] * self.workloads}
+        return self.record
 
 
 def workload(queue: str = "") -> dict[str, Any]:

@@ -1,16 +1,14 @@
 """Kueue's count of machines beside those of the pods, in both versions of its Workloads (E7)."""
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
 from infra.kube.kueue_places import assigned_machines, words_of_other_places
 from infra.kube.kueue_places import words_of_places as words
 from infra.names import HOSTNAME_LABEL, QUEUE_LABEL, REQUIRED_PLACE
+from tests.unit.kube.api_server import ApiServer, api_of
 
 RACK = "example.com/rack"
 Json = dict[str, Any]
@@ -89,25 +87,16 @@ def test_pods_where_kueue_counts_them_have_none(pods: list[str]) -> None:
     assert words_of_other_places({"status": {}}, [pod(name) for name in pods]) == ""
 
 
-class Server:
+class Server(ApiServer):
     """Has a Workload, and counts what it is asked."""
 
     def __init__(self) -> None:
         self.asked = list[str]()
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del method, query, body, content_type, seconds
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json:
+        del method, query, body
         self.asked.append(path)
-        found = {"versions": [{"version": "v1beta2"}], "items": [assigned(older(c=1))]}
-        return Answer(200, "", json.dumps(found))
+        return {"versions": [{"version": "v1beta2"}], "items": [assigned(older(c=1))]}
 
 
 @pytest.mark.parametrize(
@@ -122,8 +111,8 @@ class Server:
 def test_kueue_is_asked_only_of_a_run_that_it_has_placed(
     pods: list[Json], queue: str, asks: bool
 ) -> None:
-    server, api = Server(), Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
+    server = Server()
+    api = api_of(server)
     item = {"metadata": {"uid": "u", "labels": {QUEUE_LABEL: queue}}}
     assert bool(words(api, "disttrain", item, pods)) == asks
     assert bool(server.asked) == asks

@@ -3,7 +3,6 @@
 The API server is a stand-in here; tests/kube/test_own_namespaces.py asks a real one.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +10,7 @@ import pytest
 
 from infra.kube import claim_namespace, use_namespace
 from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
-from infra.kube.errors import TaskError
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.kept import KEPT_ANNOTATION
 from infra.kube.names import (
@@ -26,8 +23,8 @@ from infra.kube.names import (
     STACK_ANNOTATION,
 )
 from infra.names import CLAIM_OF_CLASS
+from tests.unit.kube.api_server import ApiServer, Json, api_of
 
-Json = dict[str, Any]
 NAMESPACES, OLD, NEW = "/api/v1/namespaces", "disttrain", "another"
 OURS = {OWNER_LABEL: "mine", COMPONENT_LABEL: "namespace"}
 CLAIMS = f"{NAMESPACES}/{OLD}/persistentvolumeclaims"
@@ -37,7 +34,7 @@ def item(name: str, labels: Mapping[str, str], **annotations: str) -> Json:
     return {"metadata": {"name": name, "uid": name, "labels": labels, "annotations": annotations}}
 
 
-class Server:
+class Server(ApiServer):
     """Has the platform's namespace of before, another one of somebody, and what `objects` say.
 
     Args:
@@ -54,36 +51,26 @@ class Server:
             **objects,
         }
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del content_type, seconds
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         if method == "PATCH":
             self.patched[path] = body
-            return Answer(200, "", "{}")
+            return {}
         assert method == "GET"
         if path == self._forbidden:
-            return Answer(403, "", json.dumps({"kind": "Status"}))
+            raise ApiError(403, "no")
         folder, _, name = path.rpartition("/")
         for found in self._objects.get(folder, []):
             if found["metadata"]["name"] == name:
-                return Answer(200, "", json.dumps(found))
+                return found
         if path == "/api/v1":
             kinds = {"ConfigMap": "configmaps", "PersistentVolumeClaim": "persistentvolumeclaims"}
             served = [
                 {"kind": kind, "name": plural, "namespaced": True, "verbs": ["list", "delete"]}
                 for kind, plural in kinds.items()
             ]
-            body_ = {"groupVersion": "v1", "resources": served}
-            return Answer(200, "", json.dumps(body_))
+            return {"groupVersion": "v1", "resources": served}
         if path == "/apis":
-            return Answer(200, "", json.dumps({"groups": []}))
+            return {"groups": []}
         if path in self._objects:
             wanted = dict(
                 word.split("=") for word in query.get("labelSelector", "").split(",") if word
@@ -93,8 +80,8 @@ class Server:
                 for each in self._objects[path]
                 if wanted.items() <= each["metadata"]["labels"].items()
             ]
-            return Answer(200, "", json.dumps({"items": items}))
-        return Answer(404, "", json.dumps({"kind": "Status"}))
+            return {"items": items}
+        return None
 
 
 def said(namespace: str, objects: Mapping[str, list[Json]], *, exists: bool = False) -> str:
@@ -103,8 +90,7 @@ def said(namespace: str, objects: Mapping[str, list[Json]], *, exists: bool = Fa
 
 
 def answer_of(server: Server, namespace: str, *, exists: bool = False) -> str:
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
+    api = api_of(server)
     job = Job(Access(kubeconfig="{}"), namespace, "mine", "dev", {"names": [namespace]})
     task = use_namespace if exists else claim_namespace
     try:

@@ -7,15 +7,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from infra.kube import making_place, moved_run, waiting
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
-from infra.kube.errors import TaskError
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.moved_run import end_in_former_namespace
 from infra.kube.names import (
@@ -31,15 +28,15 @@ from infra.kube.say import MAX_LINE_CHARACTERS
 from infra.run import former_namespaces
 from infra.run.former_namespaces import left_behind
 from tests.cli.records import RECORD
+from tests.unit.kube.api_server import ApiServer, Json, api_of
 from tests.unit.stacks import deploy
 
-Json = dict[str, Any]
 OLD, NEW, OTHERS = "disttrain", "another", "theirs"
 OURS = replace(RECORD, owner="mine-1234", grace_seconds=600)
 NAMESPACE = "/api/v1/namespaces/{}"
 
 
-class Server:
+class Server(ApiServer):
     """Our run and somebody else's are in `disttrain`; a pod goes when its workload is suspended.
 
     Args:
@@ -54,30 +51,10 @@ class Server:
         self.suspended: list[str] = []
         self.forbidden = forbidden
         self.pod_goes = True
-        self.seconds = 0.0
 
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del content_type, seconds
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         if any(path.startswith(each) for each in self.forbidden):
-            return Answer(403, "", json.dumps({"kind": "Status", "message": "no"}))
-        found = self._answer(method, path, query, cast(Json, body))
-        return Answer(404 if found is None else 200, "", json.dumps(found or {"kind": "Status"}))
-
-    def _answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json | None:
+            raise ApiError(403, "no")
         if path == ALL:
             selector = query["labelSelector"].split(",")
             wanted = dict(word.split("=") for word in selector)
@@ -129,8 +106,7 @@ def end(
     for module in (moved_run, waiting):
         monkeypatch.setattr(module, "say", said.append)
     monkeypatch.setattr(waiting, "time", server)
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
+    api = api_of(server)
     fields = {"former_namespaces": list(former)} if former else {}
     try:
         end_in_former_namespace(Job(api.access, NEW, OURS.owner, "dev", fields), api)

@@ -2,41 +2,32 @@
 which changes a Job as Kueue's webhook does."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
+from infra.kube.errors import ApiError
 from infra.kube.findings import Findings
 from infra.kube.unqueued_look import unqueued_findings
 from infra.names import QUEUE_LABEL
+from tests.unit.kube.api_server import ApiServer, Json, api_of
 
 KUEUE = "/apis/kueue.x-k8s.io"
 JOBS = "/apis/batch/v1/namespaces/disttrain/jobs"
 POD: dict[str, Any] = {"spec": {"containers": [], "restartPolicy": "Never"}}
 
 
-class Server:
+class Server(ApiServer):
     """Answers the trial of a Job, of which nothing may stay."""
 
     def __init__(self, served: bool, suspend: bool, queue: str, status: int = 201) -> None:
         self.served, self.suspend, self.queue, self.status = served, suspend, queue, status
         self.tried = 0
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        del content_type, seconds
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         if path == KUEUE:
-            return Answer(200 if self.served else 404, "", json.dumps({"versions": []}))
+            return {"versions": []} if self.served else None
         assert (method, path, query) == ("POST", JOBS, {"dryRun": "All"})
         assert isinstance(body, dict)
         self.tried += 1
@@ -44,14 +35,15 @@ class Server:
         assert job["spec"]["suspend"] is False
         job["spec"]["suspend"] = self.suspend
         job["metadata"]["labels"] = {QUEUE_LABEL: self.queue} if self.queue else {}
-        return Answer(self.status, "", json.dumps(job))
+        if self.status != 201:
+            raise ApiError(self.status, "no")
+        return job
 
 
 def look(
     server: Server, queue: str = "", *, has_dataset: bool = True, can_queue: bool = True
 ) -> Findings:
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
+    api = api_of(server)
     kinds = {"has_dataset": has_dataset, "can_queue": can_queue}
     return unqueued_findings(api, "disttrain", POD, queue, **kinds)
 
