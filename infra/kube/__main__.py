@@ -63,19 +63,19 @@ def run_task(task: "Callable[[Job, Api], None]") -> int:
     from infra.kube.api import Api
     from infra.kube.errors import ApiError, TaskError, UnreachableError
     from infra.kube.job import parse_job
-    from infra.kube.say import say
+    from infra.kube.say import ERROR, say
 
     try:
         job = parse_job(sys.stdin.read())
         task(job, Api(job.access))
     except (TaskError, ValueError) as reason:
-        say(f"error: {reason}")
+        say(f"{ERROR}{reason}")
         return 1
     except ApiError as reason:
-        say(f"error: the API server refuses it ({reason.status}): {reason}")
+        say(f"{ERROR}the API server refuses it ({reason.status}): {reason}")
         return 1
     except UnreachableError as reason:
-        say(f"error: the API server does not answer: {reason}")
+        say(f"{ERROR}the API server does not answer: {reason}")
         return 1
     return 0
 

@@ -188,7 +188,13 @@ def _get(api: Api, namespace: str, workload: Workload) -> Json | None:
 
 
 def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
-    """One of the name that goes is waited for: a `destroy` may have been cut off before its end."""
+    """Our workload; None: there is none of its name, or none any more.
+
+    One that somebody has deleted is waited for, as a `destroy` leaves it that was cut off.
+
+    Raises:
+        TaskError: the workload of this name belongs to somebody else, or does not go.
+    """
     workload = plan.workload
     item = _get(api, job.namespace, workload)
     if item is None:

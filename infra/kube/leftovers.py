@@ -42,7 +42,7 @@ def delete(job: Job, api: Api) -> None:
         TaskError: they are still there after their time, or their machine does not answer.
     """
     everyone = bool(job.fields.get("everyone"))
-    end = _End(
+    end = _EndOfPods(
         api,
         "the volume's claim cannot be deleted while pods use it. " if everyone else "",
         LOST_SECONDS if _are_given_up(job, api) else SETTLED_SECONDS,
@@ -63,7 +63,7 @@ def _are_given_up(job: Job, api: Api) -> bool:
 
 
 @dataclass(frozen=True)
-class _End:
+class _EndOfPods:
     """Waits for the end of pods, and names the machines that keep some of them.
 
     Args:
@@ -90,7 +90,7 @@ class _End:
         wait_for(what, ask, limit_seconds + self.patience_seconds)
 
 
-def _remove_pods_of_commands(job: Job, api: Api, end: _End, *, everyone: bool) -> None:
+def _remove_pods_of_commands(job: Job, api: Api, end: _EndOfPods, *, everyone: bool) -> None:
     selector = names.TASK_LABEL
     if not everyone:
         selector += f",{names.OWNER_LABEL}={job.owner}"
@@ -104,7 +104,7 @@ def _remove_pods_of_commands(job: Job, api: Api, end: _End, *, everyone: bool) -
     end.wait("them to be gone", lambda: api.list(collection, selector), LIMIT_SECONDS)
 
 
-def _await_training_pods(job: Job, api: Api, end: _End, *, everyone: bool) -> None:
+def _await_training_pods(job: Job, api: Api, end: _EndOfPods, *, everyone: bool) -> None:
     """Wait for the stack's training pods, and where the claim goes for those that other stacks
     have left: a run that was destroyed has no record, and its pods may be on a lost machine."""
     collection = PODS.format(job.namespace)

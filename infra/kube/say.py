@@ -5,6 +5,7 @@ from typing import TextIO
 from infra.command_line import without_passwords
 
 MAX_LINE_CHARACTERS = 500
+ERROR = "error: "  # how a task of infra.kube begins to say why it has failed
 
 
 def say(text: str, to: TextIO | None = None) -> None:

@@ -9,15 +9,14 @@ not there, and the engine calls this hook when it does make the workload.
 import asyncio
 import json
 import sys
-from pathlib import Path
 
 import pulumi
 from pulumi_command import local
 
 from infra.kube.hand_over import LEFT_ALONE
+from infra.kube.say import ERROR
+from infra.settings.project import PROJECT_ROOT
 
-PROJECT = Path(__file__).parents[2]
-ERROR = "error: "  # how the task begins to say why it has failed
 HAND_OVER = ("-m", "infra.kube", "hand-over", "create")
 
 
@@ -57,7 +56,7 @@ async def hand_over_if_left_alone(said: str, job: str) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *HAND_OVER,
-        cwd=PROJECT,
+        cwd=PROJECT_ROOT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

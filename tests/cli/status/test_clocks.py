@@ -43,16 +43,8 @@ class Wrong(Server):
     def leases(self) -> list[dict[str, Any]]:
         return [lease("n1", 1, self.clock_seconds), lease("n2", 1)]
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        body: object,
-        content_type: str,
-        seconds: float | None = None,
-    ) -> Answer:
-        answer = super().request(method, path, query, body, content_type, seconds)
+    def answer(self, path: str, query: dict[str, str], seconds: float | None) -> Answer:
+        answer = super().answer(path, query, seconds)
         if path == LEASES and not self.shows_leases:
             return Answer(403, answer.date, '{"message": "no"}')
         if not path.endswith("/log"):

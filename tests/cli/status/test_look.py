@@ -82,6 +82,9 @@ class Server:
     ) -> Answer:
         del body, content_type
         assert method == "GET"
+        return self.answer(path, query, seconds)
+
+    def answer(self, path: str, query: dict[str, str], seconds: float | None) -> Answer:
         if query.get("labelSelector") == CONFIGS:
             text = json.dumps({"items": self.configs})
         elif path == LEASES:
