@@ -31,7 +31,7 @@ from cli.fetch.from_volume import program
 from cli.fetch.pod_source import AUTO, PodSource
 from cli.stack_outputs import VolumePlace
 from cli.volume_pod import VolumePod, volume_pod
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.cluster_commands import programs

@@ -23,8 +23,8 @@ from pathlib import Path
 from bench.growth_cluster import LARGE, SMALL, many_nodes, nested, settings_of, stack_of
 from bench.row import Row
 from bench.table import publish
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.workloads import WORKLOADS
 from tests.e2e.lab import NAMESPACE, Lab
 from tests.unit.stacks import deploy

@@ -22,8 +22,8 @@ from bench.node import cluster_lab
 from bench.row import Row
 from bench.table import publish
 from cli.status.look import MOST_LOGS as REAL_PODS
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.kube.objects import is_true
 from infra.kube.record import record_path
 from infra.labels import OWNER_LABEL

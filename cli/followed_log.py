@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.say import shorten
 

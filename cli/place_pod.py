@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cli.stack_outputs import RunPlace, VolumePlace
-from infra.kube.task_pod import TaskPod
+from infra.kube.files.task_pod import TaskPod
 
 
 def place_pod(

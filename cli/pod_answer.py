@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 from cli.followed_log import followed_log
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import execute
 from infra.kube.errors import TaskError
-from infra.kube.exec_stream import execute
-from infra.kube.making_place import PODS
+from infra.kube.files.task_pod import START_SECONDS, TaskPod, running
 from infra.kube.objects import Json, container_of, name_of
-from infra.kube.task_pod import START_SECONDS, TaskPod, running
+from infra.kube.paths import PODS
 
 
 def ask_in_pod(

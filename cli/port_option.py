@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cli.os_words import os_words
-from infra.kube.port_forward import HERE
+from infra.kube.api_server.port_forward import HERE
 
 
 def add_port(parser: argparse.ArgumentParser, default: int) -> None:

@@ -4,9 +4,9 @@ import argparse
 
 from cli.endings import end_in_order
 from cli.stack_outputs import run_place
-from infra.kube.api import Api
-from infra.kube.hand_over import WHEN_BUSY
-from infra.kube.steer import find_record, resume
+from infra.kube.api_server.api import Api
+from infra.kube.runs.hand_over import WHEN_BUSY
+from infra.kube.runs.steer import find_record, resume
 
 WAIT_SECONDS = 24 * 3600
 

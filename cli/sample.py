@@ -11,10 +11,10 @@ from cli.fetch.order import checked_name
 from cli.followed_log import followed_log
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace, VolumePlace, refuse_program, run_place, volume_place
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.files.task_pod import running
 from infra.kube.objects import part, parts
-from infra.kube.pods import FATAL_EXIT_CODE
-from infra.kube.task_pod import running
+from infra.kube.pods.report import FATAL_EXIT_CODE
 
 LIMIT_SECONDS = 1800
 STATUS_SECONDS = 30

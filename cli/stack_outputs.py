@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 from infra.names import EARLY_OUTPUTS
 
 PROJECT = Path(__file__).resolve().parents[1]

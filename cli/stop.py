@@ -9,11 +9,11 @@ from cli.followed_log import AWAY_SECONDS
 from cli.stack_outputs import run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
-from infra.kube.api import Api
-from infra.kube.making_place import PODS
+from infra.kube.api_server.api import Api
 from infra.kube.objects import name_of, part
+from infra.kube.paths import PODS
 from infra.kube.record import Record
-from infra.kube.steer import find_record, note_saved_step, stop
+from infra.kube.runs.steer import find_record, note_saved_step, stop
 
 LINES = 100  # of the pod's past: the last checkpoint before the stop is among them, as a rule
 LOG_SECONDS = 5  # the log of a pod that has ended is read to its end

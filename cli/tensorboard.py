@@ -10,11 +10,11 @@ from cli.endings import end_in_order
 from cli.place_pod import place_pod
 from cli.port_option import add_port, check_port, port_to_have
 from cli.stack_outputs import VolumePlace, volume_place
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.port_forward import HERE, forwarded
 from infra.kube.errors import TaskError
+from infra.kube.files.task_pod import TaskPod, running
 from infra.kube.objects import part
-from infra.kube.port_forward import HERE, forwarded
-from infra.kube.task_pod import TaskPod, running
 
 PORT = 6006
 LIMIT_SECONDS = 12 * 3600  # then the pod ends, also where this program was killed

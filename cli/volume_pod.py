@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from cli.place_pod import place_pod
 from cli.stack_outputs import VolumePlace
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import Sink, stream
 from infra.kube.errors import TaskError, UnreachableError
-from infra.kube.exec_stream import Sink, stream
+from infra.kube.files.task_pod import START_SECONDS, running
 from infra.kube.say import shorten
-from infra.kube.task_pod import START_SECONDS, running
 
 POD_SECONDS = 6 * 3600
 ASK_SECONDS = 3600.0

@@ -13,19 +13,19 @@ import pulumi
 from infra.controllers import CONTROLLERS
 from infra.controllers.kube_prometheus_stack import CLAIM
 from infra.deliveries import DELIVERIES
-from infra.kube.access import Access
-from infra.kube.api import Api
-from infra.kube.controllers import Controller
-from infra.kube.controllers_look import controllers_findings
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings
+from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.rights import Need, as_roles, missing_rights
+from infra.kube.controllers.controller import Controller
+from infra.kube.controllers.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.findings import Findings
-from infra.kube.monitoring_claim import numbers_needs
-from infra.kube.only_here import OnlyHere
-from infra.kube.pods_look import RunPods, pods_findings
-from infra.kube.quick_look import quick_look
-from infra.kube.rights import Need, as_roles, missing_rights
-from infra.kube.same_machine import boot_id
-from infra.kube.storage_look import StorageNeeds, storage_findings
+from infra.kube.pods.only_here import OnlyHere
+from infra.kube.pods.same_machine import boot_id
+from infra.kube.runs.pods_look import RunPods, pods_findings
+from infra.kube.volumes.monitoring_claim import numbers_needs
+from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts

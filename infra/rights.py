@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from infra.kube.kueue import GROUP, VERSIONS
-from infra.kube.rights import Need
+from infra.kube.api_server.rights import Need
+from infra.kube.queues.kueue import GROUP, VERSIONS
 from infra.monitoring.objects import RECEIVER_VERSION
 from infra.objects import Manifest
 from infra.settings import PlatformSettings

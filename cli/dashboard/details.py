@@ -11,7 +11,7 @@ from cli.logs.labels import label
 from cli.logs.line import Line
 from cli.logs.pod_logs import node_of
 from infra.kube.objects import Json, name_of, part, parts
-from infra.kube.pods import report_pod
+from infra.kube.pods.report import report_pod
 from trainer.events.account import account_of
 from trainer.events.event import parse_events
 from trainer.events.show import WHAT, as_mapping

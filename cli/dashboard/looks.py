@@ -28,9 +28,9 @@ from cli.runs.table import Run, parse_runs
 from cli.stack_outputs import RunPlace, VolumePlace
 from cli.status.ended import with_ends
 from cli.status.look import Look, look
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import stream
 from infra.kube.errors import TaskError
-from infra.kube.exec_stream import stream
 from infra.kube.record import COLLECTION
 from infra.kube.say import shorten
 

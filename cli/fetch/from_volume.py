@@ -10,11 +10,11 @@ from cli.fetch.pod_source import PodSource
 from cli.fetch.wanted import NoRunError
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import volume_pod
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import object_at
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.findings import object_at
-from infra.kube.keep_claim import CLAIM
 from infra.kube.objects import part
+from infra.kube.volumes.keep_claim import CLAIM
 
 TASK = "fetch"
 NO_RIGHTS = (401, 403)

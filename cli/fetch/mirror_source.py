@@ -10,8 +10,8 @@ from cli.fetch.batches import Piece
 from cli.fetch.mirror_errors import reason_of
 from cli.fetch.transfer import GoneError, Send
 from cli.fetch.wanted import MANIFEST
+from infra.kube.api_server.exec_stream import Sink
 from infra.kube.errors import UnreachableError
-from infra.kube.exec_stream import Sink
 from trainer.mirror.contents import CHECKPOINTS, RESULTS, remote_manifests
 from trainer.mirror.place import DamagedError, Place, StoreError
 

@@ -18,9 +18,9 @@ from cli.fetch.batches import Piece
 from cli.fetch.transfer import GoneError, Send
 from cli.fetch.wanted import VOLUME
 from cli.volume_pod import SEND_SECONDS, VolumePod
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import SILENCE_SECONDS, Sink
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.exec_stream import SILENCE_SECONDS, Sink
 
 AUTO, EXEC = "auto", "exec"
 PROBE_SECONDS = 5.0

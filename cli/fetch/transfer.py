@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from cli.fetch.batches import Piece, batches
 from cli.fetch.partial import PartialFile
 from cli.fetch.progress import Progress
+from infra.kube.api_server.exec_stream import Sink
 from infra.kube.errors import TaskError, UnreachableError
-from infra.kube.exec_stream import Sink
 
 MOST_CUTS = 8  # one after the other without a new byte
 TICK_SECONDS = 0.2

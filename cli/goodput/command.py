@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from cli.endings import end_in_order
 from cli.goodput.fetch import fetch_events
 from cli.stack_outputs import run_place
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from trainer.events.command import add_goodput_options, goodput
 
 

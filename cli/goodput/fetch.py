@@ -5,11 +5,11 @@ from pathlib import Path, PurePosixPath
 from cli.goodput import reader
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import execute
 from infra.kube.errors import TaskError
-from infra.kube.exec_stream import execute
+from infra.kube.files.task_pod import running
 from infra.kube.say import shorten
-from infra.kube.task_pod import running
 from trainer.events.event import event_file
 
 TASK = "goodput"

@@ -18,7 +18,7 @@ from cli.logs.selection import Selection, no_such_ranks, parse_pattern, parse_ra
 from cli.logs.since import parse_since
 from cli.logs.volume import NoVolumeError, VolumeReader, reading
 from cli.stack_outputs import RunPlace, run_place
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 
 MOST_LINES_OF_A_CRASH = 200_000
 

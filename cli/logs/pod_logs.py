@@ -10,10 +10,11 @@ from datetime import datetime
 from cli.logs.line import Line, api_time, parse_api_line
 from cli.stack_outputs import RunPlace
 from infra.kube import names
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.making_place import ENDED, PODS
 from infra.kube.objects import Json, annotation, label, name_of, part, parts
+from infra.kube.paths import PODS
+from infra.kube.runs.making_place import ENDED
 
 HEAD_BYTES = 64 << 10
 # Of a StatefulSet, of an Indexed Job (a JobSet and a TrainJob have one), of a PyTorchJob or an

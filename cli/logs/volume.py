@@ -15,12 +15,12 @@ from cli.logs.line import Line, parse_record, record_time
 from cli.logs.selection import Selection
 from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import stream
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.exec_stream import stream
-from infra.kube.keep_claim import CLAIM
+from infra.kube.files.task_pod import running
 from infra.kube.say import shorten
-from infra.kube.task_pod import running
+from infra.kube.volumes.keep_claim import CLAIM
 
 TASK = "logs"
 START_SECONDS = 45.0  # the image is on the nodes; a pod that needs longer finds no room

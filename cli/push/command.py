@@ -13,7 +13,7 @@ from cli.push.local_run import LocalFile, key_of, read_run
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
 from infra.kube.errors import TaskError
-from infra.kube.upload import Pod, SentFile, send
+from infra.kube.files.upload import Pod, SentFile, send
 
 TASK = "push"
 

@@ -14,8 +14,8 @@ from cli.runs.in_use import CONFIGS, Users, refusal, users
 from cli.runs.table import as_json, as_table, compared, parse_room, parse_runs, problems
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
-from infra.kube.api import Api
-from infra.kube.exec_stream import stream
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import stream
 from infra.kube.record import COLLECTION, SELECTOR
 
 TASK = "runs"

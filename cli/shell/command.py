@@ -10,12 +10,12 @@ from cli.pod_answer import ask_in_pod
 from cli.shell import rank_program
 from cli.stack_outputs import RunPlace, run_place
 from cli.status.look import see_run
-from infra.kube.api import Api
-from infra.kube.exec_stream import LIMIT_SECONDS, stream
-from infra.kube.making_place import PODS
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import LIMIT_SECONDS, stream
+from infra.kube.api_server.terminal import interact
 from infra.kube.objects import Json, container_of, name_of, part
-from infra.kube.steer import find_record
-from infra.kube.terminal import interact
+from infra.kube.paths import PODS
+from infra.kube.runs.steer import find_record
 
 PROGRAM = Path(rank_program.__file__).read_text()
 

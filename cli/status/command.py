@@ -15,8 +15,8 @@ from cli.status.run_files import as_text as run_files_text
 from cli.status.run_files import files_of, read_run_files
 from cli.status.screen import as_json, as_text
 from cli.status.storage import ENDING, LOST
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.node.expectations import NAMESPACE
 from trainer.events.command import add_price_option

@@ -1,8 +1,8 @@
 """Which pods of a run say how it is now. Pure: judges objects of the API."""
 
 from cli.logs.pod_logs import node_of
-from infra.kube.making_place import ENDED
 from infra.kube.objects import Json, part
+from infra.kube.runs.making_place import ENDED
 
 
 def current_pods(pods: list[Json]) -> list[Json]:

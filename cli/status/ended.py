@@ -6,10 +6,10 @@ from io import StringIO
 
 from cli.status.judge import UNDER_WAY, RunStatus, Seen, judge_run
 from cli.status.look import Look
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.gone import gone_words, how_ended
 from infra.kube.record import Record
+from infra.kube.runs.gone import gone_words, how_ended
 
 _words = dict[str, str]()
 """What a record's volume could not tell, by its version: a screen that is drawn again and again

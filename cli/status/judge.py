@@ -10,12 +10,12 @@ from datetime import datetime
 from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words, read_progress
 from cli.status.storage import Claim
-from infra.kube.busy import COMING_UP_SECONDS
-from infra.kube.gone import gone_words
 from infra.kube.objects import Json, is_true, name_of, part, parts
-from infra.kube.pods import describe_pods, report_pod
-from infra.kube.queue_place import InQueue
+from infra.kube.pods.report import describe_pods, report_pod
+from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Record
+from infra.kube.runs.busy import COMING_UP_SECONDS
+from infra.kube.runs.gone import gone_words
 from infra.kube.workload import is_suspended, true_condition
 
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule

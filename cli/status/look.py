@@ -20,18 +20,18 @@ from cli.status.progress import Progress, read_progress
 from cli.status.reports import TRY_SECONDS, Reports
 from cli.status.storage import see_claims
 from infra.kube import names
-from infra.kube.api import Api
-from infra.kube.controller_words import words_of_controller
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import list_if_allowed
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.findings import list_if_allowed
-from infra.kube.kueue import is_stopped
-from infra.kube.kueue_places import words_of_places
-from infra.kube.making_place import PODS
 from infra.kube.objects import Json, container_of, label, name_of, part
-from infra.kube.queue_look import waiting
-from infra.kube.queue_place import InQueue
+from infra.kube.paths import NODES, PODS
+from infra.kube.queues.kueue import is_stopped
+from infra.kube.queues.kueue_places import words_of_places
+from infra.kube.queues.queue_look import waiting
+from infra.kube.queues.queue_place import InQueue
+from infra.kube.queues.unqueued_look import held_without_queue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
-from infra.kube.unqueued_look import held_without_queue
+from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
@@ -142,7 +142,7 @@ def _run_names(api: Api, namespace: str) -> dict[str, set[str]]:
 
 def _platform(api: Api) -> tuple[list[Json], PlatformStatus]:
     """The nodes, as far as they may be read, and what is said of them."""
-    nodes, no_nodes = list_if_allowed(api, "/api/v1/nodes")
+    nodes, no_nodes = list_if_allowed(api, NODES)
     if nodes is None:
         return [], judge_platform(None, None, no_nodes)
     pods, no_pods = list_if_allowed(api, "/api/v1/pods")

@@ -9,11 +9,11 @@ from time import monotonic
 
 from cli.status.clocks import clocks_ahead
 from cli.status.silence import LEASES, renewals, silent_nodes
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import UnreachableError
-from infra.kube.findings import objects_at
 from infra.kube.objects import Json, name_of
-from infra.kube.silent_machines import has_been_missed
+from infra.kube.pods.silent_machines import has_been_missed
 
 TRY_SECONDS = 3.0
 TRIES = 4  # by then a healthy node has reported

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.kube.api import Api
-from infra.kube.findings import list_if_allowed, object_at
-from infra.kube.left_claims import STORAGE
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import list_if_allowed, object_at
 from infra.kube.objects import Json, is_ending, name_of, part, parts
-from infra.kube.volume_place import CLAIMS, VOLUMES
+from infra.kube.paths import CLAIMS, VOLUMES
+from infra.kube.volumes.left_claims import STORAGE
 
 BOUND, LOST = "Bound", "Lost"
 ENDING = "Terminating"  # as kubectl calls it; its phase stays Bound while pods mount it

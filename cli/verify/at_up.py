@@ -13,7 +13,7 @@ from cli.stack_outputs import RunPlace
 from cli.verify.judge import judge
 from cli.verify.look import gather
 from infra.kube.__main__ import run_task
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.say import say

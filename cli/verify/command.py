@@ -12,7 +12,7 @@ from cli.verify.judge import judge
 from cli.verify.look import gather
 from cli.verify.nodes import check_nodes
 from cli.verify.restart import restart
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 

@@ -9,7 +9,7 @@ from cli.verify.gpu_results import gpu_results
 from cli.verify.network_results import all_reduce, shared_memory, transport
 from cli.verify.volume_results import shared_volume
 from infra.kube.objects import name_of, part, parts
-from infra.kube.pods import describe_pods, report_pod
+from infra.kube.pods.report import describe_pods, report_pod
 
 FEWEST_LOSSES = 10
 RESTING = ("stopped", "suspended")  # its pods are gone on purpose

@@ -12,11 +12,11 @@ from cli.status.judge import gpus_of
 from cli.status.look import see_run
 from cli.verify import pod_probe, run_probe
 from cli.verify.evidence import Evidence
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.making_place import PODS
 from infra.kube.objects import Json, name_of, part
-from infra.kube.steer import find_record
+from infra.kube.paths import PODS
+from infra.kube.runs.steer import find_record
 
 LIMIT_SECONDS = 3600  # for the sha256 of a large checkpoint on a slow disk
 FIRST_BYTES = 1 << 20  # of the log: NCCL and the trainer say there what they use

@@ -17,10 +17,11 @@ from cli.status.judge import gpus_held
 from cli.verify import pod_probe
 from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.files.task_pod import TaskPod
 from infra.kube.objects import Json, is_true, name_of, part
-from infra.kube.task_pod import TaskPod
+from infra.kube.paths import NODES
 from infra.names import GPU_RESOURCE, HOSTNAME_LABEL
 
 MOST_AT_ONCE = 8
@@ -103,7 +104,7 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
         UnreachableError: it does not answer.
     """
     selector = part(dict(place.placement), "nodeSelector")
-    found = nodes_to_test(api.list("/api/v1/nodes"), api.list("/api/v1/pods"), selector)
+    found = nodes_to_test(api.list(NODES), api.list("/api/v1/pods"), selector)
     if not found:
         said = f"no node has the labels {dict(selector)}"
         return [result("nodes", "error", said, "change nodeSelector, or label a node")]

@@ -9,11 +9,11 @@ from cli.stack_outputs import RunPlace
 from cli.status.judge import GOES_ON
 from cli.status.look import see_run
 from cli.verify.evidence import result
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
-from infra.kube.making_place import PODS
 from infra.kube.objects import name_of, part
-from infra.kube.steer import find_record
+from infra.kube.paths import PODS
+from infra.kube.runs.steer import find_record
 from infra.kube.waiting import wait_for
 
 LIMIT_SECONDS = 900

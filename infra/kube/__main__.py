@@ -12,31 +12,31 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from infra.kube.api import Api
+    from infra.kube.api_server.api import Api
     from infra.kube.job import Job
 
 TASKS = {
-    "await": "await_ready",
-    "apply-definitions": "apply_definitions",
-    "claim-controller": "claim_controller",
-    "claim-namespace": "claim_namespace",
-    "claim-queues": "claim_queues",
-    "controller-remains": "controller_remains",
-    "destroy-guard": "destroy_guard",
-    "free-volume": "free_volume",
-    "hand-over": "hand_over",
-    "keep-claim": "keep_claim",
-    "leftovers": "leftovers",
-    "monitoring-claim": "monitoring_claim",
-    "namespace-guard": "namespace_guard",
-    "open-controller": "open_controller",
-    "open-queue": "open_queue",
-    "queue": "queue",
-    "same-machine": "same_machine",
-    "served": "served",
-    "upload": "upload",
-    "use-claim": "use_claim",
-    "use-namespace": "use_namespace",
+    "await": "runs.await_ready",
+    "apply-definitions": "controllers.apply_definitions",
+    "claim-controller": "controllers.claim_controller",
+    "claim-namespace": "namespaces.claim_namespace",
+    "claim-queues": "queues.claim_queues",
+    "controller-remains": "controllers.controller_remains",
+    "destroy-guard": "runs.destroy_guard",
+    "free-volume": "volumes.free_volume",
+    "hand-over": "runs.hand_over",
+    "keep-claim": "volumes.keep_claim",
+    "leftovers": "pods.leftovers",
+    "monitoring-claim": "volumes.monitoring_claim",
+    "namespace-guard": "namespaces.namespace_guard",
+    "open-controller": "controllers.open_controller",
+    "open-queue": "queues.open_queue",
+    "queue": "queues.queue",
+    "same-machine": "pods.same_machine",
+    "served": "controllers.served",
+    "upload": "files.upload",
+    "use-claim": "volumes.use_claim",
+    "use-namespace": "namespaces.use_namespace",
 }
 ACTIONS = ("create", "delete")
 USE = f"usage: python -m infra.kube {'|'.join(TASKS)} {'|'.join(ACTIONS)}"
@@ -60,7 +60,7 @@ def run_task(task: "Callable[[Job, Api], None]") -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
     # imported here, so that a wrong use is answered at once
-    from infra.kube.api import Api
+    from infra.kube.api_server.api import Api
     from infra.kube.errors import ApiError, TaskError, UnreachableError
     from infra.kube.job import parse_job
     from infra.kube.say import ERROR, say

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 
 
 @dataclass(frozen=True)

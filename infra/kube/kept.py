@@ -5,7 +5,7 @@ the next stack of the same name has another owner, and an annotation says whose 
 """
 
 from infra.kube import names
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.objects import Json, annotation, label
 from infra.kube.say import say
 

@@ -11,8 +11,8 @@ from infra.controllers.kind import ControllerKind, PinnedChart
 from infra.controllers.kube_prometheus_stack import CLAIM, with_claim
 from infra.controllers.manifests import DEFINITION, STAGES, stage
 from infra.dependencies import dependencies
-from infra.kube.apply_definitions import packed
-from infra.kube.controllers import Controller as KnownController
+from infra.kube.controllers.apply_definitions import packed
+from infra.kube.controllers.controller import Controller as KnownController
 from infra.kube_command import Connection, kube_command
 from infra.labels import CONTROLLER_LABEL, OWNER_LABEL, STACK_LABEL, content_hash, metadata
 from infra.objects import Manifest, helm_release, kubernetes_object
@@ -194,7 +194,7 @@ class Controller(pulumi.ComponentResource):
     ) -> list[pulumi.Resource]:
         """Those of each stage after those of the stage before, and so away in the other order.
 
-        The definitions are one command: see infra/kube/apply_definitions.py.
+        The definitions are one command: see infra/kube/controllers/apply_definitions.py.
         """
         definitions = [item for item in args.objects if item["kind"] == DEFINITION]
         assert definitions, name

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 
 from infra.dependencies import dependencies
-from infra.kube.own_namespace import OwnNamespace
+from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.labels import content_hash, metadata
 from infra.objects import KubernetesResource, Manifest, helm_release, kubernetes_object
 from infra.platform.gpu_operator_values import CA_CONFIG_MAP, NAMESPACE

@@ -8,7 +8,7 @@ import pulumi
 
 from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
-from infra.kube.own_namespace import OwnNamespace
+from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.objects import Manifest

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 
 from infra.dependencies import dependencies
-from infra.kube.own_namespace import OwnNamespace
+from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.objects import kubernetes_object, uid_of

@@ -1,7 +1,7 @@
 """The namespaces in which the stack's run may still be, from the stack's own outputs.
 
-The hand-over ends the run there (infra/kube/moved_run.py), also where these credentials may not
-look for it in the whole cluster. The outputs keep them, so that the next `up` changes nothing.
+The hand-over ends the run there (infra/kube/runs/moved_run.py), also where these credentials may
+not look for it in the whole cluster. The outputs keep them, so that the next `up` changes nothing.
 """
 
 from collections.abc import Mapping

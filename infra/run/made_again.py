@@ -13,7 +13,7 @@ import sys
 import pulumi
 from pulumi_command import local
 
-from infra.kube.hand_over import LEFT_ALONE
+from infra.kube.runs.hand_over import LEFT_ALONE
 from infra.kube.say import ERROR
 from infra.settings.project import PROJECT_ROOT
 

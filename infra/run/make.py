@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.kube.job import parse_job
-from infra.kube.look import look
+from infra.kube.runs.look import look
 from infra.kube_command import Connection
 from infra.names import DATASET, TRAINING
 from infra.networks import NETWORKS

@@ -8,8 +8,8 @@ import pulumi
 from pulumi_command import local
 
 from infra.dependencies import dependencies
-from infra.kube.await_queue import queue_place
-from infra.kube.volume_line import VOLUME
+from infra.kube.queues.await_queue import queue_place
+from infra.kube.runs.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of

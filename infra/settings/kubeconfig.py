@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from infra.kube.access import place
+from infra.kube.api_server.access import place
 from infra.settings.setting_error import SettingError
 
 _OTHER_FILE = "Set the path of a kubeconfig that can be read"

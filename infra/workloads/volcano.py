@@ -116,7 +116,8 @@ KIND = WorkloadKind(
     several_pods=True,
     render=render,
     rendezvous=lambda run: {"PET_MASTER_ADDR": _first(run)},
-    # No field of a Job suspends it: its controller carries out Commands (infra/kube/volcano.py).
+    # No field of a Job suspends it: its controller carries out Commands; see
+    # infra/kube/queues/volcano.py.
     suspend=lambda run: {"command": "AbortJob", "phases": ["Aborting", "Aborted"]},
     resume=lambda run: {"command": "ResumeJob", "phases": ["Aborting", "Aborted"]},
     done=("Completed",),

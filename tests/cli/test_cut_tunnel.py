@@ -26,8 +26,8 @@ from cli.pod_answer import ask_by_pod
 from cli.sample import sample
 from cli.stack_outputs import RunPlace
 from cli.stop import LastLines
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.kube.errors import UnreachableError
 from tests.cli.records import RECORD
 from tests.cli.status.test_progress import START, STEPS

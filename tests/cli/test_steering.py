@@ -16,7 +16,7 @@ from cli.sample import split
 from cli.stack_plan import shown_settings
 from cli.status.progress import Progress
 from cli.stop import stopped
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 from sandbox.venvs import PROJECT
 from tests.cli.records import RECORD
 

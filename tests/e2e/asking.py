@@ -4,8 +4,8 @@ import json
 import re
 import subprocess
 
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from sandbox.stack import Stack
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 

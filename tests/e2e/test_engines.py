@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from cli.status.look import look
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.names import RUN_CONFIG_PATH
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running

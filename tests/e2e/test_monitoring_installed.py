@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from infra.controllers.kube_prometheus_stack import CLAIM, KIND
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.kube.objects import is_true
 from infra.labels import COMPONENT_LABEL
 from infra.monitoring.rules import RULES

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from cli.status.look import look
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.trusted_registry import REPOSITORY, trusted_registry

@@ -14,8 +14,8 @@ import pytest
 
 from cli.status.look import look
 from cli.status.screen import platform_line
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from sandbox.follow import train_points
 from sandbox.namespaces import find_holder
 from sandbox.stack import Stack

@@ -17,8 +17,8 @@ import pytest
 
 from cli.status.judge import QUIET_SECONDS, QUIET_STEPS, RunStatus
 from cli.status.look import look
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from sandbox.stack import Stack
 from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_for
 from trainer.events.account import account_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from infra.kube.controllers import DEFINITIONS
+from infra.kube.paths import DEFINITIONS
 from infra.labels import OWNER_LABEL
 from infra.workloads import WORKLOADS
 from sandbox.toolchain import tool_folder

@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 
 from infra.controllers import CONTROLLERS
-from infra.kube.api import Api
-from infra.kube.controllers import DEFINITIONS, WEBHOOKS
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.objects import Json
+from infra.kube.paths import DEFINITIONS, WEBHOOKS
 from infra.platform.controllers import as_job
 from sandbox.toolchain import tool_folder
 from sandbox.tools.controllers import JOBSET_CHART

@@ -2,7 +2,7 @@
 
 import yaml
 
-from infra.kube.kueue import served_version
+from infra.kube.queues.kueue import served_version
 from infra.names import QUEUE_LABEL
 from sandbox.controllers.kueue import KUEUE
 from sandbox.toolchain import tool_folder

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.kube import names
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from sandbox.cluster import Cluster
 
 PROJECT = Path(__file__).parents[2]

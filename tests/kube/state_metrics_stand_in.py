@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from tests.loopback import LoopbackServer
 
 PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")

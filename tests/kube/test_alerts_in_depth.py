@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.monitoring.rules import rule_file
 from infra.names import NODE_HEALTH, QUEUE_LABEL
 from sandbox.cache import locked

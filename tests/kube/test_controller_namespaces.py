@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.kube import controller_remains, destroy_guard, open_controller
-from infra.kube.api import Api
-from infra.kube.controllers import API_SERVICES, DEFINITIONS
+from infra.kube.api_server.api import Api
+from infra.kube.controllers import controller_remains, open_controller
 from infra.kube.errors import TaskError
 from infra.kube.names import MAY_GO_ANNOTATION, OWNER_LABEL
+from infra.kube.namespaces.strangers import look
 from infra.kube.objects import Json, part
-from infra.kube.strangers import look
+from infra.kube.paths import API_SERVICES, DEFINITIONS
+from infra.kube.runs import destroy_guard
 from infra.platform.controllers import known
 from tests.kube.installed import KIND, PATH, Installed, make_deployment
 from tests.kube.lab import Lab, wait_for

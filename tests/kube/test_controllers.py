@@ -11,17 +11,17 @@ from dataclasses import asdict, replace
 import pytest
 
 from infra.controllers import CONTROLLERS
-from infra.kube import (
+from infra.kube.controllers import (
     apply_definitions,
     claim_controller,
     controller_remains,
-    destroy_guard,
     open_controller,
 )
-from infra.kube.controllers_look import controllers_findings
+from infra.kube.controllers.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.objects import Json, part
+from infra.kube.runs import destroy_guard
 from infra.platform.controllers import as_job, known
 from tests.kube.installed import DEFINITION, KIND, PATH, WEBHOOK, Installed, make_deployment
 from tests.kube.lab import wait_for

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.quick_look import quick_look
 from infra.kube.errors import ApiError
-from infra.kube.quick_look import quick_look
 from tests.kube.lab import LIMIT_SECONDS, Lab
 from tests.kube.test_rights import user_of
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from infra.kube import names
-from infra.kube.lock import COLLECTION, held
 from infra.kube.record import record_path
+from infra.kube.runs.lock import COLLECTION, held
 from tests.kube.lab import Json, Lab, Run, wait_for
 from tests.kube.test_status import viewer_of
 

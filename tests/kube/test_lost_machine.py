@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from tests.kube.lab import Lab, Run, wait_for
 
 STATUS_PATCH = "application/strategic-merge-patch+json"

@@ -11,20 +11,16 @@ import pytest
 import yaml
 
 from infra.controllers import CONTROLLERS
-from infra.kube import (
-    claim_namespace,
-    destroy_guard,
-    namespace_guard,
-    open_controller,
-    use_namespace,
-)
-from infra.kube.api import Api
-from infra.kube.controllers import DEFINITIONS
+from infra.kube.api_server.api import Api
+from infra.kube.controllers import open_controller
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.names import COMPONENT_LABEL, MAY_GO_ANNOTATION, OWNER_LABEL, TASK_LABEL
+from infra.kube.namespaces import claim_namespace, namespace_guard, use_namespace
+from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube.objects import Json, part
-from infra.kube.own_namespace import OwnNamespace
+from infra.kube.paths import DEFINITIONS
+from infra.kube.runs import destroy_guard
 from infra.platform.controllers import as_job
 from infra.platform.gpu_operator import OWN_NAMESPACE, RELEASE
 from tests.kube.installed import make_deployment

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.kube.task_pod import TaskPod, running
+from infra.kube.files.task_pod import TaskPod, running
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from infra.platform.pod_rules import RULES
 from tests.kube.lab import Lab, Run, wait_for

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from infra.kube.errors import ApiError
+from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.kube.objects import Json
-from infra.kube.task_pod import TaskPod, pod_manifest
 from infra.workloads import WORKLOADS
 from tests.kube.lab import PROBE_IMAGE, Lab
 from tests.unit.stacks import Deployment, deploy

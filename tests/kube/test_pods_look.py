@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from infra.kube.pods_look import RunPods, pods_findings
-from infra.kube.quick_look import quick_look
-from infra.kube.volume_place import CLAIMS, VOLUMES
+from infra.kube.api_server.quick_look import quick_look
+from infra.kube.paths import CLAIMS, VOLUMES
+from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.names import CLAIM, GPU_RESOURCE, GPU_TOLERATION
 from infra.storages.kind import claim_manifest
 from tests.kube.lab import LIMIT_SECONDS, PROBE_IMAGE, Json, Lab, wait_for

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.kube.port_forward import forwarded
-from infra.kube.task_pod import TaskPod, running
+from infra.kube.api_server.port_forward import forwarded
+from infra.kube.files.task_pod import TaskPod, running
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 

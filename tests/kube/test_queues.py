@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from infra.kube import claim_queues, destroy_guard, open_queue, queue_removal
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL
 from infra.kube.objects import Json
+from infra.kube.queues import claim_queues, open_queue, queue_removal
+from infra.kube.runs import destroy_guard
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
 

@@ -10,8 +10,8 @@ def test_requests_import_no_official_client(lab: Lab) -> None:
     """To import it takes longer than most tasks, and `pulumi up` starts ten of them."""
     code = f"""
 import sys
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 path = "/api/v1/namespaces/{lab.namespace()}/configmaps"
 api = Api(Access(kubeconfig_path={str(lab.cluster.kubeconfig)!r}))
 api.create(path, {{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "a"}}}})

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from infra.kube.api import Api
-from infra.kube.rights import Need, is_allowed, missing_rights
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.rights import Need, is_allowed, missing_rights
 from infra.rights import needs_of
 from tests.kube.lab import Lab, wait_for
 from tests.kube.test_status import viewer_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.kube.same_machine import BOOT_ID
+from infra.kube.pods.same_machine import BOOT_ID
 from tests.kube.lab import Lab, Run
 
 # The task sees these changes of its files alone, in a mount namespace of its own.

@@ -1,6 +1,6 @@
 """Whether a cluster serves what a setting needs, asked of a real API server."""
 
-from infra.kube.pods_look import RunPods, pods_findings
+from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.monitoring.objects import GROUP_VERSION
 from infra.platform.monitoring import OTHERWISE, SETTING
 from tests.crds import definition

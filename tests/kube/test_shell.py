@@ -18,7 +18,7 @@ import pytest
 
 from cli.shell.command import find_ranks
 from cli.stack_outputs import RunPlace
-from infra.kube.exec_stream import SILENCE_SECONDS
+from infra.kube.api_server.exec_stream import SILENCE_SECONDS
 from tests.kube.lab import LIMIT_SECONDS, PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 

@@ -13,9 +13,9 @@ from cli.status.look import look
 from cli.status.silence import LEASES
 from cli.status.storage import Claim
 from infra.kube import names
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
-from infra.kube.steer import find_record, note_saved_step, resume, stop
+from infra.kube.runs.steer import find_record, note_saved_step, resume, stop
 from infra.platform.viewers import ViewersArgs, viewer_role
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE

@@ -7,14 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from infra.kube.storage_look import (
-    CLAIMS,
-    CLASSES,
-    DRIVERS,
-    VOLUMES,
-    StorageNeeds,
-    storage_findings,
-)
+from infra.kube.paths import CLAIMS, CLASSES, VOLUMES
+from infra.kube.volumes.storage_look import DRIVERS, StorageNeeds, storage_findings
 from infra.labels import VOLUME_LABEL, content_hash
 from infra.names import CLAIM
 from infra.storages.kind import Storage, StorageRequest, claim_manifest

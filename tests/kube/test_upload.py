@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.kube import names
-from infra.kube.look import look
 from infra.kube.record import record_path
+from infra.kube.runs.look import look
 from tests.gate import Gate
 from tests.kube.gate import through
 from tests.kube.lab import Json, Lab, Run, wait_for

@@ -24,8 +24,8 @@ from pulumi.runtime.proto.source_pb2 import StackTrace
 from pulumi.runtime.settings import SETTINGS, configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
-from infra.kube.findings import Findings
-from infra.kube.queues_look import QueuesSeen
+from infra.kube.api_server.findings import Findings
+from infra.kube.queues.queues_look import QueuesSeen
 from infra.node.k3s_look import K3sLook
 from infra.settings import project
 from infra.settings.project import as_text, stack_file

@@ -11,8 +11,8 @@ import pytest
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import PinnedManifests
 from infra.controllers.manifests import objects_of
-from infra.kube.apply_definitions import packed, unpacked
-from infra.kube.claim_controller import refusal_of_parts, refusal_without
+from infra.kube.controllers.apply_definitions import packed, unpacked
+from infra.kube.controllers.claim_controller import refusal_of_parts, refusal_without
 from infra.platform.controller_files import read_objects, way_out
 from infra.platform.controllers import known, parts_of
 from infra.settings.controllers import ControllerSettings

@@ -9,11 +9,11 @@ import yaml
 
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import PinnedChart
-from infra.kube.claim_controller import refusal
-from infra.kube.controllers import parse_controller
-from infra.kube.findings import Findings
+from infra.kube.api_server.findings import Findings
+from infra.kube.controllers.claim_controller import refusal
+from infra.kube.controllers.controller import parse_controller
 from infra.kube.objects import Json
-from infra.kube.pods_look import RunPods
+from infra.kube.runs.pods_look import RunPods
 from infra.platform.controllers import as_job, known
 from infra.preflight import Installed
 from tests.unit.airgap.stocked import stock

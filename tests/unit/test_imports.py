@@ -101,26 +101,33 @@ BESIDE = {
 READERS_OF_SETTINGS = {"pack.py", "stack_file.py"}
 
 
-def room(path: Path) -> str:
-    inside = path.relative_to(PROJECT / "infra")
-    return inside.parts[0].removesuffix(".py")
+INFRA = PROJECT / "infra"
+KUBE = INFRA / "kube"
 
 
-def rooms_imported(file: Path) -> set[str]:
-    found: set[str] = set()
+def room(path: Path, house: Path = INFRA) -> str:
+    return path.relative_to(house).parts[0].removesuffix(".py")
+
+
+def rooms_imported(file: Path, house: str = "infra") -> set[str]:
+    """The rooms of a package from which a file imports."""
+    modules = set[str]()
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("infra."):
-            found.add(str(node.module).split(".")[1])
+        if isinstance(node, ast.ImportFrom) and node.module == house:
+            modules |= {f"{house}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
         elif isinstance(node, ast.Import):
-            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("infra.")}
-    return found
+            modules |= {alias.name for alias in node.names}
+    inside = [name.removeprefix(f"{house}.") for name in modules if name.startswith(f"{house}.")]
+    return {name.partition(".")[0] for name in inside}
 
 
 def test_rooms_of_infra_import_in_one_direction() -> None:
     """Settings and node, then the kinds, then platform and run, then `__main__`."""
     floor = {name: number for number, names in enumerate(FLOORS) for name in names}
     wrong: list[str] = []
-    for file in (PROJECT / "infra").rglob("*.py"):
+    for file in INFRA.rglob("*.py"):
         here = room(file)
         if here == "__init__":
             continue
@@ -129,6 +136,36 @@ def test_rooms_of_infra_import_in_one_direction() -> None:
         if here == "airgap" and file.name in READERS_OF_SETTINGS:
             allowed |= {"settings", "kinds"}
         wrong += [f"{file.name} imports {name}" for name in rooms_imported(file) - allowed]
+    assert wrong == []
+
+
+# The same for the rooms of infra/kube.
+FLOORS_OF_KUBE = (
+    {"errors", "names", "objects", "paths", "quantity", "say"},
+    {"api_server", "waiting", "workload"},
+    {"job", "kept", "record"},
+    {"namespaces", "volumes"},
+    {"pods"},
+    {"controllers", "files"},
+    {"queues"},
+    {"runs"},
+    {"__main__"},
+)
+
+
+def test_rooms_of_kube_import_in_one_direction() -> None:
+    """What asks the API server, then whose things are, then pods, queues and runs."""
+    floor = {name: number for number, names in enumerate(FLOORS_OF_KUBE) for name in names}
+    wrong: list[str] = []
+    for file in KUBE.rglob("*.py"):
+        here = room(file, KUBE)
+        if here == "__init__":
+            continue
+        below = {name for name, number in floor.items() if number < floor[here]}
+        wrong += [
+            f"{file.relative_to(KUBE)} imports {name}"
+            for name in rooms_imported(file, "infra.kube") - below - {here}
+        ]
     assert wrong == []
 
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from infra.kube import free_volume, keep_claim, use_claim
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings
 from infra.kube.errors import ApiError, TaskError
-from infra.kube.findings import Findings
 from infra.kube.job import parse_job
 from infra.kube.names import REVISION_LABEL
-from infra.kube.storage_look import StorageNeeds, storage_findings
+from infra.kube.volumes import free_volume, keep_claim, use_claim
+from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 from infra.names import CLAIM_OF_CLASS
 from tests.cli.records import RECORD
 from tests.unit import stacks
-from tests.unit.kube.api_server import ApiServer, Json, api_of
+from tests.unit.kube.server import ApiServer, Json, api_of
 from tests.unit.stacks import Deployment, deploy
 from tests.unit.test_storages import CLASS, EXISTING, NFS
 

@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
-from infra.kube.findings import Findings
-from infra.kube.pods_look import RunPods
-from infra.kube.task_pod import TaskPod, pod_manifest
+from infra.kube.api_server.findings import Findings
+from infra.kube.files.task_pod import TaskPod, pod_manifest
+from infra.kube.runs.pods_look import RunPods
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from infra.platform.pod_rules import RULES, broken_rules
 from tests.unit.pods import BREAKS, broken, good

@@ -7,12 +7,12 @@ from unittest.mock import Mock, patch
 import pulumi
 import pytest
 
+from infra.kube.api_server.findings import Findings
 from infra.kube.errors import TaskError, UnreachableError
-from infra.kube.findings import Findings
-from infra.kube.kueue import VERSIONS
 from infra.kube.objects import Json
-from infra.kube.pods_look import RunPods
-from infra.kube.queues_look import QueuesSeen, offered_in_all, usable
+from infra.kube.queues.kueue import VERSIONS
+from infra.kube.queues.queues_look import QueuesSeen, offered_in_all, usable
+from infra.kube.runs.pods_look import RunPods
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import Deployment, deploy
 

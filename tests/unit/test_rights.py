@@ -9,11 +9,11 @@ import pulumi
 import pytest
 import yaml
 
-from infra.kube.findings import Findings
-from infra.kube.pods_look import RunPods
-from infra.kube.rights import Need, as_roles, covers
-from infra.kube.same_machine import boot_id
-from infra.kube.storage_look import StorageNeeds
+from infra.kube.api_server.findings import Findings
+from infra.kube.api_server.rights import Need, as_roles, covers
+from infra.kube.pods.same_machine import boot_id
+from infra.kube.runs.pods_look import RunPods
+from infra.kube.volumes.storage_look import StorageNeeds
 from infra.platform.viewers import READS
 from infra.preflight import rights_problem
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS, plural

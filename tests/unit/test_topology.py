@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from infra.kube.kueue import VERSIONS
-from infra.kube.queues_look import QueuesSeen
+from infra.kube.queues.kueue import VERSIONS
+from infra.kube.queues.queues_look import QueuesSeen
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with
 from tests.unit.test_program import training_template

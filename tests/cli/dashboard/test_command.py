@@ -9,7 +9,7 @@ from cli.__main__ import main
 from cli.dashboard import command
 from cli.dashboard.server import HERE
 from cli.stack_outputs import VolumePlace
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 
 ACCESS = Access(kubeconfig_path="none")  # whoever asks the cluster by it fails in another way
 VOLUME = VolumePlace(ACCESS, "disttrain", "o-1", "image", "claim", "/data/mine/runs")

@@ -25,17 +25,17 @@ from cli.fetch.bring import Bringer, Brought
 from cli.fetch.folder import Folder
 from cli.fetch.pod_source import EXEC, PodSource, Response
 from cli.volume_pod import VolumePod
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import Ended, Sink
 from infra.kube.errors import UnreachableError
-from infra.kube.exec_stream import Ended, Sink
 
 BLOCK_BYTES = 8192
 RANGE_BYTES = 256 << 10  # so that a small file has many
 
 
 class LocalPod:
-    """Runs the commands; takes the place of `infra.kube.exec_stream.stream`.
+    """Runs the commands; takes the place of `infra.kube.api_server.exec_stream.stream`.
 
     Args:
         cuts: how many bytes of all streams together pass before each cut.

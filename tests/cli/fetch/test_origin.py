@@ -12,7 +12,7 @@ from cli.fetch.mirror_settings import Mirror
 from cli.fetch.order import Order
 from cli.fetch.wanted import NoRunError
 from cli.stack_outputs import VolumePlace
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from tests.cli.fetch.local_pod import contents, make_run
 from tests.cli.fetch.mirrored import mirror, mirrored_contents

@@ -18,8 +18,8 @@ import pytest
 from cli.fetch import pod_server
 from cli.fetch.pod_source import AUTO
 from cli.volume_pod import VolumePod
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from tests.cli.fetch.local_pod import LocalPod, contents, fetch, make_run, small_ranges
 
 CUTS = 50

@@ -7,9 +7,9 @@ import pytest
 from cli.__main__ import main
 from cli.goodput import command, fetch
 from cli.stack_outputs import RunPlace
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.exec_stream import Ended
 from infra.kube.errors import TaskError
-from infra.kube.exec_stream import Ended
 from tests.trainer.events.stories import Story
 from trainer.events.command import PRICE_VARIABLE
 from trainer.events.show import WHAT

@@ -21,8 +21,8 @@ import pytest
 
 from bench.kinds import KINDS
 from bench.kinds_faults import kill_rank
-from infra.kube.access import Access
-from infra.kube.client import Client
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.client import Client
 from infra.workloads import WORKLOADS
 from infra.workloads.kind import WorkloadKind
 from sandbox.cluster import Cluster

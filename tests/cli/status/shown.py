@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from infra.kube.busy import COMING_UP_SECONDS
 from infra.kube.objects import Json, part, parts
+from infra.kube.runs.busy import COMING_UP_SECONDS
 from infra.workloads.kind import WorkloadKind
 from tests.cli.status.tape import Asked
 

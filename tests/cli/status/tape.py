@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 from cli.status.judge import RunStatus
 from cli.status.look import see_run
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api, Requests
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.answer import Answer
+from infra.kube.api_server.api import Api, Requests
 from infra.kube.objects import Json, part, parts
 from infra.kube.record import ALL, SELECTOR, parse_record
 

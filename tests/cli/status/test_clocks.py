@@ -10,9 +10,9 @@ from cli.status.judge import STALLED_SECONDS, RunStatus
 from cli.status.look import Look, look
 from cli.status.progress import Progress
 from cli.status.silence import LEASES
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.answer import Answer
+from infra.kube.api_server.api import Api
 from tests.cli.records import NOW
 from tests.cli.status.test_look import Server, pod
 from tests.cli.status.test_silence import lease

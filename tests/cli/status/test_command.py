@@ -12,7 +12,7 @@ from cli.status import command
 from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.look import Look
 from cli.status.storage import Claim
-from infra.kube.api import Api
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from tests.cli.status.test_imports import kubeconfig
 

@@ -13,8 +13,8 @@ from cli.stack_outputs import VolumePlace
 from cli.status import ended
 from cli.status.judge import PlatformStatus, RunStatus, Seen, judge_run
 from cli.status.look import Look
-from infra.kube.access import Access
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.record import Record, Ttl
 from tests.cli.records import NOW, RECORD

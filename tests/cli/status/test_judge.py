@@ -8,7 +8,7 @@ import pytest
 
 from cli.status.judge import STALLED_SECONDS, Seen, judge_platform, judge_run
 from cli.status.progress import Progress
-from infra.kube.queue_place import InQueue
+from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Ttl
 from infra.workloads.volcano import KIND as VOLCANO
 from tests.cli.records import NOW, RECORD

@@ -16,9 +16,9 @@ from cli.status.look import Look, look
 from cli.status.reports import SECONDS_OF_LOST, TRY_SECONDS
 from cli.status.silence import LEASES
 from infra.kube import names
-from infra.kube.access import Access
-from infra.kube.answer import Answer
-from infra.kube.api import Api
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.answer import Answer
+from infra.kube.api_server.api import Api
 from infra.kube.record import ALL
 from tests.cli.records import NOW, RECORD
 from tests.cli.status.test_silence import lease

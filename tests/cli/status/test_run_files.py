@@ -13,7 +13,7 @@ import yaml
 from cli.__main__ import main
 from cli.stack_outputs import ClusterPlace
 from cli.status.run_files import RunFiles, as_json, as_text, files_of, read_run_files
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
 from tests.cli.fetch.local_pod import add_checkpoint, make_run

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.status.silence import silent_nodes
-from infra.kube.silent_machines import has_been_missed
+from infra.kube.pods.silent_machines import has_been_missed
 from tests.cli.records import NOW
 
 NODES = [{"metadata": {"name": name}} for name in ("a", "b", "c")]

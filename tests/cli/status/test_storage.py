@@ -8,7 +8,7 @@ from cli.status.judge import PlatformStatus
 from cli.status.screen import as_json, as_text
 from cli.status.storage import Claim, bound_lines, claim_lines, claim_names, see_claims
 from infra.kube.errors import ApiError
-from infra.kube.volume_place import CLAIMS, VOLUMES
+from infra.kube.paths import CLAIMS, VOLUMES
 from tests.cli.records import NOW
 
 BOUND = Claim("disttrain", "disttrain-pvc", "Bound", "50Gi", "efs")

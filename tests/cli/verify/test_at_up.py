@@ -7,7 +7,7 @@ import pytest
 
 from cli.check import Result, Status
 from cli.verify import at_up
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 

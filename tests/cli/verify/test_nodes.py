@@ -7,8 +7,8 @@ import pytest
 
 from cli.stack_outputs import VolumePlace
 from cli.verify.nodes import NodeToTest, judge_node, nodes_to_test, smoke_pod
-from infra.kube.access import Access
-from infra.kube.task_pod import pod_manifest
+from infra.kube.api_server.access import Access
+from infra.kube.files.task_pod import pod_manifest
 
 GPU = {"name": "H100", "capability": "9.0", "busy_percent": 0, "memory_mib": 0}
 GOOD: dict[str, Any] = {

@@ -6,16 +6,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from infra.kube import same_machine
-from infra.kube.await_ready import judge
-from infra.kube.busy import OtherRun, other_run, runs_to_replace
-from infra.kube.claim_namespace import refuse_foreign
+from infra.kube.api_server.exec_stream import exit_code_of
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.exec_stream import exit_code_of
 from infra.kube.kept import KEPT_ANNOTATION
-from infra.kube.lock import is_expired
-from infra.kube.pods import describe_pods, report_pod
+from infra.kube.namespaces.claim_namespace import refuse_foreign
+from infra.kube.pods import same_machine
+from infra.kube.pods.report import describe_pods, report_pod
 from infra.kube.record import Record, parse_record
+from infra.kube.runs.await_ready import judge
+from infra.kube.runs.busy import OtherRun, other_run, runs_to_replace
+from infra.kube.runs.lock import is_expired
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_active, is_applied

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from cli.stack_outputs import parse_outputs
-from infra.kube import receiver
-from infra.kube.access import Access
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
+from infra.kube.files import receiver
+from infra.kube.files.task_pod import TaskPod, pod_manifest
+from infra.kube.files.upload import sent_file
 from infra.kube.job import parse_job
-from infra.kube.look import look
-from infra.kube.quick_client import QuickClient, UnsupportedError
-from infra.kube.task_pod import TaskPod, pod_manifest
-from infra.kube.upload import sent_file
+from infra.kube.runs.look import look
 
 PROJECT = Path(__file__).parents[3]
 
@@ -196,7 +196,7 @@ def test_look_never_raises(text: str) -> None:
 
 def test_look_imports_no_client() -> None:
     """It runs at each preview, and the client takes longer to import than the look takes."""
-    code = "import sys, infra.kube.look; print({'kubernetes', 'requests'} & set(sys.modules))"
+    code = "import sys, infra.kube.runs.look; print({'kubernetes', 'requests'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )

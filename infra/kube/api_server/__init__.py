@@ -1,0 +1,1 @@
+"""Asks the API server, and runs commands in pods through it."""

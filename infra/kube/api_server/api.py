@@ -1,0 +1,265 @@
+"""Requests to the API server: JSON in, JSON out, tried again while the server is away."""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Protocol
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.objects import Json, parts
+from infra.kube.say import say, shorten
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+    from websocket import WebSocket
+
+    from infra.kube.api_server.client import Client
+    from infra.kube.api_server.quick_client import QuickClient
+
+MERGE = "application/merge-patch+json"
+PATIENCE_SECONDS = 60.0
+CLIENT_SECONDS = 300.0  # credential plugins are asked again after that
+NOT_NOW = (408, 429, 500, 502, 503, 504)
+
+
+class Requests(Protocol):
+    """What sends one request."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        """Raises OSError when no answer comes, within `seconds` if they are given."""
+        ...
+
+
+class Api:
+    """One cluster. Made once for a task; each thread has its own.
+
+    Args:
+        access: how the cluster is reached.
+        patience_seconds: how long a request is tried again while the server does not answer.
+    """
+
+    def __init__(self, access: Access, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.access = access
+        self.patience_seconds = patience_seconds
+        self._client: Client | None = None
+        self._requests: Requests | None = None
+        self._quick: QuickClient | None = None
+        self._is_common = True  # a kubeconfig that the quick client knows
+        self._made_at = 0.0
+        self._ahead_seconds = 0.0
+        self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    def use(self, requests: Requests) -> None:
+        """Send requests by this and nothing else."""
+        self._requests = requests
+
+    @property
+    def client(self) -> "Client":
+        """The official client, made anew after a failure, and when its credentials may be old."""
+        # Imported late, because that takes longer than most tasks.
+        from infra.kube.api_server.client import Client
+
+        self._forget_old_credentials()
+        if self._client is None:
+            self._client = Client(self.access)
+        return self._client
+
+    def read_kubeconfig(self) -> None:
+        """Read it now, by the quick client where that knows it, and not with the first request.
+
+        Raises:
+            ValueError: the kubeconfig cannot be used.
+        """
+        self._sender()
+
+    def stream(
+        self,
+        path: str,
+        query: dict[str, str],
+        headers: Mapping[str, str] | None = None,
+        silence_seconds: float | None = None,
+    ) -> "BaseHTTPResponse":
+        """A GET whose body is read while it comes; see `Client.stream`."""
+        with self._new_client_after_failure():
+            return self.client.stream(path, query, headers, silence_seconds)
+
+    def websocket(self, path: str, query: list[tuple[str, str]]) -> "WebSocket":
+        """An open connection to a subresource; see `Client.websocket`."""
+        with self._new_client_after_failure():
+            return self.client.websocket(path, query)
+
+    @contextmanager
+    def _new_client_after_failure(self) -> Iterator[None]:
+        """The next client asks the credential plugin, which may open a tunnel to the server."""
+        try:
+            yield
+        except Exception:
+            self._forget_clients()
+            raise
+
+    def _sender(self) -> Requests:
+        """What sends the next request: the official client only where it has to, or is there."""
+        from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
+
+        if self._requests:
+            return self._requests
+        self._forget_old_credentials()
+        if self._quick:
+            return self._quick
+        if self._client is None and self._is_common:
+            try:
+                self._quick = QuickClient(self.access, ANSWER_SECONDS, CONNECT_SECONDS)
+            except (UnsupportedError, OSError, ValueError):  # it has words for what is wrong
+                self._is_common = False
+            else:
+                return self._quick
+        return self.client
+
+    def _forget_old_credentials(self) -> None:
+        now = time.monotonic()
+        if now - self._made_at > CLIENT_SECONDS:
+            self._forget_clients()
+            self._made_at = now
+
+    def _forget_clients(self) -> None:
+        if self._quick:
+            self._quick.close()
+        self._client = self._quick = None
+
+    def now(self) -> datetime:
+        """The time by the clock of the API server, which all clients of it share."""
+        return datetime.fromtimestamp(time.time() + self._ahead_seconds, UTC)
+
+    def get(self, path: str) -> Json | None:
+        """The object, or None where there is none."""
+        return self._found("GET", path)
+
+    def list(self, path: str, selector: str = "") -> list[Json]:
+        """The objects below a collection's path that carry the labels."""
+        query = {"labelSelector": selector} if selector else {}
+        return parts(self.request("GET", path, query=query), "items")
+
+    def text(self, path: str, query: dict[str, str], seconds: float | None = None) -> str:
+        """An answer that is no JSON, such as a pod's log; raises as `request` does.
+
+        Args:
+            path: of what is asked for.
+            query: of the address.
+            seconds: the longest wait for the answer; None: as for all requests.
+        """
+        return self._once("GET", path, None, query, "text/plain", seconds).text
+
+    def create(self, path: str, body: Json) -> Json:
+        """Make an object; raises ApiError 409 where one of the name exists."""
+        return self.request("POST", path, body)
+
+    def replace(self, path: str, body: Json) -> Json:
+        """Write an object; raises ApiError 409 where it has changed since it was read."""
+        return self.request("PUT", path, body)
+
+    def patch(self, path: str, body: Json) -> Json | None:
+        """Apply a JSON merge patch; None where the object is gone."""
+        return self._found("PATCH", path, body, MERGE)
+
+    def delete(self, path: str, options: Json) -> bool:
+        """Delete an object; False where there is none. `options` are Kubernetes' DeleteOptions."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        return self._found("DELETE", path, body) is not None
+
+    def path(self, api_version: str, kind: str, namespace: str, name: str = "") -> str:
+        """The path of an object, or of its collection when no name is given.
+
+        Raises:
+            ApiError: 404, the cluster does not know this kind.
+        """
+        group = f"/api/{api_version}" if api_version == "v1" else f"/apis/{api_version}"
+        if (api_version, kind) not in self._plurals:
+            for found in parts(self.request("GET", group), "resources"):
+                if "/" not in found["name"]:
+                    entry = (str(found["name"]), bool(found["namespaced"]))
+                    self._plurals[(api_version, str(found["kind"]))] = entry
+        if (api_version, kind) not in self._plurals:
+            raise ApiError(404, f"the cluster knows no kind {kind} in {api_version}")
+        plural, namespaced = self._plurals[(api_version, kind)]
+        inside = f"/namespaces/{namespace}" if namespaced and namespace else ""
+        return f"{group}{inside}/{plural}" + (f"/{name}" if name else "")
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: dict[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """Send a request until the server answers or the patience is over.
+
+        Raises:
+            ApiError: the server refuses the request.
+            UnreachableError: no answer within `patience_seconds`.
+        """
+        end, told = time.monotonic() + self.patience_seconds, False
+        while True:
+            try:
+                return self._once(method, path, body, query or {}, content_type).body
+            except UnreachableError as reason:
+                if time.monotonic() >= end:
+                    raise
+                if not told:
+                    # Not among what a command prints, which may be JSON.
+                    say(f"the API server does not answer: {reason}; trying again", sys.stderr)
+                    told = True
+                time.sleep(1)
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: dict[str, str],
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        try:
+            answer = self._sender().request(method, path, query, body, content_type, seconds)
+        except OSError as error:
+            self._forget_clients()
+            raise UnreachableError(shorten(str(error), 300)) from None
+        self._note_clock(answer)
+        if answer.status < 300:
+            return answer
+        text = shorten(str(answer.body.get("message") or answer.text or answer.status))
+        if answer.status in NOT_NOW:
+            raise UnreachableError(f"{answer.status} {text}")
+        if answer.status == 401:
+            self._forget_clients()
+            text = f"the cluster does not accept the kubeconfig's credentials ({text})"
+        raise ApiError(answer.status, text)
+
+    def _found(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> Json | None:
+        try:
+            return self.request(method, path, body, content_type=content_type)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _note_clock(self, answer: Answer) -> None:
+        if answer.date:
+            self._ahead_seconds = parsedate_to_datetime(answer.date).timestamp() - time.time()

@@ -1,0 +1,164 @@
+"""The official Kubernetes client, set up from a kubeconfig.
+
+Only its reading of kubeconfigs, its authentication and its connections are used. Objects stay
+JSON: the client's typed models cost more time to import than a task takes.
+"""
+# The client has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import certifi
+import requests.utils
+import urllib3
+from kubernetes import client as official
+from kubernetes import config as official_config
+from kubernetes.stream import ws_client
+from websocket import WebSocket
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
+from infra.kube.objects import Json, part, parts
+
+
+class Client:
+    """Connections to one API server."""
+
+    def __init__(self, access: Access) -> None:
+        """Read the kubeconfig and run its credential plugin, if it has one.
+
+        Raises:
+            ValueError: the kubeconfig or its context cannot be used.
+        """
+        configuration: Any = official.Configuration()
+        content = access.content()  # says what is wrong with it
+        common: dict[str, Any] = {
+            "context": access.context or None,
+            "client_configuration": configuration,
+            "persist_config": False,
+        }
+        try:
+            if access.kubeconfig_path:  # paths in it are relative to its folder
+                path = str(Path(access.kubeconfig_path).expanduser())
+                official_config.load_kube_config(config_file=path, **common)
+            else:
+                official_config.load_kube_config_from_dict(content, **common)
+        except official_config.ConfigException as error:
+            raise ValueError(f"the kubeconfig cannot be used: {error}") from None
+        self.host = str(configuration.host).rstrip("/")
+        configuration.proxy = _proxy(self.host, content, access.context)
+        configuration.no_proxy = None
+        self._configuration = configuration
+        self._api: Any = official.ApiClient(configuration)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        """One request; raises OSError when no answer comes, within `seconds` if they are given."""
+        headers = {"Accept": "application/json, */*", "Content-Type": content_type}
+        try:
+            response = self._pool.request(
+                method,
+                self._url(path) + (f"?{urlencode(query)}" if query else ""),
+                body=None if body is None else json.dumps(body),
+                headers=self._authorised(headers),
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds or ANSWER_SECONDS),
+                retries=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(str(error)) from None
+        text = response.data.decode(errors="replace")  # a pod's log may hold any bytes
+        return Answer(response.status, response.headers.get("Date", ""), text)
+
+    def stream(
+        self,
+        path: str,
+        query: dict[str, str],
+        headers: Mapping[str, str] | None = None,
+        silence_seconds: float | None = None,
+    ) -> urllib3.BaseHTTPResponse:
+        """A GET whose body is read while it comes.
+
+        Args:
+            path: below the server's address.
+            query: of the address.
+            headers: further ones.
+            silence_seconds: without a byte for so long it fails; None: it may take for ever.
+
+        Raises:
+            urllib3.exceptions.HTTPError: no answer; also while the body is read.
+        """
+        return self._pool.request(
+            "GET",
+            self._url(path),
+            fields=query,
+            headers=self._authorised({"Accept": "*/*", **(headers or {})}),
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=silence_seconds),
+            retries=False,
+            preload_content=False,
+        )
+
+    def websocket(self, path: str, query: list[tuple[str, str]]) -> WebSocket:
+        """An open connection to a subresource such as `exec`."""
+        # The official `create_websocket` does the same without a limit for the server's answer.
+        url = ws_client.get_websocket_url(self._url(path), query)
+        headers = self._authorised({"sec-websocket-protocol": "v4.channel.k8s.io"})
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        options: Any = {"header": lines, "timeout": ANSWER_SECONDS}
+        options = ws_client.websocket_proxycare(options, self._configuration, url, headers)
+        socket = WebSocket(sslopt=_tls_options(self._configuration))
+        socket.connect(url, **options)
+        return socket
+
+    @property
+    def _pool(self) -> urllib3.PoolManager:
+        return self._api.rest_client.pool_manager
+
+    def _url(self, path: str) -> str:
+        return f"{self.host}{path}"
+
+    def _authorised(self, headers: dict[str, str]) -> dict[str, str]:
+        self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        return headers
+
+
+def _tls_options(configuration: Any) -> dict[str, Any]:
+    """What the official client takes from a kubeconfig for its websockets."""
+    options: dict[str, Any] = {"cert_reqs": ssl.CERT_NONE}
+    if configuration.verify_ssl:
+        authority = configuration.ssl_ca_cert or certifi.where()
+        options = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": authority}
+        if configuration.assert_hostname is not None:
+            options["check_hostname"] = configuration.assert_hostname
+    given = {
+        "certfile": configuration.cert_file,
+        "keyfile": configuration.key_file,
+        "server_hostname": configuration.tls_server_name,
+    }
+    return options | {name: value for name, value in given.items() if value}
+
+
+def _proxy(server: str, config: Json, context: str) -> str | None:
+    """The kubeconfig's `proxy-url`, else the environment's proxy, never one to this machine."""
+    name = context or config.get("current-context")
+    contexts = {entry.get("name"): part(entry, "context") for entry in parts(config, "contexts")}
+    clusters = {entry.get("name"): part(entry, "cluster") for entry in parts(config, "clusters")}
+    cluster = clusters.get(contexts.get(name, {}).get("cluster"), {})
+    if cluster.get("proxy-url"):
+        return str(cluster["proxy-url"])
+    host = urlsplit(server).hostname or ""
+    if host == "localhost" or host == "::1" or host.startswith("127."):
+        return None
+    found = requests.utils.get_environ_proxies(server)
+    return found.get(urlsplit(server).scheme) or found.get("all")

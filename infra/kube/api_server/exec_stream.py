@@ -1,0 +1,152 @@
+"""Runs a command in a pod, with bytes to its standard input, over a websocket."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import websocket
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.channels import send_frame
+from infra.kube.errors import UnreachableError
+from infra.kube.objects import part, parts
+from infra.kube.say import shorten
+
+STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3  # channels of v4.channel.k8s.io
+SILENCE_SECONDS = 60.0  # no byte for so long means that the connection is dead
+LIMIT_SECONDS = 6 * 3600.0  # of one command, whatever it does; pods of tasks end then too
+STDERR_BYTES = 64 << 10  # the last of them are kept
+
+Sink = Callable[[memoryview], object]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def execute(
+    api: Api,
+    pod_path: str,
+    container: str,
+    command: list[str],
+    blocks: Iterable[bytes] | None = None,
+) -> Ended:
+    """Run a command; send it blocks of bytes. It must know by itself when it has all of them.
+
+    Args:
+        api: the cluster.
+        pod_path: the pod's path.
+        container: of the pod.
+        command: program and arguments.
+        blocks: bytes for standard input; None: the command has none, and finds its end at once.
+
+    Raises:
+        UnreachableError: the connection was cut or refused; the command may have done a part.
+    """
+    collected = bytearray()
+    ended = stream(api, pod_path, container, command, collected.extend, blocks)
+    return replace(ended, stdout=collected.decode(errors="replace"))
+
+
+def stream(
+    api: Api,
+    pod_path: str,
+    container: str,
+    command: list[str],
+    sink: Sink,
+    blocks: Iterable[bytes] | None = None,
+    limit_seconds: float = LIMIT_SECONDS,
+    silence_seconds: float = SILENCE_SECONDS,
+) -> Ended:
+    """The same, but standard output is passed on as it comes, so that memory stays constant.
+
+    Args:
+        api, pod_path, container, command, blocks: as for `execute`.
+        sink: takes each block of standard output, which is valid only during the call. What it
+            raises ends the command's connection and is raised here.
+        limit_seconds: after so long the connection is given up.
+        silence_seconds: after so long without a byte, too.
+
+    Returns:
+        How it ended; `stdout` is empty.
+
+    Raises:
+        UnreachableError: as for `execute`, or the time is over.
+    """
+    query = [("container", container), *(("command", word) for word in command)]
+    channels = ("stdout", "stderr") if blocks is None else ("stdin", "stdout", "stderr")
+    query += [(name, "true") for name in channels]
+    began = time.monotonic()
+    try:
+        socket = api.websocket(f"{pod_path}/exec", query)
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(shorten(str(error), 300)) from None
+    try:
+        socket.settimeout(silence_seconds)
+        for block in blocks or ():
+            _send(socket, block)
+        status, stderr = _read_to_the_end(socket, sink, began, limit_seconds)
+    finally:
+        socket.close(timeout=1)
+    return Ended(exit_code_of(status), "", stderr)
+
+
+def _read_to_the_end(
+    socket: websocket.WebSocket, sink: Sink, began: float, limit_seconds: float
+) -> tuple[dict[str, Any], str]:
+    """Pass standard output on; the Status object with which the command ended, and its stderr.
+
+    Raises:
+        UnreachableError: the connection was cut, or the command takes longer than the limit.
+    """
+    stderr = bytearray()
+    while True:
+        channel, content = _frame(socket)
+        if channel == STDOUT:
+            sink(content)
+        elif channel == STDERR:
+            stderr += content
+            del stderr[:-STDERR_BYTES]
+        elif channel == ERROR and content:  # its first message is empty
+            return json.loads(bytes(content)), stderr.decode(errors="replace")
+        if time.monotonic() - began > limit_seconds:
+            raise UnreachableError(f"the command took longer than {limit_seconds:.0f} s")
+
+
+def _send(socket: websocket.WebSocket, block: bytes) -> None:
+    try:
+        send_frame(socket, STDIN, block)
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
+
+
+def _frame(socket: websocket.WebSocket) -> tuple[int, memoryview]:
+    try:
+        data = socket.recv()
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
+    frame = data.encode() if isinstance(data, str) else data
+    if not frame:
+        raise UnreachableError("the connection ended before the command did")
+    return frame[0], memoryview(frame)[1:]
+
+
+def exit_code_of(status: dict[str, Any]) -> int:
+    """The exit code from the Status object on the error channel. Pure.
+
+    Raises:
+        UnreachableError: the command could not be started, or was lost.
+    """
+    if status.get("status") == "Success":
+        return 0
+    for cause in parts(part(status, "details"), "causes"):
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    raise UnreachableError(shorten(str(status.get("message") or status)))

@@ -1,0 +1,81 @@
+"""Lets programs of this machine reach a port of a pod, through the API server alone."""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import websocket
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.channels import read_frame, send_frame, wait_readable
+from infra.kube.errors import UnreachableError
+
+DATA, ERROR = 0, 1  # channels of v4.channel.k8s.io, for the one port that is asked for
+BLOCK_BYTES = 64 << 10
+FRAME_SECONDS = 60.0  # a message that has begun is complete before that
+HERE = "127.0.0.1"  # nobody on the network gets in
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+@contextmanager
+def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> Iterator[int]:
+    """Listen on this machine's loopback while the block runs; yields the port.
+
+    Each connection gets a connection to the API server of its own. One that cannot be made is
+    closed at once, as by a server that is away.
+
+    Args:
+        access: the cluster.
+        pod_path: the pod's path.
+        pod_port: a TCP port on which the pod listens.
+        local_port: of this machine; 0: any that is free.
+
+    Raises:
+        OSError: the local port cannot be had.
+    """
+
+    class Connection(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError, ValueError, UnreachableError, websocket.WebSocketException):
+                _copy(self.request, access, f"{pod_path}/portforward", pod_port)
+
+    with _Server((HERE, local_port), Connection) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _copy(here: socket.socket, access: Access, path: str, pod_port: int) -> None:
+    """Copy both ways until one side ends; HTTP's clients close when they have their answer."""
+    there = Api(access).websocket(path, [("ports", str(pod_port))])
+    there.settimeout(FRAME_SECONDS)
+    begun = set[int]()
+    try:
+        while True:
+            ready = wait_readable(there, here)
+            if there in ready:
+                channel, content = read_frame(there)
+                if channel not in begun:  # the first frame of each channel repeats the port
+                    begun.add(channel)
+                    content = content[2:]
+                if channel == ERROR and content:
+                    return
+                here.sendall(content)
+            if here in ready:
+                block = here.recv(BLOCK_BYTES)
+                if not block:
+                    return
+                send_frame(there, DATA, block)
+    finally:
+        there.shutdown()

@@ -1,0 +1,198 @@
+"""Questions with the standard library alone, for the common kinds of kubeconfig.
+
+The official client takes a quarter of a second to import, many times as long as a request takes.
+The Pulumi program looks at the cluster at each preview, and `pulumi up` starts ten programs that
+ask it, one after the other. What this file does not know (proxies, other ways to log in, streams),
+it leaves to the official client by UnsupportedError.
+"""
+
+import base64
+import http.client
+import json
+import os
+import select
+import socket
+import ssl
+import subprocess
+import tempfile
+import weakref
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.answer import Answer
+from infra.kube.objects import Json, part, parts
+
+CLUSTER_KEYS = {
+    "server",
+    "certificate-authority",
+    "certificate-authority-data",
+    "tls-server-name",
+}
+USER_KEYS = {
+    "token",
+    "exec",
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+}
+PLUGIN_SECONDS = 15
+
+
+class UnsupportedError(Exception):
+    """The kubeconfig needs the official client."""
+
+
+class QuickClient:
+    """One API server.
+
+    Args:
+        access: how it is reached.
+        seconds: for an answer.
+        connect_seconds: for a connection; 0: as for an answer.
+
+    Raises:
+        UnsupportedError: see the module.
+        ValueError: the kubeconfig cannot be read.
+        OSError: a file or a credential plugin that it names is missing, or the plugin has failed.
+    """
+
+    def __init__(self, access: Access, seconds: float, connect_seconds: float = 0) -> None:
+        config = access.content()
+        self._folder = Path(access.kubeconfig_path).expanduser().parent
+        context = _named(config, "context", access.context or str(config.get("current-context")))
+        cluster = _named(config, "cluster", str(context.get("cluster")))
+        user = _named(config, "user", str(context.get("user")))
+        if cluster.keys() - CLUSTER_KEYS or user.keys() - USER_KEYS:
+            raise UnsupportedError
+        server = urlsplit(str(cluster.get("server")))
+        if server.scheme != "https" or not server.hostname:
+            raise UnsupportedError
+        loopback = server.hostname in ("localhost", "::1") or server.hostname.startswith("127.")
+        if "https" in getproxies() and not loopback and not proxy_bypass(server.hostname):
+            raise UnsupportedError
+        if "exec" in user:
+            user = self._ask_plugin(part(user, "exec"))
+        self._token = str(user.get("token") or "")
+        self._prefix = server.path.rstrip("/")
+        tls = self._tls(cluster, user)
+        self._seconds = seconds
+        self._connection = _Connection(
+            (server.hostname, server.port or 443),
+            connect_seconds or seconds,
+            tls,
+            str(cluster.get("tls-server-name") or server.hostname),
+        )
+        weakref.finalize(self, self._connection.close)  # tasks never close their connection
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: object,
+        content_type: str,
+        seconds: float | None = None,
+    ) -> Answer:
+        """One request; raises OSError when no answer comes, within `seconds` if they are given."""
+        headers = {"Accept": "application/json, */*", "Content-Type": content_type}
+        data = None if body is None else json.dumps(body)
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        where = f"{self._prefix}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            self._connect().settimeout(seconds or self._seconds)
+            self._connection.request(method, where, data, headers)
+            response = self._connection.getresponse()
+            text = response.read().decode(errors="replace")  # a pod's log may hold any bytes
+            return Answer(response.status, response.headers.get("Date", ""), text)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()  # the next request would be refused on this connection
+            raise OSError(str(error) or type(error).__name__) from None
+
+    def _connect(self) -> socket.socket:
+        """The open connection, made anew where the server has closed it meanwhile."""
+        if self._connection.sock and _has_ended(self._connection.sock):
+            self._connection.close()
+        if not self._connection.sock:
+            self._connection.connect()
+        return self._connection.sock
+
+    def _tls(self, cluster: Json, user: Json) -> ssl.SSLContext:
+        authority = self._bytes(cluster, "certificate-authority")
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        # Newer versions of Python want more of an authority than kubectl does, and than some have.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        certificate = self._bytes(user, "client-certificate")
+        if certificate:
+            # the ssl module reads a key from a file alone; this one is for us alone, and removed
+            with tempfile.NamedTemporaryFile(prefix="disttrain-") as file:
+                file.write(certificate + b"\n" + self._bytes(user, "client-key"))
+                file.flush()
+                context.load_cert_chain(file.name)
+        return context
+
+    def _bytes(self, section: Json, key: str) -> bytes:
+        if section.get(f"{key}-data"):
+            return base64.b64decode(str(section[f"{key}-data"]))
+        return (self._folder / str(section[key])).read_bytes() if section.get(key) else b""
+
+    def _ask_plugin(self, plugin: Json) -> Json:
+        words = [str(word) for word in cast(list[object], plugin.get("args") or [])]
+        info: Json = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {}}
+        extra = {str(entry["name"]): str(entry["value"]) for entry in parts(plugin, "env")}
+        try:
+            done = subprocess.run(
+                [str(plugin["command"]), *words],
+                env={**os.environ, **extra, "KUBERNETES_EXEC_INFO": json.dumps(info)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PLUGIN_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise OSError(f"the credential plugin gave no answer in {PLUGIN_SECONDS} s") from None
+        if done.returncode:
+            raise OSError(f"the credential plugin failed: {done.stderr.strip()[-200:]}")
+        status = part(json.loads(done.stdout), "status")
+        user: Json = {"token": status.get("token")}
+        for key, name in (("certificate", "Certificate"), ("key", "Key")):
+            text = str(status.get(f"client{name}Data") or "")
+            user[f"client-{key}-data"] = base64.b64encode(text.encode()).decode()
+        return user
+
+
+class _Connection(http.client.HTTPSConnection):
+    """To a server whose certificate has this name, which may be another one than its address."""
+
+    def __init__(
+        self, address: tuple[str, int], seconds: float, tls: ssl.SSLContext, name: str
+    ) -> None:
+        super().__init__(*address, timeout=seconds, context=tls)
+        self._tls, self._name = tls, name
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
+def _has_ended(open_socket: socket.socket) -> bool:
+    """Whether there is something to read before anything was asked: that is the end."""
+    poll = select.poll()
+    poll.register(open_socket, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _named(config: Json, kind: str, name: str) -> Json:
+    for entry in parts(config, f"{kind}s"):
+        if entry.get("name") == name:
+            return part(entry, kind)
+    raise ValueError(f"the kubeconfig has no {kind} {name!r}")

@@ -1,0 +1,117 @@
+"""A terminal in a pod: keys go there, what it shows comes here, and the window's size follows."""
+
+import json
+import os
+import signal
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import websocket
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.channels import read_frame, send_frame, wait_readable
+from infra.kube.api_server.exec_stream import ERROR, STDIN, STDOUT, exit_code_of
+from infra.kube.errors import UnreachableError
+from infra.kube.say import shorten
+
+RESIZE = 4  # channel of v4.channel.k8s.io
+BLOCK_BYTES = 64 << 10
+FRAME_SECONDS = 60.0  # a message that has begun is complete before that
+
+
+def interact(api: Api, pod_path: str, container: str, command: list[str], here: int) -> int:
+    """Run a command with a terminal of its own; returns its exit status.
+
+    Args:
+        api: the cluster.
+        pod_path: the pod's path.
+        container: of the pod.
+        command: program and arguments.
+        here: file descriptor of a terminal, from which keys are read and to which is written.
+
+    Raises:
+        UnreachableError: the connection was cut or refused; the terminal is as before.
+    """
+    query = [("container", container), *(("command", word) for word in command)]
+    query += [(name, "true") for name in ("stdin", "stdout", "tty")]
+    try:
+        socket = api.websocket(f"{pod_path}/exec", query)
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(shorten(str(error), 300)) from None
+    socket.settimeout(FRAME_SECONDS)
+    woken, wake = os.pipe()
+    try:
+        with _raw(here), _on_new_size(lambda: os.write(wake, b"s")):
+            send_frame(socket, RESIZE, _size(here))
+            return exit_code_of(_converse(socket, here, woken))
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
+    finally:
+        socket.close(timeout=1)
+        os.close(woken)
+        os.close(wake)
+
+
+def _converse(socket: Any, here: int, woken: int) -> dict[str, Any]:
+    """Pass both directions on until the command has ended; returns how, as a Status object."""
+    while True:
+        ready = wait_readable(socket, here, woken)
+        if socket in ready:
+            channel, content = read_frame(socket)
+            if channel == STDOUT:
+                _write_all(here, content)
+            elif channel == ERROR and content:
+                return json.loads(content)
+        if woken in ready:
+            os.read(woken, BLOCK_BYTES)
+            send_frame(socket, RESIZE, _size(here))
+        if here in ready:
+            keys = _read(here)
+            if not keys:
+                raise UnreachableError("the terminal was closed")
+            send_frame(socket, STDIN, keys)
+
+
+def _read(here: int) -> bytes:
+    try:
+        return os.read(here, BLOCK_BYTES)
+    except OSError:  # the window was closed
+        return b""
+
+
+def _size(here: int) -> bytes:
+    columns, lines = os.get_terminal_size(here)
+    return json.dumps({"Width": columns, "Height": lines}).encode()
+
+
+def _write_all(here: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(here, content) :]
+
+
+@contextmanager
+def _raw(here: int) -> Iterator[None]:
+    """Ctrl-C and all other keys go to the pod; afterwards the terminal is as before."""
+    before = termios.tcgetattr(here)
+    tty.setraw(here)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the window was closed
+            termios.tcsetattr(here, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _on_new_size(act: Callable[[], object]) -> Iterator[None]:
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        act()
+
+    before = signal.signal(signal.SIGWINCH, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)

@@ -1,0 +1,107 @@
+"""Task `claim-controller`: refuses a controller that somebody else has installed."""
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.controllers.controller import (
+    Controller,
+    definitions_there,
+    foreign_parts,
+    parse_controller,
+)
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.objects import Json, is_ending, label, name_of
+from infra.kube.paths import DEFINITIONS
+from infra.kube.waiting import wait_for
+
+END_SECONDS = 180
+
+
+def create(job: Job, api: Api) -> None:
+    """Look for its namespace and its definitions, and wait for those of ours that are ending.
+
+    Where it comes by manifests, its objects of the whole cluster are looked for too: the engine
+    would take another one of the same name over without a word.
+
+    Raises:
+        TaskError: one of them is there, and this stack has not made it; or the controller that it
+            needs is not there.
+    """
+    controller = parse_controller(job.mapping("controller"))
+
+    def ask() -> str:
+        namespace = api.get(controller.path)
+        definitions = definitions_there(api, controller)
+        ending = [item for item in (namespace, *definitions) if item and is_ending(item)]
+        if not ending and (problem := refusal(controller, namespace, definitions, job.owner)):
+            raise TaskError(problem)
+        if not ending and (others := foreign_parts(api, controller, job.owner)):
+            raise TaskError(refusal_of_parts(controller, others))
+        return f"{name_of(ending[0])} is being deleted" if ending else ""
+
+    if controller.needs and api.get(f"{DEFINITIONS}/{controller.needs[1]}") is None:
+        raise TaskError(refusal_without(controller))
+
+    wait_for(f"the end of a former {controller.title}", ask, END_SECONDS)
+
+
+def delete(job: Job, api: Api) -> None:
+    """Nothing of this stays behind."""
+    del job, api
+
+
+def refusal(
+    controller: Controller, namespace: Json | None, definitions: list[Json], owner: str
+) -> str:
+    """Why the controller cannot be installed; empty: it can. Pure.
+
+    Args:
+        controller: it.
+        namespace: its namespace, if that is there.
+        definitions: those of its definitions that are there.
+        owner: ours.
+    """
+    whose = label(namespace, names.OWNER_LABEL) if namespace else ""
+    if whose == owner:
+        return ""
+    return refusal_of_foreign(controller, namespace, definitions)
+
+
+def refusal_of_foreign(
+    controller: Controller, namespace: Json | None, definitions: list[Json]
+) -> str:
+    """As `refusal`, where the namespace is known not to be ours. Pure."""
+    if namespace is None and not definitions:
+        return ""
+    stack = label(namespace, names.STACK_LABEL) if namespace else ""
+    seen = ", ".join(
+        [
+            *([f"namespace {controller.namespace}"] if namespace else []),
+            *(f"CustomResourceDefinition {name_of(item)}" for item in definitions[:1]),
+        ]
+    )
+    by = f"stack {stack} has installed it" if stack else "this stack has not installed it"
+    return (
+        f"{controller.setting} cannot be used: {controller.title} is in the cluster already "
+        f"({seen}), and {by}, so it is left as it is. {controller.way_out}"
+    )
+
+
+def refusal_of_parts(controller: Controller, others: list[str]) -> str:
+    """Why the controller cannot be installed beside these objects of somebody else. Pure."""
+    return (
+        f"{controller.setting} cannot be used: {controller.title} has parts of the names "
+        f"{', '.join(others)}, which are in the cluster already, and this stack has not made them, "
+        f"so they are left as they are. Delete them if nobody needs them; else: "
+        f"{controller.way_out}"
+    )
+
+
+def refusal_without(controller: Controller) -> str:
+    """Why the controller cannot be installed where the one that it needs is not. Pure."""
+    assert controller.needs, controller.name
+    name, definition = controller.needs
+    return (
+        f"{controller.setting} cannot be used: {controller.title} needs {name}, and there is no "
+        f"CustomResourceDefinition {definition} in the cluster. Add {name} to controllers"
+    )

@@ -1,0 +1,145 @@
+"""Task `open-controller`: waits until a controller answers, and later sees that nobody needs it."""
+
+from collections.abc import Sequence
+
+from infra.kube.api_server.api import Api
+from infra.kube.controllers.controller import (
+    Controller,
+    does_not_answer,
+    free_of_webhooks,
+    is_made_by_itself,
+    is_ours,
+    objects_there,
+    parse_controller,
+    take_finalizers_off,
+    used_by_others,
+)
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.job import Job
+from infra.kube.namespaces.strangers import refuse_strangers
+from infra.kube.objects import Json, is_ending, is_true, name_of, part
+from infra.kube.pods.report import describe_pods
+from infra.kube.say import say
+from infra.kube.waiting import wait_for
+
+END_SECONDS = 120
+MOST_NAMED = 5
+
+
+def create(job: Job, api: Api) -> None:
+    """Wait for its pods, and until the API server takes the object `probe`, which is not made.
+
+    What it makes pods of itself has to be available too, where the kind names that in `awaited`.
+
+    Raises:
+        TaskError: it does not come up within `limit_seconds`; says what its pods say.
+    """
+    controller = parse_controller(job.mapping("controller"))
+    awaited = job.mapping("controller")["awaited"]
+
+    def ask() -> str:
+        inside = f"namespaces/{controller.namespace}"
+        deployments = api.list(f"/apis/apps/v1/{inside}/deployments")
+        if not deployments or any(not _is_available(each) for each in deployments):
+            return describe_pods(api.list(f"/api/v1/{inside}/pods"))
+        if wait := _not_available(api, controller, awaited):
+            return f"{wait} is not available: " + describe_pods(api.list(f"/api/v1/{inside}/pods"))
+        return _refusal(api, job.mapping("probe"))
+
+    limit = job.number("limit_seconds")
+    wait_for(f"{controller.title} in namespace {controller.namespace} to answer", ask, limit)
+
+
+def delete(job: Job, api: Api) -> None:
+    """Take away what this stack has of its kinds, while it is there to let them go.
+
+    Raises:
+        TaskError: others use it, or have something in its namespace, so it is left as it is; or
+            an object does not go.
+    """
+    controller = parse_controller(job.mapping("controller"))
+    if not is_ours(api, controller, job.owner):
+        return
+    refuse_use(api, controller, job.owner)
+    refuse_strangers(api, controller.own_namespace, job.owner)
+    dead = does_not_answer(api, controller)
+    if dead:
+        free_of_webhooks(api, controller)
+    end_objects(api, controller, job.owner, dead=dead)
+
+
+def refuse_use(api: Api, controller: Controller, owner: str) -> None:
+    """Raises TaskError where others use the controller; names them, and the way out."""
+    others = used_by_others(api, controller, owner)
+    if others:
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        raise TaskError(
+            f"{controller.setting} cannot be taken away: others use {controller.title} "
+            f"({', '.join(others[:MOST_NAMED])}{more}), and what they have would be deleted with "
+            "it. It is left as it is. Let them delete these objects first, and run the command "
+            "again"
+        )
+
+
+def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> None:
+    """Delete all objects of its kinds, and wait until they are gone.
+
+    Args:
+        api: the cluster.
+        controller: it.
+        owner: ours; others' objects are not touched.
+        dead: nobody else takes off the controller's finalizers.
+
+    Raises:
+        TaskError: others have made such an object in the meantime, or one does not go.
+    """
+
+    def ask() -> str:
+        refuse_use(api, controller, owner)
+        left: list[str] = []
+        for path, item in objects_there(api, controller):
+            if not dead and is_made_by_itself(item, controller):
+                continue  # it may refuse this, or make it anew; it goes with its definition
+            words = f"{item['kind']} {name_of(item)}"
+            try:
+                if not is_ending(item):
+                    api.delete(path, {"propagationPolicy": "Background"})
+                elif dead:
+                    take_finalizers_off(api, controller, path, item)
+            except ApiError as refused:  # the API server may ask a webhook once more
+                words += f" ({refused})"
+            left.append(words)
+        return f"still there: {', '.join(left[:MOST_NAMED])}" if left else ""
+
+    if dead:
+        say(f"{controller.title} does not answer; what waits for it is freed")
+    wait_for(f"what this stack has of {controller.title} to be gone", ask, END_SECONDS)
+
+
+def _not_available(api: Api, controller: Controller, kinds: Sequence[str]) -> str:
+    """`Prometheus main`, for an object of these kinds whose status does not say that it runs."""
+    if not kinds:
+        return ""
+    for _, item in objects_there(api, controller):
+        inside = part(item, "metadata").get("namespace") == controller.namespace
+        if inside and item["kind"] in kinds and not is_true(item, "Available"):
+            return f"{item['kind']} {name_of(item)}"
+    return ""
+
+
+def _is_available(deployment: Json) -> bool:
+    status = part(deployment, "status")
+    seen = status.get("observedGeneration") == part(deployment, "metadata").get("generation")
+    wanted = part(deployment, "spec").get("replicas", 1)
+    return seen and status.get("updatedReplicas") == wanted == status.get("availableReplicas")
+
+
+def _refusal(api: Api, probe: Json) -> str:
+    """Why the API server would not take an object now; empty: it would."""
+    try:
+        namespace = str(part(probe, "metadata").get("namespace") or "")
+        path = api.path(probe["apiVersion"], probe["kind"], namespace)
+        api.request("POST", path, probe, query={"dryRun": "All"})
+    except ApiError as refused:
+        return f"its pods are ready, and the API server says: {refused}"
+    return ""

@@ -1,0 +1,1 @@
+"""Files for the claim, through a pod that lives as long as the command."""

@@ -1,0 +1,142 @@
+"""A short-lived pod on the claim, which ends with the command that started it."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.objects import Json, part
+from infra.kube.paths import PODS
+from infra.kube.pods.report import report_pod
+from infra.kube.say import say
+from infra.kube.waiting import STUCK_SECONDS, Patience, wait_for
+from infra.names import GPU_RESOURCE, GPU_TOLERATION
+
+DATA_MOUNT = "/data"
+START_SECONDS = 600  # an image may have to be pulled first
+
+
+@dataclass(frozen=True)
+class TaskPod:
+    """What a pod of a task is made of."""
+
+    task: str
+    owner: str
+    namespace: str
+    image: str
+    command: tuple[str, ...]
+    claim: str
+    deadline_seconds: int
+    uid: int = 1000
+    read_only: bool = False
+    environment: dict[str, str] = field(default_factory=lambda: {})
+    placement: dict[str, Any] = field(default_factory=lambda: {})
+    """More of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. What it has
+    in securityContext is added to the pod's own."""
+    gpus: int = 0
+    """How many whole GPUs it asks for."""
+
+
+def pod_manifest(pod: TaskPod, name: str) -> Json:
+    """The pod. Pure."""
+    container = {
+        "name": pod.task,
+        "image": pod.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(pod.command),
+        "env": [{"name": key, "value": value} for key, value in pod.environment.items()],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "64Mi"},
+            **({"limits": {GPU_RESOURCE: str(pod.gpus)}} if pod.gpus else {}),
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "data", "mountPath": DATA_MOUNT, "readOnly": pod.read_only}],
+    }
+    claim = {"claimName": pod.claim, "readOnly": pod.read_only}
+    spec: Json = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": pod.deadline_seconds,
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": pod.uid,
+            "runAsGroup": pod.uid,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "tolerations": [GPU_TOLERATION],
+        "containers": [container],
+        "volumes": [{"name": "data", "persistentVolumeClaim": claim}],
+    }
+    security = {**spec["securityContext"], **pod.placement.get("securityContext", {})}
+    labels = {
+        names.PART_OF_LABEL: names.PROJECT,
+        names.TASK_LABEL: pod.task,
+        names.OWNER_LABEL: pod.owner,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": pod.namespace, "labels": labels},
+        "spec": {**spec, **pod.placement, "securityContext": security},
+    }
+
+
+@contextmanager
+def running(
+    api: Api, pod: TaskPod, quiet: bool = False, start_seconds: float = START_SECONDS
+) -> Iterator[str]:
+    """Start the pod and yield its path when it runs or has ended; delete it whatever happens.
+
+    Args:
+        api: the cluster.
+        pod: what it is made of.
+        quiet: say nothing where it could not be removed.
+        start_seconds: how long it may take to start.
+
+    Raises:
+        TaskError: it does not start; with its own words.
+    """
+    name = f"disttrain-{pod.task}-{names.short(pod.owner)}-{uuid.uuid4().hex[:5]}"
+    collection = PODS.format(pod.namespace)
+    path = f"{collection}/{name}"
+    try:
+        try:
+            api.create(collection, pod_manifest(pod, name))
+        except ApiError as error:
+            if error.status != 409:  # made by a request whose answer was lost
+                raise
+        patience = Patience(STUCK_SECONDS, time.monotonic)
+        ask = partial(_not_started, api, path, patience)
+        wait_for(f"pod {name} to start", ask, start_seconds)
+        yield path
+    finally:
+        try:
+            api.delete(path, {"gracePeriodSeconds": 1})
+        except (ApiError, UnreachableError) as reason:
+            if not quiet:
+                say(f"pod {name} could not be removed ({reason}); pulumi destroy removes it")
+
+
+def _not_started(api: Api, path: str, patience: Patience) -> str:
+    item = api.get(path)
+    if item is None:
+        raise TaskError("the pod was deleted by somebody before it ran")
+    phase = part(item, "status").get("phase")
+    if phase in ("Running", "Succeeded", "Failed"):
+        return ""
+    report = report_pod(item)
+    if patience.is_over(report.stuck):
+        raise TaskError(report.stuck)
+    return report.state

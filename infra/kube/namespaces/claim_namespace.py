@@ -1,0 +1,81 @@
+"""Task `claim-namespace`: refuses namespaces that are not ours."""
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.kept import kept_by, leave
+from infra.kube.namespaces.left_namespaces import refuse_left_namespaces
+from infra.kube.objects import Json, is_ending, label, part, parts
+from infra.kube.paths import NAMESPACES
+from infra.kube.waiting import wait_for
+
+END_SECONDS = 180  # how long a namespace of ours that is being deleted may take
+
+
+def create(job: Job, api: Api) -> None:
+    """Look at each namespace in `names`, and wait for those of ours that are being deleted.
+
+    Raises:
+        TaskError: a namespace exists and does not carry our owner label, or others have something
+            in one that this platform leaves.
+    """
+    existing = {name: api.get(f"{NAMESPACES}/{name}") for name in job.texts("names")}
+    for name, item in existing.items():
+        if item is not None:
+            refuse_foreign(name, item, job.owner, job.stack)
+    if job.namespace in existing:
+        refuse_left_namespaces(job, api)
+    for name, item in existing.items():
+        if item is not None and is_ending(item):
+            _wait_until_gone(api, name)
+
+
+def delete(job: Job, api: Api) -> None:
+    """Leave the namespace that `destroy` has kept, so that the next `up` takes it up again."""
+    if job.fields.get("kept"):
+        for name in job.texts("names"):
+            path = f"{NAMESPACES}/{name}"
+            leave(api, path, job.owner, job.stack, f"namespace {name} with the claim in it")
+
+
+def refuse_foreign(name: str, item: Json, owner: str, stack: str) -> None:
+    """Raises TaskError unless the namespace is ours, or was left by our stack. Pure.
+
+    Args:
+        name: of the namespace.
+        item: the namespace.
+        owner: ours.
+        stack: ours, by its full name.
+    """
+    whose, left_by = label(item, names.OWNER_LABEL), kept_by(item)
+    if whose == owner or left_by == stack:
+        return
+    if whose:
+        other = label(item, names.STACK_LABEL) or "of unknown name"
+        belongs = (
+            f"belongs to stack {other} of another state, such as a colleague's (owner {whose})"
+        )
+    elif left_by:
+        belongs = f"was left there with the data of stack {left_by}"
+    else:
+        belongs = "was not made by this program"
+    raise TaskError(
+        f"namespace: {name!r} exists on the cluster and {belongs}, so it is left as it is: "
+        "`pulumi destroy` of this stack would delete it with all that is in it. Choose another "
+        "name, and on the same machine also another data folder: "
+        "pulumi config set namespace NAME; pulumi config set dataRoot FOLDER. To use it "
+        "without ever changing or deleting it: pulumi config set namespaceExisting use"
+    )
+
+
+def _wait_until_gone(api: Api, name: str) -> None:
+    def ask() -> str:
+        item = api.get(f"{NAMESPACES}/{name}")
+        if item is None or not is_ending(item):
+            return ""
+        conditions = parts(part(item, "status"), "conditions")
+        said = [str(c.get("message")) for c in conditions if c.get("status") == "True"]
+        return "; ".join(said) or "it is being deleted"
+
+    wait_for(f"namespace {name} of a former `pulumi up` to be gone", ask, END_SECONDS)

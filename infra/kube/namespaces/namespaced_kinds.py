@@ -1,0 +1,95 @@
+"""All kinds of objects that a namespace can hold, as the API server itself names them."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.objects import Json, part, parts
+
+CORE = "v1"
+
+
+@dataclass(frozen=True)
+class NamespacedKind:
+    """A kind whose objects lie in namespaces and can be listed.
+
+    Args:
+        api_version: such as `apps/v1`.
+        kind: such as `Deployment`.
+        plural: its name in paths, such as `deployments`.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+
+    @property
+    def group(self) -> str:
+        """Of the API; empty: the core's."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def definition(self) -> str:
+        """Name of its CustomResourceDefinition, if it has one."""
+        return f"{self.plural}.{self.group}"
+
+    def path(self, namespace: str) -> str:
+        """Of its objects in a namespace."""
+        return f"{root(self.api_version)}/namespaces/{namespace}/{self.plural}"
+
+
+def root(api_version: str) -> str:
+    """The path at which the API server lists the kinds of an API version."""
+    return f"/api/{api_version}" if api_version == CORE else f"/apis/{api_version}"
+
+
+def namespaced_kinds(
+    api: Api, skipped: Collection[str], unseen: Callable[[str], None]
+) -> Iterator[NamespacedKind]:
+    """Each kind once, in the version that its group prefers of those that have it.
+
+    Args:
+        api: the cluster.
+        skipped: API versions that are not asked for.
+        unseen: is told of each API version that gives no list of its kinds, with the reason.
+
+    Raises:
+        ApiError: the cluster does not list its API groups.
+        UnreachableError: it does not answer at all.
+    """
+    yield from listable_kinds(CORE, api.request("GET", root(CORE)))
+    for group in parts(api.request("GET", "/apis"), "groups"):
+        found = dict[str, NamespacedKind]()
+        for api_version in versions_of(group):
+            if api_version in skipped:
+                continue
+            try:
+                listed = api.get(root(api_version)) or {}  # None: it has gone in the meantime
+            except (ApiError, UnreachableError) as error:
+                unseen(f"{api_version} ({error})")
+                continue
+            for kind in listable_kinds(api_version, listed):
+                found.setdefault(kind.plural, kind)
+        yield from found.values()
+
+
+def versions_of(group: Json) -> list[str]:
+    """The versions of an API group, as `apps/v1`, the preferred one first. Pure."""
+    preferred = str(part(group, "preferredVersion").get("groupVersion") or "")
+    listed = [str(each["groupVersion"]) for each in parts(group, "versions")]
+    return sorted(listed, key=lambda version: version != preferred)
+
+
+def listable_kinds(api_version: str, listed: Json) -> list[NamespacedKind]:
+    """Those of an API version's kinds whose objects lie in namespaces and can be listed. Pure.
+
+    Args:
+        api_version: such as `apps/v1`.
+        listed: the API server's APIResourceList.
+    """
+    return [
+        NamespacedKind(api_version, str(found["kind"]), str(found["name"]))
+        for found in parts(listed, "resources")
+        if found.get("namespaced") and "/" not in found["name"] and "list" in found["verbs"]
+    ]

@@ -1,0 +1,60 @@
+"""Task `use-namespace`: looks at a namespace that somebody else has made, and changes nothing."""
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.namespaces.left_namespaces import refuse_left_namespaces, stays
+from infra.kube.objects import is_ending, label, part
+from infra.kube.paths import NAMESPACES
+from infra.kube.say import say
+from infra.names import PROXY_CONFIG
+
+
+def create(job: Job, api: Api) -> None:
+    """Print the namespace's uid.
+
+    Raises:
+        TaskError: there is no such namespace, it is being deleted, another platform is in it, or
+            this stack has made it, and would delete it as one that it does not make any more.
+    """
+    name = job.namespace
+    item = api.get(f"{NAMESPACES}/{name}")
+    if item is None:
+        raise TaskError(
+            f"namespace: {name!r} cannot be used with namespaceExisting: use: the cluster has no "
+            f"such namespace. Create it (kubectl create namespace {name}), or set "
+            "namespaceExisting: refuse, so that this stack makes and deletes it"
+        )
+    if is_ending(item):
+        raise TaskError(
+            f"namespace: {name!r} cannot be used: it is being deleted, with all that is in it. "
+            "Wait until it has gone and let it be made again, or set another namespace"
+        )
+    refuse_second_platform(job, api)
+    if label(item, names.OWNER_LABEL) == job.owner and not stays(api, name, job.owner):
+        raise TaskError(
+            f"namespace: {name!r} cannot be used with namespaceExisting: use: this stack has made "
+            "it, and would delete it at the end of this `pulumi up`, with all that is in it. "
+            "Nothing was changed. Set namespaceExisting: refuse again, or set namespace to one "
+            "that somebody else has made"
+        )
+    refuse_left_namespaces(job, api)
+    say(str(part(item, "metadata")["uid"]))
+
+
+def delete(job: Job, api: Api) -> None:
+    """Nothing was made."""
+
+
+def refuse_second_platform(job: Job, api: Api) -> None:
+    """Raises TaskError where another stack's platform is in the namespace; names are fixed."""
+    found = api.get(f"{NAMESPACES}/{job.namespace}/configmaps/{PROXY_CONFIG}")
+    owner = label(found, names.OWNER_LABEL) if found else ""
+    if found and owner != job.owner:
+        stack = label(found, names.STACK_LABEL) or "of unknown name"
+        raise TaskError(
+            f"namespace: {job.namespace!r} cannot be used: it holds the platform of stack {stack} "
+            f"(owner {owner or 'unknown'}), and the objects of both would have the same names. "
+            f"Set another namespace, or platform: {stack} for a run on that platform"
+        )

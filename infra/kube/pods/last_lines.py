@@ -1,0 +1,36 @@
+"""Shows the last lines that pods wrote, when a wait for them has failed."""
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.objects import Json, container_of
+from infra.kube.paths import PODS
+from infra.kube.say import say
+
+LINES = 20
+MOST_PODS = 8
+
+
+def last_lines(api: Api, namespace: str, selector: str) -> None:
+    """Print them for up to MOST_PODS pods; of a container's former start where there was one."""
+    try:
+        pods = api.list(PODS.format(namespace), selector)
+        for pod in pods[:MOST_PODS]:
+            say(f"--- last lines of pod {pod['metadata']['name']}")
+            say(_log(api, namespace, pod))
+        if len(pods) > MOST_PODS:
+            say(f"--- and {len(pods) - MOST_PODS} more pods")
+    except (ApiError, UnreachableError) as reason:
+        say(f"the last lines of the pods cannot be read: {reason}")
+
+
+def _log(api: Api, namespace: str, pod: Json) -> str:
+    path = f"{PODS.format(namespace)}/{pod['metadata']['name']}/log"
+    container = container_of(pod)
+    reason: ApiError | None = None
+    for previous in ("true", "false"):
+        query = {"container": container, "tailLines": str(LINES), "previous": previous}
+        try:
+            return api.text(path, query).rstrip() or "(it wrote nothing)"
+        except ApiError as error:
+            reason = error
+    return f"(no log: {reason})"

@@ -1,0 +1,229 @@
+"""Which nodes could hold a pod, as Kubernetes' scheduler decides it. Pure.
+
+Only what stands in the nodes and does not pass by itself counts: labels, taints, cordons and what a
+node offers in all. What other pods use at the moment, and nodes that are not Ready, are waited for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infra.kube.objects import Json, label, name_of, part, parts
+from infra.kube.quantity import amount
+from infra.kube.volumes.volume_place import VolumePlace
+from infra.names import EFA_RESOURCE, GPU_RESOURCE
+
+PASSES = "node.kubernetes.io/"  # taints that Kubernetes itself puts on a node, and takes away
+KEYS = {
+    GPU_RESOURCE: "gpusPerPod",
+    EFA_RESOURCE: "networkOptions.devices",
+    "cpu": "cpuPerRank",
+    "memory": "memoryPerRank",
+}
+INSTALL = {
+    GPU_RESOURCE: "NVIDIA's device plugin (gpuOperator: true does)",
+    EFA_RESOURCE: "Amazon's device plugin for EFA",
+}
+MOST_NAMES = 5
+
+
+@dataclass(frozen=True)
+class PodNeeds:
+    """What each pod of a run asks of its node.
+
+    Args:
+        pods: how many there are at one time.
+        requests: amounts as Kubernetes writes them, by resource; those of devices too.
+        node_selector: labels that the node must have.
+        tolerations: Kubernetes' own objects.
+        places: where its volumes can be used, where that is not everywhere.
+    """
+
+    pods: int
+    requests: Mapping[str, str]
+    node_selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, Any]]
+    places: Sequence[VolumePlace] = ()
+
+
+def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds:
+    """Read them from a pod's spec.
+
+    Args:
+        spec: with one container.
+        pods: how many there are at one time.
+        without: resources that the nodes do not offer yet.
+    """
+    (container,) = spec["containers"]
+    resources = part(container, "resources")
+    asked = {**part(resources, "limits"), **part(resources, "requests")}
+    return PodNeeds(
+        pods,
+        {name: str(value) for name, value in asked.items() if name not in without},
+        part(spec, "nodeSelector"),
+        parts(spec, "tolerations"),
+    )
+
+
+def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
+    """Why the nodes can never hold the pods, in one sentence; empty where they can."""
+    left = [node for node in nodes if _has_labels(node, needs)]
+    if not left:
+        return _no_labels(nodes, needs)
+    for place in needs.places:
+        if not any(map(place.reaches, left)):
+            return _elsewhere(left, place)
+    left = [node for node in left if all(place.reaches(node) for place in needs.places)]
+    if not left:
+        whats = " and ".join(place.what for place in needs.places)
+        return f"storage: no node that these pods could use has both {whats}. Use one of them"
+    tolerated = [node for node in left if not _taints_against(node, needs)]
+    if not tolerated:
+        return _not_tolerated(left, needs)
+    usable = [node for node in tolerated if not part(node, "spec").get("unschedulable")]
+    if not usable:
+        return (
+            f"every node that these pods could use is cordoned ({shown_names(tolerated)}). "
+            "`kubectl uncordon NODE` opens one again"
+        )
+    for resource, wanted in needs.requests.items():
+        if not any(_offers(node, resource) >= amount(wanted) for node in usable):
+            return _too_large(usable, resource, wanted, needs)
+    fits = [min(_times(node, needs), needs.pods) for node in usable]
+    if not any(fits):
+        return (
+            f"no node offers at once all that a pod asks for, {_all_of(needs)}; compared were "
+            f"{shown_names(usable)}"
+        )
+    if sum(fits) < needs.pods:
+        rooms = _each(usable, lambda node: f"{_times(node, needs)}")
+        return (
+            f"pods: {needs.pods} cannot be used: the nodes have room for {sum(fits)} of these pods "
+            f"({rooms}), each of which asks for {_all_of(needs)}. Set at most {sum(fits)}, or "
+            "smaller pods"
+        )
+    return ""
+
+
+def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
+    """The nodes on which the scheduler would place such a pod, if they had room."""
+    return [
+        node
+        for node in nodes
+        if _has_labels(node, needs)
+        and all(place.reaches(node) for place in needs.places)
+        and not _taints_against(node, needs)
+        and not part(node, "spec").get("unschedulable")
+    ]
+
+
+def _has_labels(node: Json, needs: PodNeeds) -> bool:
+    return needs.node_selector.items() <= part(node, "metadata", "labels").items()
+
+
+def _taints_against(node: Json, needs: PodNeeds) -> list[Json]:
+    return [
+        taint
+        for taint in parts(part(node, "spec"), "taints")
+        if taint.get("effect") != "PreferNoSchedule"
+        and not str(taint["key"]).startswith(PASSES)
+        and not any(_tolerates(toleration, taint) for toleration in needs.tolerations)
+    ]
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Json) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    exists = toleration.get("operator") == "Exists"
+    if toleration.get("key") in (None, ""):
+        return exists
+    if toleration["key"] != taint["key"]:
+        return False
+    return exists or str(toleration.get("value") or "") == str(taint.get("value") or "")
+
+
+def _offers(node: Json, resource: str) -> float:
+    return amount(_offered(node, resource))
+
+
+def _offered(node: Json, resource: str) -> str:
+    return str(part(node, "status", "allocatable").get(resource) or "0")
+
+
+def _times(node: Json, needs: PodNeeds) -> int:
+    """How many of the pods an empty node holds; Kubernetes' own `pods` limits it too."""
+    wanted = {resource: amount(text) for resource, text in needs.requests.items()} | {"pods": 1.0}
+    return min(int(_offers(node, name) / each + 1e-9) for name, each in wanted.items() if each)
+
+
+def _no_labels(nodes: Sequence[Json], needs: PodNeeds) -> str:
+    wanted = ", ".join(f"{key}: {value}" for key, value in needs.node_selector.items())
+    if not nodes:
+        return "the cluster has no node, so no pod can run"
+    has = "; ".join(f"{key} is {_values(nodes, key)}" for key in needs.node_selector)
+    return (
+        f"nodeSelector: {wanted} cannot be used: none of the {len(nodes)} nodes has that ({has}). "
+        "Set labels of nodes that are there (`kubectl get nodes --show-labels`)"
+    )
+
+
+def _elsewhere(nodes: Sequence[Json], place: VolumePlace) -> str:
+    has = "; ".join(f"{key} is {_values(nodes, key)}" for key in place.keys)
+    return (
+        f"storage: {place.what} can be used on nodes with {place.words} alone, and no node that "
+        f"these pods could use is one of them ({has}; compared were {shown_names(nodes)}). Set a "
+        "claim or a class of their place, or a nodeSelector that leads to nodes there"
+    )
+
+
+def _values(nodes: Sequence[Json], key: str) -> str:
+    found = {label(node, key) for node in nodes} - {""}
+    return ", ".join(sorted(found)) or "on no node"
+
+
+def _not_tolerated(nodes: Sequence[Json], needs: PodNeeds) -> str:
+    taints = _each(nodes, lambda node: ", ".join(map(_taint, _taints_against(node, needs))))
+    first = _taints_against(nodes[0], needs)[0]
+    value = f", value: {first['value']}" if first.get("value") else ""
+    operator = "Equal" if value else "Exists"
+    return (
+        f"tolerations: the pods tolerate no node that they could use ({taints}). If they are meant "
+        f"for these nodes, add {{key: {first['key']}, operator: {operator}{value}, "
+        f"effect: {first['effect']}}}"
+    )
+
+
+def _taint(taint: Json) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def _too_large(nodes: Sequence[Json], resource: str, wanted: str, needs: PodNeeds) -> str:
+    key = KEYS.get(resource, resource)
+    offered = _each(nodes, lambda node: _offered(node, resource))
+    hint = "Set less"
+    if resource in INSTALL and not any(_offers(node, resource) for node in nodes):
+        hint = f"Install {INSTALL[resource]}, or choose other nodes"
+    return (
+        f"{key}: a pod asks for {wanted} {resource}, and no node that it could use has so much "
+        f"({offered}). {hint}"
+    )
+
+
+def _all_of(needs: PodNeeds) -> str:
+    return ", ".join(f"{text} {resource}" for resource, text in needs.requests.items())
+
+
+def _each(nodes: Sequence[Json], say: Callable[[Json], str]) -> str:
+    return "; ".join(_some([f"{name_of(node)}: {say(node)}" for node in nodes]))
+
+
+def shown_names(nodes: Sequence[Json]) -> str:
+    """The names of the first ones, for a message, and how many more there are."""
+    return ", ".join(_some([name_of(node) for node in nodes]))
+
+
+def _some(texts: list[str]) -> list[str]:
+    """The first ones, and how many more there are."""
+    more = len(texts) - MOST_NAMES
+    return [*texts[:MOST_NAMES], *([f"and {more} more"] if more > 0 else [])]

@@ -1,0 +1,70 @@
+"""Pods that should have ended, on machines that do not answer.
+
+Kubernetes asks the machine to end a pod and keeps the pod until the machine says that it has. A
+machine that is off never does.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError
+from infra.kube.objects import Json, condition, name_of, part
+from infra.kube.paths import NODES
+from infra.kube.pods.report import describe_pods
+
+
+def silent_machines(api: Api, pods: Sequence[Json]) -> Mapping[str, str]:
+    """The machines that keep overdue pods and do not answer, and since when.
+
+    Where the user may not read nodes, nothing is known, and none is named.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(
+        {str(pod["spec"].get("nodeName") or "") for pod in overdue(pods, api.now())}
+    ):
+        try:
+            node = api.get(f"{NODES}/{name}") if name else None
+        except ApiError as error:
+            if error.status == 403:
+                return {}
+            raise
+        if node and has_been_missed(node):
+            since = condition(node, "Ready").get("lastTransitionTime")
+            found[name] = str(since or "an unknown time")
+    return found
+
+
+def has_been_missed(node: Json) -> bool:
+    """Whether Kubernetes itself has noticed that the node does not report."""
+    return condition(node, "Ready").get("status") == "Unknown"
+
+
+def overdue(pods: Sequence[Json], now: datetime) -> list[Json]:
+    """The pods whose time to end is over. `deletionTimestamp` is when that is."""
+    times = [(pod, str(part(pod, "metadata").get("deletionTimestamp") or "")) for pod in pods]
+    return [pod for pod, end in times if end and datetime.fromisoformat(end) < now]
+
+
+def describe(machines: Mapping[str, str]) -> str:
+    """The machines in words; empty where there are none."""
+    said = [f"machine {name} has not answered since {since}" for name, since in machines.items()]
+    return ", ".join(said)
+
+
+def pods_and_machines(pods: list[Json], machines: Mapping[str, str]) -> str:
+    """The pods in words, and the machines that keep some of them; empty where there are no pods."""
+    said = describe_pods(pods) if pods else ""
+    return f"{said}; {describe(machines)}" if pods and machines else said
+
+
+def stranded(pods: Sequence[Json], machines: Mapping[str, str]) -> str:
+    """Which pods cannot end, why, and what to do about it."""
+    names = [name_of(pod) for pod in pods if pod["spec"].get("nodeName") in machines]
+    namespace = next((str(pod["metadata"]["namespace"]) for pod in pods), "")
+    return (
+        f"{', '.join(names)} cannot end, because {describe(machines)}. If the machine comes back, "
+        "they end by themselves. If it is off, remove them by `kubectl delete pod "
+        f"{' '.join(names)} --namespace {namespace} --grace-period=0 --force`. Then type the "
+        "command again."
+    )

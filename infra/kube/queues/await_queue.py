@@ -1,0 +1,139 @@
+"""The wait of a new run for its place in a queue of Kueue, before its pods are waited for.
+
+A queue may hold a run back for days. So unless the stack says `whenBusy: wait`, `pulumi up` ends
+well once the run is in its queue, and says what it waits for: it starts by itself.
+"""
+
+import time
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.objects import Json, label
+from infra.kube.queues.kueue import is_stopped, kueue_workload
+from infra.kube.queues.queue_look import waiting
+from infra.kube.queues.queue_place import InQueue, ignores_places
+from infra.kube.queues.unqueued_look import held_without_queue
+from infra.kube.record import parse_record, record_path
+from infra.kube.say import say
+from infra.kube.waiting import Patience, wait_for
+from infra.kube.workload import Workload, is_suspended
+from infra.names import QUEUE_LABEL
+
+# In the lines about a run that waits (`ends_well`) and about one that does not; the output
+# `queuePlace` finds them by these. Kueue may have put a run into a queue that names none.
+WAITS, HAS_PLACE = " waits in queue ", " has its place in queue "
+QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
+
+
+def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Json) -> bool:
+    """Whether the run has its place, or is in no queue; False: it waits, and `up` may end.
+
+    Args:
+        job: `queue_seconds` is how long to wait for the place; 0: to see that it is not given now.
+        api: the cluster.
+        workload: of the run.
+        path: of the workload.
+        suspend: the suspend patch of its kind.
+
+    Raises:
+        TaskError: the run asks for more than its queue ever has, was stopped, or the limit is
+            reached.
+    """
+    limit = job.number("queue_seconds", 0)
+    patience = Patience(QUEUE_SECONDS, time.monotonic)
+    waits, notes = list[InQueue](), list[str]()
+
+    def ask() -> str:
+        waits.clear()
+        item = api.get(path)
+        if item is None:
+            return ""  # the wait for the pods says so
+        if is_stopped(api, job.namespace, item, suspend):
+            raise TaskError(suspended_text(job, api, workload, item))
+        place = held_back(api, job.namespace, item, suspend)
+        if place is None:
+            notes[:] = ignored(api, job.namespace, item, workload)
+            if (queue := label(item, QUEUE_LABEL)) and not notes:
+                notes[:] = [f"{workload}{HAS_PLACE}{queue}"]
+            return ""
+        waits.append(place)
+        is_over = patience.is_over(workload.name)
+        if is_over and place.never:
+            raise TaskError(f"{workload} can never start {place.words}. {place.remedy}")
+        return "" if is_over and not limit else place.words
+
+    what = f"{workload} to get its place in the queue"
+    wait_for(what, ask, limit or QUEUE_SECONDS * 3, "whenBusyTimeoutSeconds" if limit else "")
+    for note in notes:
+        say(note)
+    if not waits:
+        return True
+    say(ends_well(workload, waits[0]))
+    return False
+
+
+def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | None:
+    """What a run waits for in its queue; None where it has its place, or is in no queue."""
+    return waiting(api, namespace, item) if is_suspended(item, suspend) else None
+
+
+def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[str]:
+    """What Kueue does not do for a run that is not held back, though it should.
+
+    Kueue makes a Workload for each object that it looks at, before it gives it its place.
+    """
+    queue = label(item, QUEUE_LABEL)
+    if not queue:
+        return []
+    own = kueue_workload(api, namespace, item)
+    if own is None:
+        return [
+            f"{workload} trains without a place in queue {queue}, because Kueue does not watch "
+            f"objects of kind {workload.kind}: ask the administrator of Kueue to add that kind to "
+            "integrations.frameworks of its configuration"
+        ]
+    if ignores_places(own):
+        return [
+            f"{workload} starts on any machines, because Kueue ignores the setting placement: ask "
+            "the administrator of Kueue to turn on its feature gate TopologyAwareScheduling (by "
+            "default it is on since Kueue 0.14)"
+        ]
+    return []
+
+
+def ends_well(workload: Workload, place: InQueue) -> str:
+    """What `pulumi up` says at its end of a run that waits."""
+    if place.since is None:  # Kueue has not looked at it, and perhaps never does
+        return f"{workload} waits {place.words}. ./disttrain status shows whether it has begun"
+    return (
+        f"{workload} waits {place.words}. It starts by itself; ./disttrain status shows when. "
+        "(whenBusy: wait makes `pulumi up` wait for that)"
+    )
+
+
+def queue_place(said: str, queue: str) -> str:
+    """What the output `queuePlace` says. Pure.
+
+    Args:
+        said: all that the wait for the training has printed.
+        queue: LocalQueue of the run; empty: it names none.
+    """
+    lines = [line for line in said.splitlines() if WAITS in line or HAS_PLACE in line]
+    if not queue and not lines:
+        return "the run is in no queue of Kueue"
+    told = lines[-1] if lines else f"the run had its place in queue {queue}"
+    return f"when pulumi up ended: {told}"
+
+
+def suspended_text(job: Job, api: Api, workload: Workload, item: Json) -> str:
+    """Who has suspended a run, whose workload is `item`, and how it goes on."""
+    record = api.get(record_path(job.namespace, job.owner))
+    by_stack = parse_record(record).suspended_by if record else ""
+    if not by_stack and (held := held_without_queue(api, job.namespace, item)):
+        return f"{workload} does not start: {held}"
+    if by_stack == job.stack:
+        who = "by ./disttrain stop"
+    else:
+        who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
+    return f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"

@@ -1,0 +1,115 @@
+"""Kueue's side of a run that is in a queue: the Workload object that its controller keeps.
+
+Kueue decides when such a run has its pods, and writes `spec.suspend` of a Job or JobSet itself. So
+such a run is stopped and resumed by `spec.active` of the Workload
+(https://kueue.sigs.k8s.io/docs/concepts/workload/#active).
+"""
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.objects import Json, label, name_of, part, parts
+from infra.kube.queues.volcano import carry_out
+from infra.kube.workload import is_suspended
+from infra.names import QUEUE_LABEL
+
+GROUP = "kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1")  # those that this program reads, the newest first
+JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
+
+
+def served_version(api: Api) -> str:
+    """The version of Kueue's objects to ask for, such as `v1beta2`; empty: there is no Kueue.
+
+    Raises:
+        TaskError: the cluster serves other versions alone; names them.
+    """
+    group = api.get(f"/apis/{GROUP}")
+    if group is None:
+        return ""
+    served = [str(each["version"]) for each in parts(group, "versions")]
+    for version in VERSIONS:
+        if version in served:
+            return version
+    raise TaskError(
+        f"the cluster serves {GROUP} as {', '.join(served)}, and this program only reads "
+        f"{' and '.join(VERSIONS)}: install a Kueue that serves one of them"
+    )
+
+
+def collection(version: str, plural: str, namespace: str = "") -> str:
+    """The path of Kueue's objects of one kind; of the whole cluster without a namespace."""
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{GROUP}/{version}{inside}/{plural}"
+
+
+def kueue_workload(api: Api, namespace: str, item: Json) -> Json | None:
+    """The Workload that Kueue has made for an object; None where it has made none (yet).
+
+    Raises:
+        ApiError: these credentials may not read it.
+        TaskError: the cluster serves a Kueue that this program does not know.
+    """
+    version = served_version(api)
+    if not version:
+        return None
+    selector = f"{JOB_UID_LABEL}={item['metadata']['uid']}"
+    path = collection(version, "workloads", namespace)
+    found = api.list(path, selector)
+    # The items of a list do not say what they are.
+    return {"apiVersion": f"{GROUP}/{version}", **found[0]} if found else None
+
+
+def is_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
+    """Whether somebody has stopped a run; one that waits in a queue for its turn is not stopped.
+
+    Args:
+        api: the cluster.
+        namespace: of the run.
+        item: the run's workload.
+        suspend: the suspend patch of its kind.
+    """
+    if not is_suspended(item, suspend):
+        return False
+    if not label(item, QUEUE_LABEL):
+        return True
+    workload = kueue_workload(api, namespace, item)
+    return workload is not None and is_inactive(workload)
+
+
+def is_inactive(workload: Json) -> bool:
+    """Whether a Workload of Kueue is out of its queue until somebody puts it back."""
+    return part(workload, "spec").get("active") is False
+
+
+def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) -> None:
+    """Stop or resume a run.
+
+    Args:
+        api: the cluster.
+        namespace: of the run.
+        item: the run's workload.
+        patch: the merge patch of its kind for that, or the command; a run in a queue of Kueue
+            does not need it.
+        active: whether it is to have its pods, or to wait for them in its queue.
+
+    Raises:
+        TaskError: the run is in a queue, and Kueue has not taken it up; or the controller of
+            its kind does not carry out the command.
+    """
+    if "command" in patch:
+        carry_out(api, namespace, item, patch, suspended=not active)
+        return
+    kind, name = str(item["kind"]), name_of(item)
+    queue = label(item, QUEUE_LABEL)
+    if not queue:
+        api.patch(api.path(str(item["apiVersion"]), kind, namespace, name), patch)
+        return
+    workload = kueue_workload(api, namespace, item)
+    if workload is None:
+        raise TaskError(
+            f"{kind} {name} is in queue {queue}, but Kueue has not made a Workload for it: "
+            "does its controller run? (kubectl get pods -n kueue-system)"
+        )
+    version = str(workload["apiVersion"]).rpartition("/")[2]
+    path = f"{collection(version, 'workloads', namespace)}/{name_of(workload)}"
+    api.patch(path, {"spec": {"active": active}})

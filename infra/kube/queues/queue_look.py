@@ -1,0 +1,177 @@
+"""Looks at a queue of Kueue: whether a run can be put into it, and what a run waits for there."""
+
+from collections.abc import Collection
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import FORBIDDEN, Findings, list_if_allowed, listed, object_at
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.objects import Json, label, name_of, part, parts
+from infra.kube.paths import NAMESPACES
+from infra.kube.queues.kueue import GROUP, collection, kueue_workload, served_version
+from infra.kube.queues.queue_place import InQueue, in_queue
+from infra.kube.queues.topology_look import look_at_place
+from infra.names import QUEUE_LABEL
+
+INSTALL = "https://kueue.sigs.k8s.io/docs/installation/"
+
+
+def queue_findings(
+    api: Api,
+    namespace: str,
+    queue: str,
+    priority: str = "",
+    comes: Collection[str] = (),
+    groups_come: Collection[str] = (),
+    place: str = "",
+) -> Findings:
+    """What keeps a run from being put into a queue. Raises ApiError and UnreachableError.
+
+    Args:
+        api: the cluster.
+        namespace: of the run.
+        queue: the setting `queue`, name of a LocalQueue.
+        priority: the setting `queuePriority`, name of a WorkloadPriorityClass; empty: none.
+        comes: what the run's own platform makes, such as `localqueues/gpus`; it is not missed.
+        groups_come: API groups of controllers that it installs, which are not missed either.
+        place: label whose places the queue has to know, as all pods have to be in one of them;
+            empty: none. It is not asked of a queue that the run's own platform makes.
+    """
+    found = Findings()
+    try:
+        version = served_version(api)
+    except TaskError as reason:
+        found.problems.append(f"queue: {queue!r} cannot be used: {reason}")
+        return found
+    if not version and GROUP in groups_come:
+        if f"localqueues/{queue}" not in comes:
+            found.problems.append(
+                f"queue: {queue!r} cannot be used: Kueue comes to the cluster with this stack, so "
+                "there is no LocalQueue yet. Let the platform make one (queues.name), or make it "
+                "after a first pulumi up with topology none"
+            )
+        return found
+    if not version:
+        found.problems.append(
+            f"queue: {queue!r} cannot be used: the cluster serves no {GROUP}, so Kueue is not "
+            f"there. Install it ({INSTALL}), let the platform do it (controllers: [kueue]), or "
+            "remove the setting: pulumi config rm queue"
+        )
+        return found
+    if f"localqueues/{queue}" not in comes:
+        _look_at_queue(api, version, namespace, queue, found, place)
+    elif _is_there(api, version, namespace, queue):
+        _look_at_queue(api, version, namespace, queue, found)
+    if priority and f"workloadpriorityclasses/{priority}" not in comes:
+        _look_at_priority(api, version, priority, found)
+    return found
+
+
+def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
+    """What a run waits for in its queue; None where it is in none, or has its place.
+
+    Raises:
+        ApiError: these credentials may not read Kueue's Workloads of the namespace.
+        TaskError: the cluster serves a Kueue that this program does not know.
+    """
+    queue = label(item, QUEUE_LABEL)
+    if not queue:
+        return None
+    version = served_version(api)
+    own = kueue_workload(api, namespace, item) if version else None
+    if not version or own is None:
+        return in_queue(queue, None, [], [])
+    queues = _all_or_own(api, version, "localqueues", namespace)
+    return in_queue(queue, own, queues, _all_or_own(api, version, "workloads", namespace))
+
+
+def _all_or_own(api: Api, version: str, plural: str, namespace: str) -> list[Json]:
+    """The objects of all namespaces, or those of the run's where more may not be read."""
+    found, _ = list_if_allowed(api, collection(version, plural))
+    if found is not None:
+        return found
+    return list_if_allowed(api, collection(version, plural, namespace))[0] or []
+
+
+def _is_there(api: Api, version: str, namespace: str, queue: str) -> bool:
+    return object_at(api, f"{collection(version, 'localqueues', namespace)}/{queue}") is not None
+
+
+def _look_at_queue(
+    api: Api, version: str, namespace: str, queue: str, found: Findings, place: str = ""
+) -> None:
+    path = collection(version, "localqueues", namespace)
+    item = object_at(api, f"{path}/{queue}")
+    if item == "unseen":
+        found.unseen(f"whether there is a LocalQueue {queue} in namespace {namespace}")
+        return
+    if item is None:
+        found.problems.append(_no_queue(api, namespace, queue, listed(api, path)))
+        return
+    name = str(part(item, "spec").get("clusterQueue") or "")
+    _look_at_stop(f"LocalQueue {queue}", queue, item, found)
+    team = object_at(api, f"{collection(version, 'clusterqueues')}/{name}")
+    if team == "unseen":
+        # The LocalQueue's own condition tells too whether its ClusterQueue takes runs.
+        _look_at_active(f"LocalQueue {queue}", queue, item, found)
+    elif team is None:
+        found.problems.append(
+            f"queue: {queue!r} cannot be used: its ClusterQueue {name} is not there, so no run of "
+            "it would ever start. Ask the administrator of the cluster to make it"
+        )
+    elif not _look_at_stop(f"its ClusterQueue {name}", queue, team, found):
+        _look_at_active(f"its ClusterQueue {name}", queue, team, found)
+    if place and isinstance(team, dict):
+        look_at_place(api, version, queue, team, place, found)
+
+
+def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:
+    start = f"queue: {queue!r} cannot be used: namespace {namespace}"
+    if object_at(api, f"{NAMESPACES}/{namespace}") is None:
+        return (
+            f"{start} does not exist yet, and a LocalQueue needs a namespace. Make the platform "
+            "first (pulumi config set topology none; pulumi up), then the LocalQueue"
+        )
+    hint = f"Set one of {known}, or ask" if known else "It has none: ask"
+    return (
+        f"{start} has no such LocalQueue. {hint} the administrator of the cluster to make it "
+        "(https://kueue.sigs.k8s.io/docs/concepts/local_queue/)"
+    )
+
+
+def _look_at_stop(what: str, queue: str, item: Json, found: Findings) -> bool:
+    """Whether somebody has stopped it."""
+    policy = str(part(item, "spec").get("stopPolicy") or "None")
+    if policy == "None":
+        return False
+    found.problems.append(
+        f"queue: {queue!r} cannot be used now: {what} is stopped (stopPolicy: {policy}), so it "
+        "lets nothing start. Whoever runs the cluster opens it with stopPolicy: None"
+    )
+    return True
+
+
+def _look_at_active(what: str, queue: str, item: Json, found: Findings) -> None:
+    for condition in parts(part(item, "status"), "conditions"):
+        if condition.get("type") == "Active" and condition.get("status") == "False":
+            found.problems.append(
+                f"queue: {queue!r} cannot be used now: {what} is not active: "
+                f"{condition.get('message') or condition.get('reason')}"
+            )
+
+
+def _look_at_priority(api: Api, version: str, priority: str, found: Findings) -> None:
+    path = collection(version, "workloadpriorityclasses")
+    try:
+        item = api.get(f"{path}/{priority}")
+        known = [] if item else [name_of(each) for each in api.list(path)]
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        found.unseen(f"whether there is a WorkloadPriorityClass {priority}")
+        return
+    if item is None:
+        hint = f"Set one of {', '.join(sorted(known))}" if known else "There is none at all"
+        found.problems.append(
+            f"queuePriority: {priority!r} cannot be used: the cluster has no such "
+            f"WorkloadPriorityClass. {hint}"
+        )

@@ -1,0 +1,156 @@
+"""The places of a topology-aware queue of Kueue: which nodes have their labels, and which labels a
+queue that is there knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings, object_at
+from infra.kube.controllers.served import serves
+from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.queues.kueue import GROUP, collection
+
+KIND = "Topology"
+KEY = "queues.topology"
+FIRST_KUEUE = "0.14"  # whose gate TopologyAwareScheduling is on by default
+MOST_NAMES = 10
+
+
+def no_topology_served(api: Api, version: str, levels: Sequence[str]) -> str:
+    """Why a cluster with Kueue cannot have a topology; empty: it can."""
+    if not levels or serves(api, f"{GROUP}/{version}", KIND):
+        return ""
+    return (
+        f"{KEY}: {list(levels)} cannot be used: the cluster serves no {KIND} of {GROUP}/{version}, "
+        f"so its Kueue is older than {FIRST_KUEUE}. Install a newer one, or remove the setting: "
+        f"pulumi config rm --path {KEY}"
+    )
+
+
+@dataclass(frozen=True)
+class Places:
+    """The nodes of a topology.
+
+    Args:
+        nodes: those that have a label of each level; the others are no part of it.
+        problem: why no run could ever start; empty: nothing.
+        note: of the nodes that are left out; empty: none is.
+    """
+
+    nodes: Sequence[Json]
+    problem: str = ""
+    note: str = ""
+
+
+def places(nodes: Sequence[Json], levels: Sequence[str]) -> Places:
+    """Which nodes a topology of these levels has. Pure.
+
+    Args:
+        nodes: that take pods.
+        levels: labels, from the widest place to the machine; none: every node will do.
+    """
+    inside = [node for node in nodes if not _missing(node, levels)]
+    without = {
+        level: sorted(name_of(node) for node in nodes if level in _missing(node, levels))
+        for level in levels
+    }
+    if inside or not levels:
+        left_out = sorted(name_of(node) for node in nodes if _missing(node, levels))
+        return Places(inside, note=_left_out(left_out, without) if left_out else "")
+    if not nodes:
+        return Places(inside, f"{KEY}: the cluster has no node that takes pods")
+    place, level = next(
+        ((place, level) for place, level in enumerate(levels) if len(without[level]) == len(nodes)),
+        (0, ""),
+    )
+    if level:
+        problem = (
+            f"{KEY}[{place}]: {level!r} cannot be used: no node has this label, so no run could "
+            f"ever start. It is missing on {_named(without[level])}"
+        )
+    else:
+        problem = (
+            f"{KEY}: {list(levels)} cannot be used: no node has all of these labels, so no run "
+            f"could ever start. {_each(without)}"
+        )
+    return Places(
+        inside, f"{problem}. Label each node: kubectl label node NAME {level or 'LABEL'}=PLACE"
+    )
+
+
+def _missing(node: Json, levels: Sequence[str]) -> list[str]:
+    labels = part(node, "metadata", "labels")
+    return [level for level in levels if level not in labels]
+
+
+def _left_out(names: Sequence[str], without: dict[str, list[str]]) -> str:
+    return (
+        f"{KEY}: runs in the queue will not use {_named(names)}, and its quota does not count "
+        f"them: {_each(without)}. To add a node: kubectl label node NAME LABEL=PLACE"
+    )
+
+
+def _each(without: dict[str, list[str]]) -> str:
+    return "; ".join(
+        f"{level} is missing on {_named(names)}" for level, names in without.items() if names
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join([*names[:MOST_NAMES], *([f"and {more} more"] if more > 0 else [])])
+
+
+def look_at_place(
+    api: Api, version: str, queue: str, cluster_queue: Json, place: str, found: Findings
+) -> None:
+    """Refuse a run that has to be in one place, where its queue knows no such places.
+
+    Args:
+        api: the cluster.
+        version: of Kueue's objects.
+        queue: name of the LocalQueue.
+        cluster_queue: its ClusterQueue.
+        place: the setting `placementLabel`.
+        found: what is found is added to it.
+    """
+    levels = list[str]()
+    for flavor in flavors(cluster_queue):
+        known = _levels(api, version, flavor)
+        if known is None:
+            found.unseen(f"whether queue {queue} knows places by the label {place}")
+            return
+        levels += known
+    if not levels:
+        found.problems.append(
+            f"placement: 'one-place' cannot be used: queue {queue} has no topology, so Kueue would "
+            "never start the run. Set placement to packed, or ask the administrator of the "
+            "cluster for a queue with a topology"
+        )
+    elif place not in levels:
+        found.problems.append(
+            f"placementLabel: {place!r} cannot be used: it is no level of the topology of queue "
+            f"{queue}. Set one of {', '.join(dict.fromkeys(levels))}"
+        )
+
+
+def flavors(cluster_queue: Json) -> list[str]:
+    """Names of the flavors of a ClusterQueue."""
+    found = [
+        str(flavor.get("name"))
+        for group in parts(part(cluster_queue, "spec"), "resourceGroups")
+        for flavor in parts(group, "flavors")
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _levels(api: Api, version: str, flavor: str) -> list[str] | None:
+    """Of a flavor's topology; none: it has none; None: these credentials may not look at it."""
+    item = object_at(api, f"{collection(version, 'resourceflavors')}/{flavor}")
+    if item is None or item == "unseen":
+        return None if item else []
+    name = part(item, "spec").get("topologyName")
+    topology = object_at(api, f"{collection(version, 'topologies')}/{name}") if name else None
+    if topology is None or topology == "unseen":
+        return None if topology else []
+    return [str(level.get("nodeLabel")) for level in parts(part(topology, "spec"), "levels")]

@@ -1,0 +1,107 @@
+"""Whether Kueue holds back what is in no queue: looks, and changes nothing.
+
+By its configuration Kueue may suspend each Job that names no queue, for ever
+(`manageJobsWithoutQueueName`), or put it into the LocalQueue `default` of its namespace. Few may
+read that configuration. So a Job is sent that is never made (dryRun): it comes back as it would be.
+"""
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.objects import Json, label, part
+from infra.kube.queues.kueue import GROUP, kueue_workload
+from infra.names import QUEUE_LABEL
+
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+TRIAL = "disttrain-trial-job"  # name of a Job that is never made
+NO_QUEUE = (
+    "is in no queue, and Kueue, which shares this cluster out, is set up to let nothing start that "
+    "is in none (manageJobsWithoutQueueName: true)"
+)
+
+
+def unqueued_findings(
+    api: Api, namespace: str, pod: Json, queue: str, *, has_dataset: bool, can_queue: bool
+) -> Findings:
+    """Try a Job without a queue. Raises ApiError and UnreachableError.
+
+    Args:
+        api: the cluster.
+        namespace: of the run.
+        pod: one of the run's, as the API server takes it.
+        queue: the setting `queue`; empty: the run is in none.
+        has_dataset: whether the stack also makes a Job that prepares a data set, which is in none.
+        can_queue: whether a queue of Kueue can hold back the run's kind of workload. Otherwise the
+            trial tells nothing of the run.
+    """
+    found, run_waits = Findings(), can_queue and not queue
+    if api.get(f"/apis/{GROUP}") is None:
+        return found
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": TRIAL},
+        "spec": {"suspend": False, "template": {"spec": pod["spec"]}},
+    }
+    try:
+        made = api.request("POST", JOBS.format(namespace), job, query={"dryRun": "All"})
+    except ApiError:  # no such namespace yet, or a pod that is refused, of which others tell
+        return found
+    given = label(made, QUEUE_LABEL)
+    if given and run_waits:
+        found.notes.append(
+            f"the setting queue is empty, so this cluster's Kueue puts the run into queue {given} "
+            f"of namespace {namespace}, where it may have to wait. To see its place there in the "
+            f"outputs of pulumi up, name the queue: pulumi config set queue {given}"
+        )
+    elif not given and part(made, "spec").get("suspend") and (has_dataset or run_waits):
+        found.problems.append(_held_back(namespace, queue, has_dataset, run_waits))
+    return found
+
+
+def held_without_queue(api: Api, namespace: str, item: Json) -> str:
+    """Why a workload that names no queue is suspended; empty: it names one, or it is not Kueue.
+
+    Kueue has made a Workload for it all the same.
+
+    Args:
+        api: the cluster.
+        namespace: of the run.
+        item: the run's workload.
+    """
+    if label(item, QUEUE_LABEL):
+        return ""
+    try:
+        own = kueue_workload(api, namespace, item)
+    except (ApiError, TaskError):  # these credentials may not read it
+        return ""
+    return f"it {NO_QUEUE}. {_choose_one(namespace)}" if own else ""
+
+
+def _held_back(namespace: str, queue: str, has_dataset: bool, run_waits: bool) -> str:
+    """A run can be put into a queue; the data set's Job is in none, whatever the stack sets."""
+    start = f"queue: {queue!r} cannot be used here"
+    if not has_dataset:
+        return f"{start}: the run {NO_QUEUE}, so it would wait for ever. {_choose_one(namespace)}"
+    what = "the Job that prepares the data set"
+    also = ". The run itself would wait too" if run_waits else ""
+    # Since Kueue 0.15 it suspends what names a queue in a namespace that is left out, and never
+    # looks at it again (pkg/controller/jobframework of its source).
+    left_out = (
+        ""
+        if queue
+        else ", or to leave the namespace out of Kueue (managedJobsNamespaceSelector in Kueue's "
+        "configuration)"
+    )
+    return (
+        f"{start}: {what} {NO_QUEUE}, so it would wait for ever{also}. Ask the administrator of "
+        f"Kueue to make a LocalQueue with the name default in the namespace {namespace}, into "
+        f"which Kueue puts what is in none{left_out}"
+    )
+
+
+def _choose_one(namespace: str) -> str:
+    return (
+        f"Put the run into a queue: `kubectl get localqueues -n {namespace}` lists them, and "
+        "`pulumi config set queue NAME` with the next `pulumi up` chooses one"
+    )

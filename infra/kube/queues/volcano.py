@@ -1,0 +1,170 @@
+"""Volcano's side of a run: the commands that stop and resume it, its PodGroup and its queue.
+
+A Job of Volcano has no field that suspends it. Its controller carries out Command objects, which it
+deletes before, as `vcctl job suspend` and `vcctl job resume` make them
+(https://volcano.sh/en/docs/cli/). A Job that is just making its pods anew forgets a command to
+abort, so a command is given again until the Job's phase shows that it was carried out.
+"""
+
+from collections.abc import Sequence
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings, listed, object_at
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.paths import NAMESPACES
+from infra.kube.waiting import wait_for
+from infra.kube.workload import is_suspended, phase_of
+
+GROUP = "batch.volcano.sh"
+COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/{}/commands"
+POD_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+CARRIED_OUT_SECONDS = 60  # beside the time that pods have to end; a controller needs less than one
+OVER = ("Completed", "Failed", "Terminated")
+
+
+def carry_out(api: Api, namespace: str, item: Json, patch: Json, *, suspended: bool) -> None:
+    """Give a Job a command, and wait until its controller has carried it out.
+
+    Args:
+        api: the cluster.
+        namespace: of the Job.
+        item: the Job.
+        patch: `command`, the name of the command, and `phases`, those that mean suspended.
+        suspended: whether the Job is to be in one of those phases then, or in none of them.
+
+    Raises:
+        TaskError: Volcano's controller does not carry it out.
+    """
+    action, name = str(patch["command"]), name_of(item)
+    own = api.path(str(item["apiVersion"]), str(item["kind"]), namespace, name)
+    command = _command(item, action)
+    path = f"{COMMANDS.format(namespace)}/{name_of(command)}"
+
+    def ask() -> str:
+        now = api.get(own)
+        if now is None or phase_of(now) in OVER or is_suspended(now, patch) is suspended:
+            return ""
+        if api.get(path) is None:
+            try:
+                api.create(COMMANDS.format(namespace), command)
+            except ApiError as error:
+                if error.status != 409:  # made by a request whose answer was lost
+                    raise
+        return f"its phase is {phase_of(now) or 'not set yet'}"
+
+    try:
+        what = f"Volcano's controller to carry out {action} of Job {name}"
+        wait_for(what, ask, CARRIED_OUT_SECONDS + _grace_seconds(item))
+    except TaskError as reason:
+        api.delete(path, {})  # nobody is surprised by it later
+        raise TaskError(
+            f"{reason}. Does the controller run? (kubectl get pods -n volcano-system)"
+        ) from None
+
+
+def _grace_seconds(item: Json) -> int:
+    """How long the pods of a Job that is making them anew may take to end."""
+    pods = [part(task, "template", "spec") for task in parts(part(item, "spec"), "tasks")]
+    return max((int(pod.get("terminationGracePeriodSeconds") or 0) for pod in pods), default=0)
+
+
+def _command(item: Json, action: str) -> Json:
+    target = {
+        "apiVersion": item["apiVersion"],
+        "kind": item["kind"],
+        "name": name_of(item),
+        "uid": item["metadata"]["uid"],
+    }
+    return {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"name": f"{name_of(item)}-{action.lower()}", "ownerReferences": [target]},
+        "action": action,
+        "target": target,
+    }
+
+
+def words_of_gang(api: Api, namespace: str, item: Json) -> str:
+    """Why Volcano has not started the pods of a Job; empty where it has, and for other kinds."""
+    if not str(item.get("apiVersion")).startswith(f"{GROUP}/"):
+        return ""
+    phase, spec = phase_of(item), part(item, "spec")
+    if phase == "Restarting":
+        count = f"restart {part(item, 'status').get('retryCount')}, and the run fails at "
+        return f"Volcano makes all pods again ({count}{spec.get('maxRetry')})"
+    if phase not in ("", "Pending"):
+        return ""
+    where = f"in queue {spec.get('queue')} of Volcano"
+    try:
+        group = api.get(f"{POD_GROUPS.format(namespace)}/{name_of(item)}-{item['metadata']['uid']}")
+        events = _events_of(api, namespace, group) if group else []
+    except ApiError as reason:
+        return f"{where}; what it waits for cannot be read: {reason}"
+    if group is None:
+        return f"{where}: its controller has not taken the run up yet"
+    reason = reason_of_group(group, events)
+    return f"{where}: {reason}" if reason else ""
+
+
+def _events_of(api: Api, namespace: str, group: Json) -> list[Json]:
+    selector = f"involvedObject.uid={group['metadata']['uid']}"
+    path = f"{NAMESPACES}/{namespace}/events"
+    return parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
+
+
+def reason_of_group(group: Json, events: Sequence[Json]) -> str:
+    """Why the pods of a PodGroup are not on their nodes, in Volcano's own words; empty: they are.
+
+    A group in the phase Pending is not let in by its queue, and has no pods yet. The reason stands
+    in an event of the type Normal, beside a condition or an event about a gang of no pods.
+
+    Args:
+        group: the PodGroup.
+        events: about it.
+    """
+    phase = part(group, "status").get("phase") or "not looked at yet"
+    said = [each for each in events if each.get("reason") == "Unschedulable"]
+    if phase == "Pending" and said:
+        return str(max(said, key=_weight).get("message"))
+    conditions = parts(part(group, "status"), "conditions")
+    true = [each for each in conditions if each.get("status") == "True"]
+    newest = max(true, key=lambda each: str(each.get("lastTransitionTime")), default=Json())
+    if newest.get("type") == "Scheduled":
+        return ""
+    return str(newest.get("message") or newest.get("reason") or f"its PodGroup is {phase}")
+
+
+def _weight(event: Json) -> tuple[bool, str]:
+    return event.get("type") == "Normal", str(event.get("lastTimestamp"))
+
+
+def volcano_queue_findings(api: Api, queue: str) -> Findings:
+    """What keeps a run from being put into a queue of Volcano.
+
+    Volcano's webhook refuses such a Job, and without the webhook its controller never takes it up.
+
+    Raises:
+        ApiError, UnreachableError: the cluster refuses to answer, or does not.
+    """
+    found = Findings()
+    start = f"topologyOptions.queue: {queue!r} cannot be used"
+    item = object_at(api, f"{QUEUES}/{queue}")
+    if item == "unseen":
+        found.unseen(f"whether Volcano has a queue {queue}")
+        return found
+    if item is None:
+        known = listed(api, QUEUES)
+        hint = f"Set one of {known}" if known else "It has none: does its scheduler run?"
+        found.problems.append(f"{start}: Volcano has no such queue. {hint}")
+        return found
+    state = str(part(item, "status").get("state") or "Open")  # a new queue has none for a moment
+    if state != "Open":
+        found.problems.append(
+            f"{start} now: it is {state}, so it accepts no run. "
+            "Ask the administrator of the cluster to open it"
+        )
+    if queue == "root":
+        found.problems.append(f"{start}: it only groups other queues. Set one of these")
+    return found

@@ -1,0 +1,1 @@
+"""Runs: starting them, waiting for them, stopping them, and knowing how they ended."""

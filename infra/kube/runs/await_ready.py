@@ -1,0 +1,235 @@
+"""Task `await`: returns when all pods of a training are ready or its workload is done."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.job import Job
+from infra.kube.objects import Json
+from infra.kube.paths import PODS
+from infra.kube.pods.last_lines import last_lines
+from infra.kube.pods.report import PodReport, describe_pods, report_pod
+from infra.kube.queues.await_queue import (
+    QUEUE_SECONDS,
+    ends_well,
+    held_back,
+    suspended_text,
+    wait_in_queue,
+)
+from infra.kube.queues.kueue import is_stopped
+from infra.kube.record import Record, parse_record, record_path
+from infra.kube.runs.controller_words import words_of_controller
+from infra.kube.runs.gone import AGAIN, forget_end, gone_words, how_ended
+from infra.kube.runs.volume_line import volume_line
+from infra.kube.say import say
+from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
+from infra.kube.workload import Workload, true_condition
+
+
+class GoneError(TaskError):
+    """The workload is not there, and its run had not finished."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one look at the workload and its pods means; the first text that is not empty counts.
+
+    `enough` ends the wait when it has been so for a while, as `stuck` does.
+    """
+
+    failure: str = ""
+    finished: str = ""
+    enough: str = ""
+    stuck: str = ""
+    state: str = ""
+
+
+def judge(
+    workload: Workload,
+    uid: str,
+    item: Json | None,
+    pods: list[Json],
+    wanted: int,
+    done: list[str],
+    failed: list[str],
+    least: int | None = None,
+    ready_means: str = "all ranks have stepped",
+) -> Verdict:
+    """Judge one look. Pure.
+
+    Args:
+        workload: names the object.
+        uid: of the object that was made; empty to accept any.
+        item: the object, None where there is none.
+        pods: those of its revision.
+        wanted: how many pods must be ready.
+        done: condition types that mean it has finished.
+        failed: condition types that mean it has failed.
+        least: with how many ready pods the training goes on; None: with `wanted` ones.
+        ready_means: what it says that all pods are ready.
+    """
+    if item is None:
+        return Verdict(failure=f"{workload} is gone: somebody has deleted it")
+    if uid and item["metadata"].get("uid") != uid:
+        return Verdict(failure=f"{workload} is another one than `pulumi up` made (its uid differs)")
+    if condition := true_condition(item, failed):
+        return Verdict(failure=f"{workload} failed: {condition}")
+    if condition := true_condition(item, done):
+        return Verdict(finished=f"{workload} has finished ({condition})")
+    reports = [report_pod(pod) for pod in pods]
+    ready = sum(report.ready for report in reports)
+    if problem := _first(reports, lambda report: report.problem):
+        return Verdict(failure=problem)
+    if ready >= wanted:
+        return Verdict(finished=f"{ready_means}: {ready} of {wanted} pods are ready")
+    enough = ""
+    if least is not None and ready >= least:
+        enough = (
+            f"{ready} of {wanted} pods are ready and train; run.train.nodes_min is {least}, and "
+            f"the others are taken in when they come: {describe_pods(pods)}"
+        )
+    stuck = _first(reports, lambda report: report.stuck)
+    state = f"{ready} of {wanted} pods are ready; {describe_pods(pods)}"
+    return Verdict(enough=enough, stuck=stuck, state=state)
+
+
+def create(job: Job, api: Api) -> None:
+    """Wait; see the module.
+
+    Where a training needs not all of its pods, it is enough that so many have been ready for some
+    seconds: pods that train together do not become ready in the same instant.
+
+    Raises:
+        TaskError: with the reason, after the pods' last lines were printed.
+    """
+    wait = _Wait(job, api)
+    workload = wait.workload
+    if not wait_in_queue(job, api, workload, wait.path, wait.suspend):
+        return
+    what, limit = f"{wait.wanted} ready pods of {workload}", job.number("timeout_seconds")
+    try:
+        wait_for(what, wait.ask, limit, "trainingTimeoutSeconds")
+    except GoneError as reason:  # it says what to do, and there are no pods to show lines of
+        raise TaskError(f"training failed: {reason}") from None
+    except TaskError as reason:
+        say(f"training failed: {reason}")
+        last_lines(api, job.namespace, wait.selector)
+        raise TaskError(
+            f"training failed: {reason}\nTo fix it: change the setting that caused it and run "
+            f"pulumi up. If the cause was no setting, first run: kubectl -n {job.namespace} delete "
+            f"{workload.typed} {workload.name}"
+        ) from None
+
+
+class _Wait:
+    """The looks at one workload and its pods, and for how long what was bad has been so."""
+
+    def __init__(self, job: Job, api: Api) -> None:
+        self._job = job
+        self._api = api
+        self.workload = Workload.from_json(job.mapping("workload"))
+        kind = self.workload.api_version, self.workload.kind
+        self.path = api.path(*kind, job.namespace, self.workload.name)
+        self.selector = names.training_selector(job.owner, job.text("revision"))
+        self.wanted = job.number("pods")
+        self._record = _record(job, api)
+        self.suspend = self._record.suspend if self._record else {}
+        if self._record and self._record.how_ended and api.get(self.path) is not None:
+            forget_end(api, self._record)  # that of a workload before this one
+        self._stuck = Patience(STUCK_SECONDS, time.monotonic)
+        self._settled = Patience(SETTLED_SECONDS, time.monotonic)
+        self._queued = Patience(QUEUE_SECONDS, time.monotonic)
+
+    def ask(self) -> str:
+        """Look once: what is waited for; empty: nothing any more, and what was reached is said.
+
+        Raises:
+            TaskError: the training cannot get there.
+        """
+        job, api = self._job, self._api
+        item, pods = api.get(self.path), api.list(PODS.format(job.namespace), self.selector)
+        if item is None and self._record and self._record.ttl:
+            self._say_reached(_after_its_time(api, job), pods)
+            return ""
+        if item and is_stopped(api, job.namespace, item, self.suspend):
+            raise TaskError(suspended_text(job, api, self.workload, item))
+        if item and (place := held_back(api, job.namespace, item, self.suspend)):
+            if self._queued.is_over(
+                place.words
+            ):  # another run took its place before its first step
+                say(ends_well(self.workload, place))
+                return ""
+            return place.words
+        self._queued.is_over("")
+        return self._ask_pods(item, pods)
+
+    def _ask_pods(self, item: Json | None, pods: list[Json]) -> str:
+        """As `ask`, of a workload that nobody holds back."""
+        verdict = self._judged(item, pods)
+        if verdict.failure:
+            raise TaskError(verdict.failure)
+        is_settled = self._settled.is_over(verdict.enough)
+        if verdict.finished or is_settled:
+            self._say_reached(verdict.finished or verdict.enough, pods)
+            return ""
+        if self._stuck.is_over(verdict.stuck):
+            raise TaskError(verdict.stuck)
+        namespace = self._job.namespace
+        waits_for = words_of_controller(self._api, namespace, item, pods) if item else ""
+        return "; ".join(text for text in (verdict.state, waits_for) if text)
+
+    def _judged(self, item: Json | None, pods: list[Json]) -> Verdict:
+        job = self._job
+        return judge(
+            self.workload,
+            str(job.fields.get("uid") or ""),
+            item,
+            pods,
+            self.wanted,
+            job.texts("done"),
+            job.texts("failed"),
+            job.number("pods_min", self.wanted),
+            str(job.fields.get("ready_means") or "all ranks have stepped"),
+        )
+
+    def _say_reached(self, words: str, pods: list[Json]) -> None:
+        """With several pods, also what they have found of their volume."""
+        say(words)
+        if self.wanted > 1:
+            say(volume_line(self._api, self._job.namespace, pods))
+
+
+def delete(job: Job, api: Api) -> None:
+    """Nothing of the wait stays behind."""
+    del job, api
+
+
+def _first(reports: list[PodReport], text_of: Callable[[PodReport], str]) -> str:
+    return next((text for report in reports if (text := text_of(report))), "")
+
+
+def _record(job: Job, api: Api) -> Record | None:
+    item = api.get(record_path(job.namespace, job.owner))
+    return parse_record(item) if item else None
+
+
+def _after_its_time(api: Api, job: Job) -> str:
+    """What is said of a run that has finished and whose workload has gone since.
+
+    Raises:
+        GoneError: the run failed, or its end is not known.
+    """
+    record = _record(job, api)
+    if record is None:
+        raise GoneError(f"the run's record is gone: somebody has deleted it. {AGAIN}")
+    try:
+        found = replace(record, how_ended=how_ended(api, record))
+    except (ApiError, TaskError) as reason:
+        raise GoneError(f"{gone_words(record, str(reason))}. {AGAIN}") from None
+    words = gone_words(found)
+    if not found.had_finished:
+        raise GoneError(words)
+    return f"the run has finished: {words}"

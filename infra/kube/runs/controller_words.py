@@ -1,0 +1,62 @@
+"""Why a run has no pods yet, in the words of the controller that should make them.
+
+Some controllers tell only an event what they cannot make, such as the JobSet of a TrainJob, and
+leave the object's status empty (https://github.com/kubeflow/trainer/issues/3671). A Job does so
+where a quota allows it no pod.
+"""
+
+from collections.abc import Sequence
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError
+from infra.kube.objects import Json, part, parts
+from infra.kube.paths import NAMESPACES
+from infra.kube.queues.volcano import words_of_gang
+from infra.kube.say import shorten
+
+MOST_CHARACTERS = 300
+
+
+def words_of_controller(api: Api, namespace: str, item: Json, pods: Sequence[Json]) -> str:
+    """What is said of pods that are not there; empty where nothing is said, or all are there.
+
+    Args:
+        api: the cluster.
+        namespace: of the run.
+        item: the run's workload.
+        pods: of the run, as far as there are any.
+    """
+    if gang := words_of_gang(api, namespace, item):
+        return gang
+    if pods:
+        return ""
+    selector = f"involvedObject.uid={item['metadata']['uid']},type=Warning"
+    path = f"{NAMESPACES}/{namespace}/events"
+    try:
+        found = parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
+    except ApiError:  # these credentials may not read events
+        return ""
+    return newest_words(found)
+
+
+def newest_words(events: Sequence[Json]) -> str:
+    """`FailedCreate: pods "a" is forbidden (12:03:44)`: the newest event; empty without any. Pure.
+
+    The time is that of the cluster, in UTC.
+    """
+    newest = max(events, key=_time, default=None)
+    if newest is None:
+        return ""
+    words = shorten(f"{newest.get('reason')}: {newest.get('message')}", MOST_CHARACTERS)
+    return f"{words} ({_time(newest)[11:19]})"
+
+
+def _time(event: Json) -> str:
+    """When it came last; one that came once has no series, and older clients write other fields."""
+    told = (
+        part(event, "series").get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        part(event, "metadata").get("creationTimestamp"),
+    )
+    return next((str(time) for time in told if time), "")

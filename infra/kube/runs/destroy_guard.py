@@ -1,0 +1,89 @@
+"""Task `destroy-guard`: refuses to destroy a platform on which other stacks' runs stand."""
+
+from infra.kube.api_server.api import Api
+from infra.kube.controllers.controller import (
+    does_not_answer,
+    free_of_webhooks,
+    is_ours,
+    objects_there,
+    parse_controller,
+    take_finalizers_off,
+)
+from infra.kube.controllers.open_controller import refuse_use
+from infra.kube.errors import TaskError, UnreachableError
+from infra.kube.job import Job
+from infra.kube.namespaces import namespace_guard
+from infra.kube.namespaces.strangers import refuse_strangers
+from infra.kube.queues.open_queue import in_the_way
+from infra.kube.queues.queue_members import named, of_others, standing_in
+from infra.kube.record import ALL, COLLECTION, SELECTOR, destroy_commands, stacks_of_others
+from infra.kube.say import say
+
+PATIENCE_SECONDS = 15.0
+
+
+def create(job: Job, api: Api) -> None:
+    """Nothing: the guard stands there for the day of the destroy."""
+
+
+def delete(job: Job, api: Api) -> None:
+    """Look for records of other owners, for others' work in the platform's queue, for who else uses
+    its controllers, and for others' objects in the namespaces that go.
+
+    Raises:
+        TaskError: there are some, or the cluster does not answer and is not our own k3s.
+    """
+    api.patience_seconds = PATIENCE_SECONDS
+    everywhere = bool(job.fields.get("all_namespaces"))
+    try:
+        items = api.list(ALL if everywhere else COLLECTION.format(job.namespace), SELECTOR)
+    except UnreachableError as reason:
+        if job.fields.get("k3s_is_ours"):
+            say(f"the cluster does not answer ({reason}); the node itself is asked next")
+            return
+        raise TaskError(
+            f"the cluster does not answer ({reason}), so it is not known whether runs of other "
+            "stacks use it. Nothing was deleted; run pulumi destroy when it answers"
+        ) from None
+    others = stacks_of_others(items, job.owner)
+    if others:
+        raise TaskError(
+            f"runs of other stacks stand on this platform: {', '.join(others)}. Nothing was "
+            f"deleted. First (the data is kept):{destroy_commands(others)}"
+        )
+    _look_at_queue(job, api)
+    namespace_guard.delete(job, api)
+    _look_at_controllers(job, api)
+
+
+def _look_at_queue(job: Job, api: Api) -> None:
+    """Work that is no run of ours, such as a Job that somebody made by hand."""
+    queue = job.mapping("queue")
+    if not queue:
+        return
+    inside = standing_in(api, job.namespace, queue["cluster_queue"])
+    others = of_others(api, job.namespace, inside, job.owner)
+    if others:
+        raise TaskError(
+            f"nothing was deleted: {in_the_way(queue['queue'], job.namespace, named(others))}"
+        )
+
+
+def _look_at_controllers(job: Job, api: Api) -> None:
+    """Others' objects of the controllers' kinds would go with their definitions, and those in their
+    namespaces with these.
+
+    Where nothing is in the way, a controller that has ended is cut off here already: as long as its
+    webhooks are there, nothing of its kinds could be changed or deleted, and a run waits for what
+    has its finalizers, such as Kueue's Workload of it.
+    """
+    ours = [parse_controller(given) for given in job.mappings("controllers")]
+    ours = [controller for controller in ours if is_ours(api, controller, job.owner)]
+    for controller in ours:
+        refuse_use(api, controller, job.owner)
+        refuse_strangers(api, controller.own_namespace, job.owner)
+    for controller in ours:
+        if does_not_answer(api, controller):
+            free_of_webhooks(api, controller)
+            for path, item in objects_there(api, controller):
+                take_finalizers_off(api, controller, path, item)

@@ -1,0 +1,328 @@
+"""Task `hand-over`: stops runs that are in the way, and records which run has the GPUs.
+
+What is refused is refused before anything is changed. Everything is decided and written under
+the namespace's lock, so that two `pulumi up` at the same time cannot both take the same GPUs.
+
+Where the workload of a run that has not changed is not there, the engine may still count on it,
+and then makes none: others are left alone, and the wait for the training says what to do. Where it
+makes one, as after `pulumi refresh`, the task runs once more before that, with `made_again`
+(infra/run/made_again.py).
+"""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.job import Job
+from infra.kube.objects import Json, annotation, is_ending, label, part
+from infra.kube.paths import NAMESPACES
+from infra.kube.queues.kueue import is_stopped, steer
+from infra.kube.record import COLLECTION, SELECTOR, Record, Ttl, parse_record, record_path
+from infra.kube.runs.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
+from infra.kube.runs.gone import how_ended_or_empty
+from infra.kube.runs.lock import Lock, held, holder_text
+from infra.kube.runs.making_place import end_workload, live_pods_of, suspend_run
+from infra.kube.runs.moved_run import end_in_former_namespace
+from infra.kube.say import say
+from infra.kube.waiting import wait_for
+from infra.kube.workload import Workload
+
+WHEN_BUSY = ("replace", "wait", "refuse")
+LOCK_LIMIT_SECONDS = 900
+OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
+LEFT_ALONE = "is not there, and no other run has to make place unless it is made again"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The job's fields, checked."""
+
+    workload: Workload
+    revision: str
+    gpus: int
+    gpus_total: int
+    suspend: dict[str, Any]
+    resume: dict[str, Any]
+    when_busy: str
+    request: str
+    grace_seconds: int
+    wait_timeout_seconds: int
+    over: tuple[str, ...]
+    queue: str
+    """Of Kueue, which the run waits in; empty: it stands in none."""
+    ttl: Ttl | None
+    """When the workload goes after its end; None: it stays."""
+    other_choice: str
+    """The command by which a user lets this run wait for others or replace them."""
+    made_again: bool
+    """The engine is about to make the workload, though nothing of the run has changed."""
+
+    @staticmethod
+    def of(job: Job) -> "Plan":
+        """Raises ValueError: names the field that is wrong."""
+        when_busy = job.text("when_busy")
+        if when_busy not in WHEN_BUSY:
+            known = ", ".join(WHEN_BUSY)
+            raise ValueError(
+                f"whenBusy: {when_busy!r} cannot be used: there is no such choice. "
+                f"Set one of {known}."
+            )
+        return Plan(
+            workload=Workload.from_json(job.mapping("workload")),
+            revision=job.text("revision"),
+            gpus=job.number("gpus"),
+            gpus_total=job.number("gpus_total"),
+            suspend=job.mapping("suspend"),
+            resume=job.mapping("resume"),
+            when_busy=when_busy,
+            request=job.text("request"),
+            grace_seconds=job.number("grace_seconds"),
+            wait_timeout_seconds=job.number("wait_timeout_seconds"),
+            over=(*job.texts("done"), *job.texts("failed")),
+            queue=str(job.fields.get("queue") or ""),
+            ttl=Ttl.from_json(job.mapping("ttl")),
+            other_choice=str(job.fields.get("other_choice") or OTHER_CHOICE),
+            made_again=bool(job.fields.get("made_again")),
+        )
+
+
+def create(job: Job, api: Api) -> None:
+    """Stop runs in the way, write the record, and resume our own workload if it was suspended.
+
+    Raises:
+        TaskError: the name or the GPUs are another stack's, the namespace is gone, or a limit is
+            reached.
+    """
+    plan = Plan.of(job)
+    if api.get(f"{NAMESPACES}/{job.namespace}") is None:
+        raise TaskError(_namespace_is_gone(job))
+    end = time.monotonic() + plan.wait_timeout_seconds
+    holder = holder_text(f"stack {job.stack}")
+    while True:
+        with held(api, job.namespace, holder, LOCK_LIMIT_SECONDS) as lock:
+            waited_for = _hand_over(job, api, plan, lock)
+        if not waited_for:
+            return
+        if plan.when_busy == "wait":
+            limit, name = max(end - time.monotonic(), 0), "whenBusyTimeoutSeconds"
+        else:
+            limit, name = COMING_UP_SECONDS + 30, ""
+        _wait_for_runs(api, waited_for, limit, name)
+
+
+def delete(job: Job, api: Api) -> None:
+    """Remove our record; the workload has gone before."""
+    path = record_path(job.namespace, job.owner)
+    item = api.get(path)
+    if item and label(item, names.OWNER_LABEL) == job.owner:
+        api.delete(path, {})
+        say(f"the record of stack {job.stack} is removed")
+
+
+def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
+    """Returns the runs that have to be waited for; empty when this run may start."""
+    own = _own_workload(job, api, plan)
+    if own is None and (why := _others_stay(job, api, plan)):
+        lock.check()
+        data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
+        api.patch(record_path(job.namespace, job.owner), {"data": data})
+        say(why)
+        return []
+    former = _former_workload(job, api, plan, own)
+    others = _other_runs(job, api)
+    # In a queue Kueue decides who has to go, and the run may have to wait for days.
+    going = [] if plan.queue else runs_to_replace(others, plan.gpus, plan.gpus_total)
+    if going and plan.when_busy == "refuse":
+        raise TaskError(_refusal(going, plan))
+    coming_up = [run for run in going if run.coming_up]
+    if going and (plan.when_busy == "wait" or coming_up):
+        return coming_up if plan.when_busy == "replace" else going
+    for run in going:
+        lock.check()
+        say(f"{run} is asked to save, and is suspended")
+        suspend_run(api, job.namespace, run.record, job.stack)
+    if former:
+        lock.check()
+        end_workload(api, job, former, plan.revision, plan.grace_seconds)
+    for run in going:
+        what = f"the pods of {run.record.workload} of stack {run.record.stack} to save and end"
+        limit = run.record.grace_seconds + 60
+        wait_for(what, lambda run=run: live_pods_of(api, job.namespace, run.record.owner), limit)
+    end_in_former_namespace(job, api)
+    lock.check()
+    _write_record(job, api, plan)
+    if own and own is not former and is_stopped(api, job.namespace, own, plan.suspend):
+        say(f"{plan.workload} was suspended and is resumed")
+        steer(api, job.namespace, own, plan.resume, active=True)
+    return []
+
+
+def _others_stay(job: Job, api: Api, plan: Plan) -> str:
+    """Why no other run has to make place though our workload is not there; empty: one may have to.
+
+    A workload that is made again for a finished run ends at once.
+    """
+    item = api.get(record_path(job.namespace, job.owner))
+    record = parse_record(item) if item else None
+    if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
+        return ""
+    if replace(record, how_ended=how_ended_or_empty(api, record)).had_finished:
+        return f"no other run has to make place: {plan.workload} had finished before it was removed"
+    return "" if plan.made_again else f"{plan.workload} {LEFT_ALONE}"
+
+
+def _path(api: Api, namespace: str, workload: Workload) -> str:
+    return api.path(workload.api_version, workload.kind, namespace, workload.name)
+
+
+def _get(api: Api, namespace: str, workload: Workload) -> Json | None:
+    """The object, or None where there is none or the cluster no longer knows its kind."""
+    try:
+        return api.get(_path(api, namespace, workload))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
+    """Our workload; None: there is none of its name, or none any more.
+
+    One that somebody has deleted is waited for, as a `destroy` leaves it that was cut off.
+
+    Raises:
+        TaskError: the workload of this name belongs to somebody else, or does not go.
+    """
+    workload = plan.workload
+    item = _get(api, job.namespace, workload)
+    if item is None:
+        return None
+    owner = label(item, names.OWNER_LABEL)
+    if owner == job.owner:
+        return item
+    whose = annotation(item, names.STACK_ANNOTATION) or owner or "no stack of this program"
+    if is_ending(item):
+        _await_end(job, api, plan, item)
+        return None
+    raise TaskError(
+        f"{workload} in namespace {job.namespace} belongs to {whose}, not to stack {job.stack}, "
+        "and is left as it is. To give this run names of its own: "
+        "pulumi config set instance NAME (then pulumi up)"
+    )
+
+
+def _await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
+    """Wait until a workload that somebody has deleted is gone. Raises TaskError."""
+    workload, uid = plan.workload, part(item, "metadata")["uid"]
+
+    def ask() -> str:
+        found = _get(api, job.namespace, workload)
+        if found is None or part(found, "metadata")["uid"] != uid:
+            return ""
+        pods = live_pods_of(api, job.namespace, label(item, names.OWNER_LABEL))
+        return pods or "it is being deleted"
+
+    what = f"{workload}, which has the name of this run and is being deleted, to be gone"
+    wait_for(what, ask, plan.grace_seconds + 60)
+
+
+def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json | None:
+    """Our workload of before, if it is not the one to come."""
+    if own and label(own, names.REVISION_LABEL) != plan.revision:
+        return own
+    item = api.get(record_path(job.namespace, job.owner))
+    if item is None:
+        return None
+    before = parse_record(item).workload
+    if before == plan.workload:
+        return None
+    former = _get(api, job.namespace, before)
+    ours = former is not None and label(former, names.OWNER_LABEL) == job.owner
+    return former if ours else None
+
+
+def _other_runs(job: Job, api: Api) -> list[OtherRun]:
+    found: list[OtherRun] = []
+    for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
+        if label(item, names.OWNER_LABEL) == job.owner:
+            continue
+        record = parse_record(item)
+        run = other_run(record, _get(api, job.namespace, record.workload), api.now())
+        if run:
+            found.append(run)
+    return found
+
+
+def _wait_for_runs(api: Api, runs: list[OtherRun], limit_seconds: float, limit_name: str) -> None:
+    """Wait until none of these runs is in the way any more, or came up where it was coming."""
+
+    def ask() -> str:
+        said: list[str] = []
+        for run in runs:
+            record = run.record
+            item = api.get(record_path(record.namespace, record.owner))
+            workload = _get(api, record.namespace, record.workload) if item else None
+            now = other_run(parse_record(item), workload, api.now()) if item else None
+            if now and now.coming_up == run.coming_up:
+                pods = live_pods_of(api, record.namespace, record.owner)
+                said.append(f"{now} ({pods})" if pods else str(now))
+        return "; ".join(said)
+
+    which = ", ".join(f"{run.record.workload} of stack {run.record.stack}" for run in runs)
+    wait_for(f"the end of {which}", ask, limit_seconds, limit_name)
+
+
+def _refusal(going: list[OtherRun], plan: Plan) -> str:
+    which = "; ".join(str(run) for run in going)
+    need = f"{plan.gpus} of {plan.gpus_total} GPUs" if plan.gpus else "the CPUs"
+    stack = going[0].record.stack
+    return (
+        f"whenBusy: refuse, and {need} that this run needs are taken by {which}. Ways out: wait "
+        f"until it is finished; end it by `pulumi destroy --stack {stack}`; or let this run wait "
+        f"or replace it: {plan.other_choice}"
+    )
+
+
+def _namespace_is_gone(job: Job) -> str:
+    stacks = dict.fromkeys([job.text("platform_stack"), job.stack])
+    commands = "".join(f"\n  pulumi up --refresh --stack {stack}" for stack in stacks)
+    return (
+        f"namespace {job.namespace} is gone from the cluster: somebody has deleted it with all "
+        "that was in it. The data are kept. With --refresh the engine sees what is missing, and "
+        f"makes it again:{commands}"
+    )
+
+
+def _write_record(job: Job, api: Api, plan: Plan) -> None:
+    record = Record(
+        owner=job.owner,
+        stack=job.stack,
+        workload=plan.workload,
+        revision=plan.revision,
+        gpus=plan.gpus,
+        gpus_total=plan.gpus_total,
+        suspend=plan.suspend,
+        resume=plan.resume,
+        over=plan.over,
+        grace_seconds=plan.grace_seconds,
+        request=plan.request,
+        since=api.now(),
+        ttl=plan.ttl,
+    ).to_object(job.namespace)
+    path = record_path(job.namespace, job.owner)
+    before = api.get(path)
+    if before is None:
+        try:
+            api.create(COLLECTION.format(job.namespace), record)
+        except ApiError as error:
+            if error.status != 409:  # made by a request whose answer was lost
+                raise
+    else:
+        owner = label(before, names.OWNER_LABEL)
+        if owner != job.owner:
+            raise TaskError(f"ConfigMap {before['metadata']['name']} belongs to owner {owner}")
+        api.replace(path, record)
+    say(f"the run of stack {job.stack} may start in namespace {job.namespace}")

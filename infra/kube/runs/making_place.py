@@ -1,0 +1,64 @@
+"""Ends or suspends workloads; their pods save before they go."""
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.job import Job
+from infra.kube.objects import Json, label, part
+from infra.kube.paths import PODS
+from infra.kube.pods.silent_machines import pods_and_machines, silent_machines
+from infra.kube.queues.kueue import steer
+from infra.kube.record import Record, record_path
+from infra.kube.say import say
+from infra.kube.waiting import wait_for
+
+ENDED = ("Succeeded", "Failed")
+
+
+def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None:
+    """Apply a run's own suspend patch, and note in its record who did it."""
+    annotations = {names.SUSPENDED_BY_ANNOTATION: by_stack}
+    api.patch(record_path(namespace, record.owner), {"metadata": {"annotations": annotations}})
+    workload = record.workload
+    item = api.get(api.path(workload.api_version, workload.kind, namespace, workload.name))
+    if item is not None:
+        steer(api, namespace, item, record.suspend, active=False)
+
+
+def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: int) -> None:
+    """Delete a workload of ours in the foreground, and wait until it and its pods have gone.
+
+    Args:
+        api: the cluster.
+        job: whose workload it is.
+        item: the workload.
+        revision: of the workload to come, whose pods are not waited for.
+        grace_seconds: how long its pods may take to save.
+
+    Raises:
+        TaskError: they are still there 60 s after that.
+    """
+    kind, name = str(item["kind"]), str(item["metadata"]["name"])
+    path = api.path(str(item["apiVersion"]), kind, job.namespace, name)
+    say(f"{kind} {name} of this stack is ended (its pods have {grace_seconds} s to save)")
+    uid = item["metadata"]["uid"]
+    api.delete(path, {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}})
+
+    def ask() -> str:
+        found = api.get(path)
+        there = found is not None and found["metadata"]["uid"] == uid
+        pods = live_pods_of(api, job.namespace, job.owner, revision)
+        return pods or (f"{kind} {name} is being deleted" if there else "")
+
+    wait_for(f"{kind} {name} and its pods to end", ask, grace_seconds + 60)
+
+
+def live_pods_of(api: Api, namespace: str, owner: str, not_revision: str = "") -> str:
+    """The pods of an owner's training that have not ended, in words; empty when there are none."""
+    pods = api.list(PODS.format(namespace), names.training_selector(owner))
+    live = [
+        pod
+        for pod in pods
+        if part(pod, "status").get("phase") not in ENDED
+        and (not not_revision or label(pod, names.REVISION_LABEL) != not_revision)
+    ]
+    return pods_and_machines(live, silent_machines(api, live))

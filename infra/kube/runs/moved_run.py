@@ -1,0 +1,62 @@
+"""A run whose platform moves to another namespace ends in the one of before, and then starts.
+
+The engine makes the new pods first and deletes the old ones last. Where these hold the GPUs, the
+new ones would wait for them without an end.
+"""
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import list_if_allowed, object_at
+from infra.kube.job import Job
+from infra.kube.objects import Json
+from infra.kube.record import ALL, SELECTOR, parse_record, record_path
+from infra.kube.runs.making_place import live_pods_of, suspend_run
+from infra.kube.say import say
+from infra.kube.waiting import wait_for
+
+
+def end_in_former_namespace(job: Job, api: Api) -> None:
+    """Let our run save and end where it is in another namespace; it has no record here yet.
+
+    Where the credentials may not list the whole cluster's records, those in the job's
+    `former_namespaces` are read.
+
+    Raises:
+        TaskError: its pods are still there a minute after their grace period.
+    """
+    if api.get(record_path(job.namespace, job.owner)):
+        return
+    found, _ = list_if_allowed(api, ALL, f"{SELECTOR},{names.OWNER_LABEL}={job.owner}")
+    for item in _in_known_namespaces(job, api) if found is None else found:
+        record = parse_record(item)
+        where = record.namespace
+        say(f"{record.workload} of this stack in namespace {where} is asked to save and ends")
+        suspend_run(api, where, record, job.stack)
+        wait_for(
+            f"the pods of {record.workload} in namespace {where} to save and end",
+            lambda where=where: live_pods_of(api, where, job.owner),
+            record.grace_seconds + 60,
+        )
+        api.delete(record_path(where, job.owner), {})  # that namespace may stay, with data in it
+
+
+def _in_known_namespaces(job: Job, api: Api) -> list[Json]:
+    """The records of our run in the namespaces that its stack had before; says what is not seen."""
+    found: list[Json] = []
+    for where in job.texts("former_namespaces"):
+        item = object_at(api, record_path(where, job.owner))
+        if item == "unseen":
+            say(_unseen(where, job.owner))
+        elif item:
+            found.append(item)
+    return found
+
+
+def _unseen(where: str, owner: str) -> str:
+    selector = names.training_selector(owner)
+    return (
+        f"note: the run of this stack was in namespace {where}, and these credentials may not get "
+        "ConfigMaps there, so it is not asked to save and end first. If its pods still hold what "
+        "the new ones need, let somebody who may see and delete them look:\n"
+        f"  kubectl get pods --namespace {where} --selector {selector}"
+    )

@@ -1,0 +1,188 @@
+"""Whether a cluster can ever run the pods of a run: looks, and changes nothing.
+
+The API server itself is asked what it thinks of a pod, by a request that is never carried out
+(dryRun): namespaces' limits, priority classes and the cluster's own rules need no second opinion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import FORBIDDEN, Findings, objects_at
+from infra.kube.controllers.served import serves, unserved
+from infra.kube.errors import ApiError
+from infra.kube.objects import Json, name_of, part
+from infra.kube.paths import NODES, PODS
+from infra.kube.pods.only_here import OnlyHere, only_here_problem
+from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
+from infra.kube.quantity import amount
+from infra.kube.queues.queue_look import queue_findings
+from infra.kube.queues.unqueued_look import unqueued_findings
+from infra.kube.queues.volcano import volcano_queue_findings
+from infra.kube.volumes.volume_place import VolumePlace, places_of
+
+QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
+TRIAL = "disttrain-trial"  # name of a pod that is never made
+REFUSALS = (400, FORBIDDEN, 422)
+# Words of the API server's refusals, and the keys that decide on them.
+WORDS = (
+    ("PriorityClass", "priorityClass"),
+    ("RuntimeClass", "accelerator"),
+    ("PodSecurity", "network"),
+    ("memory", "memoryPerRank"),
+    ("cpu", "cpuPerRank"),
+)
+
+
+@dataclass(frozen=True)
+class RunPods:
+    """The pods of a run.
+
+    Args:
+        namespace: where they will be.
+        pod: one of them, as the API server takes it.
+        pods: how many there are at one time.
+        grows: nodes are made when pods need them, so today's nodes decide nothing.
+        without: resources that no node offers before this stack is up.
+        workload: group with version, and kind, of a workload that not every cluster knows; None:
+            it does.
+        setting: what asks for that kind, with its value, such as `topology: 'jobset'`.
+        otherwise: why it cannot be used where the cluster does not know the kind.
+        queue: LocalQueue of Kueue that the run waits in; empty: none.
+        queue_priority: WorkloadPriorityClass of the run; empty: none.
+        place: label whose places that queue has to know; empty: none.
+        volcano_queue: queue of Volcano that the run waits in; empty: none.
+        queues_come: what of these two the stack itself makes, see `queue_findings`.
+        groups_come: API groups of controllers that the stack itself installs, some with the
+            version.
+        class_name: storage class of the claim that the stack makes; empty: it makes none.
+        has_dataset: whether a Job prepares a data set before.
+        can_queue: whether a queue of Kueue can hold back the run's kind of workload.
+        makes_volume: the stack makes the volume too, so one that is there says nothing.
+        only_here: what the pods need and only this machine has.
+        here: boot id of this machine; empty: it is not known.
+    """
+
+    namespace: str
+    pod: Json
+    pods: int
+    grows: bool
+    without: Sequence[str] = ()
+    workload: tuple[str, str] | None = None
+    setting: str = ""
+    otherwise: str = ""
+    queue: str = ""
+    queue_priority: str = ""
+    place: str = ""
+    volcano_queue: str = ""
+    queues_come: Sequence[str] = ()
+    groups_come: Sequence[str] = ()
+    class_name: str = ""
+    has_dataset: bool = True
+    can_queue: bool = True
+    makes_volume: bool = False
+    only_here: Sequence[OnlyHere] = ()
+    here: str = ""
+
+
+def pods_findings(api: Api, run: RunPods) -> Findings:
+    """Ask the cluster. Raises ApiError and UnreachableError."""
+    found = Findings()
+    if run.workload and not serves(api, *run.workload):
+        version = run.workload[0]
+        if not {version, version.partition("/")[0]} & set(run.groups_come):
+            found.problems.append(unserved(api, *run.workload, run.setting, run.otherwise))
+    elif run.volcano_queue:
+        found.add(volcano_queue_findings(api, run.volcano_queue))
+    if run.queue:
+        names = (run.queue, run.queue_priority)
+        comes = (run.queues_come, run.groups_come)
+        found.add(queue_findings(api, run.namespace, *names, *comes, run.place))
+    found.add(
+        unqueued_findings(
+            api,
+            run.namespace,
+            run.pod,
+            run.queue,
+            has_dataset=run.has_dataset,
+            can_queue=run.can_queue,
+        )
+    )
+    places: list[VolumePlace] = []
+    if not run.makes_volume:
+        places = places_of(api, run.namespace, run.pod["spec"], run.class_name, found)
+    needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), places=places)
+    _look_at_nodes(api, run, needs, found)
+    _look_at_quotas(api, run, needs, found)
+    _try(api, run, found)
+    return found
+
+
+def _look_at_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
+    nodes = objects_at(api, NODES)
+    if nodes is None:
+        found.unseen("whether nodes have room for the training's pods")
+    elif problem := room_problem(nodes, needs):
+        if run.grows:
+            found.notes.append(f"clusterGrows: new nodes have to come. {problem}")
+        else:
+            hint = "Where the cluster makes nodes when pods need them, set clusterGrows: true"
+            found.problems.append(f"{problem}. {hint}")
+    else:
+        said = (only_here_problem(nodes, needs, thing, run.here) for thing in run.only_here)
+        found.problems += filter(None, said)
+
+
+def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
+    """Only what a quota allows in all counts: what is used now may be given back."""
+    quotas = objects_at(api, QUOTAS.format(run.namespace))
+    if quotas is None:
+        found.unseen(f"whether the quotas of namespace {run.namespace} suffice")
+        return
+    for quota in quotas:
+        spec = part(quota, "spec")
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            found.notes.append(
+                f"quota {name_of(quota)} of namespace {run.namespace} is only for some pods, and "
+                "was not checked"
+            )
+            continue
+        for name, allowed in part(spec, "hard").items():
+            problem = _quota_problem(name, str(allowed), needs)
+            if problem:
+                found.problems.append(
+                    f"{problem}: quota {name_of(quota)} of namespace {run.namespace} allows "
+                    f"{allowed} {name} in all. Set less, or ask for a larger quota"
+                )
+
+
+def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
+    if name in ("pods", "count/pods"):
+        # The pod that prepares the data set has ended before these pods come.
+        return f"pods: {needs.pods} cannot be used" if needs.pods > amount(allowed) else ""
+    resource = name.removeprefix("requests.")
+    wanted = needs.requests.get(resource)
+    if wanted is None or amount(wanted) * needs.pods <= amount(allowed):
+        return ""
+    key = KEYS.get(resource, resource)
+    return f"{key}: {needs.pods} pod{'' if needs.pods == 1 else 's'} with {wanted} {resource} each"
+
+
+def _try(api: Api, run: RunPods, found: Findings) -> None:
+    """Let the API server say whether it would take such a pod."""
+    metadata = {**run.pod["metadata"], "name": TRIAL}
+    try:
+        trial = {**run.pod, "metadata": metadata}
+        api.request("POST", PODS.format(run.namespace), trial, query={"dryRun": "All"})
+    except ApiError as refused:
+        words = str(refused)
+        # A namespace that is made later, rights that `missing_rights` names, a quota that others
+        # use up at the moment, and a webhook that cannot be tried.
+        known = ("cannot create resource", "exceeded quota", "does not support dry run")
+        if refused.status not in REFUSALS or any(each in words for each in known):
+            return
+        key = next((f"{key}: " for word, key in WORDS if word in words), "")
+        found.problems.append(
+            f"{key}the cluster would refuse the training's pods in namespace {run.namespace}: "
+            f"{words}"
+        )

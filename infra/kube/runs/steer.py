@@ -1,0 +1,130 @@
+"""Stops a run until it is resumed, and resumes it, without `pulumi up`.
+
+A stopped run keeps its objects and its data; only its pods go, after they have saved. To others it
+looks like a run that was replaced: it is in nobody's way, and its next `pulumi up` resumes it too.
+"""
+
+from dataclasses import asdict, replace
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.names import SAVED_STEP_ANNOTATION
+from infra.kube.objects import Json, label
+from infra.kube.queues.kueue import is_stopped
+from infra.kube.record import Record, parse_record, record_path
+from infra.kube.runs import hand_over
+from infra.kube.runs.gone import gone_words, how_ended_or_empty
+from infra.kube.runs.hand_over import LOCK_LIMIT_SECONDS
+from infra.kube.runs.lock import held, holder_text
+from infra.kube.runs.making_place import live_pods_of, suspend_run
+from infra.kube.waiting import wait_for
+from infra.kube.workload import true_condition
+from infra.names import QUEUE_LABEL
+
+SLACK_SECONDS = 60  # beside the time that the pods have to save
+
+
+def find_record(api: Api, namespace: str, owner: str) -> Record:
+    """What a stack's run says about itself.
+
+    Raises:
+        TaskError: it has no record, so its `pulumi up` never came to its training.
+        ValueError: somebody has changed the record.
+    """
+    item = api.get(record_path(namespace, owner))
+    if item is None:
+        raise TaskError(f"no run of this stack is in namespace {namespace}; first: pulumi up")
+    return parse_record(item)
+
+
+def find_workload(api: Api, record: Record) -> Json:
+    """The workload of a run.
+
+    Raises:
+        TaskError: it has gone after its end, or somebody has deleted it.
+    """
+    workload = record.workload
+    path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
+    item = api.get(path)
+    if item is None:
+        raise TaskError(gone_words(replace(record, how_ended=how_ended_or_empty(api, record))))
+    return item
+
+
+def stop(api: Api, record: Record) -> str:
+    """Let the pods save and go, and wait for that.
+
+    Returns:
+        Why there is nothing to stop; empty where the run was stopped now.
+
+    Raises:
+        TaskError: the workload is gone, or the pods are still there after their time.
+    """
+    holder = holder_text(f"./disttrain stop of stack {record.stack}")
+    with held(api, record.namespace, holder, LOCK_LIMIT_SECONDS) as lock:
+        item = find_workload(api, record)
+        if over := true_condition(item, list(record.over)):
+            return f"{record.workload} has ended already ({over})"
+        already = is_stopped(api, record.namespace, item, record.suspend)
+        lock.check()
+        if not already:
+            suspend_run(api, record.namespace, record, record.stack)
+        wait_for(
+            f"the pods of {record.workload} to save and end",
+            lambda: live_pods_of(api, record.namespace, record.owner),
+            record.grace_seconds + SLACK_SECONDS,
+        )
+    return f"{record.workload} is stopped already" if already else ""
+
+
+def note_saved_step(api: Api, record: Record, step: int) -> None:
+    """Write into a stopped run's record what it has saved, for whoever looks at it later.
+
+    The next hand-over, by which the run goes on, writes the record anew and without it.
+    """
+    annotations = {SAVED_STEP_ANNOTATION: str(step)}
+    path = record_path(record.namespace, record.owner)
+    api.patch(path, {"metadata": {"annotations": annotations}})
+
+
+def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
+    """Let the pods come back, as the hand-over of `pulumi up` would.
+
+    Args:
+        api: the cluster.
+        record: of the run.
+        when_busy: replace, wait or refuse: what to do where another run has the GPUs.
+        wait_seconds: the longest wait for others with `wait`.
+
+    Returns:
+        Why there is nothing to resume; empty where the run was resumed now.
+
+    Raises:
+        TaskError: the workload is gone, another run is in the way, or a limit is reached.
+    """
+    item = find_workload(api, record)
+    if over := true_condition(item, list(record.over)):
+        return f"{record.workload} has ended already ({over})"
+    if not is_stopped(api, record.namespace, item, record.suspend):
+        return f"{record.workload} is not stopped"
+    fields = {
+        "workload": record.workload.to_json(),
+        "revision": record.revision,
+        "gpus": record.gpus,
+        "gpus_total": record.gpus_total,
+        "suspend": record.suspend,
+        "resume": record.resume,
+        "done": list(record.over),
+        "when_busy": when_busy,
+        "request": record.request,
+        "ttl": asdict(record.ttl) if record.ttl else {},
+        "grace_seconds": record.grace_seconds,
+        "wait_timeout_seconds": wait_seconds,
+        "platform_stack": record.stack,
+        "queue": label(item, QUEUE_LABEL),
+        "other_choice": "./disttrain resume --when-busy wait (or replace)",
+    }
+    job = Job(api.access, record.namespace, record.owner, record.stack, fields)
+    hand_over.create(job, api)
+    return ""

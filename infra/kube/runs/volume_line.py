@@ -1,0 +1,44 @@
+"""What node 0 of a training says of the volume that its nodes share, from the pods' first lines."""
+
+import re
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.objects import Json, container_of, name_of
+from infra.kube.paths import PODS
+
+VOLUME = "volume: "
+FIRST_BYTES = 1 << 18
+MOST_PODS = 8
+_LINE = re.compile(rf"\[node \d+\] ({VOLUME}.*)")  # trainer/volume/figures.py; a test holds it
+
+
+def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:
+    """`volume: 2 nodes see each other's new files: ...`; or that it was not seen, and why.
+
+    Args:
+        api: the cluster.
+        namespace: of the pods.
+        pods: of one training; those whose names come first are asked.
+    """
+    why = (
+        "no pod that was asked has said it in its first lines (run.train.volume_timeout_seconds 0 "
+        "leaves it out)"
+    )
+    for pod in sorted(pods, key=name_of)[:MOST_PODS]:
+        path = f"{PODS.format(namespace)}/{name_of(pod)}/log"
+        query = {"container": container_of(pod), "limitBytes": str(FIRST_BYTES)}
+        try:
+            text = api.text(path, query)
+        except (ApiError, UnreachableError) as reason:
+            why = str(reason)
+            continue
+        if line := last_volume_line(text):
+            return line
+    return f"{VOLUME}not seen: {why}; ./disttrain verify reads it from the volume"
+
+
+def last_volume_line(log: str) -> str:
+    """The line of the newest start in that log, without its node; empty where there is none."""
+    found = [match[1] for line in log.splitlines() if (match := _LINE.match(line))]
+    return found[-1] if found else ""

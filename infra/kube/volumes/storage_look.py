@@ -1,0 +1,255 @@
+"""Whether a cluster can give the pods of a stack their volume: looks, and changes nothing."""
+
+import re
+from dataclasses import dataclass
+from typing import cast
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings, listed, object_at, objects_at
+from infra.kube.objects import Json, is_ending, names_of, part, parts
+from infra.kube.paths import CLAIMS, CLASSES, NODES, VOLUMES
+from infra.kube.quantity import amount
+from infra.kube.volumes.left_claims import STORAGE, left_claims, purge_problem
+from infra.names import MANY_NODES, ONE_NODE, ONE_POD
+
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+DRIVERS_ON_NODES = "/apis/storage.k8s.io/v1/csinodes"
+BY_HAND = "kubernetes.io/no-provisioner"
+WAITS = "WaitForFirstConsumer"
+
+
+@dataclass(frozen=True)
+class StorageNeeds:
+    """What a stack wants of its cluster.
+
+    Args:
+        namespace: of the claim.
+        claim: name of the claim.
+        is_there: somebody else has made the claim, or another stack.
+        class_name: the storage class of a claim that this stack makes; empty: none.
+        access_mode: of a claim that this stack makes.
+        size: that such a claim asks for, such as `50Gi`.
+        pods: pods of the run that write to the volume at one time; 0: this stack has no run.
+        class_key, size_key: the settings that say class and size, for messages.
+        can_grow: whether a claim of this stack is grown by a larger size.
+        stack: which other claims are this stack's, which go if it has any; empty: nobody asks.
+        has_data_folder: whether the stack has a command of the data folder with these.
+    """
+
+    namespace: str
+    claim: str
+    is_there: bool
+    class_name: str
+    access_mode: str
+    size: str
+    pods: int
+    class_key: str = "storageOptions.className"
+    size_key: str = "dataSize"
+    can_grow: bool = True
+    stack: str = ""
+    has_data_folder: bool = True
+
+
+def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
+    """Ask the cluster. Raises ApiError and UnreachableError."""
+    found = Findings()
+    if needs.stack:
+        mine = f"{STORAGE},{names.STACK_LABEL}={needs.stack}"
+        left = left_claims(api, needs.namespace, mine, needs.claim)
+        if problem := purge_problem(left, has_data_folder=needs.has_data_folder):
+            found.problems.append(problem)
+    modes = {needs.access_mode}
+    if needs.is_there:
+        item = object_at(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
+        if item == "unseen":
+            found.unseen(f"whether the claim {needs.claim} can be used")
+            return found
+        modes = _look_at_claim(api, needs, item, found)
+    elif needs.class_name:
+        _look_at_class(api, needs, found)
+    if modes and not found.problems:
+        _look_at_nodes(api, needs, modes, found)
+    return found
+
+
+def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Findings) -> set[str]:
+    """Returns the claim's ways of access."""
+    key = f"storageOptions.claimName: {needs.claim!r} cannot be used"
+    if item is None:
+        others = listed(api, CLAIMS.format(needs.namespace))
+        there = f"; there is {others}" if others else ""
+        found.problems.append(
+            f"{key}: namespace {needs.namespace} has no such claim{there}. Set one that is there, "
+            "or make it first"
+        )
+        return set()
+    if is_ending(item):
+        found.problems.append(
+            f"{key}: it is being deleted (deletionTimestamp). Set another claim, or make it again"
+        )
+        return set()
+    phase = str(part(item, "status").get("phase") or "Pending")
+    class_name = str(part(item, "spec").get("storageClassName") or "")
+    if phase != "Bound":
+        class_ = object_at(api, f"{CLASSES}/{class_name}") if class_name else None
+        if phase == "Pending" and _binding(class_) == WAITS:
+            found.notes.append(_waiting(needs.claim, class_name))
+        else:
+            found.problems.append(
+                f"{key}: it is {phase} and not Bound, so no pod could mount it. "
+                f"`kubectl -n {needs.namespace} describe persistentvolumeclaim {needs.claim}` "
+                "says what it waits for"
+            )
+    else:
+        _look_at_volume(api, needs, str(part(item, "spec").get("volumeName") or ""), found)
+    modes = set(cast(list[str], part(item, "spec").get("accessModes") or []))
+    if not modes & {MANY_NODES, ONE_NODE, ONE_POD}:
+        found.problems.append(
+            f"{key}: its access mode is {', '.join(sorted(modes))}, and a training writes "
+            f"checkpoints. Set a claim with {MANY_NODES}"
+        )
+    return modes
+
+
+def _look_at_volume(api: Api, needs: StorageNeeds, volume: str, found: Findings) -> None:
+    item = object_at(api, f"{VOLUMES}/{volume}")
+    if item == "unseen":
+        found.unseen(f"whether the driver of volume {volume} is installed")
+    elif item is not None:
+        driver = str(part(item, "spec", "csi").get("driver") or "")
+        _look_at_driver(api, f"storageOptions.claimName: {needs.claim!r}", driver, found)
+
+
+def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
+    key = f"{needs.class_key}: {needs.class_name!r}"
+    item = object_at(api, f"{CLASSES}/{needs.class_name}")
+    if item == "unseen":
+        found.unseen(f"whether there is a storage class {needs.class_name}")
+        return
+    if item is None:
+        others = listed(api, CLASSES) or "none"
+        found.problems.append(
+            f"{key} cannot be used: the cluster has no such storage class; it has {others}. Set "
+            "one of them, or let the driver that brings the class be installed"
+        )
+        return
+    own = object_at(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
+    if isinstance(own, dict):
+        _look_at_change(own, needs, found)
+        if part(own, "status").get("phase") == "Bound":
+            return
+    provisioner = str(item.get("provisioner") or "")
+    if re.search(r"(^|[.-])csi([.-]|$)", provisioner):
+        _look_at_driver(api, key, provisioner, found)
+    elif provisioner == BY_HAND:
+        _look_for_free_volume(api, needs, key, found)
+    if _binding(item) == WAITS:
+        found.notes.append(_waiting(needs.claim, needs.class_name))
+
+
+def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
+    """A claim that is there already can grow, and cannot change otherwise."""
+    spec, capacity = part(own, "spec"), part(own, "status", "capacity")
+    modes = ", ".join(cast(list[str], spec.get("accessModes") or []))
+    held = f"the claim {needs.claim}, which holds data"
+    for key, is_now, wanted in (
+        (needs.class_key, str(spec.get("storageClassName") or ""), needs.class_name),
+        ("storageOptions.accessMode", modes, needs.access_mode),
+    ):
+        if is_now != wanted:
+            found.problems.append(
+                f"{key}: {wanted!r} cannot be used for {held} and has {is_now}, "
+                f"because a claim cannot change it. Set {is_now} again, or another namespace for a "
+                "claim of its own"
+            )
+    size = str(capacity.get("storage") or "")
+    if size and needs.size and amount(needs.size) < amount(size):
+        found.problems.append(
+            f"{needs.size_key}: {needs.size!r} cannot be used for {held} on a volume of {size}, "
+            f"because a claim can only grow. Set at least {size}"
+        )
+    asked = str(part(spec, "resources", "requests").get("storage") or "")
+    if not needs.can_grow and asked and amount(needs.size) > amount(asked):
+        found.problems.append(
+            f"{needs.size_key}: {needs.size!r} cannot be used for {held} and asks for {asked}, "
+            "because this stack does not make it larger. Do that first, if its class allows it: "
+            f"`kubectl -n {needs.namespace} patch persistentvolumeclaim {needs.claim} -p "
+            f'\'{{"spec":{{"resources":{{"requests":{{"storage":"{needs.size}"}}}}}}}}\'`'
+        )
+
+
+def _look_for_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findings) -> None:
+    items = objects_at(api, VOLUMES)
+    if items is None:
+        found.unseen(f"whether a volume of storage class {needs.class_name} is free")
+        return
+    for item in items:
+        spec = part(item, "spec")
+        wanted_by = part(spec, "claimRef")
+        ours = (needs.namespace, needs.claim)
+        free = part(item, "status").get("phase") == "Available" and (
+            not wanted_by or (wanted_by.get("namespace"), wanted_by.get("name")) == ours
+        )
+        modes = cast(list[str], spec.get("accessModes") or [])
+        of_class = spec.get("storageClassName") == needs.class_name
+        if free and of_class and needs.access_mode in modes:
+            return
+    found.problems.append(
+        f"{key} cannot be used: nothing makes volumes for this class ({BY_HAND}), and none of its "
+        f"volumes is free and has {needs.access_mode}. Let a volume be made, or set another class"
+    )
+
+
+def _look_at_driver(api: Api, key: str, driver: str, found: Findings) -> None:
+    """A driver is installed when it has a CSIDriver object, or is registered on a node."""
+    if not driver:
+        return
+    item = object_at(api, f"{DRIVERS}/{driver}")
+    nodes = objects_at(api, DRIVERS_ON_NODES) if item is None else []
+    if item == "unseen" or nodes is None:
+        found.unseen(f"whether the CSI driver {driver} is installed")
+        return
+    specs = (part(node, "spec") for node in nodes)
+    on_nodes = {str(entry["name"]) for spec in specs for entry in parts(spec, "drivers")}
+    if item is None and driver not in on_nodes:
+        there = listed(api, DRIVERS) or "none"
+        found.problems.append(
+            f"{key} cannot be used: its CSI driver {driver} is not installed; the cluster has "
+            f"{there}. Let the driver be installed, or set another one"
+        )
+
+
+def _look_at_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findings) -> None:
+    """Several pods on several nodes need a volume that several nodes can mount."""
+    if needs.pods < 2 or MANY_NODES in modes:
+        return
+    if ONE_NODE not in modes:
+        found.problems.append(
+            f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_POD}, which only "
+            f"one pod can mount. Set topology: single-pod, or a storage with {MANY_NODES}"
+        )
+        return
+    nodes = objects_at(api, NODES)
+    if nodes is None:
+        found.unseen(f"whether all {needs.pods} pods can be on one node, as {ONE_NODE} needs")
+        return
+    usable = [node for node in nodes if not part(node, "spec").get("unschedulable")]
+    if len(usable) > 1:
+        found.problems.append(
+            f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_NODE}, which "
+            f"only one node can mount, and the cluster has {len(usable)} nodes for pods "
+            f"({names_of(usable[:5])}{', ...' if len(usable) > 5 else ''}). Set topology: "
+            f"single-pod, or a storage with {MANY_NODES} (docs/storage.md)"
+        )
+
+
+def _waiting(claim: str, class_name: str) -> str:
+    return (
+        f"storage class {class_name} binds the claim {claim} when the first pod uses it "
+        f"({WAITS}); until then the claim is Pending, and nothing is wrong with it"
+    )
+
+
+def _binding(class_: Json | str | None) -> str:
+    return str(class_.get("volumeBindingMode") or "") if isinstance(class_, dict) else ""

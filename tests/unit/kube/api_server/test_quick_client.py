@@ -1,0 +1,77 @@
+"""The client of the standard library, against a server with TLS that says what it was asked."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.errors import UnreachableError
+from tests.gate import Gate
+from tests.tls_api import NAME, kubeconfig_of, tls_api
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_PATCH(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        asked = {"path": self.path, "kind": self.headers["Content-Type"], "body": json.loads(body)}
+        self.answer(json.dumps(asked).encode())
+
+    def do_GET(self) -> None:
+        self.answer(b'{"items": []}' if self.path != "/log" else b"\xff is no text")
+
+    def answer(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    with tls_api(tmp_path, Handler) as gate:
+        yield gate
+
+
+def access(gate: Gate, tmp_path: Path, name: str = NAME) -> Access:
+    return Access(kubeconfig=json.dumps(kubeconfig_of(gate, tmp_path, name)))
+
+
+def test_connection_that_the_server_has_closed_is_made_anew(
+    gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It closes those that were idle for a while, which is worth no word and no second."""
+    api = Api(access(gate, tmp_path), patience_seconds=0)
+    assert api.list("/pods") == []
+    gate.cut()
+    assert api.patch("/pods/a", {"spec": 1}) == {
+        "path": "/pods/a",
+        "kind": "application/merge-patch+json",
+        "body": {"spec": 1},
+    }
+    assert api.text("/log", {}) == "\ufffd is no text"
+    assert capsys.readouterr().err == ""
+
+
+def test_server_that_was_away_is_asked_again(gate: Gate, tmp_path: Path) -> None:
+    api = Api(access(gate, tmp_path), patience_seconds=0)
+    gate.close()
+    with pytest.raises(UnreachableError, match="Connection refused"):
+        api.list("/pods")
+    gate.open()
+    assert api.list("/pods") == []
+
+
+def test_server_with_the_certificate_of_another_name_is_not_asked(
+    gate: Gate, tmp_path: Path
+) -> None:
+    with pytest.raises(UnreachableError, match="certificate"):
+        Api(access(gate, tmp_path, "other.test"), patience_seconds=0).list("/pods")

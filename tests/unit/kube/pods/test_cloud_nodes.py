@@ -1,0 +1,102 @@
+"""Nodes with the labels, taints and devices that clouds give them, and what is said of pods there.
+
+M6 of the goals. The values are those of the clouds' documentation; their clusters were never there.
+"""
+
+from typing import Any
+
+import pytest
+
+from infra.kube.pods.room import PodNeeds, room_problem
+from infra.names import GPU_RESOURCE, GPU_TOLERATION
+
+Json = dict[str, Any]
+EFA = "vpc.amazonaws.com/efa"
+TYPE = "node.kubernetes.io/instance-type"
+
+
+def node(name: str, labels: dict[str, str], offers: dict[str, str], *taints: str) -> Json:
+    """`taints` as kubectl writes them."""
+    found: list[Json] = []
+    for taint in taints:
+        rest, _, effect = taint.rpartition(":")
+        key, _, value = rest.partition("=")
+        found.append({"key": key, "value": value, "effect": effect})
+    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", **offers}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": found},
+        "status": {"allocatable": allocatable},
+    }
+
+
+def eks(type_: str, gpus: str, efas: str) -> Json:
+    """With the device plugins of NVIDIA and for EFA."""
+    labels = {TYPE: type_, "topology.kubernetes.io/zone": "eu-west-1a"}
+    return node(f"ip-{type_}", labels, {GPU_RESOURCE: gpus, EFA: efas})
+
+
+P4D, P5 = eks("p4d.24xlarge", "8", "4"), eks("p5.48xlarge", "8", "32")
+P5EN, P6 = eks("p5en.48xlarge", "8", "16"), eks("p6-b200.48xlarge", "8", "8")
+GKE = node(
+    "gke-h100",
+    {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb", TYPE: "a3-highgpu-8g"},
+    {GPU_RESOURCE: "8"},
+    f"{GPU_RESOURCE}=present:NoSchedule",
+)
+GKE_SPOT = node(
+    "gke-spot",
+    {"cloud.google.com/gke-accelerator": "nvidia-l4", "cloud.google.com/gke-spot": "true"},
+    {GPU_RESOURCE: "1"},
+    f"{GPU_RESOURCE}=present:NoSchedule",
+    "cloud.google.com/gke-spot=true:NoSchedule",
+)
+AKS = node(
+    "aks-gpu",
+    {"kubernetes.azure.com/accelerator": "nvidia", "kubernetes.azure.com/agentpool": "gpu"},
+    {GPU_RESOURCE: "8"},
+    "sku=gpu:NoSchedule",
+)
+AKS_SPOT = node(
+    "aks-spot",
+    {"kubernetes.azure.com/scalesetpriority": "spot"},
+    {GPU_RESOURCE: "4"},
+    "kubernetes.azure.com/scalesetpriority=spot:NoSchedule",
+)
+SYSTEM = node("system", {TYPE: "m5.large"}, {"cpu": "2", "memory": "8Gi"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "requests", "selector", "tolerations", "pods", "said"),
+    [
+        ([SYSTEM, P4D, P4D], {GPU_RESOURCE: "8"}, {TYPE: "p4d.24xlarge"}, [], 2, ""),
+        ([SYSTEM, P4D], {GPU_RESOURCE: "8"}, {TYPE: "p4d.24xlarge"}, [], 2, "room for 1 of these"),
+        ([SYSTEM, P5], {GPU_RESOURCE: "8"}, {TYPE: "p4d.24xlarge"}, [], 1, "is m5.large, p5.48xl"),
+        ([P4D], {GPU_RESOURCE: "8", EFA: "4"}, {}, [], 1, ""),
+        ([P5], {GPU_RESOURCE: "8", EFA: "32"}, {}, [], 1, ""),
+        ([P5EN], {GPU_RESOURCE: "8", EFA: "16"}, {}, [], 1, ""),
+        ([P6], {GPU_RESOURCE: "8", EFA: "8"}, {}, [], 1, ""),
+        ([P4D, P5EN], {EFA: "32"}, {}, [], 1, f"asks for 32 {EFA}, and no node that it could use"),
+        ([P6], {GPU_RESOURCE: "4", EFA: "8"}, {}, [], 2, "room for 1 of these"),
+        ([SYSTEM, GKE], {GPU_RESOURCE: "8"}, {}, [], 1, ""),
+        ([GKE_SPOT], {GPU_RESOURCE: "1"}, {}, [], 1, "add {key: cloud.google.com/gke-spot, operat"),
+        ([GKE_SPOT], {GPU_RESOURCE: "1"}, {}, ["cloud.google.com/gke-spot"], 1, ""),
+        ([GKE_SPOT], {GPU_RESOURCE: "8"}, {}, ["cloud.google.com/gke-spot"], 1, "(gke-spot: 1)"),
+        ([AKS], {GPU_RESOURCE: "8"}, {}, [], 1, "add {key: sku, operator: Equal, value: gpu, eff"),
+        ([AKS], {GPU_RESOURCE: "8"}, {}, ["sku"], 1, ""),
+        ([AKS, AKS_SPOT], {GPU_RESOURCE: "4"}, {}, ["sku"], 3, "room for 2 of these"),
+    ],
+)  # fmt: skip
+def test_pods_on_a_clouds_nodes_fit_or_are_refused_in_a_sentence(
+    nodes: list[Json],
+    requests: dict[str, str],
+    selector: dict[str, str],
+    tolerations: list[str],
+    pods: int,
+    said: str,
+) -> None:
+    """The taint that GKE puts on nodes with GPUs is tolerated by all training pods."""
+    also = [{"key": key, "operator": "Exists"} for key in tolerations]
+    problem = room_problem(nodes, PodNeeds(pods, requests, selector, [GPU_TOLERATION, *also]))
+    assert said in problem
+    assert bool(problem) == bool(said)

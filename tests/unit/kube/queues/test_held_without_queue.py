@@ -1,0 +1,80 @@
+"""A workload that is in no queue and is suspended: by Kueue, which lets nothing else start, or not.
+
+The API server is a stand-in here, with the Workload that Kueue makes of each object it looks at.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.kube.api_server.access import Access
+from infra.kube.errors import ApiError
+from infra.kube.job import Job
+from infra.kube.names import SUSPENDED_BY_ANNOTATION
+from infra.kube.queues.await_queue import suspended_text
+from infra.kube.queues.unqueued_look import held_without_queue
+from infra.names import QUEUE_LABEL
+from tests.cli.records import RECORD
+from tests.unit.kube.server import ApiServer, Json, api_of
+
+GROUP = "/apis/kueue.x-k8s.io"
+HELD = "it is in no queue, and Kueue, which shares this cluster out"
+
+
+class Server(ApiServer):
+    """Kueue's Workloads, or its refusal to show them, and the record of the run."""
+
+    def __init__(self, workloads: int, status: int = 200, suspended_by: str = "") -> None:
+        self.workloads, self.status = workloads, status
+        self.record = RECORD.to_object(RECORD.namespace)
+        self.record["metadata"]["annotations"][SUSPENDED_BY_ANNOTATION] = suspended_by
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json:
+        del method, query, body
+        if path == GROUP:
+            return {"versions": [{"version": "v1beta2"}]}
+        if path == f"{GROUP}/v1beta2/namespaces/disttrain/workloads":
+            if self.status != 200:
+                raise ApiError(self.status, "no")
+            return {"items": [{}] * self.workloads}
+        return self.record
+
+
+def workload(queue: str = "") -> dict[str, Any]:
+    labels = {QUEUE_LABEL: queue} if queue else {}
+    return {"metadata": {"uid": "u", "labels": labels}, "spec": {"suspend": True}}
+
+
+@pytest.mark.parametrize(
+    ("queue", "workloads", "status", "held"),
+    [
+        ("", 1, 200, True),
+        ("", 0, 200, False),  # somebody has suspended it
+        ("gpus", 1, 200, False),  # that queue says what it waits for
+        ("", 1, 403, False),
+    ],
+)
+def test_kueue_holds_what_it_looks_at_and_what_names_no_queue(
+    queue: str, workloads: int, status: int, held: bool
+) -> None:
+    said = held_without_queue(api_of(Server(workloads, status)), "disttrain", workload(queue))
+    assert said.startswith(HELD) == bool(said) == held
+    assert ("kubectl get localqueues -n disttrain" in said) == held
+
+
+def said_of(server: Server) -> str:
+    """What `pulumi up` says of a run that is suspended."""
+    job = Job(Access(kubeconfig="{}"), RECORD.namespace, RECORD.owner, RECORD.stack, {})
+    return suspended_text(job, api_of(server), RECORD.workload, workload())
+
+
+def test_up_names_kueue_where_nobody_else_has_suspended_the_run() -> None:
+    """It was said that `pulumi up` resumes it, which Kueue undoes each time."""
+    said = said_of(Server(1))
+    assert said.startswith(f"Job train-singlepod does not start: {HELD}")
+    assert "resumes it" not in said
+    assert "by somebody; `pulumi up` resumes it" in said_of(Server(0))
+    assert "by ./disttrain stop; `pulumi up` resumes it" in said_of(
+        Server(1, suspended_by=RECORD.stack)
+    )

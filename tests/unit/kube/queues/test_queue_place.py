@@ -1,0 +1,228 @@
+"""What a run waits for in its queue, from objects as Kueue 0.19.2 wrote them on a real cluster."""
+
+from typing import Any
+
+import pytest
+
+from infra.kube.queues.await_queue import ends_well, queue_place
+from infra.kube.queues.queue_place import in_queue
+from infra.kube.workload import Workload
+
+Json = dict[str, Any]
+FLAVOR = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor any"
+TAKEN = f"{FLAVOR}, 300m more needed"
+TOO_LARGE = (
+    "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor any, previously "
+    "considered podsets requests (0) + current podset request (400m) > maximum capacity (300m)"
+)
+PREEMPTED = (
+    "Preempted to accommodate a workload (UID: b3d8c5cb-9dae-4b64-a624-c4d0356776d1, JobUID: "
+    "cb8a7ccb-15e8-4fdc-885a-9ec5dda00a4e) due to prioritization in the ClusterQueue; preemptor "
+    "path: /e2e-team; preemptee path: /e2e-team"
+)
+
+
+def condition(type_: str, status: str, message: str = "", reason: str = "Pending") -> Json:
+    time = "2026-11-23T00:17:49Z"
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": time,
+    }
+
+
+def workload(
+    name: str,
+    *conditions: Json,
+    priority: int = 0,
+    created: str = "00:17:49",
+    namespace: str = "default",
+    **spec: object,
+) -> Json:
+    """One of the cluster queue `team`, admitted where a condition says so."""
+    admitted = any((c["type"], c["status"]) == ("QuotaReserved", "True") for c in conditions)
+    return {
+        "metadata": {
+            "name": f"job-{name}-94782",
+            "namespace": namespace,
+            "uid": name,
+            "creationTimestamp": f"2026-11-23T{created}Z",
+            "ownerReferences": [{"kind": "Job", "name": name}],
+        },
+        "spec": {"queueName": "gpus", "priority": priority, "active": True, **spec},
+        "status": {
+            "conditions": list(conditions),
+            **({"admission": {"clusterQueue": "team"}} if admitted else {}),
+        },
+    }
+
+
+def queue(namespace: str = "default", team: str = "team") -> Json:
+    return {
+        "metadata": {"name": "gpus", "namespace": namespace},
+        "spec": {"clusterQueue": team},
+    }
+
+
+RESERVED = condition("QuotaReserved", "True", reason="QuotaReserved")
+ADMITTED = condition("Admitted", "True", reason="Admitted")
+WAITS = condition("QuotaReserved", "False", TAKEN)
+HOLDER = workload("a", RESERVED, ADMITTED)
+OWN = workload("b", WAITS)
+
+
+def test_words_name_place_reason_and_holder() -> None:
+    found = in_queue("gpus", OWN, [queue()], [HOLDER, OWN])
+    assert found
+    assert found.words == (
+        f"in queue gpus (place 1 of 1 in ClusterQueue team): {TAKEN}; "
+        "held by Job a in namespace default (priority 0)"
+    )
+    assert found.since
+    assert found.since.isoformat() == "2026-11-23T00:17:49+00:00"
+    assert not found.never
+
+
+@pytest.mark.parametrize(
+    ("others", "place"),
+    [
+        ([workload("c", WAITS, created="00:17:00")], "place 2 of 2"),
+        ([workload("c", WAITS, created="00:18:00")], "place 1 of 2"),
+        ([workload("c", WAITS, created="00:18:00", priority=5)], "place 2 of 2"),
+        ([workload("c", WAITS, created="00:17:00", namespace="other")], "place 2 of 2"),
+        ([workload("c", WAITS, created="00:17:00", active=False)], "place 1 of 1"),
+        ([workload("c", WAITS, created="00:17:00", queueName="elsewhere")], "place 1 of 1"),
+        ([workload("c", condition("Finished", "True"), created="00:17:00")], "place 1 of 1"),
+    ],
+)
+def test_place_counts_who_goes_first_in_the_same_cluster_queue(
+    others: list[Json], place: str
+) -> None:
+    """By priority and then by age, over the namespaces whose queues lead to it."""
+    queues = [queue(), queue("other")]
+    found = in_queue("gpus", OWN, queues, [HOLDER, OWN, *others])
+    assert found
+    assert f"({place} in ClusterQueue team)" in found.words
+
+
+def test_place_is_left_out_where_the_queues_cannot_be_seen() -> None:
+    found = in_queue("gpus", OWN, [], [])
+    assert found
+    assert found.words == f"in queue gpus: {TAKEN}"
+
+
+def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
+    """One of two flavors is too small for ever and the other one is taken at the moment."""
+    never = workload("b", condition("QuotaReserved", "False", TOO_LARGE))
+    found = in_queue("gpus", never, [queue()], [never])
+    assert found
+    assert found.never
+    both = workload("b", condition("QuotaReserved", "False", f"{TOO_LARGE}, {TAKEN}"))
+    found = in_queue("gpus", both, [queue()], [both])
+    assert found
+    assert not found.never
+
+
+def test_resource_without_a_quota_never_comes() -> None:
+    """Whatever else is taken: it was said that such a run starts by itself."""
+    message = (
+        "couldn't assign flavors to pod set main: resource memory unavailable in ClusterQueue; "
+        f"{TAKEN}"
+    )
+    own = workload("b", condition("QuotaReserved", "False", message))
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.never
+    assert "spec.resourceGroups of the ClusterQueue" in found.remedy
+
+
+def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
+    evicted = condition("Evicted", "True", PREEMPTED, "Preempted")
+    own = workload("b", WAITS, evicted)
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert (
+        ": it was put back (Preempted): Preempted to accommodate a workload due to prioritization "
+        "in the ClusterQueue; couldn't"
+    ) in found.words
+    resumed = condition("Evicted", "True", "The workload is deactivated", "Deactivated")
+    own = workload("b", WAITS, resumed)
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert "put back" not in found.words
+
+
+def test_run_that_kueue_has_forgotten_says_so() -> None:
+    """E7: put back and still counted as admitted, as in https://github.com/kubernetes-sigs/kueue/issues/14811.
+
+    It was called a run that has its place, and whose pods come.
+    """
+    evicted = condition("Evicted", "True", "Exceeded the PodsReady timeout", "PodsReadyTimeout")
+    own = workload("b", RESERVED, ADMITTED, evicted)
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.words.startswith(
+        "in queue gpus: it was put back (PodsReadyTimeout): Exceeded the PodsReady timeout; "
+        "Kueue still counts its place."
+    )
+    assert "(kueue#14811)" in found.words
+    assert "./disttrain stop and then ./disttrain resume" in found.words
+    assert found.since is not None
+    again = workload("b", RESERVED, ADMITTED, {**evicted, "status": "False"})
+    assert in_queue("gpus", again, [queue()], [again]) is None
+
+
+def test_checks_of_an_admin_are_waited_for_by_name() -> None:
+    own = workload("b", RESERVED)
+    own["status"]["admissionChecks"] = [
+        {"name": "nodes", "state": "Pending"},
+        {"name": "budget", "state": "Ready"},
+    ]
+    found = in_queue("gpus", own, [queue()], [own])
+    assert found
+    assert found.words.endswith(": waits for checks: nodes is Pending")
+
+
+def test_run_that_has_its_place_or_is_over_waits_for_nothing() -> None:
+    assert in_queue("gpus", HOLDER, [queue()], [HOLDER]) is None
+    over = workload("a", condition("Finished", "True"))
+    assert in_queue("gpus", over, [queue()], [over]) is None
+
+
+def test_output_has_the_place_or_says_that_it_is_had() -> None:
+    """Of the moment at which `pulumi up` ended, and it says so: a queue moves on."""
+    place = in_queue("gpus", OWN, [queue()], [HOLDER, OWN])
+    assert place
+    said = ends_well(Workload("batch/v1", "Job", "train-indexed"), place)
+    told = queue_place(f"0 s: waiting for Job train-indexed\n{said}\n", "gpus")
+    assert told.startswith(
+        "when pulumi up ended: Job train-indexed waits in queue gpus (place 1 of"
+    )
+    assert "held by Job a in namespace default (priority 0)" in told
+    trains = "all ranks have stepped: 2 of 2 pods are ready\n"
+    assert queue_place(trains, "gpus").endswith("the run had its place in queue gpus")
+    assert queue_place(trains, "") == "the run is in no queue of Kueue"
+    by_default = "Job train-indexed has its place in queue default\n"
+    assert queue_place(by_default + trains, "") == f"when pulumi up ended: {by_default.strip()}"
+    assert queue_place(f"{said}\n", "").endswith(said)
+
+
+def test_run_that_kueue_has_not_seen_says_so() -> None:
+    found = in_queue("gpus", None, [], [])
+    assert found
+    assert found.words.startswith("in queue gpus: Kueue has not taken it up yet. If this lasts")
+    assert "managedJobsNamespaceSelector" in found.words
+
+
+def test_run_that_kueue_has_not_seen_is_not_promised_a_start() -> None:
+    """In a namespace that Kueue leaves out it never starts; with the others it begins by itself."""
+    unseen, seen = in_queue("gpus", None, [], []), in_queue("gpus", OWN, [queue()], [OWN])
+    assert unseen
+    assert seen
+    workload = Workload("batch/v1", "Job", "train-indexed")
+    assert "starts by itself" in ends_well(workload, seen)
+    said = ends_well(workload, unseen)
+    assert "starts by itself" not in said
+    assert queue_place(f"{said}\n", "gpus").endswith("shows whether it has begun")

@@ -1,0 +1,147 @@
+"""A stand-in for the API server of a cluster where a run's workload has gone, and its tasks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from infra.kube.api_server.access import Access
+from infra.kube.errors import ApiError
+from infra.kube.job import Job
+from infra.kube.record import Record, Ttl, parse_record, record_path
+from infra.kube.runs import hand_over
+from infra.kube.workload import Workload
+from tests.cli.records import NOW, RECORD
+from tests.unit.kube.server import ApiServer, api_of
+
+TTL = Ttl(3600, "image", "claim", "/data/runs/dev", {"nodeSelector": {"disk": "big"}})
+GONE = replace(RECORD, ttl=TTL, workload=Workload("batch/v1", "Job", "train-indexed"))
+OTHER_JOB = "train-other"
+OTHER = replace(
+    RECORD,
+    owner="99999999-2222-3333-4444-555555555555",
+    stack="organization/disttrain/other",
+    workload=Workload("batch/v1", "Job", OTHER_JOB),
+)
+
+
+class Server(ApiServer):
+    """A cluster with the record of a run, and no workload; its pod says how the run ended.
+
+    Args:
+        record: of the run.
+        state: `finished`, `failed` or empty, as the pod says it.
+        words: those that the pod has read beside it.
+        at: when the run wrote them.
+        other: the record of another run, which trains.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        state: str,
+        words: str = "",
+        at: datetime = NOW,
+        other: Record | None = None,
+    ) -> None:
+        self.record = record.to_object(record.namespace)
+        self.record["metadata"]["resourceVersion"] = "7"
+        self.said = json.dumps({"state": state, "words": words, "at": at.isoformat()})
+        self.pods = list[Any]()
+        self.phase = "Succeeded"  # of the pod that reads the volume
+        self.note_status = 200  # what a change of the record is answered with
+        self.workload: Any = None
+        self.other = other.to_object(other.namespace) if other else None
+        self.changes_of_other = list[Any]()
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
+        del query
+        if path == record_path(GONE.namespace, GONE.owner):
+            if method == "PATCH" and self.note_status != 200:
+                raise ApiError(self.note_status, "no")
+            if method == "PATCH":
+                self._merge(body)
+            if method == "PUT":
+                self.record = body
+            return self.record
+        if self.other and path.endswith((self.other["metadata"]["name"], OTHER_JOB)):
+            if method == "PATCH":
+                self.changes_of_other.append(body)
+            metadata = {"name": OTHER_JOB, "labels": self.other["metadata"]["labels"]}
+            job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}}
+            return job if path.endswith(OTHER_JOB) else self.other
+        if path.endswith("/jobs/train-indexed") and self.workload:
+            return self.workload
+        if path.endswith("/pods") and method == "POST":
+            self.pods.append(body)
+            return body
+        if path.endswith("/log"):
+            return self.said + "\n"
+        if "/pods/" in path:
+            return {"metadata": {}, "status": {"phase": self.phase}}
+        if path.endswith(("/pods", "/configmaps", "/leases")):
+            records = [self.record, *([self.other] if self.other else [])]
+            return {"items": records if path.endswith("maps") else []}
+        if path in ("/apis/batch/v1", "/api/v1"):
+            kinds = [{"kind": "Job", "name": "jobs", "namespaced": True}]
+            return {"resources": kinds}
+        if path == f"/api/v1/namespaces/{GONE.namespace}":
+            return {"metadata": {"name": GONE.namespace, "uid": "n"}}
+        if "/leases" in path and method in ("POST", "PUT", "GET") and method != "GET":
+            return body
+        return None
+
+    def _merge(self, body: Any) -> None:
+        about = self.record["metadata"]
+        annotations = about["annotations"] | body.get("metadata", {}).get("annotations", {})
+        about["annotations"] = {key: text for key, text in annotations.items() if text is not None}
+        about["resourceVersion"] += "1"
+        self.record["data"] |= body.get("data", {})
+
+    def now(self) -> Record:
+        return parse_record(self.record)
+
+
+AWAIT = {
+    "workload": GONE.workload.to_json(),
+    "uid": "u1",
+    "revision": GONE.revision,
+    "pods": 1,
+    "done": ["Complete"],
+    "failed": ["Failed"],
+    "timeout_seconds": 5,
+}
+
+
+def job(**fields: Any) -> Job:
+    return Job(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, GONE.stack, fields)
+
+
+HAND_OVER = {
+    "workload": GONE.workload.to_json(),
+    "revision": GONE.revision,
+    "gpus": 4,
+    "gpus_total": 4,
+    "suspend": GONE.suspend,
+    "resume": GONE.resume,
+    "done": ["Complete"],
+    "failed": ["Failed"],
+    "when_busy": "replace",
+    "request": "again",
+    "grace_seconds": 5,
+    "wait_timeout_seconds": 0,
+    "platform_stack": GONE.stack,
+    "ttl": vars(TTL),
+}
+
+
+def hand_over_of(server: Server, **changes: Any) -> None:
+    given = job(**{**HAND_OVER, **changes})
+    plan = hand_over.Plan.of(given)
+
+    class Unlocked:
+        def check(self) -> None:
+            """Nobody else is there."""
+
+    hand_over._hand_over(given, api_of(server), plan, Unlocked())  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+"""A workload of the run's name that is still being deleted as the run comes up.
+
+The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from infra.kube import waiting
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.names import OWNER_LABEL, STACK_ANNOTATION
+from infra.kube.record import record_path
+from infra.kube.runs import hand_over
+from tests.unit.kube.server import ApiServer, Json, api_of
+
+PLACE = "/api/v1/namespaces/disttrain"
+WORKLOAD = "/apis/batch/v1/namespaces/disttrain/jobs/train"
+
+
+class Server(ApiServer):
+    """Has the Job of a former life of the stack, and a pod of it, until a time.
+
+    Args:
+        is_ending: whether it is being deleted.
+        gone_after: seconds; the pod goes with it.
+    """
+
+    def __init__(self, *, is_ending: bool, gone_after: float) -> None:
+        ends = {"deletionTimestamp": "2026-11-26T01:00:00Z"} if is_ending else {}
+        self.job: Json = {
+            "kind": "Job",
+            "apiVersion": "batch/v1",
+            "metadata": {
+                "name": "train",
+                "uid": "1",
+                "labels": {OWNER_LABEL: "before"},
+                "annotations": {STACK_ANNOTATION: "dev"},
+                **ends,
+            },
+        }
+        self.gone_after = gone_after
+        self.made: list[str] = []
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
+        is_there = self.seconds < self.gone_after
+        if method == "POST":
+            self.made.append(f"{path}/{body['metadata']['name']}")
+            return body
+        if path == WORKLOAD:
+            return self.job if is_there else None
+        if path == f"{PLACE}/pods":
+            assert f"{OWNER_LABEL}=before" in query["labelSelector"]
+            pod = {"metadata": {"name": "train-x"}, "spec": {}, "status": {"phase": "Running"}}
+            return {"items": [pod] if is_there else []}
+        if path == "/apis/batch/v1":
+            return {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
+        if path == PLACE:
+            return {"metadata": {"name": "disttrain"}}
+        return {"items": []} if path.endswith("/configmaps") else None
+
+
+@contextmanager
+def locked(*_: object) -> Iterator[Mock]:
+    yield Mock()
+
+
+def come_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the hand-over fails with; empty: the run may start."""
+    monkeypatch.setattr(waiting, "time", server)
+    monkeypatch.setattr(hand_over, "held", locked)
+    api = api_of(server)
+    numbers = dict.fromkeys(("gpus", "gpus_total", "wait_timeout_seconds"), 0)
+    texts = {"revision": "r", "when_busy": "replace", "request": "1", "platform_stack": "dev"}
+    workload = {"api_version": "batch/v1", "kind": "Job", "name": "train"}
+    fields = {**numbers, **texts, "workload": workload, "grace_seconds": 30}
+    try:
+        hand_over.create(Job(api.access, "disttrain", "mine", "dev", fields), api)
+    except TaskError as error:
+        return str(error)
+    return ""
+
+
+def test_workload_that_goes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `destroy` that was cut off leaves it; it was said to belong to another stack."""
+    server = Server(is_ending=True, gone_after=25)
+    assert come_up(server, monkeypatch) == ""
+    assert server.seconds >= 25
+    assert server.made == [record_path("disttrain", "mine")]
+
+
+def test_what_keeps_it_is_named_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the time to save and a minute."""
+    server = Server(is_ending=True, gone_after=86400)
+    said = come_up(server, monkeypatch)
+    assert said.startswith("waited 90 s for Job train, which has the name of this run and is being")
+    assert "train-x Running" in said
+    assert server.made == []
+
+
+def test_workload_that_stays_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to somebody, and nobody has deleted it."""
+    server = Server(is_ending=False, gone_after=86400)
+    assert "belongs to dev, not to stack dev, and is left as it is" in come_up(server, monkeypatch)
+    assert server.seconds == 0

@@ -1,0 +1,256 @@
+"""A run whose workload went after its `ttlSecondsAfterFinished`: its end, and what is done then.
+
+The API server is a stand-in here, whose pod has read the folder of a run with the real program.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.record import parse_record
+from infra.kube.runs import await_ready, gone_program
+from infra.kube.runs import look as quick
+from infra.kube.runs.gone import gone_words, how_ended
+from infra.kube.runs.steer import find_workload
+from infra.run.workload import volume_proof
+from tests.cli.records import NOW, RECORD
+from tests.unit.kube.runs.gone_run import AWAIT, GONE, TTL, Server, api_of, hand_over_of, job
+
+DONE = "run dev is finished: all 40 steps are done"
+ROUND = "round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:29500"
+FATAL = "fatal: the loss is nan at step 7"
+STOPPED = "stopped by a signal; the run continues from its last checkpoint"
+
+
+def folder(tmp_path: Path, *nodes: list[str], done: bool = False) -> Path:
+    """A run with the lines that its nodes have written; the first word of each is its second."""
+    logs = tmp_path / "logs"
+    logs.mkdir(parents=True)
+    for node, lines in enumerate(nodes):
+        texts = list[str]()
+        for line in lines:
+            second, _, said = line.partition(" ")
+            texts.append(f"2026-11-22T07:00:{second}.000000Z {node} - [node {node}] {said}")
+        texts.append(f"2026-11-22T07:00:59.000000Z {node} 0 fatal: a rank's own line")
+        (logs / f"node-{node:05d}.log").write_text("\n".join(texts) + "\n")
+    if done:
+        (tmp_path / "done.json").write_text("{}")
+    return tmp_path
+
+
+def ended(run: Path) -> tuple[str, str]:
+    """What the program in the pod says."""
+    program = Path(gone_program.__file__).read_text()
+    command = [sys.executable, "-c", program, str(run)]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return found["state"], found["words"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "state", "words"),
+    [
+        ([["01 " + ROUND, "02 " + DONE]], "finished", "all 40 steps are done"),
+        ([["01 " + ROUND, "02 " + FATAL]], "failed", "the loss is nan at step 7"),
+        ([["01 " + ROUND, "02 giving up for now: no peers"]], "failed", "no peers"),
+        # It was tried again, or went on after it was made longer.
+        ([["01 " + FATAL, "02 " + ROUND]], "", ""),
+        ([["01 " + DONE, "02 " + ROUND]], "", ""),
+        ([["01 " + ROUND, "02 " + STOPPED]], "", ""),
+        # The fatal error of another node ended them all.
+        ([["01 " + ROUND, "03 " + STOPPED], ["01 " + ROUND, "02 " + FATAL]], "failed", "the loss"),
+        # A node of before, which the run has no more.
+        ([["05 " + ROUND, "06 " + STOPPED], ["01 " + ROUND, "02 " + FATAL]], "", ""),
+    ],
+)
+def test_logs_of_the_nodes_say_how_a_run_ended(
+    tmp_path: Path, nodes: list[list[str]], state: str, words: str
+) -> None:
+    found = ended(folder(tmp_path, *nodes, done=DONE in str(nodes)))
+    assert (found[0], found[1][: len(words)]) == (state, words)
+
+
+def test_marker_alone_counts_where_no_log_could_be_written(tmp_path: Path) -> None:
+    assert ended(folder(tmp_path / "full", done=True)) == ("finished", "")
+    assert ended(tmp_path / "nothing") == ("", "")
+
+
+def test_only_the_end_of_a_long_log_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log may have gigabytes, and the pod has little memory."""
+    path = folder(tmp_path, [f"01 {FATAL}", f"02 {ROUND}"]) / "logs" / "node-00000.log"
+    end = len(path.read_text().splitlines()[-1]) + 1
+    monkeypatch.setattr(gone_program, "LOG_BYTES", path.stat().st_size)
+    assert [text for _, text in gone_program.own_lines(path)] == [FATAL, ROUND]
+    monkeypatch.setattr(gone_program, "LOG_BYTES", end)
+    assert gone_program.own_lines(path) == []
+
+
+def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
+    """By the claim and the image of the run, where its pods may run, and changing nothing."""
+    server = Server(GONE, "finished", "all 40 steps are done")
+    api = api_of(server)
+    assert how_ended(api, server.now()) == "finished: all 40 steps are done"
+    (pod,) = server.pods
+    assert pod["spec"]["nodeSelector"] == {"disk": "big"}
+    (container,) = pod["spec"]["containers"]
+    assert (container["image"], container["command"][-1]) == ("image", "/data/runs/dev")
+    assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data", "readOnly": True}]
+    assert how_ended(api, server.now()) == "finished: all 40 steps are done"
+    assert len(server.pods) == 1
+
+
+def test_record_chooses_no_rights_for_the_pod() -> None:
+    """A ConfigMap may be changed by people who may start no pod with more rights."""
+    wanted = {"runAsUser": 0, "runAsNonRoot": False, "fsGroup": 1000}
+    more = {"hostNetwork": True, "serviceAccountName": "admin", "volumes": []}
+    placement = {**TTL.placement, **more, "securityContext": wanted}
+    server = Server(replace(GONE, ttl=replace(TTL, placement=placement)), "finished")
+    how_ended(api_of(server), server.now())
+    spec = server.pods[0]["spec"]
+    assert not {"hostNetwork", "serviceAccountName"} & spec.keys()
+    assert len(spec["volumes"]) == 1
+    security = spec["securityContext"]
+    assert (security["runAsUser"], security["runAsNonRoot"]) == (1000, True)
+    assert security["fsGroup"] == 1000
+
+
+def test_end_that_nobody_has_written_is_not_noted() -> None:
+    server = Server(GONE, "")
+    assert how_ended(api_of(server), server.now()) == ""
+    assert server.now().how_ended == ""
+
+
+def test_end_before_the_runs_own_up_is_that_of_another_workload() -> None:
+    """The run was made longer, its pods never started, and somebody deleted its workload."""
+    server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(minutes=1))
+    assert how_ended(api_of(server), server.now()) == ""
+    server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(seconds=5))
+    assert how_ended(api_of(server), server.now())  # by the clock of a node
+
+
+def test_pod_without_a_line_is_an_error_and_no_end() -> None:
+    server = Server(GONE, "finished")
+    server.said = ""
+    with pytest.raises(TaskError, match="has printed no line"):
+        how_ended(api_of(server), server.now())
+
+
+def test_pod_that_fails_on_the_volume_is_an_error_with_its_words() -> None:
+    server = Server(GONE, "finished")
+    server.phase, server.said = "Failed", "OSError: Stale file handle"
+    with pytest.raises(TaskError, match="how the run ended: OSError: Stale file handle"):
+        how_ended(api_of(server), server.now())
+
+
+def test_answer_counts_where_the_record_may_not_be_changed() -> None:
+    """As for those who may only look; then each look reads the volume again. Another refusal is
+    one of the cluster, which is said."""
+    server = Server(GONE, "finished", "all done")
+    server.note_status = 403
+    api = api_of(server)
+    assert [how_ended(api, server.now()) for _ in range(2)] == ["finished: all done"] * 2
+    assert len(server.pods) == 2
+    server.note_status = 422
+    with pytest.raises(ApiError):
+        how_ended(api, server.now())
+
+
+def test_workload_without_such_a_time_starts_no_pod() -> None:
+    server = Server(replace(GONE, ttl=None), "finished")
+    assert how_ended(api_of(server), server.now()) == ""
+    assert server.pods == []
+
+
+def test_up_ends_well_where_a_finished_run_has_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    """While `pulumi up` waits the workload may finish and go, and nobody has lost anything."""
+    server = Server(GONE, "finished", "all 40 steps are done")
+    await_ready.create(job(**{**AWAIT, "pods": 2}), api_of(server))
+    said = capsys.readouterr().out
+    assert "./disttrain verify reads it from the volume" in volume_proof(said, 2)
+    assert (
+        "the run has finished: all 40 steps are done; Job train-indexed was removed 3600 s" in said
+    )
+
+
+def test_up_fails_where_a_failed_run_has_gone_and_says_the_way_on() -> None:
+    server = Server(GONE, "failed", "the loss is nan")
+    with pytest.raises(TaskError) as failure:
+        await_ready.create(job(**AWAIT), api_of(server))
+    said = str(failure.value)
+    assert "training failed: the loss is nan; Job train-indexed was removed 3600 s after" in said
+    assert said.endswith("`pulumi up` make it again from its last checkpoint")
+    assert "kubectl" not in said  # there is nothing to delete
+
+
+def test_up_fails_where_somebody_has_deleted_a_run_that_trained() -> None:
+    server = Server(GONE, "")
+    with pytest.raises(TaskError, match="no log of the run says that it had ended: somebody has"):
+        await_ready.create(job(**AWAIT), api_of(server))
+
+
+def test_up_that_cannot_read_the_volume_says_what_to_do() -> None:
+    server = Server(GONE, "finished")
+    server.said = ""
+    with pytest.raises(TaskError) as failure:
+        await_ready.create(job(**AWAIT), api_of(server))
+    said = str(failure.value)
+    assert "was not seen: the pod that reads how the run ended has printed no line" in said
+    assert said.endswith("`pulumi refresh` and then `pulumi up` make it again")
+
+
+def test_end_is_forgotten_once_there_is_a_workload_again() -> None:
+    """Or a run that is tried again and then finishes would stay a failed one."""
+    server = Server(replace(GONE, how_ended="failed: nan"), "")
+    complete = {"type": "Complete", "status": "True"}
+    server.workload = {"metadata": {"uid": "u1"}, "status": {"conditions": [complete]}}
+    await_ready.create(job(**AWAIT), api_of(server))
+    assert server.now().how_ended == ""
+
+
+def test_second_up_hands_nothing_over_once_the_end_is_noted() -> None:
+    """The program gives the task the request of before, so the engine sees no change."""
+    finished = Server(replace(GONE, how_ended="finished: all done"), "finished")
+    request = quick._request  # pyright: ignore[reportPrivateUsage]
+    assert request(api_of(finished), GONE.namespace, GONE.owner) == GONE.request
+    for before in ("", "failed: nan"):
+        server = Server(replace(GONE, how_ended=before), "")
+        assert request(api_of(server), GONE.namespace, GONE.owner) == "record 7"
+
+
+def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    """A workload that is made anew ends at once, so no other run has to make place for it."""
+    server = Server(GONE, "finished", "all done")
+    hand_over_of(server)
+    assert "no other run has to make place" in capsys.readouterr().out
+    assert (server.now().request, server.now().how_ended) == ("again", "finished: all done")
+    assert server.now().since == GONE.since
+    hand_over_of(server, ttl={**vars(TTL), "seconds": 7200})
+    assert server.now().ttl == replace(TTL, seconds=7200)
+
+
+def test_words_about_a_workload_without_that_time_stay() -> None:
+    words = gone_words(replace(GONE, ttl=None))
+    assert words.startswith("Job train-indexed is not there: somebody has deleted it. ")
+
+
+def test_stop_and_resume_say_that_it_has_finished() -> None:
+    server = Server(GONE, "finished", "all 40 steps are done")
+    with pytest.raises(TaskError) as failure:
+        find_workload(api_of(server), server.now())
+    assert "all 40 steps are done; Job train-indexed was removed 3600 s after that" in str(
+        failure.value
+    )
+
+
+def test_time_survives_the_way_to_the_record_and_back() -> None:
+    found = parse_record(GONE.to_object(GONE.namespace))
+    assert found == GONE
+    assert "ttl" not in RECORD.to_object(RECORD.namespace)["data"]
+    assert found.since <= NOW

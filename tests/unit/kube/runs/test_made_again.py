@@ -1,0 +1,120 @@
+"""A run that has not changed, and whose workload is not there: others stay until it is made again.
+
+The engine makes it only where it knows that it is not there, as after `pulumi refresh`.
+"""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from infra.kube.errors import TaskError
+from infra.kube.names import SUSPENDED_BY_ANNOTATION
+from infra.kube.runs import await_ready
+from infra.kube.runs.hand_over import LEFT_ALONE
+from infra.run import made_again
+from infra.workloads import WORKLOADS
+from tests.unit.kube.runs.gone_run import (
+    AWAIT,
+    GONE,
+    OTHER,
+    Server,
+    api_of,
+    hand_over_of,
+    job,
+)
+from tests.unit.stacks import deploy
+
+FAILED = {"state": "failed", "words": "the loss is nan", "other": OTHER}
+
+
+def suspends(server: Server) -> bool:
+    """Whether the other run was asked to make place."""
+    by = {"metadata": {"annotations": {SUSPENDED_BY_ANNOTATION: GONE.stack}}}
+    return server.changes_of_other == [by, OTHER.suspend]
+
+
+@pytest.mark.parametrize("ttl", [GONE.ttl, None])
+@pytest.mark.parametrize("when_busy", ["replace", "wait", "refuse"])
+def test_bare_up_fails_and_leaves_other_runs_alone(
+    ttl: object, when_busy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether it went after its time or somebody has deleted it; nor does it wait for others."""
+    server = Server(replace(GONE, ttl=ttl), **FAILED)
+    hand_over_of(server, when_busy=when_busy, ttl=vars(ttl) if ttl else {})
+    assert f"Job train-indexed {LEFT_ALONE}" in capsys.readouterr().out
+    assert server.changes_of_other == []
+    assert server.now().since == GONE.since
+    with pytest.raises(TaskError, match="training failed: "):
+        await_ready.create(job(**AWAIT), api_of(server))
+
+
+def test_workload_that_is_made_again_gets_its_place() -> None:
+    """And its record says no more how it ended before."""
+    server = Server(GONE, **FAILED)
+    hand_over_of(server, made_again=True)
+    assert suspends(server)
+    assert server.now().how_ended == ""
+    assert server.now().since > GONE.since
+
+
+def test_refused_place_ends_it_before_the_workload_is_made() -> None:
+    server = Server(GONE, **FAILED)
+    with pytest.raises(TaskError, match="whenBusy: refuse"):
+        hand_over_of(server, made_again=True, when_busy="refuse")
+    assert server.changes_of_other == []
+
+
+def test_finished_run_that_is_made_again_suspends_nobody() -> None:
+    server = Server(GONE, "finished", "all done", other=OTHER)
+    hand_over_of(server, made_again=True)
+    assert server.changes_of_other == []
+
+
+def test_changed_run_takes_its_place_at_once() -> None:
+    """The engine makes a workload for it, whatever has become of the one of before."""
+    server = Server(GONE, **FAILED)
+    hand_over_of(server, revision="longer")
+    assert suspends(server)
+
+
+@pytest.mark.parametrize("topology", WORKLOADS)
+def test_engine_asks_before_it_makes_the_workload(topology: str, tmp_path: Path) -> None:
+    """Of all objects of a kind it is the last one, from which the pods come."""
+    stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
+    deployment = deploy(stack, tmp_path, {"topology": topology})
+    asked = [each for each in deployment.resources if each.request.hooks.before_create]
+    (workload,) = asked
+    assert workload.inputs["kind"] == WORKLOADS[topology].kind
+    assert [*workload.request.hooks.before_create] == [*deployment.hooks]
+
+
+def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list[str]:
+    """The lines that the hook shows, with a task that prints its job and has this ending."""
+    lines = list[str]()
+    program = f"import os, sys; print(sys.stdin.read(), flush=True); {ending}"
+    monkeypatch.setattr(made_again, "HAND_OVER", ("-c", program))
+    monkeypatch.setattr(pulumi.log, "info", lines.append)
+    repeated = made_again.hand_over_if_left_alone(said, json.dumps({"owner": "o"}))
+    with ThreadPoolExecutor(1) as thread:  # the main thread would be left without an event loop
+        thread.submit(asyncio.run, repeated).result()
+    return lines
+
+
+def test_hook_repeats_the_task_that_has_left_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    (given,) = hooked(monkeypatch, f"something\nJob train-indexed {LEFT_ALONE}\n")
+    assert json.loads(given) == {"owner": "o", "made_again": True}
+    assert hooked(monkeypatch, "the run of stack dev may start") == []
+
+
+def test_task_that_fails_ends_the_creation_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match=r"^it is refused:\n  a way out$"):
+        hooked(
+            monkeypatch, LEFT_ALONE, "sys.exit(print('error: it is refused:\\n  a way out') or 1)"
+        )
+    with pytest.raises(RuntimeError, match="hand-over was ended from outside"):
+        hooked(monkeypatch, LEFT_ALONE, "os.kill(os.getpid(), 9)")

@@ -1,0 +1,214 @@
+"""A run that stands in another namespace than the settings name: it saves and ends there first.
+
+The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kube import waiting
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.job import Job
+from infra.kube.names import (
+    COMPONENT_LABEL,
+    OWNER_LABEL,
+    RECORD_LABEL,
+    RUN_RECORD,
+    SUSPENDED_BY_ANNOTATION,
+    TRAINING,
+)
+from infra.kube.record import ALL, Record, record_path
+from infra.kube.runs import making_place, moved_run
+from infra.kube.runs.moved_run import end_in_former_namespace
+from infra.kube.say import MAX_LINE_CHARACTERS
+from infra.run import former_namespaces
+from infra.run.former_namespaces import left_behind
+from tests.cli.records import RECORD
+from tests.unit.kube.server import ApiServer, Json, api_of
+from tests.unit.stacks import deploy
+
+OLD, NEW, OTHERS = "disttrain", "another", "theirs"
+OURS = replace(RECORD, owner="mine-1234", grace_seconds=600)
+NAMESPACE = "/api/v1/namespaces/{}"
+
+
+class Server(ApiServer):
+    """Our run and somebody else's are in `disttrain`; a pod goes when its workload is suspended.
+
+    Args:
+        records: of the runs.
+        forbidden: begins of paths that this user may not read.
+    """
+
+    def __init__(self, *records: tuple[str, Record], forbidden: tuple[str, ...] = ()) -> None:
+        self.records = {
+            record_path(where, each.owner): each.to_object(where) for where, each in records
+        }
+        self.suspended: list[str] = []
+        self.forbidden = forbidden
+        self.pod_goes = True
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
+        if any(path.startswith(each) for each in self.forbidden):
+            raise ApiError(403, "no")
+        if path == ALL:
+            selector = query["labelSelector"].split(",")
+            wanted = dict(word.split("=") for word in selector)
+            assert wanted[RECORD_LABEL] == RUN_RECORD
+            items = [
+                each
+                for each in self.records.values()
+                if wanted.items() <= each["metadata"]["labels"].items()
+            ]
+            return {"items": items}
+        if path in self.records:
+            if method == "DELETE":
+                return self.records.pop(path)
+            if method == "PATCH":
+                notes = body["metadata"]["annotations"]
+                self.records[path]["metadata"]["annotations"] |= notes
+            return self.records[path]
+        if path == "/apis/batch/v1":
+            return {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
+        if path.endswith("/jobs/train-singlepod"):
+            if method == "PATCH":
+                assert body == OURS.suspend
+                self.suspended.append(path.split("/")[-3])
+            return {
+                "kind": "Job",
+                "apiVersion": "batch/v1",
+                "metadata": {"name": "train-singlepod"},
+            }
+        if path.endswith("/pods"):
+            there = not (self.pod_goes and self.suspended)
+            labels = f"{COMPONENT_LABEL}={TRAINING},{OWNER_LABEL}={OURS.owner}"
+            assert query["labelSelector"] == labels
+            return {"items": [POD] if there else []}
+        return None
+
+
+POD = {
+    "metadata": {"name": "train-singlepod-x", "namespace": OLD},
+    "spec": {},
+    "status": {"phase": "Running"},
+}
+
+
+def end(
+    server: Server, monkeypatch: pytest.MonkeyPatch, former: tuple[str, ...] = ()
+) -> tuple[str, list[str]]:
+    """What fails, and what is said, as the run goes to the namespace `another`."""
+    said: list[str] = []
+    for module in (moved_run, waiting):
+        monkeypatch.setattr(module, "say", said.append)
+    monkeypatch.setattr(waiting, "time", server)
+    api = api_of(server)
+    fields = {"former_namespaces": list(former)} if former else {}
+    try:
+        end_in_former_namespace(Job(api.access, NEW, OURS.owner, "dev", fields), api)
+    except TaskError as error:
+        return str(error), said
+    return "", said
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "former"),
+    [((), ()), ((), (OLD,)), ((ALL,), (OLD,)), ((ALL,), ("gone", NEW, OLD))],
+    ids=["listed", "listed-and-known", "known", "one-of-several"],
+)
+def test_run_saves_and_ends_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, forbidden: tuple[str, ...], former: tuple[str, ...]
+) -> None:
+    """Also for a user who may not list the whole cluster's records: its old and its new pods waited
+    for each other."""
+    other = replace(OURS, owner="other-12")
+    server = Server((OLD, OURS), (OTHERS, other), forbidden=forbidden)
+    problem, said = end(server, monkeypatch, former)
+    assert problem == ""
+    assert f"Job train-singlepod of this stack in namespace {OLD} is asked to save" in said[0]
+    assert server.suspended == [OLD]
+    assert [*server.records] == [record_path(OTHERS, other.owner)]
+
+
+def test_run_that_is_here_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has come here by an earlier `up`; its record in the namespace of before stays as it is."""
+    server = Server((NEW, OURS), (OLD, OURS))
+    assert end(server, monkeypatch, (OLD,)) == ("", [])
+    assert server.suspended == []
+    assert len(server.records) == 2
+
+
+def test_nothing_is_said_of_a_new_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not the user may list all records."""
+    for forbidden in ((), (ALL,)):
+        assert end(Server(forbidden=forbidden), monkeypatch) == ("", [])
+
+
+def test_namespace_that_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the right that is missing, and the command for somebody who has it."""
+    server = Server((OLD, OURS), forbidden=(ALL, NAMESPACE.format(OLD)))
+    problem, (said,) = end(server, monkeypatch, (OLD,))
+    assert problem == ""
+    assert f"the run of this stack was in namespace {OLD}" in said
+    assert "these credentials may not get ConfigMaps there" in said
+    selector = f"{COMPONENT_LABEL}={TRAINING},{OWNER_LABEL}={OURS.owner}"
+    assert f"\n  kubectl get pods --namespace {OLD} --selector {selector}" in said
+    assert max(map(len, said.splitlines())) <= MAX_LINE_CHARACTERS, "it would be cut"
+
+
+def test_who_suspended_it_is_noted_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record goes last, so that an `up` that is cut off is finished by the next one."""
+    server = Server((OLD, OURS))
+    server.pod_goes = False
+    problem, _ = end(server, monkeypatch)
+    assert "waited 660 s for the pods of Job train-singlepod in namespace disttrain" in problem
+    assert "train-singlepod-x" in problem
+    record = server.records[record_path(OLD, OURS.owner)]
+    assert record["metadata"]["annotations"][SUSPENDED_BY_ANNOTATION] == "dev"
+    assert making_place.ENDED == ("Succeeded", "Failed")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "left"),
+    [
+        ({}, []),
+        ({"namespace": NEW}, []),
+        ({"namespace": OLD}, [OLD]),
+        ({"namespace": NEW, "formerNamespaces": OLD}, [OLD]),
+        ({"namespace": OLD, "formerNamespaces": NEW}, [OLD]),
+        ({"namespace": OLD, "formerNamespaces": f"first {OLD} {NEW}"}, ["first", OLD]),
+        ({"namespace": "", "formerNamespaces": None}, []),
+    ],
+)
+def test_namespaces_of_before_are_kept_in_the_outputs(outputs: Json, left: list[str]) -> None:
+    """The second `up` finds the same ones as the first, so that it changes nothing. A namespace
+    that was refused is one of them, and hides none."""
+    assert left_behind(outputs, NEW) == left
+    after = {"namespace": NEW, "formerNamespaces": " ".join(left)}
+    assert left_behind(after, NEW) == left
+
+
+@pytest.mark.parametrize("stack", ["sandbox", "sandbox-multipod"])
+def test_program_reads_the_outputs_of_its_own_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str
+) -> None:
+    """And hands the namespaces over, and on to the next `up`. A new stack has no outputs."""
+
+    async def answer(token: str, arguments: Json) -> Json:
+        assert token == "pulumi:pulumi:readStackOutputs"
+        assert arguments["name"].endswith(f"/{stack}")
+        return {"outputs": {"namespace": "before"}}
+
+    def handed_over() -> tuple[object, object]:
+        made = deploy(stack, tmp_path)
+        job = json.loads(made.one("training-hand-over").inputs["stdin"])
+        return job.get("former_namespaces"), made.outputs["formerNamespaces"]
+
+    assert handed_over() == (None, "")
+    monkeypatch.setattr(former_namespaces, "invoke_async", answer)
+    assert handed_over() == (["before"], "before")

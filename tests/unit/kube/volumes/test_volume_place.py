@@ -1,0 +1,124 @@
+"""A volume that can be used on some nodes alone: which nodes these are, and what is said of others.
+
+tests/kube/test_pods_look.py compares it with the real scheduler.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings
+from infra.kube.errors import ApiError
+from infra.kube.pods.room import PodNeeds, room_problem
+from infra.kube.volumes.volume_place import VolumePlace, places_of
+
+Json = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+SPEC = {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}]}
+CLAIM = "/api/v1/namespaces/ml/persistentvolumeclaims/data"
+
+
+def term(*expressions: tuple[str, str, list[str]], kind: str = "matchExpressions") -> Json:
+    return {
+        kind: [{"key": key, "operator": how, "values": values} for key, how, values in expressions]
+    }
+
+
+IN_A = term((ZONE, "In", ["a"]))
+VOLUME = {
+    "metadata": {"name": "pv-1"},
+    "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [IN_A]}}},
+}
+
+
+def node(name: str, **labels: str) -> Json:
+    return {
+        "metadata": {"name": name, "labels": {ZONE: labels.pop("zone", "a"), **labels}},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "8", "pods": "110"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("terms", "reached"),
+    [
+        ([IN_A], True),
+        ([term((ZONE, "In", ["b"]))], False),
+        ([term((ZONE, "In", ["b"])), IN_A], True),  # one of them is enough
+        ([term((ZONE, "In", ["a"]), ("disk", "Exists", []))], False),  # all of one are needed
+        ([term((ZONE, "NotIn", ["b"]), ("disk", "DoesNotExist", []))], True),
+        ([term(("cores", "Gt", ["7"]))], True),
+        ([term(("cores", "Lt", ["7"])), term((ZONE, "Gt", ["7"]))], False),
+        ([term(("metadata.name", "In", ["one"]), kind="matchFields")], True),
+        ([term(("metadata.name", "In", ["two"]), kind="matchFields")], False),
+        ([{}], False),
+    ],
+)
+def test_node_is_reached_as_kubernetes_reads_the_terms(terms: list[Json], reached: bool) -> None:
+    assert VolumePlace("a volume", terms).reaches(node("one", cores="8")) is reached
+
+
+class StandInApi:
+    """Has these objects, and allows all but those that are None."""
+
+    def __init__(self, objects: Mapping[str, Json | None]) -> None:
+        self._objects = objects
+
+    def get(self, path: str) -> Json | None:
+        if path in self._objects and self._objects[path] is None:
+            raise ApiError(403, "forbidden")
+        return self._objects.get(path)
+
+
+def places(objects: Mapping[str, Json | None], class_name: str = "") -> tuple[list[str], list[str]]:
+    """What is said of each place, and what could not be seen."""
+    found = Findings()
+    api = cast(Api, StandInApi(objects))
+    known = places_of(api, "ml", SPEC, class_name, found)
+    return [f"{place.what}: {place.words}" for place in known], found.notes
+
+
+def test_place_is_that_of_the_volume_or_of_the_class() -> None:
+    """A claim without a volume gets one of its class, and so does a claim that is made later."""
+    bound = {"spec": {"volumeName": "pv-1", "storageClassName": "disks"}}
+    waiting = {"spec": {"storageClassName": "disks"}}
+    topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "c"]}]}]
+    class_ = {"metadata": {"name": "disks"}, "allowedTopologies": topologies}
+    volume = "/api/v1/persistentvolumes/pv-1"
+    classes = "/apis/storage.k8s.io/v1/storageclasses/disks"
+    there: dict[str, Json | None] = {volume: VOLUME, classes: class_}
+    of_class = [f"a volume of the storage class disks: {ZONE} In a, c"]
+    assert places({**there, CLAIM: bound}) == (
+        [f"the volume pv-1 of the claim data: {ZONE} In a"],
+        [],
+    )
+    assert places({**there, CLAIM: waiting}) == (of_class, [])
+    assert places(there, "disks") == (of_class, [])
+    assert places(there) == places({**there, classes: {"metadata": {}}}, "disks") == ([], [])
+    anywhere = {"metadata": {"name": "pv-1"}, "spec": {"nfs": {}}}
+    assert places({volume: anywhere, CLAIM: bound}) == ([], [])
+    for hidden in ({CLAIM: None}, {CLAIM: bound, volume: None}):
+        assert "on which nodes the volume of the claim data can be used" in places(hidden)[1][0]
+
+
+def test_pods_and_their_volume_need_one_place() -> None:
+    """Room is counted where the volume is, too."""
+    place = VolumePlace("the volume pv-1 of the claim data", [IN_A])
+    needs = PodNeeds(1, {"cpu": "6"}, {}, [], [place])
+    assert room_problem([node("one"), node("two", zone="b")], needs) == ""
+    said = room_problem([node("two", zone="b"), node("three", zone="c")], needs)
+    assert said.startswith(
+        f"storage: the volume pv-1 of the claim data can be used on nodes with {ZONE} In a alone, "
+        f"and no node that these pods could use is one of them ({ZONE} is b, c; compared were two, "
+        "three). Set a claim or a class of their place"
+    )
+    two = PodNeeds(2, {"cpu": "6"}, {}, [], [place])
+    said = room_problem([node("one"), node("two", zone="b")], two)
+    assert "the nodes have room for 1 of these pods (one: 1)" in said
+    other = VolumePlace("the volume pv-2 of the claim old", [term((ZONE, "In", ["b"]))])
+    said = room_problem(
+        [node("one"), node("two", zone="b")], PodNeeds(1, {}, {}, [], [place, other])
+    )
+    assert "has both the volume pv-1 of the claim data and the volume pv-2" in said
