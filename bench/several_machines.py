@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cli.doctor import examine
+from cli.doctor.command import examine
 from sandbox.namespaces import find_holder
 from sandbox.stack import Stack
 from tests.e2e.asking import people_run

@@ -54,7 +54,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "doctor": Command(
         "find problems of a host and its cluster, and how to fix them",
-        "cli.doctor",
+        "cli.doctor.command",
         "doctor --stack dev",
     ),
     "extend": Command("make a run train for more steps", "cli.extend", "extend --steps 8000"),

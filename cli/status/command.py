@@ -92,13 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _show_files(arguments: argparse.Namespace, reason: str) -> int:
     """What the runs' own files say, where they can be reached without the cluster."""
     # Imported here: it takes the time of Pulumi's SDK, for which a look has no use.
-    from cli import gather
+    from cli.ask_host import UnreachableError as HostUnreachableError
     from cli.stack_plan import plan_of_stack
 
     try:
         plan = plan_of_stack(arguments.stack or selected_stack(), asks_cluster=False)
         runs = read_run_files(plan)
-    except (ValueError, gather.UnreachableError) as why:
+    except (ValueError, HostUnreachableError) as why:
         raise ValueError(
             f"the cluster could not be asked: {reason}. The runs' own files could not be read "
             f"either: {why}"

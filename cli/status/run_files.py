@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
+from cli.ask_host import SCRIPTS, ask_host
 from cli.columns import columns
 from cli.facts import Facts
-from cli.gather import SCRIPTS, ask_host
 from cli.status.judge import STALLED_SECONDS
 from cli.status.progress import Progress, read_progress
 from cli.status.screen import span_of_seconds
@@ -64,7 +64,7 @@ def read_run_files(plan: Plan) -> list[RunFiles]:
 
     Raises:
         ValueError: there are no runs on that machine.
-        cli.gather.UnreachableError: it does not answer.
+        cli.ask_host.UnreachableError: it does not answer.
     """
     root = plan.expect.data_root
     text = (SCRIPTS / "facts-runs.sh").read_text()

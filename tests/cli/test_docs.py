@@ -8,9 +8,9 @@ import yaml
 
 from cli.__main__ import COMMANDS, main, parser_of
 from cli.completion import options_of
-from cli.doctor import CHECKS
-from cli.machines import CONNECTION
-from cli.pair_checks import PAIR_CHECKS
+from cli.doctor.command import CHECKS
+from cli.doctor.machines import CONNECTION
+from cli.doctor.pair_checks import PAIR_CHECKS
 
 PROJECT = Path(__file__).parents[2]
 OPERATIONS = (PROJECT / "docs/operations.md").read_text()

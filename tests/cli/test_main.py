@@ -71,7 +71,7 @@ print("imported:", *sorted(ours & set(sys.modules)), "pulumi" in sys.modules)
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "imported: cli.doctor False"
+    assert done.stdout.splitlines()[-1] == "imported: cli.doctor.command False"
     assert "--ask-sudo-password" in done.stdout
 
 

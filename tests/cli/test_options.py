@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.build_facts import build_lines, builders_on_node
-from cli.doctor import add_arguments, examine, make_plan
+from cli.doctor.build_facts import build_lines, builders_on_node
+from cli.doctor.command import add_arguments, examine, make_plan
+from cli.doctor.gather import host_program
 from cli.facts import Facts, parse_facts
-from cli.gather import host_program
 from infra.image.dependencies import dependencies_are_built
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.doctor import examine
+from cli.doctor.command import examine
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
 from sandbox.stack import PulumiFailedError, Stack

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from cli.check import Result
-from cli.doctor import examine
+from cli.doctor.command import examine
 from infra.kube.names import OWNER_LABEL, PART_OF_LABEL, RECORD_LABEL, RUN_RECORD, STACK_ANNOTATION
 from infra.node.doctor_plan import Plan, SshTarget
 from infra.node.expectations import Expectations

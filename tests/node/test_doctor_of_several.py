@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from cli.check import Result
-from cli.doctor import examine
+from cli.doctor.command import examine
 from tests.in_depth import in_depth
 from tests.node.host import Host
 from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose

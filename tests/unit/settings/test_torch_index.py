@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cli.gpu_checks import OLDEST_DRIVER
+from cli.doctor.gpu_checks import OLDEST_DRIVER
 from infra.settings.torch_index import CPU_BUILD, CUDA_BUILDS, TORCH, cuda_version, refuse_index
 from tests.unit.settings.reading import platform, refusal
 from tests.unit.stacks import PROJECT, PROJECT_FILE

@@ -3,8 +3,8 @@
 import re
 
 from cli.check import Check, Fault, error, skip_unless, version_tuple, warning
+from cli.doctor.host_checks import FAMILIES
 from cli.facts import Facts, NotSeenError
-from cli.host_checks import FAMILIES
 from infra.in_cluster.xids import OF_THE_GPU, meaning_of
 from infra.node.expectations import Expectations
 

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from cli.ask_host import UnreachableError
 from cli.check import PROBE_SECONDS, Check, Result, run_checks
-from cli.cluster_checks import CLUSTER_CHECKS
-from cli.disk_checks import DISK_CHECKS
+from cli.doctor.cluster_checks import CLUSTER_CHECKS
+from cli.doctor.disk_checks import DISK_CHECKS
+from cli.doctor.gather import gather
+from cli.doctor.gpu_checks import GPU_CHECKS
+from cli.doctor.host_checks import HOST_CHECKS
+from cli.doctor.image_checks import IMAGE_CHECKS
+from cli.doctor.k3s_checks import K3S_CHECKS
+from cli.doctor.machines import CONNECTION, look_at_machines, look_at_pairs
+from cli.doctor.network_checks import NETWORK_CHECKS
+from cli.doctor.pair_checks import run_pair_checks
+from cli.doctor.proxy_checks import PROXY_CHECKS
 from cli.facts import Facts
-from cli.gather import UnreachableError, gather
-from cli.gpu_checks import GPU_CHECKS
-from cli.host_checks import HOST_CHECKS
-from cli.image_checks import IMAGE_CHECKS
-from cli.k3s_checks import K3S_CHECKS
-from cli.machines import CONNECTION, look_at_machines, look_at_pairs
-from cli.network_checks import NETWORK_CHECKS
-from cli.pair_checks import run_pair_checks
-from cli.proxy_checks import PROXY_CHECKS
 from cli.report import FAIL_ON, Report
 from infra.node.doctor_plan import Plan, SshTarget
 from infra.node.expectations import DATA_ROOT, NAMESPACE, Expectations

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from cli.check import Fault, error, version_tuple, warning
-from cli.host_checks import CLOCK_ERROR_SECONDS, CLOCK_SECONDS
-from cli.pair import Found, Machine, PairCheck, between, identified, one_machine, same
+from cli.doctor.host_checks import CLOCK_ERROR_SECONDS, CLOCK_SECONDS
+from cli.doctor.pair import Found, Machine, PairCheck, between, identified, one_machine, same
 from infra.node.expectations import Expectations
 
 # File systems that lie on a disk of one machine, as `stat -f -c %T` names them.

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cli.check import Result
-from cli.doctor import examine
+from cli.doctor.command import examine
+from cli.doctor.gather import clock_skew, gather, host_program
 from cli.facts import NotSeenError, parse_facts
-from cli.gather import clock_skew, gather, host_program
 from cli.report import COULD_NOT_CHECK, Report
 from infra.node.doctor_plan import Machine, Plan, SshTarget
 from infra.node.expectations import Expectations
@@ -30,7 +30,7 @@ from tests.cli.servers import (
     web_server,
 )
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 HERE = Plan(scope="host", expect=Expectations(gpus=0, internet=False))
 
 
@@ -175,7 +175,7 @@ ip -6 route add default via fd00:4::1 dev out0"""
 def test_answer_that_breaks_off_is_not_taken_for_a_healthy_host(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cli import gather as module
+    from cli.doctor import gather as module
 
     text = host_program(HERE)
     if broken:

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from cli.check import PROBE_SECONDS, Result
-from cli.doctor import CHECKS, judge
+from cli.doctor.command import CHECKS, judge
 from cli.facts import parse_facts
 from cli.report import COULD_NOT_CHECK, FINDINGS, NO_FINDINGS, Report
 from infra.node.doctor_plan import Plan
-from tests.cli.fact_sets import FAULTS, Changes, Seeded, disk, expect_with, facts_with, node
+from tests.cli.doctor.fact_sets import FAULTS, Changes, Seeded, disk, expect_with, facts_with, node
 
 
 def results_of(seeded: Seeded) -> list[Result]:

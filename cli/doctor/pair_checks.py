@@ -1,9 +1,9 @@
 """All checks of several machines with each other."""
 
 from cli.check import PROBE_SECONDS, Result
-from cli.pair import Machine
-from cli.pair_same import SAME_CHECKS
-from cli.pair_ways import WAY_CHECKS
+from cli.doctor.pair import Machine
+from cli.doctor.pair_same import SAME_CHECKS
+from cli.doctor.pair_ways import WAY_CHECKS
 from infra.node.expectations import Expectations
 
 PAIR_CHECKS = (*SAME_CHECKS, *WAY_CHECKS)

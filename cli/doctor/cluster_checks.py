@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from cli.check import Check, Fault, error, skip_unless, warning
-from cli.cluster_facts import nodes_of, pods_of, require_api
-from cli.cluster_gpu_checks import CLUSTER_GPU_CHECKS, OPERATOR_NAMESPACE
+from cli.doctor.cluster_facts import nodes_of, pods_of, require_api
+from cli.doctor.cluster_gpu_checks import CLUSTER_GPU_CHECKS, OPERATOR_NAMESPACE
 from cli.facts import Facts
 from infra.node.expectations import Expectations
 

@@ -2,8 +2,8 @@
 
 import ipaddress
 
-from cli.agent_facts import ANSWERS, NOT_NEEDED, NOT_SET
 from cli.check import Check, Fault, error, only_for_own_k3s, skip_unless, warning
+from cli.doctor.agent_facts import ANSWERS, NOT_NEEDED, NOT_SET
 from cli.facts import Facts
 from infra.node.expectations import Expectations
 

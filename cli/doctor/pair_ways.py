@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from cli.check import Fault, error, warning
-from cli.pair import Found, Machine, PairCheck, way
+from cli.doctor.pair import Found, Machine, PairCheck, way
 from infra.node.expectations import FIRST_NODE, Expectations
 
 API_PORT, KUBELET_PORT, FLANNEL_PORT, SHARING_PORT = 6443, 10250, 8472, 5001

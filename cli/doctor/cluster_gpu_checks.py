@@ -1,7 +1,7 @@
 """Checks of the GPUs that the cluster offers to pods, and of NVIDIA's GPU Operator in it."""
 
 from cli.check import Check, Fault, error, skip_unless, warning
-from cli.cluster_facts import Pod, nodes_of, pods_of
+from cli.doctor.cluster_facts import Pod, nodes_of, pods_of
 from cli.facts import Facts, NotSeenError
 from infra.node.expectations import Expectations
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from cli.ask_host import SCRIPTS, UnreachableError, ask_host
 from cli.check import PROBE_SECONDS, Result
+from cli.doctor.gather import gather
+from cli.doctor.pair import Machine
+from cli.doctor.pair_ways import questions
 from cli.facts import Facts
-from cli.gather import SCRIPTS, UnreachableError, ask_host, gather
-from cli.pair import Machine
-from cli.pair_ways import questions
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import FIRST_NODE
 from infra.node.shell_program import assemble_program

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from cli.check import Result
+from cli.doctor.pair import Machine
+from cli.doctor.pair_checks import PAIR_CHECKS, run_pair_checks
+from cli.doctor.pair_ways import questions
 from cli.facts import Facts
-from cli.pair import Machine
-from cli.pair_checks import PAIR_CHECKS, run_pair_checks
-from cli.pair_ways import questions
 from infra.node.expectations import FIRST_NODE, Expectations
-from tests.cli.fact_sets import Changes, facts_with
+from tests.cli.doctor.fact_sets import Changes, facts_with
 
 SERVER, TWO, THREE = "10.1.2.3", "gpu2", "gpu3"
 IPS = {SERVER: "198.51.100.1", TWO: "198.51.100.2", THREE: "198.51.100.3"}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli.check import Result
-from cli.cluster_checks import CLUSTER_CHECKS
-from cli.doctor import examine
+from cli.doctor.cluster_checks import CLUSTER_CHECKS
+from cli.doctor.command import examine
 from cli.report import Report
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations

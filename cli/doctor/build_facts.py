@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Sequence
 
 from cli.check import PROBE_SECONDS
-from cli.image_checks import CACHED
+from cli.doctor.image_checks import CACHED
 from infra.command_line import cache_folder
 from infra.image.builders import BUILDERS, choose_builder
 from infra.image.dependencies import dependencies_are_built

@@ -1,0 +1,1 @@
+"""The doctor: gathers facts of hosts and of the cluster, and judges them by checks."""
