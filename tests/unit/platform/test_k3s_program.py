@@ -12,8 +12,8 @@ import pytest
 
 from infra.node.k3s_look import K3sLook
 from tests.unit import stacks
+from tests.unit.program.parts import everything_before
 from tests.unit.stacks import PROJECT, Deployment, Registered, deploy
-from tests.unit.test_program import everything_before
 
 SSH: dict[str, object] = {
     "host": "ssh",

@@ -21,7 +21,7 @@ from infra.image.plan import VARIABLE, plan_image
 from infra.image.program_plan import plan_program_image
 from infra.registry import OptionError
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 
 
 def request(minutes: int = 60, layout: Path | None = None, own: str = "") -> DeliveryRequest:

@@ -17,7 +17,7 @@ from infra.platform.controller_files import read_objects, way_out
 from infra.platform.controllers import known, parts_of
 from infra.settings.controllers import ControllerSettings
 from tests.unit.airgap.stocked import stock
-from tests.unit.controller_manifests import NAME, OPERATOR, PARTS, Publisher, publishing, sha256
+from tests.unit.controllers.published import NAME, OPERATOR, PARTS, Publisher, publishing, sha256
 from tests.unit.settings.reading import PROXY, platform
 from tests.unit.settings.reading import refusal as refused_settings
 from tests.unit.stacks import deploy

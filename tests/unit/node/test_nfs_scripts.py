@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.nfs_host import NfsHost
+from tests.unit.node.nfs_host import NfsHost
 
 OTHERS = "/srv/home 10.0.0.0/8(rw)\n"
 

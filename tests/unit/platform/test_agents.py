@@ -16,6 +16,8 @@ from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
 from tests.unit.airgap.stocked import stock
+from tests.unit.platform.test_k3s_program import SSH
+from tests.unit.program.parts import everything_before, training_template, variables
 from tests.unit.stacks import (
     Deployment,
     RecordingMonitor,
@@ -24,8 +26,6 @@ from tests.unit.stacks import (
     run_with,
     without_secrets,
 )
-from tests.unit.test_k3s_program import SSH
-from tests.unit.test_program import everything_before, training_template, variables
 
 MARK = "cluster-remote-generation"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"

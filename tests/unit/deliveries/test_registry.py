@@ -18,7 +18,7 @@ from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from tests.unit.stacks import deploy, without_secrets
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 NAME = "registry.example.org/team/trainer"
 LOGIN = RegistryOptions(user="me", password=Secret("sekret"))
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.program.parts import training_template
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import deploy
-from tests.unit.test_program import training_template
 
 SEVERAL: dict[str, object] = {"topology": "indexed-job", "pods": 2, "gpusPerPod": 1}
 RACK = {"placementLabel": "example.org/rack"}

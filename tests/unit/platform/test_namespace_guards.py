@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from infra.names import CLAIM_OF_CLASS
+from tests.unit.program.parts import everything_before
 from tests.unit.stacks import deploy
-from tests.unit.test_program import everything_before
-from tests.unit.test_storages import CLASS
+from tests.unit.storages.test_storages import CLASS
 
 
 def test_guard_looks_at_the_namespaces_that_destroy_deletes(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from infra.kube.queues.kueue import VERSIONS
 from infra.kube.queues.queues_look import QueuesSeen
+from tests.unit.platform.test_queues import LOOK
+from tests.unit.program.parts import training_template
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with
-from tests.unit.test_program import training_template
-from tests.unit.test_queues import LOOK
 
 HOST, RACK, ZONE = "kubernetes.io/hostname", "example.com/rack", "topology.kubernetes.io/zone"
 LEVELS = [ZONE, RACK, HOST]

@@ -14,8 +14,8 @@ from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
 from infra.platform.registries import with_shared
+from tests.unit.platform.test_agents import FITTING, IMPORTED, THREE, TWO, before, deployed, job
 from tests.unit.stacks import Deployment, deploy, without_secrets
-from tests.unit.test_agents import FITTING, IMPORTED, THREE, TWO, before, deployed, job
 
 HOST = "images.disttrain.internal"
 NAME = f"{HOST}/trainer"
@@ -185,7 +185,7 @@ def test_first_machine_may_build_the_image_itself(tmp_path: Path) -> None:
 
 
 def test_no_script_of_a_host_names_the_kind() -> None:
-    scripts = Path(__file__).parents[2] / "infra" / "node" / "scripts"
+    scripts = Path(__file__).parents[3] / "infra" / "node" / "scripts"
     texts = "".join(file.read_text() for file in scripts.rglob("*.sh"))
     assert "imageDelivery" not in texts
     assert DELIVERIES["mirror"].embedded_registry
