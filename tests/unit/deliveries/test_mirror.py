@@ -14,7 +14,7 @@ from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
 from infra.node.k3s_look import K3sLook
 from infra.platform.registries import with_shared
-from tests.unit.platform.test_agents import FITTING, IMPORTED, THREE, TWO, before, deployed, job
+from tests.unit.platform.machines import FITTING, IMPORTED, THREE, TWO, before, deployed, job
 from tests.unit.stacks import Deployment, deploy, without_secrets
 
 HOST = "images.disttrain.internal"

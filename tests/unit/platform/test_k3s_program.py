@@ -12,14 +12,9 @@ import pytest
 
 from infra.node.k3s_look import K3sLook
 from tests.unit import stacks
+from tests.unit.platform.machines import SSH
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import PROJECT, Deployment, Registered, deploy
-
-SSH: dict[str, object] = {
-    "host": "ssh",
-    "sshHost": "10.1.2.3",
-    "sshHostKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
-}
 
 
 def with_look(look: K3sLook, scratch: Path) -> Deployment:

@@ -14,7 +14,7 @@ from infra.image.registry.login import PASSWORD_VARIABLE
 from infra.kinds import KINDS
 from infra.platform.pod_rules import broken_rules
 from infra.settings import Devices, PlatformDelivery, parse_settings
-from tests.unit.platform.test_agents import before
+from tests.unit.platform.machines import before
 from tests.unit.stacks import (
     Deployment,
     RecordingMonitor,

@@ -9,7 +9,7 @@ import pytest
 
 from infra.node.k3s_look import K3sLook
 from tests.unit import stacks
-from tests.unit.platform.test_agents import FITTING, THREE, TWO, deployed
+from tests.unit.platform.machines import FITTING, THREE, TWO, deployed
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import Deployment, Registered, deploy
 
