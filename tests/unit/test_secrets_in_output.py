@@ -3,7 +3,7 @@
 Each case gives a marked secret to one program on the way that a user's settings or environment
 take, makes it fail there, and looks for the mark in all that it prints. The real curl, pip and
 Kubernetes client are used: they repeat a proxy's address, with its password, that they cannot read.
-What the program hands to the engine is in tests/unit/test_program.py.
+What the program hands to the engine is in tests/unit/program/test_secrets.py.
 """
 
 import json

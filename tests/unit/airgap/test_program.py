@@ -11,8 +11,8 @@ from infra.node.doctor import make_plan
 from infra.platform.airgap_files import STAGE
 from infra.settings import parse_settings
 from tests.unit.airgap.stocked import OPERATOR_IMAGES, stock
+from tests.unit.program.parts import everything_before
 from tests.unit.stacks import Deployment, deploy, raw_settings
-from tests.unit.test_program import everything_before
 
 SSH = {
     "host": "ssh",

@@ -1,0 +1,293 @@
+"""The scripts of the GPU Operator, run for real; kubectl is a stub."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.run_script import run
+
+# Answers from files; `state` and `gpus` give one line per call and stay at their last one.
+KUBECTL = """#!/bin/sh
+folder=$(dirname "$0")
+next() {{ head -n 1 "$folder/$1"; [ "$(wc -l <"$folder/$1")" -le 1 ] || sed -i 1d "$folder/$1"; }}
+echo "$*" >>"$folder/calls"
+case "$*" in
+  *clusterpolicies.nvidia.com*go-template*) next state ;;
+  *allocatable*) next gpus ;;
+  *"get pods -o name"*) next names ;;
+  *"get pods"*) cat "$folder/pods" ;;
+  *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
+  *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
+  *"get secrets"*) next records ;;
+  *"get crd clusterpolicies.nvidia.com"*) cat "$folder/policies" ;;
+  *"get crd"*) cat "$folder/crds" ;;
+  *"get namespace"*labels*) cat "$folder/namespace" ;;
+  *"get namespace"*) cat "$folder/note" ;;
+  *readyz*) exit "$(cat "$folder/ready")" ;;
+esac
+"""
+FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
+FILES += ("names", "namespace", "policies")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(KUBECTL.replace("{{", "{").replace("}}", "}"))
+    kubectl.chmod(0o755)
+    for name in FILES:
+        (tmp_path / name).write_text("")
+    (tmp_path / "ready").write_text("0")
+    sleep = tmp_path / "sleep"  # the scripts ask again every 2 s, which nothing here needs
+    sleep.write_text("#!/bin/sh\nexec /bin/sleep 0.1\n")
+    sleep.chmod(0o755)
+    return tmp_path
+
+
+def wait(cluster: Path, timeout_seconds: int, **more: str) -> subprocess.CompletedProcess[str]:
+    return run(
+        "gpu-operator-await.sh",
+        "create",
+        BIN=str(cluster),
+        KUBECTL=str(cluster / "kubectl"),
+        NAMESPACE="gpu-operator",
+        **{"WAIT_FOR": "gpus", "GPUS": "3", **more},
+        TIMEOUT_SECONDS=str(timeout_seconds),
+    )
+
+
+def test_wait_shows_what_is_missing_and_ends_when_the_gpus_are_offered(cluster: Path) -> None:
+    (cluster / "state").write_text("notReady\nready\nready\n")
+    (cluster / "gpus").write_text("\n0\n3\n")
+    (cluster / "pods").write_text(
+        "nvidia-driver-x|Pending|False|Init:CrashLoopBackOff \nvalidator|Succeeded|False|\n"
+        "toolkit|Running|True|\n"
+    )
+    done = wait(cluster, 30)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 3 GPUs offered; waits for: nvidia-driver-x (Init:CrashLoopBackOff)" in done.stdout
+    assert "3 GPUs are offered" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("nodes", "offered"), [("3", 3), ("1 2", 3), ("8 8", 16), ("", 0)])
+def test_gpus_of_all_nodes_are_counted(cluster: Path, nodes: str, offered: int) -> None:
+    """The wait took the largest number of a node, and the doctor the sum of all nodes."""
+    (cluster / "state").write_text("ready\n")
+    lines = "".join(f"{count}\n" for count in nodes.split())
+    (cluster / "all").write_text(f"{lines}\n")  # a node without GPUs has an empty line
+    kubectl = cluster / "kubectl"
+    kubectl.write_text(kubectl.read_text().replace("next gpus", 'cat "$folder/all"'))
+    done = wait(cluster, 0, GPUS="99")
+    assert f"operator ready, {offered} of 99 GPUs offered" in done.stdout
+
+
+def test_wait_for_gpus_heeds_no_release_of_the_environment(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 7 of the review: a variable RELEASE of the shell, common in CI, made the wait return
+    after 16 s with success, although no GPU was offered."""
+    monkeypatch.setenv("RELEASE", "1.2")
+    (cluster / "state").write_text("notReady\n")
+    done = wait(cluster, 0)
+    assert done.returncode == 1
+    assert "waited 0 s (gpuOperatorTimeoutSeconds); operator notReady" in done.stdout
+
+
+def test_wait_for_something_unknown_is_refused(cluster: Path) -> None:
+    done = wait(cluster, 0, WAIT_FOR="pods")
+    assert done.returncode == 2
+    assert "WAIT_FOR: 'pods' cannot be used: set release or gpus" in done.stderr
+
+
+def test_wait_fails_with_the_pods_reason(cluster: Path) -> None:
+    (cluster / "state").write_text("notReady\n")
+    (cluster / "gpus").write_text("0\n")
+    (cluster / "pods").write_text("nvidia-operator-validator-q|Pending|False|PodInitializing \n")
+    done = wait(cluster, 0)
+    assert done.returncode == 1
+    assert "waited 0 s (gpuOperatorTimeoutSeconds); operator notReady, 0 of 3" in done.stdout
+    assert "nvidia-operator-validator-q (PodInitializing)" in done.stdout
+
+
+def test_operator_that_fails_is_not_ready_whatever_its_state_of_before(cluster: Path) -> None:
+    (cluster / "state").write_text("ready: failed to retrieve GPU node OS info\n")
+    (cluster / "gpus").write_text("3\n")
+    done = wait(cluster, 0)
+    assert done.returncode == 1
+    assert "operator ready: failed to retrieve GPU node OS info, 3 of 3 GPUs" in done.stdout
+
+
+def test_watch_shows_the_pods_that_helm_waits_for_until_it_is_done(cluster: Path) -> None:
+    (cluster / "records").write_text("\npending-install\npending-install\ndeployed\n")
+    (cluster / "pods").write_text("gpu-operator-x|Pending|False|ContainerCreating \n")
+    done = wait(cluster, 60, WAIT_FOR="release", RELEASE="gpu-operator")
+    assert done.returncode == 0, done.stderr
+    lines = {re.sub(r"^\d+ s: ", "", line) for line in done.stdout.splitlines()}
+    assert lines == {
+        "Helm is at work on gpu-operator; waits for: gpu-operator-x (ContainerCreating)"
+    }
+
+
+def test_watch_of_an_install_that_helm_gives_up_says_why(cluster: Path) -> None:
+    """What an earlier attempt has recorded is not shown again."""
+    (cluster / "records").write_text("failed\npending-upgrade\nfailed\n")
+    (cluster / "pods").write_text("gpu-operator-x|Pending|False|ImagePullBackOff \n")
+    done = wait(cluster, 60, WAIT_FOR="release", RELEASE="gpu-operator")
+    assert done.returncode == 1
+    reason = "Helm has given up; it waited for: gpu-operator-x (ImagePullBackOff)"
+    assert f"the GPU Operator is not ready: {reason}" in done.stdout
+
+
+def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> None:
+    done = wait(cluster, 60, DRY_RUN="1")
+    assert done.stdout == "would wait up to 60 s until 3 GPUs are offered\n"
+    done = wait(cluster, 60, DRY_RUN="1", WAIT_FOR="release", RELEASE="gpu-operator")
+    assert done.stdout == "would show what Helm waits for\n"
+    assert (cluster / "calls").read_text() == ""
+
+
+def cleanup(cluster: Path, action: str = "delete") -> subprocess.CompletedProcess[str]:
+    variables = {"BIN": str(cluster), "KUBECTL": str(cluster / "kubectl")}
+    return run("gpu-operator-cleanup.sh", action, NAMESPACE="gpu-operator", **variables)
+
+
+def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -> None:
+    (cluster / "labels").write_text(
+        "kubernetes.io/hostname\nnvidia.com/gpu.count\nnvidia.com/mig.config\nmine/nvidia.com\n"
+        "feature.node.kubernetes.io/pci-10de.present\n"
+    )
+    (cluster / "annotations").write_text("nvidia.com/gpu-driver-upgrade-enabled\nflannel/x\n")
+    (cluster / "crds").write_text(
+        "clusterpolicies.nvidia.com\ncomputedomains.resource.nvidia.com\nwidgets.mynvidia.com\n"
+        "nodefeatures.nfd.k8s-sigs.io\nnodefeaturerules.nfd.k8s-sigs.io\n"
+    )
+    (cluster / "note").write_text("noted nodefeatures.nfd.k8s-sigs.io ")
+    done = cleanup(cluster)
+    assert done.returncode == 0, done.stderr
+    calls = (cluster / "calls").read_text().splitlines()
+    assert "label nodes --all --dry-run=none nvidia.com/gpu.count- nvidia.com/mig.config-" in calls
+    assert "annotate nodes --all --dry-run=none nvidia.com/gpu-driver-upgrade-enabled-" in calls
+    (delete,) = [call for call in calls if call.startswith("delete crd ")]
+    assert [word for word in delete.split() if "." in word] == [
+        "clusterpolicies.nvidia.com",
+        "computedomains.resource.nvidia.com",
+        "nodefeaturerules.nfd.k8s-sigs.io",
+    ]
+
+
+def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> None:
+    (cluster / "labels").write_text("feature.node.kubernetes.io/pci-10de.present\nfeature.mine/x\n")
+    (cluster / "annotations").write_text("nfd.node.kubernetes.io/feature-labels\n")
+    (cluster / "note").write_text("noted ")  # no CRD of a discovery was there before
+    done = cleanup(cluster)
+    assert done.returncode == 0, done.stderr
+    calls = (cluster / "calls").read_text()
+    assert (
+        "label nodes --all --dry-run=none feature.node.kubernetes.io/pci-10de.present-\n" in calls
+    )
+    assert "annotate nodes --all --dry-run=none nfd.node.kubernetes.io/feature-labels-\n" in calls
+
+
+def test_cleanup_without_a_note_leaves_what_may_be_somebody_elses(cluster: Path) -> None:
+    (cluster / "crds").write_text("clusterpolicies.nvidia.com\nnodefeatures.nfd.k8s-sigs.io\n")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    (delete,) = [call for call in calls if call.startswith("delete crd ")]
+    assert [word for word in delete.split() if "." in word] == ["clusterpolicies.nvidia.com"]
+
+
+def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
+    (cluster / "crds").write_text("nodefeatures.nfd.k8s-sigs.io\nothers.example.org\n")
+    assert cleanup(cluster, "create").returncode == 0
+    note = "disttrain.dev/crds-before=nodefeatures.nfd.k8s-sigs.io"
+    assert [call.split() for call in (cluster / "calls").read_text().splitlines()][-1] == [
+        *("annotate", "namespace", "gpu-operator", "--dry-run=none", note),
+    ]
+    (cluster / "kubectl").write_text("#!/bin/sh\ncase $2 in crd) exit 1 ;; esac\n" + KUBECTL[10:])
+    (cluster / "calls").write_text("")
+    assert cleanup(cluster, "create").returncode == 1
+    assert "annotate" not in (cluster / "calls").read_text()
+    (cluster / "note").write_text("noted ")
+    (cluster / "calls").write_text("")
+    assert cleanup(cluster, "create").returncode == 0
+    assert "annotate" not in (cluster / "calls").read_text()
+
+
+def test_cleanup_of_a_cluster_that_is_gone_is_done(cluster: Path) -> None:
+    (cluster / "ready").write_text("1")
+    done = cleanup(cluster)
+    assert done.returncode == 0
+    assert "does not answer" in done.stdout
+
+
+def test_cleanup_waits_for_pods_that_would_label_the_nodes_again(cluster: Path) -> None:
+    (cluster / "names").write_text("pod/gfd-x\npod/gfd-x\n\n")
+    (cluster / "labels").write_text("nvidia.com/gpu.count\n")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    asked = [i for i, call in enumerate(calls) if "get pods -o name" in call]
+    labelled = next(i for i, call in enumerate(calls) if call.startswith("label nodes"))
+    assert len(asked) == 3
+    assert max(asked) < labelled
+
+
+OWNER = "11111111-2222-3333-4444-555555555555"
+
+
+def guard(cluster: Path) -> subprocess.CompletedProcess[str]:
+    variables = {"NAMESPACE": "gpu-operator", "RELEASE": "gpu-operator", "OWNER": OWNER}
+    return run("gpu-operator-guard.sh", "create", KUBECTL=str(cluster / "kubectl"), **variables)
+
+
+def test_operator_may_be_installed_where_none_is_or_our_own(cluster: Path) -> None:
+    assert guard(cluster).returncode == 0
+    (cluster / "namespace").write_text(
+        f"disttrain.dev/owner={OWNER}\ndisttrain.dev/stack=dev\nthere\n"
+    )
+    (cluster / "records").write_text("gpu-operator/gpu-operator\n")
+    (cluster / "policies").write_text("a CRD\n")
+    assert guard(cluster).returncode == 0
+
+
+OTHERS = {
+    "a namespace": (
+        {"namespace": "kubernetes.io/metadata.name=gpu-operator\nthere\n"},
+        "the namespace gpu-operator exists, and no stack has made it "
+        "(Helm releases named gpu-operator: none)",
+    ),
+    "a namespace with a release": (
+        {"namespace": "there\n", "records": "gpu-operator/gpu-operator\n"},
+        "(Helm releases named gpu-operator: gpu-operator/gpu-operator)",
+    ),
+    "another stack": (
+        {"namespace": "disttrain.dev/owner=0\ndisttrain.dev/stack=prod\nthere\n"},
+        "the namespace gpu-operator belongs to the stack prod, whose state is another one",
+    ),
+    "a release elsewhere": (
+        {"records": "nvidia/gpu-operator\n"},
+        "the name of its Helm release is taken: nvidia/gpu-operator",
+    ),
+    "a policy elsewhere": (
+        {"policies": "a CRD\n", "state": "cluster-policy of release nvidia/gpus\n"},
+        "another one is in the cluster: ClusterPolicy cluster-policy of release nvidia/gpus",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_operator_of_somebody_else_is_refused_with_the_way_out(cluster: Path, other: str) -> None:
+    """Fault 8 of the review: a namespace gpu-operator that existed was taken over without a word,
+    and the next `pulumi destroy` deleted it with the cluster's own GPU Operator in it."""
+    files, words = OTHERS[other]
+    for name, content in files.items():
+        (cluster / name).write_text(content)
+    done = guard(cluster)
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert "pulumi config set gpuOperator false" in done.stdout
+    assert ("pulumi config set platform prod" in done.stdout) == (other == "another stack")
+    calls = (cluster / "calls").read_text().split("--request-timeout=30s ")[1:]
+    assert calls
+    assert all(call.startswith("get ") for call in calls), "it only looks"

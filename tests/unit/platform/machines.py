@@ -1,0 +1,66 @@
+"""Settings of a platform with further machines, and what the program makes of them."""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from infra.node.k3s_look import K3sLook
+from tests.unit.program.parts import everything_before
+from tests.unit.stacks import Deployment, deploy
+
+SSH: dict[str, object] = {
+    "host": "ssh",
+    "sshHost": "10.1.2.3",
+    "sshHostKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
+}
+MARK = "cluster-remote-generation"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"
+TWO = {"name": "gpu2", "address": "10.1.2.4", "host_key": KEY}
+THREE = {"name": "gpu3", "address": "10.1.2.5", "host_key": KEY}
+FITTING: dict[str, object] = {
+    **SSH,
+    "topology": "single-pod",  # of the default there is a test of its own
+    "storageOptions": {"shared": True},
+    "imageDelivery": "registry",
+    "imageRepository": "registry.example.org/team/trainer",
+}
+IMPORTED: dict[str, object] = {
+    "imageDelivery": "import",
+    "imageRepository": "localhost/disttrain/trainer",
+}
+SERVERS = [
+    {**TWO, "role": "server"},
+    {**THREE, "role": "server"},
+    {"name": "gpu4", "address": "10.1.2.6", "host_key": KEY},
+    {"name": "gpu5", "address": "10.1.2.7", "host_key": KEY},
+]
+
+
+def deployed(_: Path, *nodes: object, **changes: object) -> Deployment:
+    """What these machines make. The same settings are deployed once: that takes half a second.
+
+    So a test that changes a part of the program calls `deploy` itself.
+    """
+    return _deployed(json.dumps({**FITTING, "nodes": [*nodes], **changes}))
+
+
+@functools.cache
+def _deployed(settings: str) -> Deployment:
+    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")):
+        return deploy("dev", Path("none of this machine's files"), json.loads(settings))
+
+
+def job(result: Deployment, name: str) -> dict[str, Any]:
+    return json.loads(result.one(f"node-{name}-k3s").inputs["stdin"])
+
+
+def before(result: Deployment, name: str) -> set[str]:
+    return everything_before(result, result.one(name))
+
+
+def changed(before: Deployment, after: Deployment) -> set[str]:
+    """The resources of both whose inputs are not the same."""
+    inputs = {resource.name: resource.inputs for resource in after.resources}
+    return {each.name for each in before.resources if inputs[each.name] != each.inputs}

@@ -1,0 +1,141 @@
+"""What the real program tells the engine about further machines."""
+
+import json
+import re
+from pathlib import Path
+
+from infra.node.doctor_plan import Plan
+from tests.unit.platform.machines import KEY, MARK, THREE, TWO, before, changed, deployed, job
+from tests.unit.stacks import without_secrets
+
+
+def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> None:
+    result = deployed(tmp_path, TWO, THREE)
+    for name, other in (("gpu2", "gpu3"), ("gpu3", "gpu2")):
+        first = before(result, f"node-{name}-k3s")
+        assert "cluster-k3s" in first
+        assert f"node-{other}-k3s" not in first
+        assert not [name for name in first if name.startswith("namespace")]
+    assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= before(result, "destroy-guard-look")
+    assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= before(result, "training-hand-over")
+
+
+def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) -> None:
+    """M1: what takes long is done on all machines at one time, after each one's examination."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    result = deployed(tmp_path, TWO, THREE, caBundle=str(authority))
+    for name in ("gpu2", "gpu3"):
+        first = before(result, f"node-{name}-files")
+        assert {f"node-{name}-doctor-host", f"node-{name}-trust-bundle"} <= first
+        assert "cluster-k3s" not in first
+        assert "cluster-k3s" not in before(result, f"node-{name}")  # nor its component, as parent
+        assert f"node-{name}-files" in before(result, f"node-{name}-k3s")
+        command = result.one(f"node-{name}-files").inputs
+        assert command["create"].endswith("infra.node.agent prepare")
+        assert command["delete"].endswith("infra.node.agent unprepare")
+    marked = deployed(tmp_path, {**TWO, "labels": {"a": "b"}, "taints": ["a:NoSchedule"]}, THREE)
+    plain = deployed(tmp_path, TWO, THREE)
+    assert changed(plain, marked) == {"node-gpu2-k3s"}
+
+
+def test_machine_is_examined_with_the_server_before_it_is_changed(tmp_path: Path) -> None:
+    """The others are not in its plan, so that it is not examined anew when one of them changes."""
+    result = deployed(tmp_path, TWO, THREE)
+    assert "node-gpu2-doctor-host" in before(result, "node-gpu2-k3s")
+    assert "cluster-k3s" not in before(result, "node-gpu2-doctor-host")
+    plan = Plan.from_json(result.one("node-gpu2-doctor-host").inputs["stdin"])
+    assert [machine.name for machine in plan.machines] == ["gpu2"]
+    assert (plan.only, plan.scope, plan.expect.several) == ("gpu2", "host", True)
+    assert plan.machines[0].ssh.host_key == KEY
+    own = Plan.from_json(result.one("doctor-host").inputs["stdin"])
+    assert (own.machines, own.expect.several) == ((), True)
+    gone = deployed(tmp_path, {**TWO, "gone": True})
+    assert not [r for r in gone.resources if r.name.startswith("node-gpu2-doctor")]
+
+
+def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> None:
+    """M2 of the goals: adding one host plans its own resources and nothing else."""
+    cases = ((), (TWO,), (TWO, THREE))
+    alike = {"lostNodes": "wait", "nodeHealth": "report"}  # which go by the number of machines
+    none, one, both = (deployed(tmp_path, *nodes, **alike) for nodes in cases)
+    for less, more, added in ((none, one, "node-gpu2"), (one, both, "node-gpu3")):
+        inputs = {resource.name: resource.inputs for resource in less.resources}
+        now = {resource.name: resource.inputs for resource in more.resources}
+        new = {name for name in now if name not in inputs}
+        doctor = f"{added}-doctor"
+        assert new == {added, f"{added}-files", f"{added}-k3s", doctor, f"{doctor}-host"}
+        same = {name for name in inputs if now[name] == inputs[name]}
+        # With the first further machine the host need no longer have all GPUs itself.
+        assert set(inputs) - same == ({"doctor-host"} if less is none else set())
+
+
+def test_machines_are_reached_past_the_proxy(tmp_path: Path) -> None:
+    """By pods, and by k3s: the server asks all of them, and each of them the server.
+
+    An added one then changes no other one, and makes no other pods.
+    """
+    proxy = {"httpProxy": "http://proxy:3128", "lostNodes": "wait"}
+    one, both = (deployed(tmp_path, *nodes, **proxy) for nodes in ((TWO,), (TWO, THREE)))
+    base = "10.1.2.3,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost"
+    assert both.one("proxy-config-map").inputs["data"]["NO_PROXY"] == f"{base},10.1.2.4,10.1.2.5"
+    assert f"export NO_PROXY={base},10.1.2.4,10.1.2.5\n" in both.one("cluster-k3s").program
+    for name, address in (("gpu2", "10.1.2.4"), ("gpu3", "10.1.2.5")):
+        assert job(both, name)["variables"]["agent"]["NO_PROXY"] == f"{base},{address}"
+    assert changed(one, both) == {"cluster-k3s", "proxy-config-map"}
+
+
+def test_machine_is_replaced_with_its_address_and_with_the_cluster(tmp_path: Path) -> None:
+    result = deployed(tmp_path, TWO)
+    command = result.one("node-gpu2-k3s")
+    assert command.inputs["triggers"] == ["gpu2", "10.1.2.4", f"{MARK}-id"]
+    assert command.request.deleteBeforeReplace
+
+
+def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
+    """Version, checksums, mirror, registries, proxy and authorities."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    changes = {"httpProxy": "http://proxy:3128", "k3sMirror": "https://mirror.example/k3s"}
+    result = deployed(tmp_path, TWO, **changes, caBundle=str(authority))
+    server = result.one("cluster-k3s").inputs["stdin"]
+    variables = job(result, "gpu2")["variables"]["agent"]
+    for name in ("K3S_VERSION", "K3S_MIRROR", "HTTP_PROXY", "OWNER"):
+        assert variables[name], name
+        assert f"export {name}={variables[name]}" in server.replace("'", ""), name
+    assert variables["SERVER_URL"] == "https://10.1.2.3:6443"
+    assert "trust-bundle" in {r.name for r in result.resources}
+    trusts = (
+        re.sub(r"export (NODE|REPAIR_ID)=\S+\n", "", result.one(name).inputs["stdin"])
+        for name in ("trust-bundle", "node-gpu2-trust-bundle")
+    )
+    assert len(set(trusts)) == 1
+
+
+def test_job_holds_labels_and_taints_and_no_token(tmp_path: Path) -> None:
+    marks = {"labels": {"rack": "a", "arch": "x"}, "taints": ["a=b:NoSchedule", "c:NoExecute"]}
+    variables = job(deployed(tmp_path, {**TWO, **marks}), "gpu2")["variables"]
+    assert variables["member"]["LABELS"] == "arch=x\nrack=a"
+    for name in ("member", "agent"):
+        assert variables[name]["TAINTS"] == "a=b:NoSchedule\nc:NoExecute"
+    assert "K3S_TOKEN" not in variables["agent"]
+
+
+def test_each_machine_has_the_interface_that_was_named_for_it(tmp_path: Path) -> None:
+    """For k3s and for the doctor; where none is named, k3s takes that of the default route."""
+    result = deployed(tmp_path, {**TWO, "interface": "eth1"}, THREE, nodeInterface="bond0")
+    assert "export NODE_INTERFACE=bond0" in result.one("cluster-k3s").inputs["stdin"]
+    assert "flannel-iface" in result.one("cluster-k3s").inputs["stdin"]
+    for name, interface in (("gpu2", "eth1"), ("gpu3", "")):
+        assert job(result, name)["variables"]["agent"]["NODE_INTERFACE"] == interface
+        plan = Plan.from_json(result.one(f"node-{name}-doctor-host").inputs["stdin"])
+        assert (plan.expect.node_interface, plan.machines[0].interface) == ("bond0", interface)
+    plain = deployed(tmp_path, TWO).one("cluster-k3s").inputs["stdin"]
+    assert "export NODE_INTERFACE=''" in plain
+
+
+def test_input_of_the_command_is_a_secret(tmp_path: Path) -> None:
+    """It holds the key and sudo's password."""
+    command = deployed(tmp_path, TWO).one("node-gpu2-k3s")
+    assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" in command.inputs["stdin"]
+    assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" not in json.dumps(without_secrets(command.wire))

@@ -1,0 +1,106 @@
+"""What pods need on further machines: the image, the storage, and a run that uses them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pulumi
+import pytest
+
+from infra.deliveries import DELIVERIES
+from infra.node.k3s_look import K3sLook
+from tests.unit.platform.machines import FITTING, IMPORTED, THREE, TWO, before, deployed
+from tests.unit.program.parts import everything_before, training_template, variables
+from tests.unit.stacks import RecordingMonitor, deploy, raw_settings, run_with
+
+
+def test_storage_that_pods_would_not_find_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pulumi.RunError, match="folder of the first machine"):
+        deployed(tmp_path, TWO, storageOptions={})
+
+
+def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
+    """A kind of one's own may know one machine only."""
+    kind = replace(DELIVERIES["import"], serves_further=False)
+    with (
+        patch("infra.platform.further_pods.DELIVERIES", {"import": kind}),
+        pytest.raises(pulumi.RunError, match="image only to the first machine"),
+    ):
+        deploy("dev", tmp_path, {**FITTING, "nodes": [TWO], **IMPORTED})
+
+
+def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> None:
+    """M5: one command for each, and a machine that is added changes none of the others'."""
+    result = deployed(tmp_path, TWO, THREE, **IMPORTED)
+    for name in ("gpu2", "gpu3"):
+        ensure = result.one(f"image-ensure-{name}")
+        first = everything_before(result, ensure)
+        assert {"node-gpu2-k3s", "node-gpu3-k3s", "cluster-k3s"} <= first
+        way = json.loads(ensure.inputs["environment"]["DISTTRAIN_NODE"])
+        assert way["ssh"]["host"] == {"gpu2": "10.1.2.4", "gpu3": "10.1.2.5"}[name]
+        assert ensure.inputs["create"] == result.one("image-ensure").inputs["create"]
+        assert f"image-ensure-{name}" in before(result, "training-job")
+    less = deployed(tmp_path, TWO, **IMPORTED)
+    for name in ("image-ensure", "image-ensure-gpu2"):
+        assert less.one(name).inputs == result.one(name).inputs
+    gone = deployed(tmp_path, {**TWO, "gone": True}, **IMPORTED).one("image-ensure-gpu2")
+    assert gone.request.retainOnDelete
+
+
+def test_image_that_each_machine_would_build_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pulumi.RunError, match="imageBuildOn: 'node' cannot be used: nodes lists"):
+        deployed(tmp_path, TWO, imageBuildOn="node", **IMPORTED)
+
+
+def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -> None:
+    """Where the settings say `single-pod`, also on another stack's platform."""
+
+    def notes(**changes: object) -> list[str]:
+        said: list[str] = []
+        with (
+            patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")),
+            patch("infra.preflight.pulumi.log.info", said.append),
+        ):
+            deploy("dev", tmp_path, {**FITTING, **changes})
+        return said
+
+    assert notes(nodes=[TWO, THREE]) == [
+        "this run has one pod (topology: single-pod), so it trains on one machine, and the "
+        "platform has 2 more. To train on all 3: set topology: indexed-job, pods: 3, and gpus to "
+        "the GPUs of all of them (docs/one-to-many.md)"
+    ]
+    several = {"topology": "indexed-job", "pods": 2, "gpus": 2, "gpusPerPod": 1}
+    gone = [{**TWO, "gone": True}]
+    for changes in ({"nodes": []}, {"nodes": [TWO], **several}, {"nodes": gone}):
+        assert notes(**changes) == []
+    assert notes(nodes=[TWO], topology="none") == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "chosen", "said"),
+    [
+        ([TWO, THREE], {}, ("indexed-job", 3), ""),
+        ([TWO, {**THREE, "gone": True}], {}, ("indexed-job", 2), ""),
+        ([], {}, ("single-pod", 1), ""),
+        ([TWO], {"topology": "single-pod"}, ("single-pod", 1), "the platform has 1 more"),
+        ([TWO], {"topology": "multi-pod"}, ("multi-pod", 2), ""),
+        ([], {"topology": "multi-pod", "gpusPerPod": 1}, ("multi-pod", 3), ""),
+    ],
+)
+def test_run_elsewhere_knows_the_platforms_machines(
+    tmp_path: Path,
+    nodes: list[object],
+    changes: dict[str, object],
+    chosen: tuple[str, int],
+    said: str,
+) -> None:
+    """It had one pod, as `nodes` is a setting of the stack that owns the platform."""
+    outputs = deployed(tmp_path, *nodes, gpus=6).outputs
+    monitor, notes = RecordingMonitor(dict(outputs)), list[str]()
+    with patch("infra.preflight.pulumi.log.info", notes.append):
+        run_with(monitor, "multipod", raw_settings("multipod", {"topology": "auto", **changes}))
+    pods = variables(training_template(monitor.deployment))["PET_NNODES"]
+    assert (monitor.deployment.outputs["topology"], int(pods)) == chosen
+    assert said in "".join(notes)
+    assert bool(notes) is bool(said)

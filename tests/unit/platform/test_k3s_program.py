@@ -1,0 +1,244 @@
+"""What the real program tells the engine about the host and its k3s."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pulumi
+import pytest
+
+from infra.node.k3s_look import K3sLook
+from tests.unit import stacks
+from tests.unit.platform.machines import SSH
+from tests.unit.program.parts import everything_before
+from tests.unit.stacks import PROJECT, Deployment, Registered, deploy
+
+
+def with_look(look: K3sLook, scratch: Path) -> Deployment:
+    with patch("tests.unit.stacks.LOOK", look):
+        return deploy("dev", scratch, SSH)
+
+
+def inputs(result: Deployment, name: str) -> dict[str, Any]:
+    return result.one(name).inputs
+
+
+def test_k3s_that_has_to_be_repaired_runs_both_commands_again(tmp_path: Path) -> None:
+    """Faults 5 and 6 of the review: nothing told the engine that k3s had changed."""
+    first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
+    same = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
+    other = with_look(K3sLook("repair-2", "generation-1"), tmp_path)
+    for name in ("cluster-k3s", "cluster-kubeconfig"):
+        assert inputs(first, name) == inputs(same, name)
+        assert inputs(first, name)["stdin"] != inputs(other, name)["stdin"]
+        assert inputs(first, name).get("triggers") == inputs(other, name).get("triggers")
+
+
+MARK = "cluster-remote-generation"
+
+
+def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
+    """Fault 5 of the review. tests/e2e/test_new_cluster.py sees what the engine makes of it."""
+    first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
+    other = with_look(K3sLook("repair-2", "generation-2"), tmp_path)
+    assert inputs(first, MARK)["triggers"] == ["10.1.2.3", "generation-1"]
+    assert inputs(other, MARK)["triggers"] == ["10.1.2.3", "generation-2"]
+    mark, install = other.one(MARK), other.one("cluster-k3s")
+    assert install.inputs["triggers"] == [f"{MARK}-id"]
+    assert mark.request.deleteBeforeReplace
+    assert install.request.deleteBeforeReplace
+    assert other.one("namespace").request.deletedWith == install.urn
+    objects = [r for r in other.resources if r.type.startswith("kubernetes:")]
+    assert len(objects) > 8
+    for made in objects:
+        assert list(made.request.replace_with) == [mark.urn], made.name
+
+
+def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path: Path) -> None:
+    """Fault 11 of the review: a changed connection was an update, and the old host kept k3s."""
+    first = deploy("dev", tmp_path, SSH)
+    other = deploy("dev", tmp_path, {**SSH, "sshHost": "10.1.2.4"})
+    for name in (MARK, "host-guard-look"):
+        assert inputs(first, name)["triggers"] != inputs(other, name)["triggers"]
+    for name in ("host-guard-look", "data-root-folder"):
+        assert {"cluster-k3s", "cluster-kubeconfig"} & before(other, name) == set()
+    assert "host-guard-look" in before(other, MARK) & before(other, "data-root-folder")
+    folder = inputs(first, "data-root-folder")
+    assert folder.get("triggers") == inputs(other, "data-root-folder").get("triggers")
+    assert not folder.get("triggers")
+
+
+def test_data_stay_on_a_machine_that_is_left_also_where_destroy_purges_them(
+    tmp_path: Path,
+) -> None:
+    """A changed `host` made a command of another type, and the old one, when it went, purged them.
+
+    As one type of command it is changed and not deleted.
+    """
+    sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
+    over_ssh, here = deploy("dev", tmp_path, {**SSH, **sure}), deploy("dev", tmp_path, sure)
+    folders = [result.one("data-root-folder") for result in (over_ssh, here)]
+    assert folders[0].urn == folders[1].urn
+    for folder, host in zip(folders, ("10.1.2.3", None), strict=True):
+        assert not folder.inputs.get("triggers")
+        job = json.loads(folder.program)
+        assert "export PURGE=/var/lib/disttrain\n" in job["program"]
+        assert (job["ssh"] or {}).get("host") == host
+
+
+def test_data_stay_when_another_storage_takes_the_folders_place(tmp_path: Path) -> None:
+    """The command of the folder was deleted then, by the settings of before: it purged the data
+    of a stack that says, in the same change, that they are kept.
+    """
+    sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
+    elsewhere = {"storage": "nfs", "storageOptions": {"server": "10.1.2.9", "path": "/data"}}
+    folder, without = (
+        deploy("dev", tmp_path, {**SSH, **changes}).one("data-root-folder")
+        for changes in (sure, elsewhere)
+    )
+    assert folder.urn == without.urn
+    assert not without.inputs.get("triggers")
+    program = json.loads(without.program)["program"]
+    assert "export DATA_ROOT=''\n" in program
+    assert "export PURGE=''\n" in program
+
+
+def test_first_machine_installed_anew_gets_everything_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """k3s came back on it, and the folder for the data did not: the pods waited for ever."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    names = ("data-root-folder", "trust-bundle")
+
+    def seen(look: K3sLook) -> list[Registered]:
+        monkeypatch.setattr(stacks, "LOOK", look)
+        made = deploy("dev", tmp_path, {**SSH, "caBundle": str(authority)})
+        return [made.one(name) for name in names]
+
+    well = seen(K3sLook("repair-1", "generation-1"))
+    stopped, anew = seen(K3sLook("new", "generation-1")), seen(K3sLook("new", "new"))
+    for before, same, other in zip(well, stopped, anew, strict=True):
+        assert before.program == same.program != other.program
+        assert not before.request.ignoreChanges
+    with patch("infra.platform.k3s.pulumi.log.warn") as warned:
+        folder, trust = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+    ((said,),) = (call.args for call in warned.call_args_list)
+    assert "could not be asked about its k3s (no answer in 10 s), so its command runs again" in said
+    assert [*trust.request.ignoreChanges] == ["stdin"]
+    assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
+    monkeypatch.setattr("pulumi.runtime.is_dry_run", lambda: True)
+    with patch("infra.platform.k3s.pulumi.log.warn"):
+        folder, _ = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+    assert [*folder.request.ignoreChanges] == ["stdin"], "a preview shows no change that is not"
+    lost = deploy("dev", tmp_path, {**SSH, "hostGone": True}).one("data-root-folder")
+    assert [*lost.request.ignoreChanges] == ["stdin"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "names"),
+    [
+        ("sandbox", {}, ("data-root-folder",)),
+        ("dev", {"k3sExisting": "adopt"}, ("data-root-folder", "trust-bundle")),
+    ],
+    ids=["existing", "adopted"],
+)
+def test_machine_whose_k3s_is_not_ours_needs_no_repair(
+    tmp_path: Path, stack: str, changes: dict[str, object], names: tuple[str, ...]
+) -> None:
+    """What is brought to it follows its settings alone, and no change of them is ignored."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    made = deploy(stack, tmp_path, {**changes, "caBundle": str(authority)})
+    for name in names:
+        command = made.one(name)
+        assert "export REPAIR_ID" not in command.program
+        assert not command.request.ignoreChanges
+
+
+def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:
+    """A changed `host` made a command of another type, whose old one was deleted last of all.
+
+    tests/node/test_platform.py sees what the engine makes of it.
+    """
+    over_ssh, here = deploy("dev", tmp_path, SSH), deploy("dev", tmp_path)
+    guards = [result.one("host-guard-look") for result in (over_ssh, here)]
+    assert guards[0].urn == guards[1].urn
+    assert [guard.inputs["triggers"] for guard in guards] == [["10.1.2.3"], ["localhost"]]
+    ways = [json.loads(guard.inputs["stdin"])["ssh"] for guard in guards]
+    assert ways[0]["host"] == "10.1.2.3"
+    assert ways[1] is None
+    assert guards[0].request.deleteBeforeReplace
+
+
+@pytest.mark.parametrize(
+    ("changes", "noted", "words"),
+    [
+        (SSH, "local", "host: 'ssh' cannot be used: sshHost '10.1.2.3' leads to the machine on"),
+        ({}, "ssh", "host: 'local' cannot be used: this is the machine on which this"),
+    ],
+)
+def test_same_machine_is_not_reached_in_the_other_way(
+    tmp_path: Path, changes: dict[str, object], noted: str, words: str
+) -> None:
+    """K3s was set up on it, and then removed as that of the machine of before; `up` succeeded."""
+    owner = deploy("dev", tmp_path, changes).outputs["owner"]
+    look = K3sLook("repair-1", "generation-1", owner=owner, place="k3s", way=noted)
+
+    def deployed(look: K3sLook) -> Deployment:
+        with patch("tests.unit.stacks.LOOK", look):
+            return deploy("dev", tmp_path, changes)
+
+    with pytest.raises(pulumi.RunError) as refused:
+        deployed(look)
+    said = str(refused.value)
+    assert words in said
+    assert f"pulumi config set host {noted}" in said
+    assert "pulumi destroy" in said
+    is_here = "local" if noted == "ssh" else "ssh"
+    for fine in (replace(look, way=is_here), replace(look, way=""), replace(look, owner="other")):
+        assert f"export WAY={is_here}\n" in deployed(fine).one("cluster-k3s").program
+
+
+def before(result: Deployment, name: str) -> set[str]:
+    return everything_before(result, result.one(name))
+
+
+def test_objects_in_an_adopted_k3s_are_deleted_one_by_one(tmp_path: Path) -> None:
+    """Fault 3 of the review: they were said to go with k3s, which stays."""
+    result = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"})
+    assert {resource.request.deletedWith for resource in result.resources} == {""}
+    assert not [r.name for r in result.resources if r.request.replace_with]
+
+
+def test_name_of_an_existing_cluster_holds_no_path(tmp_path: Path) -> None:
+    """Fault 12 of the review: another path to the same cluster planned to replace everything."""
+    names: set[str] = set()
+    for folder in ("here", "there"):
+        scratch = tmp_path / folder
+        scratch.mkdir()
+        result = deploy("sandbox", scratch)
+        names.add(inputs(result, "cluster-provider")["clusterIdentifier"])
+    (name,) = names
+    assert "https://198.18.0.2:6443" in name
+
+
+@pytest.mark.parametrize("stack", ["dev", "sandbox"])
+def test_commands_name_no_path_of_this_checkout(stack: str, tmp_path: Path) -> None:
+    """Fault 12 of the review: `destroy` from another checkout ran a Python that was not there.
+
+    The kubeconfig of a tunnel is looked at in test_tunnel.py.
+    """
+    result = deploy(stack, tmp_path, SSH if stack == "dev" else {})
+    commands = [r for r in result.resources if r.type.startswith("command:")]
+    assert len(commands) > 5
+    for command in commands:
+        text = json.dumps(command.inputs)
+        assert str(PROJECT) not in text, command.name
+        assert sys.executable not in text, command.name
+        for action in ("create", "update", "delete"):
+            first = command.inputs.get(action, "sh").split()[0]
+            assert first in ("sh", ".venv/bin/python"), (command.name, first)

@@ -1,0 +1,60 @@
+"""Machines that are watched: their health, and the pods of those that are lost."""
+
+from pathlib import Path
+
+from tests.unit.platform.machines import TWO, before, deployed
+from tests.unit.stacks import Deployment, deploy
+
+
+def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Path) -> None:
+    """The pod that does it starts from the platform's image, with an account that may do that."""
+    assert not [r for r in deployed(tmp_path).resources if r.name.startswith("lost-nodes")]
+    result = deployed(tmp_path, TWO)
+    first = before(result, "lost-nodes-deployment")
+    assert {"lost-nodes-role-binding", "lost-nodes-program"} <= first
+    assert [name for name in first if name.startswith("image-")]
+    spec = result.one("lost-nodes-deployment").inputs["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"].startswith("registry.example.org/team/trainer:")
+    program = result.one("lost-nodes-program").inputs
+    assert container["command"][-1].split(".")[-1] + ".py" in program["data"]
+    assert program["metadata"]["name"] == spec["volumes"][0]["configMap"]["name"]
+    rules = result.one("lost-nodes-role").inputs["rules"]
+    assert {rule["resources"][0]: rule["verbs"] for rule in rules} == {
+        "pods": ["list", "delete"],
+        "pods/status": ["patch"],
+    }
+
+
+def watch_of(result: Deployment) -> tuple[bool, set[str]]:
+    """Whether the pods that watch the machines cordon, and what their account may change."""
+    (container,) = result.one("node-health-daemon-set").inputs["spec"]["template"]["spec"][
+        "containers"
+    ]
+    roles = [
+        r for r in result.resources if r.name.startswith("node-health-") and "rules" in r.inputs
+    ]
+    rules = [rule for role in roles for rule in role.inputs["rules"]]
+    may = {rule["resources"][0] for rule in rules if {"patch", "create"} & set(rule["verbs"])}
+    return "--cordon" in container["command"], may
+
+
+def test_machines_are_watched_and_cordoned_where_others_can_take_the_work(tmp_path: Path) -> None:
+    """On one machine a cordon would only end the training; a cluster of others is left alone."""
+    assert watch_of(deployed(tmp_path)) == (False, {"pods/status"})
+    all_of_it = {"pods/status", "pods/eviction", "nodes"}
+    assert watch_of(deployed(tmp_path, TWO)) == (True, all_of_it)
+    assert watch_of(deployed(tmp_path, nodeHealth="cordon")) == (True, all_of_it)
+    assert watch_of(deployed(tmp_path, TWO, nodeHealth="report")) == (False, {"pods/status"})
+    for none in (deployed(tmp_path, TWO, nodeHealth="off"), deploy("sandbox", tmp_path)):
+        assert not [r for r in none.resources if r.name.startswith("node-health")]
+
+
+def test_pods_that_watch_see_the_gpus_and_run_where_these_are(tmp_path: Path) -> None:
+    """By the runtime class that the operator's toolkit, or k3s, makes."""
+    spec = deployed(tmp_path).one("node-health-daemon-set").inputs["spec"]["template"]["spec"]
+    assert spec["runtimeClassName"] == "nvidia"
+    assert spec["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+    plain = deploy("sandbox", tmp_path, {"nodeHealth": "report"}).one("node-health-daemon-set")
+    spec = plain.inputs["spec"]["template"]["spec"]
+    assert {"runtimeClassName", "nodeSelector"} & set(spec) == set()

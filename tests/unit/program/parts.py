@@ -1,0 +1,52 @@
+"""Parts of what the program has registered, as tests look at them."""
+
+from typing import Any
+
+from tests.unit.stacks import Deployment, Registered
+
+
+def templates(deployment: Deployment) -> list[dict[str, Any]]:
+    """Pod templates of all workloads."""
+    kinds = ("kubernetes:batch/v1:Job", "kubernetes:apps/v1:StatefulSet")
+    found = [resource for kind in kinds for resource in deployment.of_type(kind)]
+    return [resource.inputs["spec"]["template"] for resource in found]
+
+
+def training_template(deployment: Deployment) -> dict[str, Any]:
+    (template,) = [
+        template
+        for template in templates(deployment)
+        if template["metadata"]["labels"]["app.kubernetes.io/component"] == "training"
+    ]
+    return template
+
+
+def variables(template: dict[str, Any]) -> dict[str, str]:
+    return {e["name"]: e.get("value", "") for e in template["spec"]["containers"][0]["env"]}
+
+
+def revision(result: Deployment) -> str:
+    return training_template(result)["metadata"]["labels"]["disttrain.dev/revision"]
+
+
+def everything_before(result: Deployment, resource: Registered) -> set[str]:
+    """Names of all resources that this one waits for, directly or not."""
+    by_urn = {r.urn: r for r in result.resources}
+    names: set[str] = set()
+    todo = list(resource.request.dependencies)
+    while todo:
+        found = by_urn[todo.pop()]
+        if found.name not in names:
+            names.add(found.name)
+            todo += found.request.dependencies
+    return names
+
+
+def keys(result: Deployment) -> set[tuple[str, str]]:
+    """Kind and name of every Kubernetes object, and of the Helm release."""
+    found: set[tuple[str, str]] = set()
+    for resource in result.resources:
+        if resource.type.startswith("kubernetes:"):
+            name = resource.inputs.get("name") or resource.inputs["metadata"]["name"]
+            found.add((resource.type, name))
+    return found

@@ -1,0 +1,27 @@
+"""What another setting changes of a run, and what it leaves as it is."""
+
+from pathlib import Path
+
+from tests.unit.program.parts import revision, training_template
+from tests.unit.stacks import deploy
+
+
+def test_a_changed_run_changes_the_training_and_not_the_data_set(tmp_path: Path) -> None:
+    before = deploy("sandbox", tmp_path)
+    after = deploy("sandbox", tmp_path, {"run": {"train": {"max_steps": 700}}})
+    assert training_template(before) != training_template(after)
+    assert before.one("dataset-job").inputs == after.one("dataset-job").inputs
+    name = before.one("run-config-map").inputs["metadata"]["name"]
+    assert after.one("run-config-map").inputs["metadata"]["name"] != name
+    assert "max_steps: 700" in after.one("run-config-map").inputs["data"]["run.yaml"]
+
+
+def test_another_proxy_makes_other_pods_and_another_password_does_not(tmp_path: Path) -> None:
+    def with_proxy(url: str) -> str:
+        return revision(deploy("sandbox", tmp_path, {"httpProxy": url}, ["httpProxy"]))
+
+    plain = revision(deploy("sandbox", tmp_path))
+    first = with_proxy("http://user:one@proxy:3128")
+    assert first != plain
+    assert with_proxy("http://user:two@proxy:3128") == first
+    assert with_proxy("http://user:one@other:3128") != first

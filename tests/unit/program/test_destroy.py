@@ -1,0 +1,55 @@
+"""What `destroy` deletes by itself, what goes with the cluster, and what comes first."""
+
+from pathlib import Path
+
+from tests.unit.program.parts import everything_before
+from tests.unit.program.resources import COMPONENTS
+from tests.unit.stacks import deploy
+
+
+def test_what_lies_in_our_k3s_goes_with_it(tmp_path: Path) -> None:
+    """Otherwise `destroy` would ask a k3s that is gone already, and end with an error.
+
+    The engine hands `deletedWith` down from a component to what is in it.
+    """
+    result = deploy("dev", tmp_path)
+    install = result.one("cluster-k3s")
+    for name in ("namespace", "data", "dataset", "training", "gpu-operator", "task-pods"):
+        assert result.one(name).request.deletedWith == install.urn
+    existing = deploy("sandbox", tmp_path)
+    assert {r.request.deletedWith for r in existing.resources} == {""}
+
+
+def test_what_lies_in_an_adopted_k3s_is_deleted_by_itself(tmp_path: Path) -> None:
+    """Fault 3 of the review: `destroy` forgot the objects in a k3s that it does not remove."""
+    result = deploy("dev", tmp_path, {"k3sExisting": "adopt"})
+    assert {r.request.deletedWith for r in result.resources} == {""}
+
+
+def test_guard_of_destroy_is_never_skipped_and_comes_first(tmp_path: Path) -> None:
+    """Fault 2 of the review: the guard's delete was skipped because k3s went in the same destroy.
+
+    The engine deletes in the reverse order of the dependencies, so the guard, which depends on
+    everything else, is the first to go.
+    """
+    result = deploy("dev", tmp_path)
+    guard = result.one("destroy-guard-look")
+    assert guard.request.deletedWith == ""
+    waited_for = everything_before(result, guard)
+    others = {r.name for r in result.resources if r.type not in COMPONENTS} - {guard.name}
+    assert others - {"training-await"} <= waited_for | {"training-await"}
+    assert "training-await" in waited_for
+
+
+def test_commands_on_a_lost_cluster_stay_as_they_are(tmp_path: Path) -> None:
+    """With `hostGone` the wait for an answer of the lost cluster held `pulumi up` for minutes."""
+    result = deploy("dev", tmp_path, {"hostGone": True})
+    on_cluster = [
+        r
+        for r in result.of_type("command:local:Command")
+        if "infra.kube" in r.inputs.get("create", "")
+    ]
+    assert len(on_cluster) >= 5
+    for command in on_cluster:
+        assert list(command.request.ignoreChanges) == ["stdin"], command.name
+        assert command.request.retainOnDelete, command.name

@@ -1,0 +1,38 @@
+"""The trainer's image: its name, where it is built, and when it is brought again."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests.unit.program.resources import OWNERS
+from tests.unit.program.secret_settings import SECRET_KEYS, SECRETS
+from tests.unit.stacks import Deployment, deploy
+
+
+def test_image_is_built_and_imported_under_the_name_that_pods_ask_for(
+    deployment: tuple[str, Deployment],
+) -> None:
+    stack, result = deployment
+    if stack not in OWNERS:
+        assert result.outputs["image"]
+        return
+    command = result.one("image-ensure").inputs
+    assert command["environment"]["TRAINER_IMAGE"] == result.outputs["image"]
+    assert f"--reference {result.outputs['image']}" in command["delete"]
+    assert result.outputs["imageDigest"] == "sha256:0123"
+
+
+def test_image_is_built_where_the_settings_say(tmp_path: Path) -> None:
+    for place in ("here", "node"):
+        result = deploy("dev", tmp_path, {**SECRETS, "imageBuildOn": place}, SECRET_KEYS)
+        assert f"--build-on {place}" in result.one("image-ensure").inputs["create"]
+
+
+def test_image_command_runs_again_when_the_image_was_missed(tmp_path: Path) -> None:
+    def inputs(request: str) -> dict[str, Any]:
+        with patch("tests.unit.stacks.IMPORT_REQUEST", request):
+            return deploy("dev", tmp_path).one("image-ensure").inputs
+
+    assert inputs("1") == inputs("1")
+    assert inputs("1") != inputs("2")
+    assert inputs("2")["environment"]["IMAGE_IMPORT_REQUEST"] == "2"

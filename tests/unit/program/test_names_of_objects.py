@@ -1,0 +1,54 @@
+"""The names of the objects: those of the original set-up, and others for a second run."""
+
+from pathlib import Path
+
+from tests.unit.program.parts import keys, training_template, variables
+from tests.unit.program.resources import OWNERS
+from tests.unit.stacks import Deployment, deploy
+
+
+def test_names_of_the_original_set_up_are_kept(deployment: tuple[str, Deployment]) -> None:
+    stack, result = deployment
+
+    def name(resource: str) -> str:
+        return result.one(resource).inputs["metadata"]["name"]
+
+    if stack in OWNERS:
+        assert name("namespace-namespace") == "disttrain"
+        usual = "disttrain-pvc"  # the sandbox has another folder, so it has another claim
+        claim = name("data-claim")
+        assert claim == usual if stack == "dev" else claim.startswith(f"{usual}-")
+        assert name("proxy-config-map") == "proxy-config"
+        assert name("dataset-job") == "download-tiny-shakespeare"
+    if "multi" in stack:
+        assert name("training-stateful-set") == "train-multipod"
+        assert name("training-service") == "train-mp-headless"
+    else:
+        assert name("training-job") == "train-singlepod"
+
+
+def test_volume_and_claim_name_each_other(deployment: tuple[str, Deployment]) -> None:
+    stack, result = deployment
+    if stack not in OWNERS:
+        return
+    volume, claim = result.one("data-volume").inputs, result.one("data-claim").inputs
+    assert claim["spec"]["selector"]["matchLabels"].items() <= volume["metadata"]["labels"].items()
+    assert "disttrain.dev/owner" in volume["metadata"]["labels"]
+    reference = volume["spec"]["claimRef"]
+    assert reference["name"] == claim["metadata"]["name"]
+    assert reference["namespace"] == claim["metadata"]["namespace"]
+    assert volume["spec"]["storageClassName"] == claim["spec"]["storageClassName"] == ""
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert volume["spec"]["hostPath"]["path"] == result.outputs["hostDataPath"]
+
+
+def test_second_run_of_a_topology_has_names_of_its_own(tmp_path: Path) -> None:
+    first = keys(deploy("multipod", tmp_path))
+    second = deploy("multipod", tmp_path, {"instance": "b"})
+    names = {name for _, name in keys(second)}
+    assert {"train-multipod-b", "train-mp-headless-b"} <= names
+    assert {name for _, name in first} & names <= {
+        name for name in names if name.startswith(("run-", "dataset-"))
+    }
+    environment = variables(training_template(second))
+    assert environment["PET_MASTER_ADDR"] == "train-multipod-b-0.train-mp-headless-b"

@@ -1,0 +1,46 @@
+"""What the engine makes before what."""
+
+import json
+from pathlib import Path
+
+from tests.unit.program.parts import everything_before
+from tests.unit.program.resources import COMPONENTS, OWNERS
+from tests.unit.stacks import Deployment, deploy
+
+
+def test_nothing_starts_before_what_it_needs(deployment: tuple[str, Deployment]) -> None:
+    stack, result = deployment
+    workload = "training-stateful-set" if "multi" in stack else "training-job"
+    before = everything_before(result, result.one(workload))
+    needed = {"dataset-job", "run-config-map", "training-hand-over"}
+    if stack in OWNERS:
+        needed |= {"proxy-config-map", "data-claim", "image-ensure"}
+        assert "namespace-look" in everything_before(result, result.one("data-claim"))
+    needed |= {"gpu-operator-await"} if stack == "dev" else set()
+    needed |= {"dataset-upload"} if "sandbox" in stack else set()
+    assert needed <= before
+    assert "dataset-job" in everything_before(result, result.one("training-hand-over"))
+
+
+def test_training_is_not_awaited_by_the_provider_and_the_data_set_is(
+    deployment: tuple[str, Deployment],
+) -> None:
+    stack, result = deployment
+    workload = "training-stateful-set" if "multi" in stack else "training-job"
+    assert result.one(workload).inputs["metadata"]["annotations"]["pulumi.com/skipAwait"] == "true"
+    dataset = result.one("dataset-job").inputs["metadata"]["annotations"]
+    assert dataset["pulumi.com/replaceUnready"] == "true"
+    assert "pulumi.com/skipAwait" not in dataset
+    uid = result.one(workload).name
+    assert json.loads(result.one("training-await").program)["uid"] == f"uid-of-{uid}"
+
+
+def test_cluster_of_another_machine_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    """Fault 9 of the review: with `host: local` and a cluster elsewhere, the data folder and the
+    image were made here and the pods failed there. tests/kube/test_same_machine.py has the look."""
+    result = deploy("sandbox", tmp_path)
+    made = [r for r in result.resources if r.type not in COMPONENTS]
+    look = {"owner-identity", "same-machine-look"}
+    for resource in made:
+        if resource.name not in {*look, "run-key-random"}:
+            assert "same-machine-look" in everything_before(result, resource), resource.name

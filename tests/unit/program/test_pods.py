@@ -1,0 +1,164 @@
+"""The pods that the program makes: their rights, their place and what they ask for."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.program.parts import templates, training_template, variables
+from tests.unit.stacks import Deployment, deploy
+
+
+def test_every_pod_gets_the_proxy_and_runs_without_privileges(
+    deployment: tuple[str, Deployment],
+) -> None:
+    _, result = deployment
+    assert len(templates(result)) == 2
+    for template in templates(result):
+        pod, (container,) = template["spec"], template["spec"]["containers"]
+        assert container["envFrom"] == [
+            {"configMapRef": {"name": "proxy-config"}},
+            {"secretRef": {"name": "proxy-config"}},
+        ]
+        assert pod["securityContext"]["runAsUser"] == 1000
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["enableServiceLinks"] is False
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["imagePullPolicy"] == "IfNotPresent"
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+        assert container["image"] == result.outputs["image"]
+
+
+def test_every_container_requests_cpu_and_memory(tmp_path: Path) -> None:
+    """Never BestEffort, and a namespace with a quota of requests takes all of our pods."""
+    authority = tmp_path / "ca.crt"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    result = deploy("dev", tmp_path, {"caBundle": str(authority)})
+    assert len(templates(result)) == 2
+    for template in templates(result):
+        spec = template["spec"]
+        assert len(spec["initContainers"]) == 1
+        for container in (*spec["containers"], *spec["initContainers"]):
+            assert set(container["resources"]["requests"]) == {"cpu", "memory"}, container["name"]
+
+
+def test_training_pods_request_cpu_and_memory_for_each_rank(tmp_path: Path) -> None:
+    """Fault 16 of the review: without requests the pods were the first to be evicted."""
+    (container,) = training_template(deploy("dev", tmp_path))["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "3", "memory": "12Gi"}
+    changes = {"cpuPerRank": "500m", "memoryPerRank": "8Gi"}
+    (container,) = training_template(deploy("dev", tmp_path, changes))["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "1500m", "memory": "24Gi"}
+
+
+def test_pods_beside_the_training_go_where_it_goes(tmp_path: Path) -> None:
+    """The volume may be on those nodes alone, and the cluster may have no others.
+
+    The pod of `./disttrain sample` had none of these fields.
+    """
+    text = tmp_path / "text"
+    text.write_text("text\n")
+    changes = {
+        "datasetFile": str(text),
+        "datasetUrl": "",
+        "datasetSha256": "",
+        "nodeSelector": {"gpu": "a10"},
+        "tolerations": [{"key": "team", "operator": "Exists"}],
+        "priorityClass": "high",
+    }
+    result = deploy("dev", tmp_path, changes)
+    job = result.one("dataset-job").inputs["spec"]["template"]["spec"]
+    upload = json.loads(result.one("dataset-upload").inputs["stdin"])["placement"]
+    sample = yaml.safe_load(result.outputs["podPlacement"])
+    for place in (job, upload, sample):
+        assert place["nodeSelector"] == {"gpu": "a10"}
+        assert [t["key"] for t in place["tolerations"]] == ["nvidia.com/gpu", "team"]
+        assert place["priorityClassName"] == "high"
+
+
+def test_settings_of_pods_reach_the_pod(tmp_path: Path) -> None:
+    template = training_template(
+        deploy(
+            "dev",
+            tmp_path,
+            {
+                "podEnvironment": {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "ens5"},
+                "nodeSelector": {"gpu": "a10"},
+                "tolerations": [{"key": "team", "operator": "Equal", "value": "ml"}],
+                "priorityClass": "high",
+                "podAnnotations": {"example.org/a": "1"},
+                "podLabels": {"team": "ml"},
+            },
+        )
+    )
+    spec, metadata = template["spec"], template["metadata"]
+    assert variables(template)["NCCL_DEBUG"] == "INFO"
+    values = [e["value"] for e in spec["containers"][0]["env"] if e["name"] == "NCCL_SOCKET_IFNAME"]
+    assert values == ["ens5"]
+    assert spec["nodeSelector"] == {"gpu": "a10"}
+    assert {t["key"] for t in spec["tolerations"]} == {"nvidia.com/gpu", "team"}
+    assert spec["priorityClassName"] == "high"
+    assert metadata["annotations"]["example.org/a"] == "1"
+    assert metadata["labels"]["team"] == "ml"
+
+
+def test_shared_memory_is_a_memory_volume(deployment: tuple[str, Deployment]) -> None:
+    template = training_template(deployment[1])
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    mounts = {m["mountPath"]: m for m in template["spec"]["containers"][0]["volumeMounts"]}
+    shm = volumes[mounts["/dev/shm"]["name"]]
+    assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("stack", "nodes", "ranks", "gpus"),
+    [
+        ("dev", "1", "3", "3"),
+        ("multipod", "3", "1", "1"),
+        ("sandbox", "1", "2", None),
+        ("sandbox-multipod", "3", "1", None),
+    ],
+)
+def test_topology_goes_to_the_pods_as_torchruns_variables(
+    tmp_path: Path, stack: str, nodes: str, ranks: str, gpus: str | None
+) -> None:
+    result = deploy(stack, tmp_path)
+    template = training_template(result)
+    found = variables(template)
+    assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == (nodes, ranks)
+    assert (found["NCCL_IB_DISABLE"], found["NCCL_SOCKET_IFNAME"]) == ("1", "eth0")
+    assert found["DISTTRAIN_TRANSPORTS"] == "socket"
+    limits = template["spec"]["containers"][0].get("resources", {}).get("limits", {})
+    assert limits.get("nvidia.com/gpu") == gpus
+    if nodes == "3":
+        assert found["PET_MASTER_ADDR"] == "train-multipod-0.train-mp-headless"
+        assert found["GLOO_SOCKET_IFNAME"] == "eth0"
+        service = result.one("training-service").inputs["spec"]
+        assert service["publishNotReadyAddresses"] is True
+        assert service["clusterIP"] == "None"
+        labels = template["metadata"]["labels"].items()
+        assert service["selector"].items() <= labels
+        spec = result.one("training-stateful-set").inputs["spec"]
+        assert spec["podManagementPolicy"] == "Parallel"
+        assert spec["replicas"] == 3
+        assert spec["selector"]["matchLabels"].items() <= labels
+    assert result.outputs["worldSize"] == int(nodes) * int(ranks)
+
+
+def test_training_pods_offer_their_metrics_at_the_port(tmp_path: Path) -> None:
+    """Without a declared port, which on a pod in its node's network would keep it from others."""
+    template = training_template(deploy("dev", tmp_path, {"metricsPort": 9500}))
+    assert variables(template)["DISTTRAIN_METRICS_PORT"] == "9500"
+    assert template["metadata"]["annotations"] == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "9500",
+        "prometheus.io/path": "/metrics",
+    }
+    assert "ports" not in template["spec"]["containers"][0]
+    changes = {"metricsPort": 9500, "podAnnotations": {"prometheus.io/scrape": "false"}}
+    template = training_template(deploy("dev", tmp_path, changes))
+    assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "false"
+    template = training_template(deploy("dev", tmp_path, {"metricsPort": 0}))
+    assert variables(template)["DISTTRAIN_METRICS_PORT"] == "0"
+    assert "annotations" not in template["metadata"]

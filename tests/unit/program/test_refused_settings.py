@@ -1,0 +1,68 @@
+"""Settings that the program refuses before it registers anything."""
+
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from tests.unit.stacks import RecordingMonitor, deploy, raw_settings, run_with
+
+
+def test_wrong_settings_register_nothing(tmp_path: Path) -> None:
+    monitor = RecordingMonitor()
+    settings = raw_settings("dev", {"gpus": 0, "dataRoot": "/var/lib/rancher/data"})
+    with pytest.raises(pulumi.RunError) as failure:
+        run_with(monitor, "dev", settings)
+    assert "gpus: '0'" in str(failure.value)
+    assert "dataRoot: '/var/lib/rancher/data'" in str(failure.value)
+    assert monitor.deployment.resources == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("podEnvironment", {"RANK": "0"}, "the entrypoint sets it"),
+        ("podEnvironment", {"PET_NNODES": "2"}, "entrypoint set the variables that begin so"),
+        ("podEnvironment", {"HTTP_PROXY": "http://x"}, "Use httpProxy, httpsProxy and noProxy"),
+        ("podEnvironment", {"9x": "1"}, "is not the name of a variable"),
+        ("podEnvironment", {"A": {"b": 1}}, "not a single text"),
+        ("podEnvironment", {"JOB_COMPLETION_INDEX": "0"}, "the pods tell their ranks by it"),
+        ("podEnvironment", {"LOCAL_WORLD_SIZE": "1"}, "the entrypoint sets it"),
+        ("podEnvironment", {"CUDA_VISIBLE_DEVICES": "0"}, "its local rank's number"),
+        ("podEnvironment", {"NVIDIA_VISIBLE_DEVICES": "all"}, "the GPUs that the pod was given"),
+        ("podEnvironment", {"PATH": "/opt"}, "the image's programs are found by it"),
+        ("podEnvironment", {"ALL_PROXY": "http://x"}, "Use httpProxy, httpsProxy and noProxy"),
+        ("podEnvironment", {"SSL_CERT_FILE": "/x"}, "Use caBundle"),
+        ("podLabels", {"app.kubernetes.io/name": "x"}, "finds its pods by the labels"),
+        ("cpuPerRank", "half", "not auto or an amount"),
+        ("memoryPerRank", "8 GB", "not auto or an amount"),
+        ("podLabels", {"team": "a b"}, "no such value of a label"),
+        ("podLabels", {"-team": "a"}, "takes no key '-team'"),
+        ("nodeSelector", {"gpu/model/a": "a10"}, "takes no key"),
+        ("nodeSelector", {"gpu": "a10,h100"}, "no such value of a label"),
+        ("podAnnotations", {"a b": "any text"}, "takes no key 'a b'"),
+        ("tolerations", ["x"], "it is not an object"),
+        ("tolerations", [{"keys": "x"}], "a toleration has no key 'keys'"),
+        ("tolerations", [{"value": "x"}], "without a key the operator must be Exists"),
+        ("tolerations", [{"key": "a", "operator": "In"}], "neither Equal nor Exists"),
+        ("tolerations", [{"key": "a", "operator": "Exists", "value": "b"}], "takes no value"),
+        ("tolerations", [{"key": "a", "value": 1}], "put numbers in quotation marks"),
+        ("tolerations", [{"key": "a", "value": "b", "effect": "Never"}], "is none of NoSchedule"),
+        (
+            "tolerations",
+            [{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}],
+            "goes with the effect NoExecute",
+        ),
+        ("networkOptions", {"interface": "ens5"}, "has no options"),
+        ("extensions", ["no.such.module"], "cannot be imported"),
+        ("whenBusy", "kill", "Set replace, wait or refuse"),
+        ("verify", "always", "Set never, before or after"),
+    ],
+)
+def test_setting_that_would_break_the_run_is_refused(
+    key: str, value: object, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(pulumi.RunError) as failure:
+        deploy("dev", tmp_path, {key: value})
+    assert key in str(failure.value)
+    assert reason in str(failure.value)

@@ -1,0 +1,215 @@
+"""A program of the user's own in the pods: its files and its resources."""
+
+import base64
+import itertools
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from infra.image.registry.login import PASSWORD_VARIABLE
+from infra.kinds import KINDS
+from infra.platform.pod_rules import broken_rules
+from infra.settings import Devices, PlatformDelivery, parse_settings
+from tests.unit.platform.machines import before
+from tests.unit.stacks import (
+    Deployment,
+    RecordingMonitor,
+    deploy,
+    plain,
+    raw_settings,
+    run_with,
+    without_secrets,
+)
+
+COMMAND = ["python", "train.py"]
+COUNT = itertools.count()
+
+
+def deployed(tmp_path: Path, files: dict[str, bytes], **more: Any) -> Deployment:
+    scratch = tmp_path / str(next(COUNT))
+    folder = scratch / "mine"
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    scratch.mkdir(exist_ok=True)
+    program = {"command": COMMAND, **more, **({"files": str(folder)} if files else {})}
+    return deploy("multipod", scratch, {"program": program})
+
+
+def pod_of(made: Deployment) -> dict[str, Any]:
+    return made.one("training-stateful-set").inputs["spec"]["template"]["spec"]
+
+
+def test_files_come_to_the_pods_at_their_paths(tmp_path: Path) -> None:
+    made = deployed(tmp_path, {"train.py": b"print(1)", "parts/table.bin": b"\xff\x00"})
+    found = plain(made.one("program-files-config-map").inputs)
+    assert found["immutable"] is True
+    (volume,) = [each for each in pod_of(made)["volumes"] if each["name"] == "program"]
+    assert volume["configMap"]["name"] == found["metadata"]["name"]
+    texts, others = found["data"], found["binaryData"]
+    contents = {
+        item["path"]: texts[item["key"]].encode()
+        if item["key"] in texts
+        else base64.b64decode(others[item["key"]])
+        for item in volume["configMap"]["items"]
+    }
+    assert contents == {"train.py": b"print(1)", "parts/table.bin": b"\xff\x00"}
+    (container,) = pod_of(made)["containers"]
+    mount = {"name": "program", "mountPath": "/program", "readOnly": True}
+    assert mount in container["volumeMounts"]
+
+
+def test_changed_file_is_another_object_and_another_revision(tmp_path: Path) -> None:
+    """So the pods are made anew, and none of them sees half of a change."""
+    one, other = (deployed(tmp_path, {"train.py": text}) for text in (b"1", b"2"))
+    names = {
+        each.one("program-files-config-map").inputs["metadata"]["name"] for each in (one, other)
+    }
+    assert len(names) == 2
+    assert pod_of(one) != pod_of(other)
+
+
+def test_program_has_no_data_set_and_no_sample_command(tmp_path: Path) -> None:
+    made = deployed(tmp_path, {})
+    names = [resource.name for resource in made.resources]
+    assert not [name for name in names if name.startswith(("dataset", "program-files"))]
+    assert made.outputs["program"] == "python train.py"
+    assert (made.outputs["sampleCommand"], made.outputs["maxSteps"]) == ("", 0)
+
+
+def test_up_says_what_a_ready_program_means(tmp_path: Path) -> None:
+    seen = deployed(tmp_path, {}, progress=r"step (?P<step>\d+)").one("training-await").program
+    assert "rank 0 of the program has printed a step" in seen
+    unseen = deployed(tmp_path, {}).one("training-await").program
+    assert "its steps are not seen, as neither program.progress nor program.progress_file" in unseen
+
+
+def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Path) -> None:
+    """Nothing else of the pod differs, and the container that copies keeps all rules of pods."""
+    usual, own = deployed(tmp_path, {}), deployed(tmp_path, {}, image="registry.example/mine:1")
+    (before,), (after,) = pod_of(usual)["containers"], pod_of(own)["containers"]
+    (launcher,) = pod_of(own)["initContainers"]
+    assert (launcher["image"], launcher["args"]) == (before["image"], ["carry", "/disttrain"])
+    mount = {"name": "launcher", "mountPath": "/disttrain"}
+    assert launcher["volumeMounts"] == [mount]
+    assert {**mount, "readOnly": True} in after["volumeMounts"]
+    assert after["image"] == "registry.example/mine:1"
+    assert after["command"] == ["python3", "/disttrain/start.py"]
+    assert after["args"] == before["args"]
+    same = ("resources", "securityContext", "readinessProbe", "name", "envFrom")
+    assert {key: after[key] for key in same} == {key: before[key] for key in same}
+    template = own.one("training-stateful-set").inputs["spec"]["template"]
+    assert broken_rules(template) == []
+
+
+def test_image_that_is_built_is_there_before_the_pods(tmp_path: Path) -> None:
+    """By a command of its own beside the trainer's; both images are in the pods."""
+    (tmp_path / "Dockerfile").write_text("FROM mine:1")
+    program = {"command": COMMAND, "build": str(tmp_path)}
+    settings = {"topology": "multi-pod", "pods": "3", "gpusPerPod": "1"}
+    made = deploy("dev", tmp_path, {**settings, "program": program})
+    command, trainers = made.one("program-image-ensure"), made.one("image-ensure")
+    words = shlex.split(command.inputs["create"])
+    assert words[words.index("--program") + 1] == str(tmp_path)
+    assert "--base-image" not in words
+    assert "--program" not in trainers.inputs["create"]
+    (container,) = pod_of(made)["containers"]
+    (launcher,) = pod_of(made)["initContainers"]
+    repository, _, tag = container["image"].rpartition(":")
+    assert repository == f"{launcher['image'].rpartition(':')[0]}-program"
+    assert f"{repository}:{tag}" in command.inputs["delete"]
+    assert "program-image-ensure" in before(made, "training-stateful-set")
+
+
+def test_run_on_anothers_nodes_builds_no_image(tmp_path: Path) -> None:
+    """It has a kubeconfig and nothing else, so it cannot bring an image to a node."""
+    (tmp_path / "Dockerfile").write_text("FROM mine:1")
+    with pytest.raises(pulumi.RunError) as refused:
+        deployed(tmp_path, {}, build=str(tmp_path))
+    said = str(refused.value)
+    assert f"program.build: '{tmp_path}' cannot be used: stack 'dev' owns the platform" in said
+    assert "(imageDelivery: import), which a run cannot" in said
+    assert "pulumi config set --stack dev imageDelivery registry" in said
+    assert "name it in program.image" in said
+
+
+def on_a_registrys_platform(
+    tmp_path: Path, changes: dict[str, object], secret_keys: tuple[str, ...] = ()
+) -> Deployment:
+    """A run with an image that is built, where stack dev delivers by a registry with a login."""
+    (tmp_path / "Dockerfile").write_text("FROM mine:1")
+    options = {"user": "owner", "password": "sekret-1", "plainHttp": True}
+    platform: dict[str, object] = {
+        "imageDelivery": "registry",
+        "imageRepository": "registry.example.org/team/trainer",
+        "imageDeliveryOptions": json.dumps(options),
+    }
+    outputs = deploy("dev", tmp_path, platform, ["imageDeliveryOptions"]).outputs
+    assert "sekret-1" not in outputs["platform"]
+    program = {"command": COMMAND, "build": str(tmp_path)}
+    monitor = RecordingMonitor(outputs)
+    run_with(
+        monitor, "multipod", raw_settings("multipod", {"program": program, **changes}), secret_keys
+    )
+    return monitor.deployment
+
+
+def test_run_brings_its_image_to_the_platforms_registry(tmp_path: Path) -> None:
+    """By this machine's login, and before the pods, which pull as the trainer's image is pulled."""
+    made = on_a_registrys_platform(tmp_path, {"imageBuilder": "podman"})
+    command = made.one("program-image-push")
+    words = shlex.split(command.inputs["create"])
+    repository = "registry.example.org/team/trainer-program"
+    assert words[words.index("--repository") + 1] == repository
+    assert words[words.index("--program") + 1] == str(tmp_path)
+    assert words[words.index("--builder") + 1] == "podman"
+    assert "--plain-http" in words  # as the platform's own pushes
+    assert "--user" not in words
+    pod = pod_of(made)
+    assert pod["containers"][0]["image"].startswith(f"{repository}:")
+    assert pod["imagePullSecrets"] == [{"name": "image-registry"}]
+    assert "program-image-push" in before(made, "training-stateful-set")
+    assert not made.of_type("disttrain:infra:PullSecret")  # that is the platform's
+
+
+def test_login_of_a_run_that_pushes_is_its_own_and_stays_secret(tmp_path: Path) -> None:
+    options = {"user": "me", "password": "sekret-2", "compression": "none"}
+    given: dict[str, object] = {"imageDeliveryOptions": json.dumps(options)}
+    made = on_a_registrys_platform(tmp_path, given, ("imageDeliveryOptions",))
+    command = made.one("program-image-push")
+    words = shlex.split(command.inputs["create"])
+    assert words[words.index("--user") + 1] == "me"
+    assert words[words.index("--compression") + 1] == "none"
+    assert command.inputs["environment"][PASSWORD_VARIABLE] == "sekret-2"
+    assert "sekret" not in json.dumps(without_secrets(command.wire))
+    with pytest.raises(pulumi.RunError, match=r"imageDeliveryOptions\.password: '' cannot be used"):
+        on_a_registrys_platform(tmp_path, {"imageDeliveryOptions": json.dumps({"user": "me"})})
+
+
+def test_way_of_the_image_is_the_platforms_setting_alone(tmp_path: Path) -> None:
+    """Where it goes is decided once; without an image of its own a run has no login either."""
+    for key, value in (("imageDelivery", "registry"), ("imageRepository", "other.example/x")):
+        with pytest.raises(pulumi.RunError, match=f"{key}: '{value}' cannot be used: stack 'dev'"):
+            on_a_registrys_platform(tmp_path, {key: value})
+    with pytest.raises(pulumi.RunError, match=r"imageDeliveryOptions: \S+ cannot be used: stack"):
+        on_a_registrys_platform(
+            tmp_path, {"imageDeliveryOptions": '{"user":"me"}', "program": {"command": COMMAND}}
+        )
+
+
+def test_delivery_that_a_run_does_not_know_is_named(tmp_path: Path) -> None:
+    """A kind of one's own is registered by a module that each stack names."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM mine:1")
+    program = {"command": COMMAND, "build": str(folder)}
+    raw = raw_settings("multipod", {"program": program})
+    with pytest.raises(pulumi.RunError, match="by 'own-way', which this stack does not know") as no:
+        parse_settings(
+            raw, (), "multipod", KINDS, Devices("cpu", 0), delivery=PlatformDelivery("own-way")
+        )
+    assert "Name the module that registers it in extensions" in str(no.value)

@@ -1,0 +1,17 @@
+"""The recording engine of tests/unit/stacks.py, which all tests of the program share."""
+
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from tests.unit.stacks import deploy
+
+
+def test_output_of_another_test_holds_no_program_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker waited for ever, since a test before had made an output outside of a program."""
+    monkeypatch.setattr("tests.unit.stacks.LONGEST_SECONDS", 20.0)
+    pulumi.Output.from_input("")
+    assert deploy("sandbox", tmp_path).outputs

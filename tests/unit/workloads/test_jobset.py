@@ -1,0 +1,33 @@
+"""`topology: jobset`: the JobSet that the program makes."""
+
+import json
+from pathlib import Path
+
+from tests.unit.stacks import deploy
+from trainer.launch.exit_codes import ExitCode
+
+
+def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> None:
+    """The Job replaces no failed pod by itself, and a fatal exit code has a rule of its own."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "jobset", "pods": 4})
+    spec = made.one("training-job-set").inputs["spec"]
+    (jobs,) = spec["replicatedJobs"]
+    job = jobs["template"]["spec"]
+    assert (jobs["replicas"], job["completionMode"], job["backoffLimit"]) == (1, "Indexed", 0)
+    assert (job["completions"], job["parallelism"]) == (4, 4)
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
+    fails = [rule for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
+    assert [rule["onExitCodes"]["values"] for rule in fails] == [[ExitCode.FATAL]]
+    # An evicted pod is the JobSet's matter: the Job would wait longer for each new pod.
+    evicted = [rule for rule in job["podFailurePolicy"]["rules"] if "onPodConditions" in rule]
+    assert [rule["action"] for rule in evicted] == ["Count"]
+    assert spec["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
+    pod = job["template"]["spec"]
+    variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
+    service = spec["network"]["subdomain"]
+    assert variables["PET_MASTER_ADDR"] == f"train-jobset-{jobs['name']}-0-0.{service}"
+    look = json.loads(made.one("training-look").program)
+    assert look["group_version"] == "jobset.x-k8s.io/v1alpha2"
+    assert look["setting"] == "topology: 'jobset'"
+    assert "the cluster serves no" in look["otherwise"]

@@ -1,0 +1,41 @@
+"""`topology: lws`: the LeaderWorkerSet that the program makes."""
+
+import json
+from pathlib import Path
+
+from tests.unit.stacks import deploy
+
+
+def test_leader_worker_set_has_one_group_of_all_pods(tmp_path: Path) -> None:
+    """A lost pod is started again alone, and nothing waits for a leader that is not ready yet.
+
+    Every field that its webhook would fill in is set.
+    """
+    changes = {"topology": "lws", "pods": 4, "processesPerPod": 2, "instance": "b"}
+    made = deploy("sandbox-multipod", tmp_path, changes)
+    workload = made.one("training-leader-worker-set").inputs
+    assert workload["metadata"]["name"] == "train-lws-b"
+    spec = workload["spec"]
+    group = spec.pop("leaderWorkerTemplate")
+    assert spec == {
+        "replicas": 1,
+        "startupPolicy": "LeaderCreated",
+        "networkConfig": {"subdomainPolicy": "Shared"},
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0, "partition": 0},
+        },
+    }
+    assert group.keys() == {"size", "restartPolicy", "workerTemplate"}  # the leader's is the same
+    assert (group["size"], group["restartPolicy"]) == (4, "None")
+    (container,) = group["workerTemplate"]["spec"]["containers"]
+    variables = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert variables["PET_MASTER_ADDR"] == "train-lws-b-0.train-lws-b"
+    assert variables["PET_NNODES"] == "4"
+    assert variables["DISTTRAIN_POD_STAYS"] == "1"
+    assert "JOB_COMPLETION_INDEX" not in variables  # its pods stay, as the set never ends
+    hand_over = json.loads(made.one("training-hand-over").inputs["stdin"])
+    assert hand_over["suspend"] == {"spec": {"replicas": 0}}
+    assert hand_over["resume"] == {"spec": {"replicas": 1}}
+    replaced = made.one("training-leader-worker-set").request.replaceOnChanges
+    assert list(replaced) == ["spec.leaderWorkerTemplate"]

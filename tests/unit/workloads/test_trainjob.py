@@ -1,0 +1,33 @@
+"""`topology: trainjob`: the TrainJob that the program makes, and its runtime."""
+
+from pathlib import Path
+
+from tests.unit.stacks import deploy
+
+
+def test_trainjob_leaves_the_pods_to_its_runtime(tmp_path: Path) -> None:
+    """Trainer adds variables of its own only where the runtime names a framework, and makes a
+    JobSet that is gone anew, so nothing may remove one after some time."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "pods": 4})
+    runtime = made.one("training-training-runtime").inputs["spec"]
+    spec = made.one("training-train-job").inputs["spec"]
+    assert spec == {
+        "runtimeRef": {
+            "apiGroup": "trainer.kubeflow.org",
+            "kind": "TrainingRuntime",
+            "name": "train-trainjob",
+        }
+    }
+    assert runtime["mlPolicy"] == {"numNodes": 4}
+    jobset = runtime["template"]["spec"]
+    (jobs,) = jobset["replicatedJobs"]
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    assert (jobs["name"], jobs["template"]["metadata"]["labels"]) == ("node", labels)
+    assert "ttlSecondsAfterFinished" not in jobset
+    job = jobs["template"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    found = job["podFailurePolicy"]["rules"]
+    rules = [rule["onExitCodes"] for rule in found if "onExitCodes" in rule]
+    assert {rule["containerName"] for rule in rules} == {container["name"]} == {"node"}
+    variables = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert variables["PET_MASTER_ADDR"] == "train-trainjob-node-0-0.train-trainjob"
