@@ -81,6 +81,8 @@ def test_needs_of_kinds_come_with_the_rest(changes: dict[str, Any], expected: li
         {**MIRROR, **NAMED, "k3sExisting": "adpot"},
         {**MIRROR, **NAMED, "k3sRegistries": "none"},
         {"imageDelivery": "registry", **NAMED, "imageBuildOn": "node"},
+        # without the list, which cannot be there, the first machine alone builds
+        {**NODES, "k3sExisting": "adopt", "imageBuildOn": "node"},
     ],
 )
 def test_what_follows_from_wrong_values_is_silent(changes: dict[str, Any]) -> None:
