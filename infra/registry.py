@@ -43,6 +43,26 @@ class OptionError(ValueError):
         self.hint = hint
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Values of several settings do not go together, as a kind sees it.
+
+    Args:
+        key: the setting that the message is about.
+        value: of that setting.
+        reason: why it cannot be used; goes on after a colon, without a full stop.
+        hint: what to do, as a sentence without its full stop.
+        with_keys: the other settings from which it follows. Where one of them has a wrong value,
+            that alone is said.
+    """
+
+    key: str
+    value: object
+    reason: str
+    hint: str
+    with_keys: tuple[str, ...] = ()
+
+
 K = TypeVar("K", bound=Kind)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ from infra.image.plan import VARIABLE as PLANNED_VARIABLE
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.reach import open_node
 from infra.node.node_variable import VARIABLE as NODE_VARIABLE
-from infra.registry import OptionError
+from infra.registry import OptionError, Refusal
+from infra.settings.asked import DeliveryAsked
 
 if TYPE_CHECKING:
     import pulumi
@@ -43,13 +44,15 @@ class ImportOptions:
         check_minutes(self.keepUnusedMinutes)
 
 
-def check(request: DeliveryRequest) -> None:
-    """Raise ValueError where each of several machines would build the image."""
-    if request.further and request.build_on == "node":
-        raise ValueError(
-            "imageBuildOn: 'node' cannot be used: nodes lists several machines, and each would "
-            "build the image for itself. Set imageBuildOn here, or imageDelivery mirror or "
-            "registry."
+def check(asked: DeliveryAsked) -> Iterator[Refusal]:
+    """Refuse that each of several machines would build the image."""
+    if asked.further and asked.build_on == "node":
+        yield Refusal(
+            "imageBuildOn",
+            "node",
+            "nodes lists several machines, and each would build the image for itself",
+            "Set imageBuildOn here, or imageDelivery mirror or registry",
+            with_keys=("nodes",),
         )
 
 

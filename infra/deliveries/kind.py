@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from infra.image.plan import ImagePlan
-from infra.registry import NoOptions
+from infra.registry import NoOptions, Refusal
+from infra.settings.asked import DeliveryAsked
 
 if TYPE_CHECKING:
     import pulumi
@@ -32,21 +33,6 @@ class NodeTarget:
 
 
 @dataclass(frozen=True)
-class ClusterFacts:
-    """What a kind may have to know of the cluster.
-
-    Args:
-        whose: a k3s that this stack installs, one that it has adopted, or a cluster that exists.
-        k3s_version: of a k3s that this stack installs, such as `v1.34.2+k3s1`.
-        registries: the setting k3sRegistries as JSON text, which may hold passwords; empty: none.
-    """
-
-    whose: Literal["ours", "adopted", "existing"] = "existing"
-    k3s_version: str = ""
-    registries: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True)
 class DeliveryRequest:
     """The image that is wanted, what it is made of, and where it has to get to.
 
@@ -63,7 +49,6 @@ class DeliveryRequest:
         proxies: the proxy variables for builds.
         authorities: certificates (PEM) that builds trust beside the usual ones; empty: none.
         namespace: Kubernetes namespace of the pods, for a Secret with a registry's credentials.
-        cluster: what the nodes are nodes of.
         options: an instance of the kind's options dataclass.
     """
 
@@ -79,7 +64,6 @@ class DeliveryRequest:
     proxies: Mapping[str, pulumi.Input[str]] = field(default_factory=dict[str, Any], repr=False)
     authorities: str = field(default="", repr=False)
     namespace: str = ""
-    cluster: ClusterFacts = ClusterFacts()
     options: Any = None
 
 
@@ -112,9 +96,10 @@ class Pull:
     docker_config: str = field(default="", repr=False)
 
 
-def accept(request: DeliveryRequest) -> None:
-    """For a kind that can deliver every request."""
-    del request
+def accept(asked: DeliveryAsked) -> Iterable[Refusal]:
+    """For a kind that can deliver whatever is asked."""
+    del asked
+    return ()
 
 
 def without_credentials(request: DeliveryRequest) -> Pull:
@@ -131,8 +116,8 @@ class DeliveryKind:
         name: the value of the setting.
         deliver: registers the resources that bring the image. It gets the prefix of their names,
             the request, and the options of each of them (parent and dependencies).
-        check: raises ValueError where the request cannot be met; its text names the key and its
-            value, and says why and what to do. It runs before anything is registered.
+        check: all that cannot be met. It runs while the settings are read, so that its answers are
+            said with everything else that is wrong.
         pull: how pods get at the image.
         options: dataclass of the keys that `imageDeliveryOptions` may hold.
         needs_node: whether it writes to the node's own containerd. With `cluster: existing` the
@@ -146,7 +131,7 @@ class DeliveryKind:
 
     name: str
     deliver: Callable[[str, DeliveryRequest, pulumi.ResourceOptions], Delivered]
-    check: Callable[[DeliveryRequest], None] = accept
+    check: Callable[[DeliveryAsked], Iterable[Refusal]] = accept
     pull: Callable[[DeliveryRequest], Pull] = without_credentials
     options: type = NoOptions
     needs_node: bool = False

@@ -11,7 +11,7 @@ import ipaddress
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,17 +23,18 @@ from infra.deliveries.import_ import (
     platform,
     program,
 )
-from infra.deliveries.kind import ClusterFacts, Delivered, DeliveryKind, DeliveryRequest
-from infra.image.plan import ImagePlan
+from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.pull import DIGEST_VARIABLE
-from infra.registry import OptionError
+from infra.registry import OptionError, Refusal
+from infra.settings.asked import ClusterFacts, DeliveryAsked
 
 if TYPE_CHECKING:
     import pulumi
 
 FIRST_PATCHES = {29: 12, 30: 8, 31: 4}  # of Kubernetes 1.x, with an embedded registry that is GA
 LEAST_SECONDS = 10
+OF_THE_CLUSTER = ("cluster", "k3sExisting")  # settings that say whose the nodes are
 INVENTED = "images.disttrain.internal/trainer"  # no name server knows anything below `internal`
 
 
@@ -60,71 +61,89 @@ class MirrorOptions:
             )
 
 
-def check(request: DeliveryRequest) -> None:
-    """Raise ValueError where the nodes cannot give the image to each other."""
-    _check_cluster(request.cluster)
-    if not request.further:
-        raise ValueError(
-            "imageDelivery: 'mirror' cannot be used: there is only one machine, so no other one "
-            "could pull the image from it. Set import, which does the same on one machine, or list "
-            "further machines in nodes."
+def check(asked: DeliveryAsked) -> Iterator[Refusal]:
+    """Refuse what keeps the nodes from giving the image to each other."""
+    if asked.cluster.whose != "ours":
+        yield _not_our_cluster(asked.cluster)
+        return  # what else it would need there helps nobody
+    yield from _old_k3s(asked.cluster.k3s_version)
+    if not asked.further:
+        yield Refusal(
+            "imageDelivery",
+            "mirror",
+            "there is only one machine, so no other one could pull the image from it",
+            "Set import, which does the same on one machine, or list further machines in nodes",
+            with_keys=("nodes", *OF_THE_CLUSTER),
         )
-    _check_repository(request.plan)
-    _check_registries(request)
+    if is_local(asked.host):
+        yield Refusal(
+            "imageRepository",
+            asked.repository,
+            f"with imageDelivery: mirror k3s gives no images of {asked.host!r} to other nodes, for "
+            "which it would be another machine",
+            "Set a name with the host of a registry, which need not exist: "
+            f"pulumi config set imageRepository {INVENTED}",
+            with_keys=OF_THE_CLUSTER,
+        )
+    yield from _other_endpoints(asked)
 
 
-def _check_cluster(cluster: ClusterFacts) -> None:
+def _not_our_cluster(cluster: ClusterFacts) -> Refusal:
     if cluster.whose == "existing":
-        raise ValueError(
-            "imageDelivery: 'mirror' cannot be used with cluster: existing: it changes "
-            "settings of k3s on every node (embedded-registry, registries.yaml), and disttrain "
-            "does not change these nodes. Set registry; with one node that is this machine, import."
+        return Refusal(
+            "imageDelivery",
+            "mirror",
+            "with cluster: existing disttrain does not change the nodes, and it takes settings of "
+            "k3s on each of them (embedded-registry, registries.yaml)",
+            "Set registry; with one node that is this machine, import",
         )
-    if cluster.whose == "adopted":
-        raise ValueError(
-            "imageDelivery: 'mirror' cannot be used with k3sExisting: adopt: it takes settings of "
-            "k3s on every node (embedded-registry, registries.yaml), and a k3s that was adopted is "
-            "never changed. Set import or registry."
-        )
-    found = re.match(r"v(\d+)\.(\d+)\.(\d+)", cluster.k3s_version)
-    assert found, cluster.k3s_version
+    return Refusal(
+        "imageDelivery",
+        "mirror",
+        "with k3sExisting: adopt the k3s is never changed, and it takes settings of k3s on every "
+        "node (embedded-registry, registries.yaml)",
+        "Set import or registry",
+    )
+
+
+def _old_k3s(version: str) -> Iterator[Refusal]:
+    found = re.match(r"v(\d+)\.(\d+)\.(\d+)", version)
+    if not found:
+        return  # the settings have noted that it is no version
     major, minor, patch = map(int, found.groups())
     if (major, minor) < (1, min(FIRST_PATCHES)) or patch < FIRST_PATCHES.get(minor, 0):
         first = ", ".join(f"v1.{number}.{patch}" for number, patch in FIRST_PATCHES.items())
-        raise ValueError(
-            f"imageDelivery: 'mirror' cannot be used: k3sVersion is {cluster.k3s_version}, and "
-            f"k3s' embedded registry is finished from {first} and v1.32.0 on. Set such a "
-            "k3sVersion, or imageDelivery import or registry."
+        yield Refusal(
+            "imageDelivery",
+            "mirror",
+            f"k3sVersion is {version}, and k3s' embedded registry is finished from {first} and "
+            "v1.32.0 on",
+            "Set such a k3sVersion, or imageDelivery import or registry",
+            with_keys=("k3sVersion", *OF_THE_CLUSTER),
         )
 
 
-def _check_repository(plan: ImagePlan) -> None:
-    if is_local(plan.host):
-        raise ValueError(
-            f"imageRepository: {plan.repository!r} cannot be used with imageDelivery: mirror: k3s "
-            f"gives no images of {plan.host!r} to other nodes, for which it would be another "
-            "machine. Set a name with the host of a registry, which need not exist: "
-            f"pulumi config set imageRepository {INVENTED}"
-        )
-
-
-def _check_registries(request: DeliveryRequest) -> None:
+def _other_endpoints(asked: DeliveryAsked) -> Iterator[Refusal]:
     """The user's own entry for the host must leave the image to the nodes."""
-    content = cast(Mapping[str, Any], json.loads(request.cluster.registries or "{}"))
-    host = request.plan.host
+    content = cast(Mapping[str, Any], json.loads(asked.cluster.registries or "{}"))
     mirrors = cast(object, content.get("mirrors") or {})
     if not isinstance(mirrors, dict):
-        raise ValueError(
-            "k3sRegistries.mirrors: [secret] cannot be used: it is not an object, and "
-            f"imageDelivery: mirror adds {host!r} to it. Write it like {{registry.example.org: "
-            "{}}."
+        yield Refusal(
+            "k3sRegistries.mirrors",
+            mirrors,
+            f"it is not an object, and imageDelivery: mirror adds {asked.host!r} to it",
+            "Write it like {registry.example.org: {}}",
+            with_keys=OF_THE_CLUSTER,
         )
-    if cast(dict[str, object], mirrors).get(host):
-        raise ValueError(
-            f"k3sRegistries.mirrors[{host!r}]: [secret] cannot be used with imageDelivery: mirror: "
-            "it sends the nodes elsewhere for the image, which they are to get from each other. "
+    elif cast(dict[str, object], mirrors).get(asked.host):
+        yield Refusal(
+            f"k3sRegistries.mirrors[{asked.host!r}]",
+            "...",
+            "it sends the nodes elsewhere for the image, which with imageDelivery: mirror they get "
+            "from each other",
             "Remove what is in it, or set imageRepository to a name with another host: "
-            f"pulumi config set imageRepository {INVENTED}"
+            f"pulumi config set imageRepository {INVENTED}",
+            with_keys=OF_THE_CLUSTER,
         )
 
 

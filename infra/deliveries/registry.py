@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -28,10 +28,10 @@ from infra.image.registry.login import (
     PASSWORD_VARIABLE,
     Login,
     find_login,
-    host_of,
     pull_config,
 )
-from infra.registry import OptionError
+from infra.registry import OptionError, Refusal
+from infra.settings.asked import DeliveryAsked
 from infra.settings.secret import Secret
 
 if TYPE_CHECKING:
@@ -74,19 +74,24 @@ class RegistryOptions:
             )
 
 
-def check(request: DeliveryRequest) -> None:
-    """Raise ValueError for what no registry can do."""
-    repository = request.plan.repository
-    if host_of(repository) == "localhost":
-        raise ValueError(
-            f"imageRepository: {repository!r} cannot be used with imageDelivery: registry: it "
-            "names no registry, and each node would look for one on itself. Set the name of a "
-            "repository that all nodes reach, such as registry.example.org/team/trainer."
+def check(asked: DeliveryAsked) -> Iterator[Refusal]:
+    """Refuse what no registry can do."""
+    if asked.host == "localhost":
+        yield Refusal(
+            "imageRepository",
+            asked.repository,
+            "with imageDelivery: registry it names no registry, and each node would look for one "
+            "on itself",
+            "Set the name of a repository that all nodes reach, such as "
+            "registry.example.org/team/trainer",
         )
-    if request.build_on == "node":
-        raise ValueError(
-            "imageBuildOn: 'node' cannot be used with imageDelivery: registry: the image is pushed "
-            "from the machine that builds it, which is this one. Set here."
+    if asked.build_on == "node":
+        yield Refusal(
+            "imageBuildOn",
+            "node",
+            "with imageDelivery: registry the image is pushed from the machine that builds it, "
+            "which is this one",
+            "Set here",
         )
 
 

@@ -18,7 +18,6 @@ from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import Controller, ControllerArgs, as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
-from infra.platform.further_pods import check_nodes
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.gpu_operator import GpuOperator
 from infra.platform.gpu_operator_args import gpu_operator_args
@@ -75,11 +74,7 @@ class MadePlatform:
 
 
 def make_storage(settings: PlatformSettings) -> Storage:
-    """The storage that the settings choose.
-
-    Raises:
-        pulumi.RunError: this kind of storage cannot do what the settings ask for.
-    """
+    """The storage that the settings choose; they have looked whether it can be."""
     chosen = settings.storage_kind
     request = StorageRequest(
         namespace=settings.namespace,
@@ -88,10 +83,7 @@ def make_storage(settings: PlatformSettings) -> Storage:
         options=chosen.options,
         address=settings.cluster.node_address,
     )
-    try:
-        return STORAGES[chosen.name].make(request)
-    except ValueError as error:
-        raise pulumi.RunError(f"storage: {chosen.name!r}: {error}") from None
+    return STORAGES[chosen.name].make(request)
 
 
 def platform_facts(
@@ -145,7 +137,6 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         pulumi.RunError: the settings do not fit what is there.
     """
     storage, image_args = make_storage(settings), trainer_image_args(settings)
-    check_nodes(settings, storage)
     objects = await controller_objects(settings)
     owner = Owner("owner")
     runner = host_runner(settings.host)

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 import pulumi
 
 from infra.deliveries import DELIVERIES
-from infra.deliveries.kind import ClusterFacts, DeliveryRequest, NodeTarget, Pull
+from infra.deliveries.kind import DeliveryRequest, NodeTarget, Pull
 from infra.dependencies import dependencies
 from infra.image.plan import ImagePlan
 from infra.node.node_environment import host_text, node_text
 from infra.platform.proxy import proxy_environment
 from infra.settings import PlatformSettings
-from infra.settings.cluster import ClusterSettings
 from infra.settings.node import SshSettings
 from infra.settings.program_image import RunsDelivery
 
@@ -65,11 +64,7 @@ class TrainerImage(pulumi.ComponentResource):
 
 
 def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
-    """The arguments of the component, from the settings of a platform.
-
-    Raises:
-        pulumi.RunError: the delivery cannot do what the settings ask for.
-    """
+    """The arguments of the component, from the settings of a platform."""
     image, host, bundle = settings.image, settings.host, settings.bundle
     request = DeliveryRequest(
         plan=image.plan,
@@ -91,26 +86,13 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
         proxies=proxy_environment(settings.proxy),
         authorities=settings.proxy.ca_bundle,
         namespace=settings.namespace,
-        cluster=cluster_facts(settings.cluster),
         options=settings.delivery.options,
     )
-    return _checked(settings.delivery.name, request)
-
-
-def _checked(delivery: str, request: DeliveryRequest) -> TrainerImageArgs:
-    try:
-        DELIVERIES[delivery].check(request)
-    except ValueError as error:
-        raise pulumi.RunError(str(error)) from None
-    return TrainerImageArgs(delivery, request)
+    return TrainerImageArgs(settings.delivery.name, request)
 
 
 def program_image_args(settings: PlatformSettings, plan: ImagePlan) -> TrainerImageArgs:
-    """The same for the image of a program of the user's own; bundles do not have it.
-
-    Raises:
-        pulumi.RunError: as for the trainer's image.
-    """
+    """The same for the image of a program of the user's own; bundles do not have it."""
     args = trainer_image_args(settings)
     return replace(args, request=replace(args.request, plan=plan, bundled_layout=None))
 
@@ -124,9 +106,6 @@ def run_image_args(plan: ImagePlan, by_run: RunsDelivery, namespace: str) -> Tra
         plan: of the image.
         by_run: how this stack delivers it.
         namespace: of the platform.
-
-    Raises:
-        pulumi.RunError: the delivery cannot do what the settings ask for.
     """
     request = DeliveryRequest(
         plan=plan,
@@ -135,16 +114,7 @@ def run_image_args(plan: ImagePlan, by_run: RunsDelivery, namespace: str) -> Tra
         namespace=namespace,
         options=by_run.delivery.options,
     )
-    return _checked(by_run.delivery.name, request)
-
-
-def cluster_facts(cluster: ClusterSettings) -> ClusterFacts:
-    """What deliveries may have to know of the cluster."""
-    if cluster.kind == "existing":
-        return ClusterFacts()
-    registries = cluster.k3s.registries.text if cluster.k3s.registries else ""
-    whose = "adopted" if cluster.k3s.existing == "adopt" else "ours"
-    return ClusterFacts(whose, cluster.k3s.version, registries)
+    return TrainerImageArgs(by_run.delivery.name, request)
 
 
 def _shown(ssh: SshSettings) -> str:

@@ -1,11 +1,11 @@
 """The kinds that the settings may choose from, and the options that each kind brings."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Protocol, cast
 
-from infra.registry import Kind, OptionError
+from infra.registry import Kind, OptionError, Refusal
 from infra.settings.reader import Reader, did_you_mean
 from infra.settings.secret import Secret
 
@@ -34,6 +34,20 @@ class WorkloadChoice(Kind, Protocol):
         ...
 
 
+class MadeStorage(Protocol):
+    """What the settings have to know of a storage that was worked out."""
+
+    @property
+    def folder_on_host(self) -> str:
+        """The folder of a node that holds the data; empty: there is none."""
+        ...
+
+    @property
+    def access_mode(self) -> str:
+        """Of its claim."""
+        ...
+
+
 class StorageChoice(Kind, Protocol):
     """What the settings have to know of a kind of storage; see `infra/storages/kind.py`."""
 
@@ -55,6 +69,11 @@ class StorageChoice(Kind, Protocol):
     @property
     def needs_own_machines(self) -> bool:
         """Whether something is set up on the machines of a k3s that the stack installs."""
+        ...
+
+    @property
+    def make(self) -> Callable[[Any], MadeStorage]:
+        """Works out the storage of a `StorageRequest`. Raises ValueError where it cannot be."""
         ...
 
 
@@ -82,6 +101,16 @@ class DeliveryChoice(Kind, Protocol):
     @property
     def needs_node(self) -> bool:
         """Whether it writes to the nodes themselves, which the stack of a run alone cannot."""
+        ...
+
+    @property
+    def serves_further(self) -> bool:
+        """Whether it then also writes to the machines of `nodes`."""
+        ...
+
+    @property
+    def check(self) -> Callable[[Any], Iterable[Refusal]]:
+        """What it cannot do of a `DeliveryAsked`."""
         ...
 
     @property

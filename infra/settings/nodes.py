@@ -1,7 +1,6 @@
 """Further machines: each joins, as a node, the k3s that is installed on the host of `host`."""
 
 import ipaddress
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -227,8 +226,3 @@ def _check_marks(
             reason = f"{seen[id]!r} has the same key and effect, of which a node has one taint"
             reader.problem(f"{where}.taints", taint, reason, "Remove one of the two")
         seen[id] = taint
-
-
-def shown_nodes(nodes: tuple[NodeSettings, ...]) -> str:
-    """Their names, for messages."""
-    return json.dumps([node.name for node in nodes])

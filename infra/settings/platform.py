@@ -26,6 +26,7 @@ from infra.settings.monitoring import (
     read_numbers_claim,
 )
 from infra.settings.namespace import NamespaceSettings, read_namespace
+from infra.settings.needs import check_delivery, check_storage
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
 from infra.settings.nodes_health import NodeHealthChoice, read_node_health
@@ -111,6 +112,24 @@ def read_platform(
     )
     delivery = read_kind(reader, "imageDelivery", "imageDeliveryOptions", kinds.deliveries)
     image = read_image(reader, host, cluster, devices)
+    check_storage(
+        reader,
+        storage_kind,
+        kinds.storages[storage_kind.name],
+        storage,
+        cluster,
+        namespace,
+        nodes,
+    )
+    check_delivery(
+        reader,
+        delivery,
+        kinds.deliveries[delivery.name],
+        cluster,
+        nodes,
+        image.plan.repository if image else "",
+        reader.raw("imageBuildOn"),
+    )
     proxy = read_proxy(reader, cluster, nodes)
     _refuse_shown_password(reader, gpu_operator, proxy)
     pod_policy = read_pod_policy(reader)

@@ -8,6 +8,7 @@ from typing import Any
 from infra.image.plan import ImagePlan
 from infra.image.program_plan import DOCKERFILE, context_bytes, plan_program_image
 from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
+from infra.settings.asked import DeliveryAsked
 from infra.settings.image import read_builder
 from infra.settings.kinds import Chosen, DeliveryChoice, read_options
 from infra.settings.proxy import read_ca_bundle
@@ -127,7 +128,10 @@ def _by_run(
     if options is None:
         return None
     theirs = {name: text for name, text in platform.options.items() if name not in given}
-    return RunsDelivery(Chosen(platform.name, replace(options, **theirs)), builder, ca_bundle)
+    options = replace(options, **theirs)
+    for refusal in kind.check(DeliveryAsked(platform.repository, options=options)):
+        reader.refuse(refusal)
+    return RunsDelivery(Chosen(platform.name, options), builder, ca_bundle)
 
 
 def _planned(reader: Reader, folder: Path, repository: str) -> ImagePlan | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from infra.registry import Refusal
 from infra.settings.secret import Secret, is_url
 from infra.settings.setting_error import problem_text
 
@@ -48,15 +49,23 @@ class Reader:
             reason: why it cannot be used; goes on after a colon, without a full stop.
             hint: what to do, as a sentence without its full stop.
         """
-        is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
-        shown = "[secret]" if is_hidden else repr(value)
-        if key not in self._unused_keys:
-            self.problems.append(problem_text(key, shown, reason, hint))
+        self._note(key, value, reason, hint)
         self._wrong.add(key)
 
     def are_right(self, *keys: str) -> bool:
         """Whether no problem was noted of these keys, so that they can be compared."""
         return self._wrong.isdisjoint(keys)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Note values that do not go together, unless one of them is said to be wrong already.
+
+        By themselves they are right, so what else they do not go together with is said too.
+        """
+        keys = (refusal.key, *refusal.with_keys)
+        if self._wrong.isdisjoint(keys) and not any(
+            wrong.startswith((f"{key}.", f"{key}[")) for wrong in self._wrong for key in keys
+        ):
+            self._note(refusal.key, refusal.value, refusal.reason, refusal.hint)
 
     def hide(self, key: str) -> None:
         """Let no message show a value of this key, which is meant to hold secrets.
@@ -217,6 +226,12 @@ class Reader:
         if key not in self._raw:
             self.problems.append(f"{key}: not set, and Pulumi.yaml has no default for it")
         return self._raw.get(key, "")
+
+    def _note(self, key: str, value: object, reason: str, hint: str) -> None:
+        is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
+        shown = "[secret]" if is_hidden else repr(value)
+        if key not in self._unused_keys:
+            self.problems.append(problem_text(key, shown, reason, hint))
 
     def _not_encrypted(self, key: str) -> None:
         reason = "it holds a secret in plain text"

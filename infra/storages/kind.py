@@ -2,31 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from infra.labels import VOLUME_LABEL, content_hash
 from infra.names import CLAIM, ONE_NODE
 from infra.objects import Manifest
 from infra.registry import NoOptions
-
-
-@dataclass(frozen=True)
-class StorageRequest:
-    """What the settings say about storage.
-
-    Args:
-        namespace: Kubernetes namespace of the claim.
-        folder: the setting `dataRoot`, a folder of the node.
-        size: the setting `dataSize`, such as `50Gi`.
-        options: an instance of the kind's options dataclass.
-        address: of the first machine, as the other nodes reach it; empty: it is not known.
-    """
-
-    namespace: str
-    folder: str
-    size: str
-    options: Any = None
-    address: str = ""
+from infra.settings.asked import StorageRequest as StorageRequest
 
 
 @dataclass(frozen=True)
@@ -70,7 +52,8 @@ class StorageKind:
 
     Args:
         name: the value of the setting.
-        make: works out the storage; raises ValueError where the request cannot be met.
+        make: works out the storage; raises ValueError where the request cannot be met. It runs
+            while the settings are read, too.
         options: dataclass of the keys that `storageOptions` may hold.
         purges: what `dataOnDestroy: purge` deletes: the content of the folder `dataRoot`, the
             claim with its volume, or nothing, because the data are not this program's to delete.

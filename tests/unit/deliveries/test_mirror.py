@@ -35,8 +35,8 @@ def variables(result: Deployment, name: str) -> dict[str, Any]:
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "a name of this machine": (
         {"imageRepository": "localhost/disttrain/trainer"},
-        r"imageRepository: 'localhost/disttrain/trainer' cannot be used with imageDelivery: "
-        r"mirror: .* pulumi config set imageRepository images\.disttrain\.internal/trainer",
+        r"imageRepository: 'localhost/disttrain/trainer' cannot be used: with imageDelivery: "
+        r"mirror .* pulumi config set imageRepository images\.disttrain\.internal/trainer",
     ),
     "a port of this machine": (
         {"imageRepository": "127.0.0.1:5000/a/b"},
@@ -83,7 +83,7 @@ def test_one_machine_and_clusters_of_others_are_refused_with_the_ways_out(tmp_pa
     ):
         deployed(tmp_path, **MIRRORED)
     with pytest.raises(
-        pulumi.RunError, match=r"with cluster: existing.* does not change these nodes\. Set"
+        pulumi.RunError, match=r"with cluster: existing disttrain does not change the nodes.* Set"
     ):
         deploy("sandbox", tmp_path, MIRRORED)
     with pytest.raises(pulumi.RunError, match=r"with k3sExisting: adopt.* Set import or registry"):

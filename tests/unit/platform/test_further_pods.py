@@ -24,7 +24,7 @@ def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
     """A kind of one's own may know one machine only."""
     kind = replace(DELIVERIES["import"], serves_further=False)
     with (
-        patch("infra.platform.further_pods.DELIVERIES", {"import": kind}),
+        patch.object(DELIVERIES, "_kinds", {"import": kind}),
         pytest.raises(pulumi.RunError, match="image only to the first machine"),
     ):
         deploy("dev", tmp_path, {**FITTING, "nodes": [TWO], **IMPORTED})
