@@ -29,7 +29,7 @@ from tests.monitoring.hurried import hurried
 from tests.trainer.monitoring.alertmanager import Alertmanager, Webhook
 from tests.trainer.monitoring.prometheus import Prometheus
 from tests.trainer.monitoring.told import Told
-from tests.unit.in_cluster.test_health_findings import CLEAN, LOST
+from tests.unit.in_cluster.kernel_lines import CLEAN, LOST
 
 NAME = "alerts-test"
 PLATFORM = "disttrain"  # the namespace whose webhook is told of queues

@@ -14,7 +14,7 @@ from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from tests.kube.lab import Lab, wait_for
 from tests.kube.test_pod_policy import BINDINGS, POLICIES, refusal
 from tests.kube.watched import Watched
-from tests.unit.in_cluster.test_health_findings import CLEAN, LOST
+from tests.unit.in_cluster.kernel_lines import CLEAN, LOST
 from tests.unit.pods import broken
 
 BROKEN_SMI = '#!/usr/local/bin/python\nraise SystemExit("NVIDIA-SMI has failed")\n'

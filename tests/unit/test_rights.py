@@ -19,7 +19,7 @@ from infra.preflight import rights_problem
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS, plural
 from infra.workloads import WORKLOADS
 from tests.unit.stacks import Deployment, deploy
-from tests.unit.storages.test_storages import CLASS, EXISTING, NFS
+from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     "host-path": ("sandbox", {}),

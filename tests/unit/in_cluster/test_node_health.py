@@ -19,8 +19,8 @@ from infra.in_cluster.health_sources import (
     link_states,
 )
 from infra.in_cluster.node_health import PATIENCE_SECONDS, Place, Sources, Watch
+from tests.unit.in_cluster.kernel_lines import CLEAN, LOST
 from tests.unit.in_cluster.server import Json, Server, api_of, serving
-from tests.unit.in_cluster.test_health_findings import CLEAN, LOST
 
 XID = Finding("xid-79 A at 5", "GPU A reported Xid 79", is_unusable=True)
 SMI = Finding("smi hangs", "nvidia-smi hangs", is_unusable=True)

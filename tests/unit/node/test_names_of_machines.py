@@ -10,7 +10,7 @@ import pytest
 
 from infra.node.k3s_look import judge
 from tests.unit.node.k3s_host import K3sHost
-from tests.unit.node.test_etcd_change import WELL, ask, asked
+from tests.unit.node.member_script import WELL, ask, asked
 
 
 def test_machine_notes_its_node_and_says_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from infra.names import CLAIM_OF_CLASS
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import deploy
-from tests.unit.storages.test_storages import CLASS
+from tests.unit.storages.other_storages import CLASS
 
 
 def test_guard_looks_at_the_namespaces_that_destroy_deletes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from infra.platform.pod_rules import RULES
 from tests.unit.controllers.published import NAME, publishing
 from tests.unit.pods import BREAKS, broken
 from tests.unit.stacks import PROJECT, STACKS, deploy
-from tests.unit.storages.test_storages import CLASS, EXISTING, NFS
+from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 
 LABELS = {"metadata": {"labels": {"disttrain.dev/owner": "me"}}}
 VOLUME = "kubernetes:core/v1:PersistentVolume"

@@ -25,7 +25,7 @@ from tests.cli.records import RECORD
 from tests.unit import stacks
 from tests.unit.kube.server import ApiServer, Json, api_of
 from tests.unit.stacks import Deployment, deploy
-from tests.unit.storages.test_storages import CLASS, EXISTING, NFS
+from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 
 Up = Callable[..., Deployment]
 TASKS = {"data-look": free_volume, "data-keep": keep_claim, "data-use": use_claim}

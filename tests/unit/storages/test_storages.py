@@ -14,14 +14,7 @@ from infra.storages.kind import Storage, StorageRequest
 from infra.storages.nfs import NfsOptions
 from infra.storages.storage_class import StorageClassOptions
 from tests.unit.stacks import PROJECT_FILE, Deployment, deploy
-
-NFS = {"storage": "nfs", "storageOptions": {"server": "nfs.example.com", "path": "/exports/train"}}
-CLASS = {"storage": "storage-class", "storageOptions": {"className": "efs"}}
-EXISTING = {
-    "storage": "existing-claim",
-    "storageOptions": {"claimName": "lustre"},
-    "namespaceExisting": "use",
-}
+from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 
 
 def made(kind: str, options: Any, size: str = "5Gi") -> Storage:

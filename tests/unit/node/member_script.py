@@ -1,0 +1,64 @@
+"""The script by which a machine joins or leaves, beside a k3s of a few lines that names servers."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.node.shell_program import script_text
+from tests.unit.run_script import run_text
+
+K3S = """#!/bin/sh
+echo "$*" >>"$(dirname "$0")/asked"
+case "$*" in
+  *"get --raw /readyz"*) [ -e "$(dirname "$0")/answers" ] || exit 1 ;;
+  *"EtcdIsVoter"*) cat "$(dirname "$0")/members" ;;
+  *"removed-node-name"*) echo server-two-1234 ;;
+  *"metadata.labels"*) echo "$NODE"true ;;
+  *"get node"*) echo node/x ;;
+esac
+"""
+LEFT = "Unknown Unknown, and etcd has let it go"  # until its Node is deleted
+WELL = {"first": "True True", "two": "True True", "three": "True True"}
+
+
+def ask(
+    folder: Path, action: str, members: Mapping[str, str], *, answers: bool = True, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the script for the server `two`."""
+    programs = {"k3s": K3S, "systemctl": "#!/bin/sh\necho active\n", "sleep": "#!/bin/sh\n"}
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / "members").write_text("".join(map(member_line, members.items())))
+    (folder / "secret").write_text("the-secret")
+    if answers:
+        (folder / "answers").touch()
+    text = script_text("k3s-member.sh")
+    for before, after in (
+        ("BINARY=/usr/local/bin/k3s", f"BINARY={folder}/k3s"),
+        ("SETTLE_SECONDS=20", "SETTLE_SECONDS=0"),
+        ("ANSWER_SECONDS=30", "ANSWER_SECONDS=0"),
+        ("/run/disttrain-", f"{folder}/"),
+        ("TOKEN=/var/lib/rancher/k3s/server/token", f"TOKEN={folder}/secret"),
+        ("TOKEN=/var/lib/rancher/k3s/server/agent-token", f"TOKEN={folder}/secret"),
+        ("SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret", f"SECRET_FILE={folder}/secret"),
+    ):
+        assert before in text, before
+        text = text.replace(before, after)
+    given = {"NODE": "two", "GRACE_SECONDS": "1", "ROLE": "server", **more}
+    return run_text(text, action, given, "user", {"PATH": f"{folder}:{os.environ['PATH']}"})
+
+
+def member_line(member: tuple[str, str]) -> str:
+    """As the script asks kubectl for it."""
+    name, is_ = member
+    status, _, has_left = is_.partition(",")
+    return f"{name} left={f'{name}-1234' if has_left else ''} {status}\n"
+
+
+def asked(folder: Path, *words: str) -> bool:
+    """Whether k3s' kubectl was called with these words."""
+    return any(
+        all(w in line for w in words) for line in (folder / "asked").read_text().splitlines()
+    )
