@@ -36,10 +36,13 @@ def process_environments(
             **common,
             "GROUP_RANK": str(place),
             "GROUP_WORLD_SIZE": str(len(here.nodes)),
+            "ROLE_NAME": "default",
             "TORCHELASTIC_RESTART_COUNT": str(here.number - 1),
             "TORCHELASTIC_MAX_RESTARTS": str(config.train.max_restarts),
+            # By this one torch, and so Lightning, knows that the ranks have been started.
+            "TORCHELASTIC_RUN_ID": config.run_name,
         }
-        return [_fit(environment, more) for environment in environments]
+        return [_fit(environment, {**more, **_role(environment)}) for environment in environments]
     more = {
         **common,
         "PET_NNODES": str(len(here.nodes)),
@@ -57,6 +60,11 @@ def process_names(config: RunConfig, node: Node, here: Round) -> list[str]:
     if config.program.per == "rank":
         return [f"rank {here.first_rank + local}" for local in range(node.local_ranks)]
     return [f"the program of node {node.rank}"]
+
+
+def _role(environment: Mapping[str, str]) -> dict[str, str]:
+    """All ranks have the same role here, as they have by default under torchrun."""
+    return {"ROLE_RANK": environment["RANK"], "ROLE_WORLD_SIZE": environment["WORLD_SIZE"]}
 
 
 def _fit(environment: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
