@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from unittest import mock
 
 import torch
 
+from bench.counting_world import CountingWorld
 from bench.row import Row
 from bench.runs import Bench
 from trainer.events.event import Event, event_file
@@ -18,23 +17,10 @@ from trainer.events.reports import Reports
 from trainer.launch.stop_request import StopRequest
 from trainer.model.allocator import keep_freed_memory
 from trainer.parallel.device import choose_compute
-from trainer.parallel.world import World
 from trainer.train import train
 
 _BLOCK, _PAIRS = 10, 12
 _MOST_SHARE = 0.001
-
-
-@dataclass(frozen=True)
-class _Counting(World):
-    """A world of one rank that counts updates: the loop calls `sum` once in each of them."""
-
-    on_update: Callable[[], None] = lambda: None
-
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Report the update and return the values, as the sum over one rank."""
-        self.on_update()
-        return super().sum(values)
 
 
 class _Log(EventLog):
@@ -95,7 +81,7 @@ def events(bench: Bench) -> list[Row]:
     log = _Log(event_file(config.run_dir, 0), print)
     compute = choose_compute(config.train, 0)
     with mock.patch("trainer.train.Reports", _Switched):
-        world = _Counting(on_update=on_update)
+        world = CountingWorld(on_update=on_update)
         train(config, world, compute, StopRequest(), lambda: None, log)
     log.close()
     on, off = times[True][1:], times[False]  # the first block holds the warm-up

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.clock import seconds_of
 from bench.runs import CHECKOUT
 from bench.table import DOCUMENT, put_into_section, table, when_and_load
 from cli.fetch.bring import Bringer
@@ -169,19 +170,13 @@ def one_pair(
 ) -> tuple[float, float]:
     """Seconds of fetch and of scp, one after the other; what they brought is removed."""
     order = (by_fetch, by_scp) if fetch_is_first else (by_scp, by_fetch)
-    seconds = {action: _seconds(action) for action in order}
+    seconds = {action: seconds_of(action) for action in order}
     for folder in ("fetched", "copied"):
         brought = next((scratch / folder).rglob("model-00000.bin"))
         assert brought.stat().st_size == FILES["model-00000.bin"]
         shutil.rmtree(scratch / folder)
     print(f"{seconds[by_fetch]:.2f} s fetch, {seconds[by_scp]:.2f} s scp", file=sys.stderr)
     return seconds[by_fetch], seconds[by_scp]
-
-
-def _seconds(action: Callable[[], None]) -> float:
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
 
 
 def row(rate: str, found: list[tuple[float, float]], where: str) -> dict[str, object]:

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.runs import CHECKOUT
 from bench.table import DOCUMENT, put_into_section, table
 from tests.gpu.__main__ import NOT_RUN, why_not_here
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 RESULTS = CHECKOUT / "bench" / "gpu.json"
 
 

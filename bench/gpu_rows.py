@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
+from bench.runs import CHECKOUT
 from trainer.config import RunConfig, load_config
 from trainer.data.prepare import prepare
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 GPT2_VOCABULARY = 50257
 UPDATES, WARM_UP = 30, 10  # the first ones compile, and fill the allocator's cache
 

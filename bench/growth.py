@@ -15,11 +15,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.clock import seconds_of
 from bench.growth_cluster import LARGE, SMALL, many_nodes, nested, settings_of, stack_of
 from bench.row import Row
 from bench.table import publish
@@ -43,13 +44,6 @@ class UpTimes:
 
     object_made: float
     end: float
-
-
-def seconds_of(action: Callable[[], object]) -> float:
-    """How many seconds a call takes."""
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
 
 
 def program(topology: str, size: tuple[int, int], times: int) -> tuple[list[float], int]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.clock import seconds_of
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
 from bench.several_machines import (
@@ -49,27 +50,20 @@ LOSSES = 10  # of a node
 CLUSTER = "e2e-bench"
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """How many seconds a call takes."""
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
-
-
 def preview(scratch: Path) -> list[float]:
     """`pulumi preview` of the dev stack, after a first one, which compiles Python's files."""
     settings = scratch / "Pulumi.bench-dev.yaml"
     settings.write_text((CHECKOUT / "Pulumi.dev.yaml").read_text())
     stack = Stack("bench-dev", scratch / "backend", settings)
     stack.preview()
-    return [seconds(stack.preview) for _ in range(RUNS)]
+    return [seconds_of(stack.preview) for _ in range(RUNS)]
 
 
 def doctor(scratch: Path) -> list[float]:
     """`./disttrain doctor --host-only`, with the start of Python."""
     command = [str(CHECKOUT / "disttrain"), "doctor", "--host-only", "--fail-on", "none"]
     return [
-        seconds(lambda: subprocess.run(command, cwd=scratch, check=True, capture_output=True))
+        seconds_of(lambda: subprocess.run(command, cwd=scratch, check=True, capture_output=True))
         for _ in range(RUNS)
     ]
 
@@ -85,10 +79,10 @@ def install(scratch: Path) -> list[float]:
         )
         for _ in range(RUNS):
             stack = lab.stack()
-            whole = seconds(stack.up)
+            whole = seconds_of(stack.up)
             installer = lab.mirror.folder / "k3s" / node.VERSION / "install.sh"
             lab.host.path("/lab/install.sh").write_text(installer.read_text())
-            own.append(whole - seconds(lambda: lab.host.shell(bare)))
+            own.append(whole - seconds_of(lambda: lab.host.shell(bare)))
             lab.clean()
         return own
     finally:
@@ -116,7 +110,7 @@ def no_change(scratch: Path) -> list[float]:
         try:
             stack = remote.stack("bench-ssh", run_settings("bench", 20))
             stack.up()
-            found = [seconds(lambda: stack.up("--expect-no-changes")) for _ in range(RUNS)]
+            found = [seconds_of(lambda: stack.up("--expect-no-changes")) for _ in range(RUNS)]
         finally:
             remote.close()
         lab.kubectl("delete", "namespace", "disttrain")
@@ -156,29 +150,29 @@ def running(lab: Lab, old: set[str]) -> int:
 def second_up(scratch: Path) -> list[float]:
     """`pulumi up`, its preview included, of a run that has finished; nothing has changed."""
     with cluster_lab(scratch) as lab:
-        return nothing_to_do(lab, RUNS, seconds)
+        return nothing_to_do(lab, RUNS)
 
 
 def switch(scratch: Path) -> list[float]:
     """`pulumi up` of a run in three pods, while one in a single pod trains."""
     with cluster_lab(scratch) as lab:
-        return switches(lab, RUNS, seconds)
+        return switches(lab, RUNS)
 
 
 def machines(scratch: Path) -> list[float]:
     """`pulumi up` with two further machines, less that of the first one alone."""
-    return joins(scratch, RUNS, seconds)
+    return joins(scratch, RUNS)
 
 
 def doctor_machines(scratch: Path) -> list[float]:
     """The doctor of eight hosts."""
-    return doctors(scratch, RUNS, seconds)
+    return doctors(scratch, RUNS)
 
 
 def first_step(scratch: Path) -> list[float]:
     """`pulumi up` of a new run on three nodes, until all ranks have stepped."""
     with cluster_lab(scratch) as lab:
-        return first_steps(lab, RUNS, seconds)
+        return first_steps(lab, RUNS)
 
 
 def lost_node(scratch: Path) -> list[float]:
@@ -196,7 +190,7 @@ def named_node(scratch: Path) -> list[float]:
 def nodes_ready(scratch: Path) -> list[float]:
     """A sandbox with three nodes, from nothing."""
     with cluster_lab(scratch) as lab:
-        return three_nodes(lab, RUNS, seconds)
+        return three_nodes(lab, RUNS)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.row import Row
+from bench.runs import CHECKOUT
 from trainer.config import RunConfig
 from trainer.data.gpt2_tokenizer import Gpt2Tokenizer
 from trainer.data.stream import read_progress
 from trainer.parallel.cores import available_cores
 
-_CHECKOUT = Path(__file__).resolve().parent.parent
 _SPEED_BYTES = 400_000_000
 _SAMPLE_BYTES = 10_000_000
 _SCALING_BAR = 0.9
@@ -98,7 +98,7 @@ def _wall_seconds(root: Path, texts: list[tuple[Path, int]]) -> float:
     folders = [root / f"speed-{number}" for number in range(len(texts))]
     begin = time.perf_counter()
     running = [
-        subprocess.Popen(_command(folder, text, "gpt2", workers), cwd=_CHECKOUT)
+        subprocess.Popen(_command(folder, text, "gpt2", workers), cwd=CHECKOUT)
         for folder, (text, workers) in zip(folders, texts, strict=True)
     ]
     codes = [process.wait() for process in running]
@@ -133,7 +133,7 @@ def kills(root: Path) -> list[Row]:
     wanted = _digest_and_remove(root / "undisturbed")
     killed, folder = 0, root / "killed"
     for kill in range(1, _KILLS + 1):
-        process = subprocess.Popen(_command(folder, text, "char", workers), cwd=_CHECKOUT)
+        process = subprocess.Popen(_command(folder, text, "char", workers), cwd=CHECKOUT)
         with _watched(process.pid, peak):
             while process.poll() is None and _bytes_done(folder) < kill * size // (_KILLS + 1):
                 time.sleep(0.1)
@@ -159,7 +159,7 @@ def _command(root: Path, text: Path, tokenizer: str, workers: int) -> list[str]:
 
 
 def _run_to_end(root: Path, text: Path, workers: int, peak: list[int]) -> None:
-    process = subprocess.Popen(_command(root, text, "char", workers), cwd=_CHECKOUT)
+    process = subprocess.Popen(_command(root, text, "char", workers), cwd=CHECKOUT)
     with _watched(process.pid, peak):
         assert process.wait() == 0
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from unittest import mock
 
 import torch
 
 from bench import nanogpt_like
 from bench.checkpoint_rows import checkpoint_io, checkpoints
+from bench.counting_world import CountingWorld
 from bench.events import events
 from bench.prepare import kills, speed
 from bench.recovery import recovery
@@ -34,18 +33,6 @@ from trainer.train import train
 _BLOCK, _PAIRS = 5, 30
 _NOTHING_BESIDES = ["--eval.interval=0", "--checkpoint.interval=0", "--log.interval=20"]
 SEEDS = (1337, 1338, 1339)
-
-
-@dataclass(frozen=True)
-class _Counting(World):
-    """A world of one rank that counts updates: the loop calls `sum` once in each of them."""
-
-    on_update: Callable[[], None] = lambda: None
-
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Report the update and return the values, as the sum over one rank."""
-        self.on_update()
-        return super().sum(values)
 
 
 def throughput(bench: Bench) -> list[Row]:
@@ -93,7 +80,7 @@ def _against_yardstick(bench: Bench, bar: str, least: float | None, how: str) ->
         begin = time.perf_counter()
 
     compute = choose_compute(config.train, 0)
-    train(config, _Counting(on_update=on_update), compute, StopRequest(), lambda: None)
+    train(config, CountingWorld(on_update=on_update), compute, StopRequest(), lambda: None)
     # The first block holds the warm-up.
     ratios = sorted(slow / fast for slow, fast in zip(theirs[1:], ours[1:], strict=True))
     assert len(ratios) == _PAIRS

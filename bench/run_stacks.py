@@ -3,16 +3,15 @@
 `python -m bench.node` measures with them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bench.clock import seconds_of
 from sandbox.stack import Stack
 from tests.e2e.lab import ENDLESS, Lab, run_settings
 
-Clock = Callable[[Callable[[], object]], float]
 
-
-def nothing_to_do(lab: Lab, times: int, seconds: Clock) -> list[float]:
+def nothing_to_do(lab: Lab, times: int) -> list[float]:
     """Seconds of `pulumi up` of a run that has finished and of which nothing has changed.
 
     The preview, which `pulumi up` makes first, is counted. The pods of the finished training hold
@@ -22,12 +21,12 @@ def nothing_to_do(lab: Lab, times: int, seconds: Clock) -> list[float]:
         stack = _run(lab, "bench-finished", platform, 20, {})
         stack.up()
         lab.wait_done("bench-finished")
-        found = [seconds(lambda: stack.up("--expect-no-changes")) for _ in range(times)]
+        found = [seconds_of(lambda: stack.up("--expect-no-changes")) for _ in range(times)]
         stack.destroy()
         return found
 
 
-def switches(lab: Lab, times: int, seconds: Clock) -> list[float]:
+def switches(lab: Lab, times: int) -> list[float]:
     """Seconds of `pulumi up` that puts a run of three pods in the place of one with one pod.
 
     Both have been up before. The one that trains saves and is suspended, and the other one goes on
@@ -41,7 +40,7 @@ def switches(lab: Lab, times: int, seconds: Clock) -> list[float]:
         found: list[float] = []
         for _ in range(times):
             single.up()
-            found.append(seconds(multi.up))
+            found.append(seconds_of(multi.up))
         single.destroy()
         multi.destroy()
         return found

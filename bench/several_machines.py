@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from bench.clock import seconds_of
 from cli.doctor.command import examine
 from sandbox.namespaces import find_holder
 from sandbox.stack import Stack
@@ -20,7 +21,6 @@ from tests.node import lab as node
 from tests.node.lan import NAMES, Lan
 from tests.node.releases import Source, publish
 
-Clock = Callable[[Callable[[], object]], float]
 RUN, NAMED_RUN, FIRST_RUN = "bench-lost-node", "bench-named-node", "bench-first-step"
 SHARED = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}
 INSTALLER_SECONDS = 10
@@ -40,7 +40,7 @@ def hosts(scratch: Path, further: Sequence[str] = NAMES) -> Iterator[Lan]:
         lab.close()
 
 
-def joins(scratch: Path, times: int, seconds: Clock) -> list[float]:
+def joins(scratch: Path, times: int) -> list[float]:
     """Seconds that two further machines add to `pulumi up` of the first one; pairs of both."""
     found: list[float] = []
     with hosts(scratch) as lan:
@@ -49,7 +49,7 @@ def joins(scratch: Path, times: int, seconds: Clock) -> list[float]:
             taken: list[float] = []
             for names in ((), NAMES):
                 stack = lan.stack(*names)
-                taken.append(seconds(stack.up))
+                taken.append(seconds_of(stack.up))
                 stack.destroy()
                 lan.clean()
             found.append(taken[1] - taken[0])
@@ -65,15 +65,15 @@ def _slow_installer(lab: node.Lab) -> None:
     publish(folder, "install.sh.sha256sum", {"install.sh": slow})
 
 
-def doctors(scratch: Path, times: int, seconds: Clock) -> list[float]:
+def doctors(scratch: Path, times: int) -> list[float]:
     """Seconds of the doctor of eight hosts, by themselves and in pairs, over SSH."""
     with hosts(scratch, [f"gpu-{number}" for number in range(2, 9)]) as lan:
         whole = lan.doctor_plan()
         examine(replace(whole, machines=()))
-        return [seconds(lambda: examine(whole)) for _ in range(times)]
+        return [seconds_of(lambda: examine(whole)) for _ in range(times)]
 
 
-def first_steps(lab: Lab, times: int, seconds: Clock) -> list[float]:
+def first_steps(lab: Lab, times: int) -> list[float]:
     """Seconds of `pulumi up` of a new stack with a pod on each of three nodes.
 
     It ends when the ranks of all pods have stepped. One more before brings the image to each node.
@@ -85,7 +85,7 @@ def first_steps(lab: Lab, times: int, seconds: Clock) -> list[float]:
             chosen = {**run_settings(f"{FIRST_RUN}-{number}", ENDLESS), **SHARED, **spread(lab)}
             stack = lab.stack("bench-first-step", "sandbox", {**chosen, "pods": "3"})
             try:
-                found.append(seconds(stack.up))
+                found.append(seconds_of(stack.up))
                 assert len(set(places(lab).values())) == 3
             finally:
                 stack.destroy()
@@ -94,12 +94,12 @@ def first_steps(lab: Lab, times: int, seconds: Clock) -> list[float]:
     return found[1:]
 
 
-def three_nodes(lab: Lab, times: int, seconds: Clock) -> list[float]:
+def three_nodes(lab: Lab, times: int) -> list[float]:
     """Seconds of `python -m sandbox up --nodes 3`, from nothing to three nodes that are Ready."""
     found: list[float] = []
     for _ in range(times):
         lab.cluster.down()
-        found.append(seconds(lambda: lab.cluster.up(3)))
+        found.append(seconds_of(lambda: lab.cluster.up(3)))
         lab.cluster.up(1)
     return found
 

@@ -12,6 +12,9 @@ import pulumi
 
 Manifest: TypeAlias = dict[str, Any]
 
+# An annotation: the provider does not wait until the object is ready.
+NO_AWAIT = {"pulumi.com/skipAwait": "true"}
+
 
 class KubernetesResource(pulumi.CustomResource):
     """A resource of the Kubernetes provider; its fields have the names of the API."""

@@ -72,11 +72,6 @@ class Cluster:
         return self.layout.kubeconfig
 
     @property
-    def context(self) -> str:
-        """Name of the kubeconfig's one context."""
-        return self.layout.identity
-
-    @property
     def containerd_address(self) -> Path:
         """The first node's containerd: its socket, for `ctr --address` on the host."""
         return self.layout.containerd_socket

@@ -6,7 +6,6 @@ that were written by this program. Anything else is somebody's own and is never 
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, cast
 
 from cli.fetch.partial import MARK
 from cli.fetch.wanted import MANIFEST, Wanted
+from infra.airgap.manifest import sha256_of
 
 RECORD = ".disttrain-fetch.json"
 
@@ -50,7 +50,7 @@ class Folder:
             if not os.path.lexists(target):
                 missing.append(each)
                 continue
-            found = _sha256(target) if target.is_file() and not target.is_symlink() else ""
+            found = sha256_of(target) if target.is_file() and not target.is_symlink() else ""
             if found == each.sha256:
                 continue
             missing.append(each)
@@ -144,8 +144,3 @@ def write(path: Path, content: str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

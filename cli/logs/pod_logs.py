@@ -62,7 +62,7 @@ class PodLogs:
             tail: only the last lines of each container; -1 for all.
         """
         found: list[Line] = []
-        for pod in filter(_has_begun, pods):
+        for pod in filter(has_begun, pods):
             enough = {"tailLines": str(tail)} if tail >= 0 else dict[str, str]()
             first = {"sinceTime": api_time(since)} if since else dict[str, str]()
             last = known(pod)
@@ -95,7 +95,7 @@ class PodLogs:
         """Begin to follow the pods that are not followed yet; returns whether all have ended."""
         for pod in pods:
             known = self._threads.get(_uid(pod))
-            if _has_begun(pod) and (known is None or self._goes_on(known, pod)):
+            if has_begun(pod) and (known is None or self._goes_on(known, pod)):
                 self._cut.discard(_uid(pod))
                 thread = threading.Thread(target=self._copy, args=(pod,), daemon=True)
                 self._threads[_uid(pod)] = thread
@@ -203,6 +203,11 @@ def node_of(pod: Json) -> int:
     return int(ordinal) if "StatefulSet" in owners and ordinal.isdecimal() else 0
 
 
+def has_begun(pod: Json) -> bool:
+    """Whether a container of the pod may have written something. Pure."""
+    return part(pod, "status").get("phase") not in (None, "Pending")
+
+
 def started_at(pod: Json) -> float:
     """When the pod came to its node, as time.time() has it; 0.0 where it is not known. Pure."""
     text = str(part(pod, "status").get("startTime") or "")
@@ -215,7 +220,3 @@ def _containers(pod: Json) -> list[Json]:
 
 def _uid(pod: Json) -> str:
     return str(pod["metadata"]["uid"])
-
-
-def _has_begun(pod: Json) -> bool:
-    return part(pod, "status").get("phase") not in (None, "Pending")

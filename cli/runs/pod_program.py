@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-BLOCK_BYTES = 1 << 20
 METRICS = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
 CURVES = ("loss", "val_loss", "tokens_per_second")
 ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from cli.logs.pod_logs import has_begun
 from cli.status.node_findings import NodeFinding
 from cli.status.progress import Progress, last_words, read_progress
 from cli.status.storage import Claim
@@ -151,7 +152,7 @@ def _running(
     if problem:
         words = last_words(progresses) or last_words(before_their_restarts(pods))
         return "failing", words or problem, None
-    pending = [pod for pod in pods if part(pod, "status").get("phase") in (None, "Pending")]
+    pending = [pod for pod in pods if not has_begun(pod)]
     if not pods or (pending and not _goes_on_without(pending, progress)):
         return "waiting", _joined(describe_pods(pending), seen.no_pods), _earliest(pending)
     trouble = next((p.trouble for p in progresses if _is_in_trouble(p, progress)), "")

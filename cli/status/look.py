@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from cli.logs.pod_logs import has_begun
 from cli.status.clocks import ahead_by_age, by_api_clock, doubted_age
 from cli.status.current_pods import current_pods
 from cli.status.judge import (
@@ -158,7 +159,7 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     listed = api.list(PODS.format(record.namespace), selector)
     pods = sorted(current_pods(listed), key=name_of)
     progress, unseen, without_answer = dict[str, Progress](), "", set[str]()
-    for pod in [pod for pod in pods if _has_begun(pod)][:MOST_LOGS]:
+    for pod in [pod for pod in pods if has_begun(pod)][:MOST_LOGS]:
         node = str(part(pod, "spec").get("nodeName") or "")
         if node in without_answer:
             continue
@@ -226,10 +227,6 @@ def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
         return (ahead_by_age(ask, api.now, doubted) if doubted else None) or 0.0
     except (ApiError, UnreachableError):
         return 0.0  # all else was read, and a later look asks again
-
-
-def _has_begun(pod: Json) -> bool:
-    return part(pod, "status").get("phase") not in (None, "Pending")
 
 
 def _log(api: Api, namespace: str, pod: Json, seconds: float | None) -> str:

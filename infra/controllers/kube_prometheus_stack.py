@@ -12,7 +12,6 @@ from infra.controllers.kind import TOLERATIONS, ControllerKind, PinnedChart
 from infra.names import ONE_NODE
 
 GROUP = "monitoring.coreos.com"
-OPERATOR_VERSION = "0.94.0"
 PLURALS = (
     "alertmanagerconfigs",
     "alertmanagers",

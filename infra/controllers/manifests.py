@@ -3,7 +3,7 @@
 Everything here is pure; infra/platform/controller_files.py gets the files.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -82,17 +82,6 @@ def containers_of(workload: Manifest) -> list[dict[str, Any]]:
     """All containers of a workload's pods, which may be changed."""
     spec = workload["spec"]["template"]["spec"]
     return [*spec.get("initContainers", ()), *spec["containers"]]
-
-
-def images_of(objects: Iterable[Manifest]) -> set[str]:
-    """The images that the nodes pull."""
-    return set(_images(objects))
-
-
-def _images(objects: Iterable[Manifest]) -> Iterator[str]:
-    for item in objects:
-        if item["kind"] in WORKLOADS:
-            yield from (container["image"] for container in containers_of(item))
 
 
 def _installed(manifest: Manifest) -> Manifest:

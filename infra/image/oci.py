@@ -99,11 +99,6 @@ def config_digest(manifest: bytes) -> str:
     return str(_load(manifest)["config"]["digest"])
 
 
-def layer_digests(manifest: bytes) -> list[str]:
-    """Digests of the layers of a manifest, the lowest first."""
-    return [layer["digest"] for layer in _load(manifest)["layers"]]
-
-
 def blob_path(layout: Path, digest: str) -> Path:
     """Where an OCI layout keeps a blob."""
     return layout / "blobs" / digest.replace(":", "/")

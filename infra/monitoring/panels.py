@@ -19,7 +19,6 @@ class Panel:
         unit: Grafana's name of the unit of the numbers.
         queries: (expression, name of each line).
         is_number: one number instead of lines over time.
-        needs_gpu: whether only a run on GPUs has these metrics.
         about: what a reader has to know; empty: the title says it.
     """
 
@@ -27,7 +26,6 @@ class Panel:
     unit: str
     queries: tuple[tuple[str, str], ...]
     is_number: bool = False
-    needs_gpu: bool = False
     about: str = ""
 
 
@@ -93,7 +91,6 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Share of the GPUs' peak (MFU)",
                 "percentunit",
                 ((MFU, "{{run}}"),),
-                needs_gpu=True,
                 about="Absent where the peak of the GPU is not known.",
             ),
             Panel("Gradient norm", "none", ((f"disttrain_gradient_norm{RUN}", "{{run}}"),)),
@@ -160,25 +157,14 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "GPUs",
         (
-            Panel("Busy", "percent", ((of_gpus("DCGM_FI_DEV_GPU_UTIL"), _GPU),), needs_gpu=True),
-            Panel(
-                "Memory used",
-                "decmbytes",
-                ((of_gpus("DCGM_FI_DEV_FB_USED"), _GPU),),
-                needs_gpu=True,
-            ),
-            Panel("Power", "watt", ((of_gpus("DCGM_FI_DEV_POWER_USAGE"), _GPU),), needs_gpu=True),
-            Panel(
-                "Temperature",
-                "celsius",
-                ((of_gpus("DCGM_FI_DEV_GPU_TEMP"), _GPU),),
-                needs_gpu=True,
-            ),
+            Panel("Busy", "percent", ((of_gpus("DCGM_FI_DEV_GPU_UTIL"), _GPU),)),
+            Panel("Memory used", "decmbytes", ((of_gpus("DCGM_FI_DEV_FB_USED"), _GPU),)),
+            Panel("Power", "watt", ((of_gpus("DCGM_FI_DEV_POWER_USAGE"), _GPU),)),
+            Panel("Temperature", "celsius", ((of_gpus("DCGM_FI_DEV_GPU_TEMP"), _GPU),)),
             Panel(
                 "Last Xid error",
                 "none",
                 ((of_gpus("DCGM_FI_DEV_XID_ERRORS"), _GPU),),
-                needs_gpu=True,
                 about="0: none..",
             ),
         ),

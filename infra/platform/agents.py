@@ -15,7 +15,13 @@ from infra.node.node_environment import host_text, host_variable
 from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.host import HostTrust, HostTrustArgs
-from infra.platform.k3s import api_address, k3s_variables, not_asked, server_variables
+from infra.platform.k3s import (
+    api_address,
+    k3s_variables,
+    not_asked,
+    not_shown,
+    server_variables,
+)
 from infra.platform.machines_apart import check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
 from infra.platform.repair import repair_of
@@ -166,10 +172,7 @@ def _ignored(args: AgentArgs) -> list[str] | None:
     if not pulumi.runtime.is_dry_run():
         pulumi.log.warn(not_asked(args.node.ssh.host, args.look.problem))
         return None
-    pulumi.log.warn(
-        f"{args.node.ssh.host} could not be asked about its k3s ({args.look.problem}), so this "
-        "preview does not show what would be done to it"
-    )
+    pulumi.log.warn(not_shown(args.node.ssh.host, args.look.problem))
     return ["stdin"]
 
 

@@ -15,7 +15,7 @@ from infra.kube.controllers.apply_definitions import packed
 from infra.kube.controllers.controller import Controller as KnownController
 from infra.kube_command import Connection, kube_command
 from infra.labels import CONTROLLER_LABEL, OWNER_LABEL, STACK_LABEL, content_hash, metadata
-from infra.objects import Manifest, helm_release, kubernetes_object
+from infra.objects import NO_AWAIT, Manifest, helm_release, kubernetes_object
 from infra.settings.controllers import ControllerSettings
 from infra.settings.monitoring import NumbersClaim
 
@@ -23,7 +23,6 @@ LIMIT_SECONDS = 600
 """For the pull of the controller's image and its start."""
 CLASS_SECONDS = 60
 """For the storage class of a k3s that this stack has just installed."""
-NO_WAIT = {"pulumi.com/skipAwait": "true"}
 # What only some controllers have: the others' jobs stay as they were.
 _RARE = ("made_by_itself", "leaves", "parts", "needs")
 
@@ -232,5 +231,5 @@ def _ours(manifest: Manifest, args: ControllerArgs) -> Manifest:
         CONTROLLER_LABEL: args.kind.name,
     }
     about["labels"] = {**about.get("labels", {}), **marks}
-    about["annotations"] = {**about.get("annotations", {}), **NO_WAIT}
+    about["annotations"] = {**about.get("annotations", {}), **NO_AWAIT}
     return {**manifest, "metadata": about}

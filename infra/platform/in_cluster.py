@@ -10,7 +10,7 @@ import pulumi
 from infra.deliveries.kind import Pull
 from infra.dependencies import dependencies
 from infra.labels import COMPONENT_LABEL, content_hash, metadata
-from infra.objects import Manifest, kubernetes_object
+from infra.objects import NO_AWAIT, Manifest, kubernetes_object
 
 SOURCE = Path(__file__).parents[1] / "in_cluster"
 PACKAGE = "infra.in_cluster"
@@ -188,7 +188,7 @@ class InCluster:
         return {
             "apiVersion": "apps/v1",
             "kind": kind,
-            "metadata": self.metadata(args, annotations={"pulumi.com/skipAwait": "true"}),
+            "metadata": self.metadata(args, annotations=NO_AWAIT),
             "spec": {
                 **spec,
                 "selector": {"matchLabels": selector},

@@ -156,13 +156,18 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
         return K3sState(look, ())
     where = args.host.ssh.host if args.host.ssh else "this machine"
     if is_preview:
-        pulumi.log.warn(
-            f"{where} could not be asked about its k3s ({look.problem}), so this preview does not "
-            "show what would be done to it"
-        )
+        pulumi.log.warn(not_shown(where, look.problem))
         return K3sState(look, ALL_INPUTS)
     pulumi.log.warn(not_asked(where, look.problem))
     return K3sState(look, ("triggers",))
+
+
+def not_shown(where: str, problem: str) -> str:
+    """Why a preview shows the commands of a machine as they are in the state, for people."""
+    return (
+        f"{where} could not be asked about its k3s ({problem}), so this preview does not show what "
+        "would be done to it"
+    )
 
 
 def not_asked(where: str, problem: str) -> str:

@@ -1,6 +1,5 @@
 """The settings of a platform: machine, cluster, GPU Operator, storage, image and proxy."""
 
-import re
 from dataclasses import dataclass
 
 from infra.settings.airgap import BundleSettings
@@ -31,6 +30,7 @@ from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
 from infra.settings.nodes_health import NodeHealthChoice, read_node_health
 from infra.settings.nodes_lost import read_replaces_lost_nodes
+from infra.settings.pod_marks import is_value
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.queues import QueuesSettings, read_queues
@@ -182,7 +182,7 @@ def _delivery_for_runs(reader: Reader, delivery: Chosen, kinds: Kinds) -> Platfo
 
 def check_stack_name(reader: Reader, stack: str) -> None:
     """The stack's name is the value of a label on its objects."""
-    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", stack) is None:
+    if not (stack and is_value(stack)):
         reader.problem(
             "name of the stack",
             stack,

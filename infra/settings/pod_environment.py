@@ -25,7 +25,7 @@ _OWN_VARIABLES = {
     "LD_AUDIT": "it would be loaded into every process of the pod",
 }
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
-_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # of Python's ssl and of requests
 _PREFIXES = ("PET_", "DISTTRAIN_", "TORCHELASTIC_")
 
 
@@ -54,7 +54,7 @@ def variable_fault(name: str) -> tuple[str, str] | None:
     if name.lower() in _PROXY_VARIABLES:
         hint = "Use httpProxy, httpsProxy and noProxy instead"
         return "pods get the proxy from settings of its own", hint
-    if name in _CA_VARIABLES:
+    if name in CA_VARIABLES:
         hint = "Use caBundle, which adds to what they trust"
         return "the pods would no longer trust the platform's authorities", hint
     return None

@@ -27,6 +27,7 @@ MOST_BYTES = 700_000
 """Of all files together. A ConfigMap holds 1 MiB, and other content than text grows by a third."""
 MOST_FILES = 500
 _LEFT_OUT = ("__pycache__",)  # and all whose name begins with a point
+READ_BY_NOBODY = "program is set, and only disttrain's own trainer reads this setting"
 # What only our own trainer reads; `verify` looks at what it writes.
 _OF_THE_TRAINER = (
     "preset",
@@ -129,8 +130,7 @@ def _refuse_settings_of_the_trainer(reader: Reader) -> None:
     for key in _OF_THE_TRAINER:
         value, default = reader.raw(key), declared_defaults()[key]
         if value != default:
-            reason = "program is set, and only disttrain's own trainer reads this setting"
-            reader.problem(key, value, reason, f"Remove it: `pulumi config rm {key}`")
+            reader.problem(key, value, READ_BY_NOBODY, f"Remove it: `pulumi config rm {key}`")
 
 
 def _launch_options(reader: Reader) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _launch_options(reader: Reader) -> dict[str, Any]:
         reader.problem(
             key,
             value,
-            "program is set, and only disttrain's own trainer reads this setting",
+            READ_BY_NOBODY,
             "Remove it, and give the program its options in program.command or podEnvironment; "
             f"of run there may be train.{', train.'.join(LAUNCH_OPTIONS)}",
         )

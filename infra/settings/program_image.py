@@ -124,7 +124,7 @@ def _by_run(
     options_key = "imageDeliveryOptions"
     given = reader.mapping(options_key)
     options = read_options(reader, options_key, f"imageDelivery: {platform.name}", kind.options)
-    builder, (_, ca_bundle) = read_builder(reader), read_ca_bundle(reader)
+    builder, ca_bundle = read_builder(reader), read_ca_bundle(reader)
     if options is None:
         return None
     theirs = {name: text for name, text in platform.options.items() if name not in given}

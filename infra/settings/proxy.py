@@ -31,7 +31,6 @@ class ProxySettings:
     no_proxy: str
     scope: Literal["all", "containerd"]
     ca_bundle: str
-    ca_file: Path | None
     machines: tuple[str, ...] = ()
 
     def past_proxy(self, machines: tuple[str, ...]) -> "ProxySettings":
@@ -48,9 +47,9 @@ def read_proxy(
     more = split_no_proxy(reader.text("noProxy"))
     override = split_no_proxy(reader.text("noProxyOverride"))
     scope = cast(Literal["all", "containerd"], reader.choice("proxyScope", ("all", "containerd")))
-    ca_file, ca_bundle = read_ca_bundle(reader)
+    ca_bundle = read_ca_bundle(reader)
     if http is None and https is None:
-        return ProxySettings(None, None, "", scope, ca_bundle, ca_file)
+        return ProxySettings(None, None, "", scope, ca_bundle)
     if not cluster.node_address:
         reader.problem(
             "nodeAddress",
@@ -70,27 +69,27 @@ def read_proxy(
             f"what must be reached without a proxy is missing: {','.join(missing)}",
             "Add these, or use noProxy, which adds to the computed list",
         )
-    return ProxySettings(http, https, ",".join(exceptions), scope, ca_bundle, ca_file, machines)
+    return ProxySettings(http, https, ",".join(exceptions), scope, ca_bundle, machines)
 
 
-def read_ca_bundle(reader: Reader) -> tuple[Path | None, str]:
-    """The file with certificates to trust, and its text (PEM); None and empty where none is set."""
+def read_ca_bundle(reader: Reader) -> str:
+    """The certificates to trust, as the text (PEM) of the file `caBundle`; empty: none is set."""
     text = reader.text("caBundle")
     if not text:
-        return None, ""
+        return ""
     path = Path(text).expanduser().resolve()
     try:
         bundle = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         hint = "Set the path of a file on this machine"
         reader.problem("caBundle", text, f"it cannot be read ({error})", hint)
-        return None, ""
+        return ""
     hint = "Set a file with certificates (PEM) alone"
     if "PRIVATE KEY" in bundle:
         reason = "it holds a private key, and its text goes to the node and into every pod"
         reader.problem("caBundle", text, reason, hint)
-        return None, ""
+        return ""
     if "-----BEGIN CERTIFICATE-----" not in bundle:
         reader.problem("caBundle", text, "it holds no certificate", hint)
-        return None, ""
-    return path, bundle
+        return ""
+    return bundle

@@ -3,12 +3,13 @@
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
 from infra.settings.secret import Secret, is_url
 from infra.settings.setting_error import problem_text
+from trainer.config.problem import either
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 
@@ -114,7 +115,7 @@ class Reader:
         meant = (also_called or {}).get(value.lower())
         hint = f" (did you mean {meant}?)" if meant else did_you_mean(value, known)
         if self.are_right(key):  # else it was read before, and is said already
-            self.problem(key, value, f"{key} has no such choice", f"Set {_either(known)}{hint}")
+            self.problem(key, value, f"{key} has no such choice", f"Set {either(known)}{hint}")
         return known[0]
 
     def integer(self, key: str, *, at_least: int, at_most: int | None = None) -> int:
@@ -251,12 +252,6 @@ def _form(content: object) -> str:
     if isinstance(content, dict):
         return "a mapping of keys"
     return "a list" if isinstance(content, list) else "a single value"
-
-
-def _either(choices: Sequence[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
-    *others, last = choices
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _from_json(text: str) -> object:

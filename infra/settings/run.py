@@ -21,7 +21,12 @@ from infra.settings.program_image import PlatformDelivery, ProgramImage
 from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.queues_topology import PlatformQueue, check_placement
 from infra.settings.reader import Reader
-from infra.settings.run_dataset import check_time_for_dataset, dataset_files, dataset_options
+from infra.settings.run_dataset import (
+    SHOWN_SECRET,
+    check_time_for_dataset,
+    dataset_files,
+    dataset_options,
+)
 from infra.settings.run_network import (
     check_transport_policy,
     check_use_of_network,
@@ -29,9 +34,9 @@ from infra.settings.run_network import (
 )
 from infra.settings.run_settings import DatasetChoice, build_run_config
 from trainer.config import RunConfig
+from trainer.config.option import NAME_PATTERN
 from trainer.data.sources import format_by_name, known_ending
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _INSTANCE = r"([a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?)?"
 
 
@@ -113,7 +118,7 @@ def read_run(
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
     verify = reader.choice("verify", ("never", "before", "after"))
-    run_name = _name(reader, "runName", f"({_NAME})?") or stack
+    run_name = _name(reader, "runName", f"({NAME_PATTERN})?") or stack
     config, dataset_file, tokenizer_file, files = None, None, None, dict[str, bytes]()
     image: ProgramImage | None = None
     if is_set(reader):
@@ -178,7 +183,7 @@ def _read_config(
 ) -> tuple[RunConfig | None, DatasetFile | None, DatasetFile | None]:
     """The run's configuration, and the files of this machine with the text and the tokenizer."""
     dataset, file, tokenizer_file = _read_dataset(reader)
-    preset = _name(reader, "preset", _NAME)
+    preset = _name(reader, "preset", NAME_PATTERN)
     overrides = reader.mapping("run")
 
     def build(dataset: DatasetChoice) -> tuple[RunConfig | None, list[str]]:
@@ -208,7 +213,7 @@ def _read_dataset(
     if tokenizer.endswith(".json"):
         tokenizer_file = _local_file(reader, "datasetTokenizer", tokenizer)
     choice = DatasetChoice(
-        name=_name(reader, "datasetName", f"({_NAME})?") or None,
+        name=_name(reader, "datasetName", f"({NAME_PATTERN})?") or None,
         url=url or None,
         file=file.path_in_pods if file else None,
         sha256=sha256 or (file.sha256 if file else None),
@@ -245,7 +250,7 @@ def _dataset_url(reader: Reader) -> str:
         reader.problem(
             "datasetUrl",
             url.url_without_password,
-            "it is secret, and would be in plain text in a ConfigMap and on the volume",
+            SHOWN_SECRET,
             "Download the text to this machine and set datasetFile, or use an address without "
             "user, password and token",
         )

@@ -11,6 +11,8 @@ from trainer.config import DatasetConfig
 
 # Slower than that in sum, a download and its preparation are hardly ever; see docs/benchmarks.md.
 LOWEST_BYTES_PER_SECOND = 10_000_000
+# Why an address of a text cannot have a password.
+SHOWN_SECRET = "it is secret, and would be in plain text in a ConfigMap and on the volume"
 
 
 def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
@@ -28,7 +30,7 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
             reader.problem(
                 f"{key}.url",
                 url.url_without_password,
-                "it is secret, and would be in plain text in a ConfigMap and on the volume",
+                SHOWN_SECRET,
                 "Use an address without user, password and token, or set datasetFile",
             )
             continue

@@ -6,7 +6,7 @@ from typing import Literal
 
 from infra.labels import VOLUME_LABEL, content_hash
 from infra.names import CLAIM, ONE_NODE
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.registry import NoOptions
 from infra.settings.asked import StorageRequest as StorageRequest
 
@@ -73,10 +73,6 @@ class StorageKind:
     needs_own_machines: bool = False
 
 
-# The provider's own wait would warn that there is no storage class where that is intended, and wait
-# for ever where a class binds at the first pod. Such a claim that stays unbound shows in the pod
-# that waits for it.
-NO_AWAIT = {"pulumi.com/skipAwait": "true"}
 # A claim that selects its volume is bound without any pod, at once, and pods come after that:
 # Kubernetes 1.34's scheduler may look at a pod again so soon after it has heard of a binding
 # that it still sees none, and then leaves the pod alone for 5 minutes.
@@ -116,13 +112,17 @@ def claim_manifest(
     volume is often bound only after 15 s: two parts of Kubernetes' controller then mark the volume
     at the same moment, and the one that would also mark the claim fails and is run again later.
     """
+    # Without `volume` the provider's own wait would warn that there is no storage class where that
+    # is intended, and wait for ever where a class binds at the first pod. Such a claim that stays
+    # unbound shows in the pod that waits for it.
+    wait = AWAIT_BOUND if volume else NO_AWAIT
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "annotations": AWAIT_BOUND if volume else NO_AWAIT,
+            "annotations": wait,
         },
         "spec": {
             "accessModes": [access_mode],

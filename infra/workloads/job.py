@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.workloads.run import Run
 
 FATAL_EXIT_CODE = 78  # trainer/launch/exit_codes.py: the trainer met something that no retry mends
@@ -26,7 +26,7 @@ def job(run: Run, spec: Manifest, pod: Manifest | None = None) -> Manifest:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": job_spec(run, spec, pod),
     }
 

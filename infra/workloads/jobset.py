@@ -6,7 +6,7 @@ fields are those of https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/.
 
 from collections.abc import Mapping
 
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.workloads.job import RETRIES_PER_POD, job_spec
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
@@ -27,7 +27,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     jobset = {
         "apiVersion": API_VERSION,
         "kind": "JobSet",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {**jobset_spec(run, JOB), **run.ttl},
     }
     return [("job-set", jobset)]

@@ -8,7 +8,7 @@ https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/ in v
 
 from dataclasses import dataclass
 
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.registry import OptionError
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.queue_place import as_one_group
@@ -67,7 +67,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     mpijob = {
         "apiVersion": API_VERSION,
         "kind": "MPIJob",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {
             "runLauncherAsWorker": True,
             "slotsPerWorker": run.world.ranks_per_pod,

@@ -1,6 +1,6 @@
 """Workload `multi-pod`: the pods of a StatefulSet, whose ordinals are the ranks of the nodes."""
 
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.workloads.headless import headless_service
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
@@ -14,7 +14,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     stateful_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {
             "replicas": run.world.pods,
             "serviceName": _service(run),

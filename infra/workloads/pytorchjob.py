@@ -6,7 +6,7 @@ those of https://www.kubeflow.org/docs/components/trainer/legacy-v1/ in version 
 """
 
 from infra.names import MASTER_PORT
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.workloads.headless import headless_service
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.replica import INDEX_LABEL, indexed_template
@@ -38,7 +38,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     job = {
         "apiVersion": API_VERSION,
         "kind": "PyTorchJob",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {
             "nprocPerNode": str(run.world.ranks_per_pod),
             # When the job has failed, the other pods end and free their GPUs.

@@ -5,7 +5,7 @@ version of Trainer has to merge fields, which each of them does in another way. 
 of https://www.kubeflow.org/docs/components/trainer/ from 2.1 on.
 """
 
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.workloads.jobset import first_host, jobset_spec
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
@@ -32,7 +32,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     runtime = {
         "apiVersion": API_VERSION,
         "kind": "TrainingRuntime",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {
             "mlPolicy": {"numNodes": run.world.pods},
             "template": {"spec": jobset_spec(run, NODE, STEP)},
@@ -41,7 +41,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     trainjob = {
         "apiVersion": API_VERSION,
         "kind": "TrainJob",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {
             "runtimeRef": {
                 "apiGroup": API_VERSION.partition("/")[0],

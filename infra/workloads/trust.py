@@ -9,12 +9,13 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from infra.settings.pod_environment import CA_VARIABLES
+
 if TYPE_CHECKING:
     from infra.objects import Manifest
 
 OWN_FILE = "/etc/disttrain-ca/ca.crt"  # the ConfigMap's
 ALL_FILE = "/etc/disttrain-trust/ca.crt"  # all of them
-VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # of Python's ssl and of requests
 # What Debian's and Red Hat's families trust, then what Python's packages bring: an image may have
 # any of them. A line break after each, because a file may end without one.
 SCRIPT = f"""\
@@ -48,7 +49,7 @@ def trust(pod: Manifest, config_map: str) -> Manifest:
     }
     container = {
         **container,
-        "env": [*container["env"], *({"name": name, "value": ALL_FILE} for name in VARIABLES)],
+        "env": [*container["env"], *({"name": name, "value": ALL_FILE} for name in CA_VARIABLES)],
         "volumeMounts": [*container["volumeMounts"], _mount("trust", ALL_FILE, read_only=True)],
     }
     volumes = [

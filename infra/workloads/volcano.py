@@ -8,7 +8,7 @@ would fill in are all set here: it refuses a later change of the Job that leaves
 import re
 from dataclasses import dataclass
 
-from infra.objects import Manifest
+from infra.objects import NO_AWAIT, Manifest
 from infra.registry import OptionError
 from infra.workloads.headless import headless_service
 from infra.workloads.job import FATAL_EXIT_CODE, RETRIES_PER_POD
@@ -77,7 +77,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     job = {
         "apiVersion": API_VERSION,
         "kind": "Job",
-        "metadata": run.metadata(run.workload_name, {"pulumi.com/skipAwait": "true"}),
+        "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {
             "schedulerName": SCHEDULER,
             "queue": options.queue,

@@ -20,7 +20,6 @@ from typing import Any
 import yaml
 
 from infra.controllers import CONTROLLERS, jobset, kueue
-from infra.controllers.manifests import images_of, objects_of
 from sandbox.image_archive import image_archive
 from sandbox.stack import Stack
 from sandbox.toolchain import tool_folder
@@ -39,7 +38,7 @@ from sandbox.tools.controllers import (
 from sandbox.tools.tool import Tool
 from tests.e2e.lab import Lab
 from tests.e2e.volcano_image import webhook_image
-from tests.kube.published import published_texts
+from tests.kube.published import published_images
 from tests.registry.lab import Server
 
 Json = dict[str, Any]
@@ -94,7 +93,7 @@ def import_controller(lab: Lab, name: str) -> None:
         parts = PARTS[name]
         _import(lab, tool_folder(parts.program) / name, parts.image)
         return
-    images = images_of(objects_of(CONTROLLERS[name], published_texts(name)))
+    images = published_images(name)
     for word, (tool, program) in PROGRAMS[name].items():
         (image,) = (each for each in images if word in each)
         _import(lab, tool_folder(tool) / program, image)

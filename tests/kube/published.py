@@ -4,6 +4,7 @@ from pathlib import Path
 
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import PinnedFile, PinnedManifests
+from infra.controllers.manifests import WORKLOADS, containers_of, objects_of
 from sandbox.toolchain import tool_folder
 from sandbox.tools.controllers import (
     LWS_MANIFESTS,
@@ -42,3 +43,10 @@ def published_file(name: str, file: PinnedFile) -> Path:
 def published_texts(name: str) -> list[str]:
     """The contents, in the order in which the controller names its files."""
     return [published_file(name, file).read_text() for file in pinned_files(name)]
+
+
+def published_images(name: str) -> set[str]:
+    """The images that a node pulls for the controller."""
+    objects = objects_of(CONTROLLERS[name], published_texts(name))
+    pods = [containers_of(each) for each in objects if each["kind"] in WORKLOADS]
+    return {container["image"] for containers in pods for container in containers}

@@ -13,10 +13,16 @@ import yaml
 
 from infra.controllers import CONTROLLERS, lws, training_operator
 from infra.controllers.kind import PinnedManifests
-from infra.controllers.manifests import OF_THE_CLUSTER, images_of, objects_of, parsed
+from infra.controllers.manifests import OF_THE_CLUSTER, objects_of, parsed
 from infra.platform.controllers import known
 from sandbox.toolchain import bin_dir, tool_folder
-from tests.kube.published import TOOLS, pinned_files, published_file, published_texts
+from tests.kube.published import (
+    TOOLS,
+    pinned_files,
+    published_file,
+    published_images,
+    published_texts,
+)
 
 Json = dict[str, Any]
 EVERY = pytest.mark.parametrize("name", list(TOOLS))
@@ -61,7 +67,7 @@ def test_objects_lie_in_the_controllers_own_namespace(name: str) -> None:
         each["metadata"]["name"] for each in made if each["kind"] == "CustomResourceDefinition"
     }
     assert defined == set(known(kind).definitions)
-    assert images_of(made) == IMAGES[name]
+    assert published_images(name) == IMAGES[name]
     assert len({(each["kind"], each["metadata"]["name"]) for each in made}) == len(made)
 
 

@@ -65,11 +65,6 @@ class CharTokenizer:
         table[vocabulary] = np.arange(len(vocabulary), dtype=np.int32)
         object.__setattr__(self, "_table", table)
 
-    @staticmethod
-    def of_text(text: str) -> CharTokenizer:
-        """The tokenizer whose vocabulary is exactly the characters of `text`."""
-        return CharTokenizer("".join(sorted(set(text))))
-
     @property
     def vocab_size(self) -> int:
         """Number of different characters, and one for the end of a document."""

@@ -17,12 +17,11 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 RUN_KEY_VARIABLE = "DISTTRAIN_RUN_KEY"
 _LINE_LIMIT_BYTES = 65536
 _NONCE_BYTES = 16
-_T = TypeVar("_T")
 
 
 class ForeignPeerError(ConnectionError):

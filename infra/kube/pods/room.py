@@ -88,7 +88,7 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
         )
     for resource, wanted in needs.requests.items():
         if not any(_offers(node, resource) >= amount(wanted) for node in usable):
-            return _too_large(usable, resource, wanted, needs)
+            return _too_large(usable, resource, wanted)
     fits = [min(_times(node, needs), needs.pods) for node in usable]
     if not any(fits):
         return (
@@ -198,7 +198,7 @@ def _taint(taint: Json) -> str:
     return f"{taint['key']}{value}:{taint['effect']}"
 
 
-def _too_large(nodes: Sequence[Json], resource: str, wanted: str, needs: PodNeeds) -> str:
+def _too_large(nodes: Sequence[Json], resource: str, wanted: str) -> str:
     key = KEYS.get(resource, resource)
     offered = _each(nodes, lambda node: _offered(node, resource))
     hint = "Set less"

@@ -1,0 +1,183 @@
+"""The parts of a platform that not every stack has: the settings decide which of them are made."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.controllers import CONTROLLERS
+from infra.deliveries.kind import Pull
+from infra.kube_command import Connection
+from infra.objects import Manifest
+from infra.platform.cluster import Cluster
+from infra.platform.controllers import Controller, ControllerArgs
+from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
+from infra.platform.gpu_operator import GpuOperator
+from infra.platform.gpu_operator_args import gpu_operator_args
+from infra.platform.guards import TaskPods, TaskPodsArgs
+from infra.platform.in_cluster import ProgramArgs
+from infra.platform.kubectl import Kubectl
+from infra.platform.lost_nodes import LostNodes
+from infra.platform.monitoring import Monitoring, MonitoringArgs
+from infra.platform.namespace_guard import NamespaceGuard, NamespaceGuardArgs
+from infra.platform.node_health import NodeHealth, NodeHealthArgs
+from infra.platform.pod_policy import PodPolicy, PodPolicyArgs
+from infra.platform.pull_secret import PullSecret, PullSecretArgs
+from infra.platform.queues import Queues, QueuesArgs, QueuesSeen
+from infra.platform.trainer_image import TrainerImageArgs
+from infra.platform.viewers import Viewers, ViewersArgs
+from infra.settings import PlatformSettings
+from infra.settings.controllers import KUEUE, PROMETHEUS
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the parts of one platform have in common.
+
+    Args:
+        settings: of the platform.
+        connection: the cluster, for this stack.
+        cluster: the component, for the options of what lies in the cluster.
+        owner: identifies the state of this stack.
+    """
+
+    settings: PlatformSettings
+    connection: Connection
+    cluster: Cluster
+    owner: pulumi.Output[str]
+
+    def inside(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Options for a component whose objects lie in the cluster, made after other resources."""
+        return pulumi.ResourceOptions.merge(
+            self.cluster.options, pulumi.ResourceOptions(depends_on=[*after])
+        )
+
+
+def make_gpu_operator(base: Base, kubectl: Kubectl) -> list[pulumi.Resource]:
+    """The GPU Operator, and the guard of its namespace."""
+    settings, cluster = base.settings, base.cluster
+    if settings.gpu_operator is None:
+        return []
+    args = gpu_operator_args(
+        settings.gpu_operator, settings, kubectl, base.owner, cluster.generation
+    )
+    operator = GpuOperator("gpu-operator", args, base.inside(cluster))
+    guard = NamespaceGuardArgs(base.connection, GPU_OPERATOR)
+    guarded = NamespaceGuard("gpu-operator-namespace-guard", guard, base.inside(operator))
+    return [operator, guarded]
+
+
+def make_namespace_parts(
+    base: Base, namespace: pulumi.Resource, pull: Pull
+) -> list[pulumi.Resource]:
+    """Who may look into the namespace, the login of the image's registry, the rules for pods."""
+    settings, stack = base.settings, base.settings.stack
+    made: list[pulumi.Resource] = []
+    if not settings.namespace_settings.exists:  # where it exists, others decide who sees it
+        who = ViewersArgs(settings.namespace, stack, base.owner)
+        made.append(Viewers("viewers", who, base.inside(namespace)))
+    if pull.docker_config:
+        (secret,) = pull.secrets
+        login = PullSecretArgs(secret, pull.docker_config, settings.namespace, stack, base.owner)
+        made.append(PullSecret("image-pull", login, base.inside(namespace)))
+    if settings.pod_policy != "none":
+        policy = PodPolicyArgs(settings.namespace, stack, base.owner, settings.pod_policy)
+        made.append(PodPolicy("pod-policy", policy, base.inside(namespace)))
+    return made
+
+
+def make_controllers(
+    base: Base, objects: Mapping[str, Sequence[Manifest]]
+) -> list[pulumi.Resource]:
+    """The controllers, one after the other: a later one may know the kinds of an earlier one.
+
+    Args:
+        base: the platform.
+        objects: of the controllers that come by manifests, by their names.
+    """
+    settings = base.settings
+    made: list[pulumi.Resource] = []
+    for each in settings.controllers:
+        claim = settings.numbers_claim if each.name == PROMETHEUS else None
+        listed = objects.get(each.name, ())
+        args = ControllerArgs(each, base.connection, settings.stack, listed, claim)
+        made.append(
+            Controller(f"controller-{each.name}", args, base.inside(base.cluster, *made[-1:]))
+        )
+    return made
+
+
+def make_monitoring(
+    base: Base, authorities: str, after: Sequence[pulumi.Resource]
+) -> list[pulumi.Resource]:
+    """What shows the runs to Prometheus.
+
+    Args:
+        base: the platform.
+        authorities: name of the ConfigMap with further authorities to trust; empty: none.
+        after: what has to be there before.
+    """
+    settings = base.settings
+    if settings.monitoring == "none":
+        return []
+    operator = settings.gpu_operator
+    args = MonitoringArgs(
+        base.connection,
+        settings.stack,
+        is_brought=settings.monitoring == "install",
+        exports_gpus=operator is not None and operator.dcgm_exporter,
+        kueue_namespace=CONTROLLERS[KUEUE].namespace if settings.brings_kueue else "",
+        alert_webhook=settings.alert_webhook,
+        authorities=authorities,
+    )
+    return [Monitoring("monitoring", args, base.inside(*after))]
+
+
+def make_queues(
+    base: Base, seen: QueuesSeen | None, after: Sequence[pulumi.Resource]
+) -> list[pulumi.Resource]:
+    """The queues of the setting `queues`; `seen` is what the cluster has of them."""
+    settings = base.settings
+    if not (settings.queues and seen):
+        return []
+    args = QueuesArgs(settings.queues, seen, settings.devices.gpus, base.connection, settings.stack)
+    return [Queues("queues", args, base.inside(*after))]
+
+
+def make_programs(
+    base: Base,
+    image: TrainerImageArgs,
+    volume: pulumi.Resource,
+    ready: Sequence[pulumi.Resource],
+) -> list[pulumi.Resource]:
+    """The programs that run in the cluster beside the trainings, and the end of task pods.
+
+    Args:
+        base: the platform.
+        image: that the programs run from.
+        volume: that task pods mount.
+        ready: everything else of the platform.
+    """
+    settings = base.settings
+    program = (settings.namespace, image.request.plan.reference, image.pull, settings.stack)
+    made: list[pulumi.Resource] = []
+    if settings.replaces_lost_nodes:
+        # After the image and its login, without which the pod would not start.
+        lost = ProgramArgs(*program, base.owner)
+        made.append(LostNodes("lost-nodes", lost, base.inside(*ready)))
+    # After what gives up the pods of a lost machine: `destroy` waits for all pods, and that helps.
+    # The pods of a k3s that this stack owns go with it, whether it answers or not.
+    task_pods = TaskPodsArgs(base.connection, True, settings.replaces_lost_nodes)
+    made.append(TaskPods("task-pods", task_pods, base.inside(volume, *ready, *made)))
+    if settings.node_health != "off":
+        operator = settings.gpu_operator
+        health = NodeHealthArgs(
+            *program,
+            base.owner,
+            cordons=settings.node_health == "cordon",
+            # With `nri` there is no such class: a plugin of containerd gives the devices.
+            runtime_class="nvidia" if operator and operator.regime != "nri" else "",
+            has_operator=operator is not None,
+        )
+        made.append(NodeHealth("node-health", health, base.inside(*ready, *made)))
+    return made
