@@ -80,7 +80,9 @@ def read_program(
     given = reader.mapping("program")
     _refuse_settings_of_the_trainer(reader)
     _refuse_unknown_keys(reader, given)
+    problems = len(reader.problems)
     _check_command(reader, given.get("command", ""))
+    command_is_right = len(reader.problems) == problems
     place, files = given.pop("files", None), dict[str, bytes]()
     if place is not None:
         files = _read_files(reader, str(place))
@@ -90,7 +92,7 @@ def read_program(
     if image:
         given["image"] = image.plan.reference
     train = _launch_options(reader)
-    if not reader.are_right("program.command"):
+    if not command_is_right:
         given["command"] = ["unknown"]  # so that only what else is wrong is found
     known = {key: value for key, value in given.items() if key in _KEYS}
     mapping = {"run_name": run_name, "data_root": DATA_MOUNT, "train": train, "program": known}
@@ -123,6 +125,21 @@ def _check_command(reader: Reader, command: object) -> None:
         # As YAML writes a list, in which a number has to be in quotation marks to be a text.
         shown = yaml.safe_dump(words, default_flow_style=True, width=10_000).strip()
         reader.problem(key, command, reason, f"Write it as a list: {shown}")
+    elif isinstance(command, list):
+        for place, word in enumerate(cast(list[object], command)):
+            if isinstance(word, bool):
+                _refuse_boolean(reader, f"{key}[{place}]", word)
+
+
+def _refuse_boolean(reader: Reader, key: str, word: bool) -> None:
+    """Nobody knows how it was written: `true`, `True` or `yes`, of which a program may read one."""
+    reader.problem(
+        key,
+        word,
+        "Pulumi reads it as a boolean, and a program gets texts",
+        "Put it in quotation marks in the stack's file, or set it again as the program reads it, "
+        f"such as `pulumi config set --type string --path '{key}' {word}`",
+    )
 
 
 def _refuse_settings_of_the_trainer(reader: Reader) -> None:

@@ -22,6 +22,7 @@ from infra.kube.queues.await_queue import (
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.record import Record, parse_record, record_path
 from infra.kube.runs.controller_words import words_of_controller
+from infra.kube.runs.failed_starts import FailedStarts
 from infra.kube.runs.gone import AGAIN, forget_end, gone_words, how_ended
 from infra.kube.runs.volume_line import volume_line
 from infra.kube.say import say
@@ -142,6 +143,7 @@ class _Wait:
         self._stuck = Patience(STUCK_SECONDS, time.monotonic)
         self._settled = Patience(SETTLED_SECONDS, time.monotonic)
         self._queued = Patience(QUEUE_SECONDS, time.monotonic)
+        self._failed_starts = FailedStarts(api, job.namespace)
 
     def ask(self) -> str:
         """Look once: what is waited for; empty: nothing any more, and what was reached is said.
@@ -179,7 +181,9 @@ class _Wait:
             raise TaskError(verdict.stuck)
         namespace = self._job.namespace
         waits_for = words_of_controller(self._api, namespace, item, pods) if item else ""
-        return "; ".join(text for text in (verdict.state, waits_for) if text)
+        # First, because a long line is cut, and this is what the user can mend.
+        failing = self._failed_starts.words(pods)
+        return "; ".join(text for text in (failing, verdict.state, waits_for) if text)
 
     def _judged(self, item: Json | None, pods: list[Json]) -> Verdict:
         job = self._job

@@ -1,0 +1,100 @@
+"""Why ranks are started again and again before their first step, from the pods' newest lines.
+
+Such pods run, so nothing in the API says that a module is missing, for instance.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.objects import Json, container_of, name_of
+from infra.kube.paths import PODS
+from infra.kube.say import shorten
+
+EVERY_SECONDS = 5.0
+LINES = 100
+MOST_PODS = 8
+LONGEST_WORDS = 120
+# As trainer/launch prints them; a test holds it by a real run.
+_OURS = re.compile(r"\[node (\d+)\] (.*)")
+_LOST = re.compile(r"round \d+ is lost: node (\d+): ")
+_STOPPED = re.compile(r"training stopped: (.*; starting again .*)")
+
+
+@dataclass(frozen=True)
+class FailedStart:
+    """What the log of one pod says of the newest start that failed.
+
+    Args:
+        node: of this pod.
+        why: which rank ended and how, and when it is started again.
+        lost_node: whose rank it was; None where the log does not say it.
+        last_words: the last line of a rank of this pod before.
+    """
+
+    node: int
+    why: str
+    lost_node: int | None
+    last_words: str
+
+
+def failed_start(log: str) -> FailedStart | None:
+    """The newest start that failed; None where the log has none. Pure."""
+    found, lost_node, last_words = None, None, ""
+    for line in log.splitlines():
+        ours = _OURS.match(line)
+        if not ours:
+            last_words = line.strip() or last_words
+        elif lost := _LOST.match(ours[2]):
+            lost_node = int(lost[1])
+        elif stopped := _STOPPED.match(ours[2]):
+            found = FailedStart(int(ours[1]), stopped[1], lost_node, last_words)
+            lost_node, last_words = None, ""
+    return found
+
+
+class FailedStarts:
+    """Reads the logs of pods that run and have not stepped, not more often than is useful."""
+
+    def __init__(
+        self, api: Api, namespace: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._api, self._namespace, self._clock = api, namespace, clock
+        self._asked_at: float | None = None
+        self._words = ""
+
+    def words(self, pods: list[Json]) -> str:
+        """Why the last start has failed, with the last words of its rank; empty if none has.
+
+        Args:
+            pods: of one training, which has not stepped.
+        """
+        now = self._clock()
+        if self._asked_at is None or now - self._asked_at >= EVERY_SECONDS:
+            self._asked_at = now
+            self._words = self._read(pods)
+        return self._words
+
+    def _read(self, pods: list[Json]) -> str:
+        running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        seen: FailedStart | None = None
+        for pod in sorted(running, key=name_of)[:MOST_PODS]:
+            found = failed_start(self._log(pod))
+            seen = seen or found
+            if seen is None:  # node 0 has the first name, and every node says it
+                return ""
+            wanted = seen.node if seen.lost_node is None else seen.lost_node
+            if found is not None and found.node == wanted and found.last_words:
+                words = shorten(found.last_words, LONGEST_WORDS)
+                return f"the last start has failed: {seen.why}; before that: {words}"
+        return f"the last start has failed: {seen.why}" if seen else ""
+
+    def _log(self, pod: Json) -> str:
+        path = f"{PODS.format(self._namespace)}/{name_of(pod)}/log"
+        try:
+            return self._api.text(path, {"container": container_of(pod), "tailLines": str(LINES)})
+        except (ApiError, UnreachableError):  # such as no right to read logs: the wait goes on
+            return ""
