@@ -17,7 +17,8 @@ OTHER = {**NODE, "name": "gpu3", "address": "10.1.2.5"}
 
 
 def with_nodes(*nodes: object, **more: object) -> dict[str, object]:
-    return {**SSH, "topology": "none", "nodes": [*nodes], **more}
+    shared = {"storageOptions": {"shared": True}}  # else pods on them would not find their data
+    return {**SSH, **shared, "topology": "none", "nodes": [*nodes], **more}
 
 
 def test_machine_has_what_the_first_one_has() -> None:
