@@ -12,7 +12,7 @@ from math import ceil
 from cli.status.judge import STALLED_SECONDS, quiet_after
 from cli.status.progress import Progress
 from cli.status.silence import renewed_at
-from infra.kube.objects import Json, name_of, part
+from infra.kube.objects import Json, name_of, part, parts
 
 # Less is no difference: the server's note has whole seconds, and the request takes a moment.
 NOISE_SECONDS = 2.0
@@ -54,20 +54,43 @@ def by_api_clock(progress: Progress, ahead_seconds: float) -> Progress:
     return replace(progress, stepped_before=before, **moved)
 
 
-def doubted_age(progress: Progress, now: datetime) -> int:
+def ahead_when_told(pod: Json) -> float:
+    """By how many seconds a node's clock was ahead as its pod became ready, or ceased to be.
+
+    The kubelet gives that time by its own clock, and the API server notes when it came. The clock
+    may have been set right since, so this is only a reason to ask. 0: one of the two is not there.
+    """
+    noted = [
+        str(note.get("time") or "")
+        for note in parts(part(pod, "metadata"), "managedFields")
+        if note.get("manager") == "kubelet" and note.get("subresource") == "status"
+    ]
+    own = [
+        str(condition.get("lastTransitionTime") or "")
+        for condition in parts(part(pod, "status"), "conditions")
+        if condition.get("type") == "Ready"
+    ]
+    if not (any(noted) and any(own)):
+        return 0.0
+    return (datetime.fromisoformat(max(own)) - datetime.fromisoformat(max(noted))).total_seconds()
+
+
+def doubted_age(progress: Progress, now: datetime, ahead_seconds: float = 0.0) -> int:
     """The age, in seconds, that the last step seems to have passed: it may be the clock instead.
 
     Args:
         progress: with times by the clock of its node.
         now: the API server's time.
+        ahead_seconds: by which its clock was ahead before, so that a step may look younger.
 
     Returns:
-        Of a step from the future an age that it cannot have; 0: nothing looks wrong.
+        Of a step from the future, or by a clock ahead, an age that it cannot have; 0: nothing looks
+        wrong.
     """
     if progress.stepped_at is None:
         return 0
     silent = (now - progress.stepped_at).total_seconds()
-    if silent < -NOISE_SECONDS:
+    if silent < -NOISE_SECONDS or ahead_seconds > NOISE_SECONDS:
         return LONGEST_SECONDS
     usual = progress.seconds_between_reports
     passed = [STALLED_SECONDS, *([quiet_after(usual)] if usual is not None else [])]

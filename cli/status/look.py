@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cli.logs.pod_logs import has_begun
-from cli.status.clocks import ahead_by_age, by_api_clock, doubted_age
+from cli.status.clocks import ahead_by_age, ahead_when_told, by_api_clock, doubted_age
 from cli.status.current_pods import current_pods
 from cli.status.judge import (
     PlatformStatus,
@@ -222,7 +222,7 @@ def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
     def ask(seconds: int) -> str:
         return api.text(path, {**query, "sinceSeconds": str(seconds)}, TRY_SECONDS)
 
-    doubted = doubted_age(told, api.now())
+    doubted = doubted_age(told, api.now(), ahead_when_told(pod))
     try:
         return (ahead_by_age(ask, api.now, doubted) if doubted else None) or 0.0
     except (ApiError, UnreachableError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import pulumi
 
 PULL_SECRET = "image-registry"
+_SECRET = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class RegistryOptions:
                 "a login is a user and a password",
                 "Set both, or none of them to use the login that docker or podman has on this "
                 "machine",
+            )
+        if self.pullSecret and not re.fullmatch(_SECRET, self.pullSecret):
+            raise OptionError(
+                "pullSecret",
+                "it is not the name of a Secret",
+                "Set one that `kubectl -n NAMESPACE get secret` lists",
             )
         if self.compression not in ("gzip", "none"):
             raise OptionError(

@@ -30,9 +30,11 @@ from infra.settings.platform import PlatformSettings, check_stack_name, read_pla
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
+from infra.settings.queues import check_own_run
 from infra.settings.queues_topology import PlatformQueue
 from infra.settings.reader import Reader
 from infra.settings.run import DatasetFile, RunSettings, read_run
+from infra.settings.secret import MAY_HOLD_SECRETS
 from infra.settings.storage import StorageSettings
 
 __all__ = [
@@ -151,7 +153,7 @@ def read_settings(
             "topology",
             topology,
             f"stack {platform_stack!r} owns the platform, and this stack would make nothing",
-            f"Set {' or '.join(kinds.workloads)}",
+            f"Set topology to one of {', '.join(kinds.workloads)}, or remove platform",
         )
         return Settings(stack, platform_stack, None, None)
     if platform_stack and devices is None:
@@ -180,6 +182,8 @@ def read_settings(
         queue or PlatformQueue(),
         delivery or PlatformDelivery(),
     )
+    if platform and platform.queues and run:
+        check_own_run(reader, platform.queues, run.queue.name, run.compute.world.gpus)
     if run and bundle:
         check_bundle_for_run(reader, bundle, run.config)
     return Settings(stack, platform_stack, platform, run)
@@ -201,6 +205,8 @@ def _refuse_keys_of_the_platform(
     """A setting that another stack decides would be read by nobody here."""
     defaults = declared_defaults()
     for key in sorted(set(defaults) - set(reader.keys)):
+        if key in MAY_HOLD_SECRETS:
+            reader.hide(key)
         if key in raw and raw[key] != defaults[key]:
             reader.problem(
                 key,

@@ -7,6 +7,8 @@ from infra.settings.kinds import Chosen, WorkloadChoice
 from infra.settings.reader import Reader
 from infra.world import World
 
+_SEVERAL = "Remove it, or set a topology of several pods, such as indexed-job"
+
 
 @dataclass(frozen=True)
 class ComputeSettings:
@@ -38,11 +40,15 @@ def read_compute(
     )
     if on_gpu and comparable and compute.world.gpus > devices.gpus:
         keys = "gpusPerPod" if pods == 1 else "pods * gpusPerPod"
+        each = "" if pods == 1 else f"{pods} pods want {gpus_per_pod} each, "
+        owner = reader.raw("platform")
+        there = f"gpus of stack {owner!r} to what its" if owner else "gpus to what the"
         reader.problem(
             keys,
             compute.world.gpus,
-            f"the platform has {devices.gpus} GPUs (gpus), and two nccl ranks cannot share one",
-            f"Lower {keys} to at most {devices.gpus}, or set gpus to what the platform has",
+            f"the platform has {devices.gpus} GPUs (gpus), {each}and two nccl ranks cannot share "
+            "one",
+            f"Lower {keys} to at most {devices.gpus}, or set {there} platform has",
         )
     if on_gpu and processes != 1:
         reader.problem(
@@ -70,7 +76,7 @@ def check_nodes_min(
         return  # nobody knows how many pods it would have
     if nodes_min and not kind.several_pods:
         reason = f"topology: {compute.topology.name} has one pod, which is always needed"
-        reader.problem(key, nodes_min, reason, "Remove it, or set topology: multi-pod")
+        reader.problem(key, nodes_min, reason, _SEVERAL)
     elif nodes_min > pods and reader.are_right("pods"):
         hint = f"Set at most {pods}, or 0 where the training needs all pods"
         reader.problem(key, nodes_min, f"the run has {pods} pods (pods)", hint)

@@ -35,9 +35,9 @@ def read_ttl(reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoic
         reader.problem(
             KEY,
             given,
-            "it is no whole number of seconds, or too large a one",
-            f"Set a whole number of at least {LEAST} and at most {MOST}, such as 86400 for a day, "
-            f"or remove it (`pulumi config rm {KEY}`): the workload then stays",
+            f"it is not a whole number of seconds from {LEAST} to {MOST}",
+            "Set one, such as 86400 for a day, or remove it "
+            f"(`pulumi config rm {KEY}`): the workload then stays",
         )
         return None
     if int(given) < LEAST:

@@ -84,8 +84,10 @@ def read_program(
     _check_command(reader, given.get("command", ""))
     command_is_right = len(reader.problems) == problems
     place, files = given.pop("files", None), dict[str, bytes]()
-    if place is not None:
-        files = _read_files(reader, str(place))
+    if place is not None and not isinstance(place, str):
+        reader.problem("program.files", place, "it is not a text", _PLACE)
+    elif place is not None:
+        files = _read_files(reader, place)
         encoded = {path: content.hex() for path, content in files.items()}
         given["files"] = content_hash(encoded) if files else None
     image = read_build(reader, given.pop("build", None), given.get("image"), deliveries, platform)
@@ -173,22 +175,22 @@ def _launch_options(reader: Reader) -> dict[str, Any]:
 def _read_files(reader: Reader, text: str) -> dict[str, bytes]:
     """The content of a file, or of all files of a folder, by their paths in it."""
     key, root = "program.files", Path(text).expanduser().resolve()
-    hint = "Set the path of a file or of a folder on this machine"
     try:
         found = {root.name: root} if root.is_file() else _files_below(root)
         sizes = {path: place.stat().st_size for path, place in found.items()}
         if not found:
-            reader.problem(key, str(root), "there is no file", hint)
+            reader.problem(key, str(root), "there is no file", _PLACE)
             return {}
         if sum(sizes.values()) > MOST_BYTES or len(sizes) > MOST_FILES:
             reader.problem(key, str(root), _too_much(sizes), _SMALLER)
             return {}
         return {path: place.read_bytes() for path, place in sorted(found.items())}
     except OSError as error:
-        reader.problem(key, str(root), f"it cannot be read ({error.strerror})", hint)
+        reader.problem(key, str(root), f"it cannot be read ({error.strerror})", _PLACE)
         return {}
 
 
+_PLACE = "Set the path of a file or of a folder on this machine"
 _SMALLER = (
     "Name a folder that contains only the program, and put data on the volume or larger code "
     "into the image (imageBase)"

@@ -74,12 +74,13 @@ def read_build(
     if value is None:
         return None
     hint = "Set the path of a folder with a file Dockerfile on this machine"
-    folder = Path(str(value)).expanduser().resolve()
+    if not isinstance(value, str):
+        reader.problem(KEY, value, "it is not a text", hint)
+        return None
+    folder = Path(value).expanduser().resolve()
     owner = reader.text("platform")
     if image is not None:
-        reader.problem(
-            KEY, str(value), "program.image names an image already", "Remove one of them"
-        )
+        reader.problem(KEY, value, "program.image names an image already", "Remove one of them")
         return None
     if not (folder / DOCKERFILE).is_file():
         reader.problem(KEY, str(folder), f"there is no file {DOCKERFILE}", hint)
@@ -87,7 +88,7 @@ def read_build(
     if not owner:
         plan = _planned(reader, folder, reader.text("imageRepository"))
         return ProgramImage(plan) if plan else None
-    by_run = _by_run(reader, str(value), owner, deliveries, platform)
+    by_run = _by_run(reader, value, owner, deliveries, platform)
     plan = _planned(reader, folder, platform.repository) if by_run else None
     return ProgramImage(plan, by_run) if plan else None
 

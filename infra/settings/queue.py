@@ -36,11 +36,15 @@ def read_queue(
         form="the name of a WorkloadPriorityClass",
         example="high",
     )
-    if priority and not name:
+    queued = kinds[topology.name].queued
+    if priority and not queued:
+        reason = f"topology is {topology.name}, which is in no queue of Kueue"
+        reader.problem("queuePriority", priority, reason, "Remove it, or set priorityClass")
+    elif priority and not name:
         reader.problem("queuePriority", priority, "the run is in no queue", "Set queue too")
     if not name:
         return QueueSettings("", "")
-    if not kinds[topology.name].queued:
+    if not queued:
         able = ", ".join(kind for kind, choice in kinds.items() if choice.queued)
         own = hasattr(topology.options, "queue")
         way_out = "Name a queue of its own by topologyOptions.queue, or set" if own else "Set"

@@ -19,6 +19,7 @@ _NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # the name becomes the value of 
 _BUILT_IN = r"cpu|memory|ephemeral-storage|pods|hugepages-.+"
 _AMOUNT = r"\d{1,15}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
 _LONGEST_NAME = 63
+_LEAST_BYTES = 2**20  # less is a unit that was forgotten
 _LARGEST_PRIORITY = 2**31 - 1
 
 
@@ -131,9 +132,38 @@ def _quota_fault(resource: str, amount: str) -> tuple[str, str] | None:
     if not float(re.split("[a-zA-Z]", amount)[0]):
         hint = "Set more than 0, or remove it: then it is what the nodes offer"
         return "no run could ever start", hint
+    if resource == "memory" and (size := _bytes(amount)) < _LEAST_BYTES:
+        reason = f"it is {size:g} bytes, and no pod could ever start with that"
+        return reason, f"Write its unit, like {amount.removesuffix('m')}Gi"
     if resource == GPU_RESOURCE and not amount.isdecimal():
         return "it is not a whole number", "Set one"
     return None
+
+
+def _bytes(amount: str) -> float:
+    """Of an amount without a unit, or in thousandths; of others only that they are enough."""
+    if amount.endswith("m"):
+        return float(amount[:-1]) / 1000
+    return float(amount) if re.fullmatch(r"[\d.]+", amount) else _LEAST_BYTES
+
+
+def check_own_run(reader: Reader, queues: QueuesSettings, queue: str, gpus: int) -> None:
+    """Note that the stack's own run is larger than the queue that its platform makes.
+
+    Args:
+        reader: collects what is wrong.
+        queues: what the platform makes.
+        queue: the LocalQueue of the run; empty: none.
+        gpus: of all pods of the run.
+    """
+    quota = queues.quota.get(GPU_RESOURCE, "")
+    if queue == queues.name and quota and gpus > int(quota):
+        reader.problem(
+            f"{KEY}.quota.{GPU_RESOURCE}",
+            quota,
+            f"the run of this stack is in queue {queue} with {gpus} GPUs, and would wait for ever",
+            f"Set at least {gpus}, or lower pods * gpusPerPod to at most {quota}",
+        )
 
 
 def _priorities(reader: Reader, value: object) -> dict[str, int]:

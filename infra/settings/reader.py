@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
-from infra.settings.secret import Secret, is_url
+from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import problem_text
 from trainer.config.problem import either
 
@@ -219,6 +219,8 @@ class Reader:
         for key in sorted(set(self._raw) - set(self.keys)):
             close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
             reason = "there is no such key" + (f" (did you mean {close[0]}?)" if close else "")
+            if close and close[0] in MAY_HOLD_SECRETS:
+                self.hide(key)
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
             self.problem(key, self._raw[key], reason, hint)
 

@@ -5,6 +5,14 @@ from urllib.parse import urlsplit
 
 import pulumi
 
+MAY_HOLD_SECRETS = (
+    *("alertWebhook", "datasetUrl", "httpProxy", "httpsProxy", "imageDeliveryOptions"),
+    *("k3sRegistries", "nodes", "podSecrets", "sshPrivateKey", "storageOptions", "sudoPassword"),
+    *("topologyOptions", "torchIndexUrl"),
+)
+"""Settings whose values no message shows where they are set in a wrong place, since the user may
+also have forgotten to encrypt them."""
+
 
 @dataclass(frozen=True)
 class Secret:

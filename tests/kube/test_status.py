@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pytest
 import yaml
 
-from cli.status.clocks import ahead_by_age, clocks_ahead
+from cli.status.clocks import NOISE_SECONDS, ahead_by_age, ahead_when_told, clocks_ahead
 from cli.status.look import look
 from cli.status.silence import LEASES
 from cli.status.storage import Claim
@@ -220,6 +221,15 @@ def test_kubelet_tells_the_age_of_the_last_line(lab: Lab) -> None:
     assert min(asked) == 1
     found = clocks_ahead(lab.api.list(LEASES))
     assert 0.0 in found.values()
+
+    def ready() -> dict[str, Any]:
+        """The condition of the pod, once it is true."""
+        (pod,) = run.pods()
+        told = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
+        return {"pod": pod, **told[0]} if told and told[0]["status"] == "True" else {}
+
+    pod = wait_for("a ready pod", ready)["pod"]
+    assert abs(ahead_when_told(pod)) <= NOISE_SECONDS
 
 
 def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> None:

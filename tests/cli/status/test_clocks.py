@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.status.clocks import by_api_clock, clocks_ahead
+from cli.status.clocks import ahead_when_told, by_api_clock, clocks_ahead
 from cli.status.judge import STALLED_SECONDS, RunStatus
 from cli.status.look import Look, look
 from cli.status.progress import Progress
@@ -16,6 +16,26 @@ from infra.kube.api_server.api import Api
 from tests.cli.records import NOW
 from tests.cli.status.test_look import Server, pod
 from tests.cli.status.test_silence import lease
+
+
+def told_ready(clock_seconds: float, ready_seconds: float = 3600.0) -> dict[str, Any]:
+    """A pod whose kubelet, with a wrong clock, has said that it is ready; others changed it since.
+
+    The API server has noted that a moment later, in whole seconds.
+    """
+    at = NOW - timedelta(seconds=ready_seconds)
+    own = at + timedelta(seconds=clock_seconds)
+    scheduled = {"type": "PodScheduled", "lastTransitionTime": f"{NOW:%FT%TZ}"}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": f"{own:%FT%TZ}"}
+    fields = {"f:status": {"f:conditions": {'k:{"type":"Ready"}': {}}}}
+    noted = f"{at + timedelta(seconds=0.7):%FT%TZ}"
+    by_kubelet = {"manager": "kubelet", "subresource": "status", "fieldsV1": fields, "time": noted}
+    by_other = {"manager": "kubectl", "fieldsV1": {"f:metadata": {}}, "time": f"{NOW:%FT%TZ}"}
+    made = pod("a", "n1")
+    made["metadata"]["managedFields"] = [by_kubelet, by_other]
+    made["status"]["conditions"] = [scheduled, ready]
+    return made
+
 
 STEP = "step {}/9 loss 2.0 tokens/s 5 mfu - eta 1s"
 WRONG = [-900.0, -600.0, -45.0, 45.0, 600.0, 900.0]
@@ -34,7 +54,7 @@ class Wrong(Server):
         self, clock_seconds: float, age_seconds: float, *, shows_leases: bool = True
     ) -> None:
         super().__init__(1)
-        self.pods[:] = [pod("a", "n1")]
+        self.pods[:] = [told_ready(clock_seconds)]
         self.clock_seconds, self.age_seconds = clock_seconds, age_seconds
         self.shows_leases = shows_leases
         self.asked_for_age = 0
@@ -120,6 +140,9 @@ def test_right_clock_is_not_corrected(clock: float) -> None:
         (600, 2, "training"),
         (600, 120, "quiet"),
         (600, STALLED_SECONDS + 20, "stalled"),
+        (45, STALLED_SECONDS + 20, "stalled"),  # it would be called quiet
+        (200, STALLED_SECONDS + 20, "stalled"),
+        (110, 120, "quiet"),  # it would train
     ],
 )
 def test_without_leases_the_node_is_asked_for_the_age(clock: float, age: float, state: str) -> None:
@@ -135,6 +158,23 @@ def test_age_is_asked_for_only_where_it_looks_wrong() -> None:
     stalled = Wrong(0, STALLED_SECONDS + 20, shows_leases=False)
     run_of(stalled)
     assert stalled.asked_for_age == 1
+
+
+def test_clock_that_was_set_right_since_is_measured_anew() -> None:
+    """The pod's status tells of the clock at the time at which it was written."""
+    server = Wrong(0, 2, shows_leases=False)
+    server.pods[:] = [told_ready(600)]
+    assert run_of(server).state == "training"
+    assert server.asked_for_age > 1
+
+
+def test_status_without_a_noted_time_tells_of_no_clock() -> None:
+    assert ahead_when_told(told_ready(600)) == pytest.approx(600, abs=1)
+    assert ahead_when_told(told_ready(0)) == pytest.approx(0, abs=1)
+    nobody, never = told_ready(600), told_ready(600)
+    nobody["metadata"]["managedFields"][0]["manager"] = "kubectl"
+    never["status"]["conditions"].pop()
+    assert [ahead_when_told(each) for each in (nobody, never, pod("a", "n1"))] == [0.0] * 3
 
 
 def test_node_that_does_not_tell_its_age_is_seen_as_before() -> None:

@@ -17,7 +17,8 @@ OTHER = {**NODE, "name": "gpu3", "address": "10.1.2.5"}
 
 
 def with_nodes(*nodes: object, **more: object) -> dict[str, object]:
-    return {**SSH, "topology": "none", "nodes": [*nodes], **more}
+    shared = {"storageOptions": {"shared": True}}  # else pods on them would not find their data
+    return {**SSH, **shared, "topology": "none", "nodes": [*nodes], **more}
 
 
 def test_machine_has_what_the_first_one_has() -> None:
@@ -112,7 +113,7 @@ def test_interface_has_to_have_the_address_that_is_named_beside_it(
 
 def test_machines_may_join_this_one() -> None:
     """With `host: local` the ssh... settings are there for the further machines."""
-    changes = {"topology": "none", "nodes": [NODE], "nodeAddress": "10.1.2.3", "sshUser": "admin"}
+    changes = with_nodes(NODE, host="local", nodeAddress="10.1.2.3", sshUser="admin")
     (node,) = platform(changes).nodes
     assert node.ssh.user == "admin"
     assert platform(changes).host.ssh is None

@@ -27,12 +27,14 @@ FEWEST_BLOCKS = 30  # fewer would mean that they are no longer found
 EXISTING = {"cluster": "existing"}
 REGISTRY = {"imageDelivery": "registry", "imageRepository": "registry.example.org/team/trainer"}
 SERVED_FOLDER = SSH | {"storage": "nfs-first-node", "gpus": 4}
+SECOND_MACHINE = {"name": "gpu2", "address": "10.1.2.4", "host_key": "ssh-ed25519 AAAA..."}
 # What the page says that the stack has already, by the page and the headline.
 BEFORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("clusters.md", "Controllers that the platform installs"): {"controllers": ["mpi-operator"]},
     ("clusters.md", "Amazon EKS"): EXISTING | REGISTRY,
     ("clusters.md", "Google GKE"): EXISTING | REGISTRY,
     ("clusters.md", "A cluster of your own machines"): EXISTING | REGISTRY,
+    ("image.md", "By the machines' own network"): SERVED_FOLDER | {"nodes": [SECOND_MACHINE]},
     ("monitoring.md", "Metrics that outlive the pod"): {"monitoring": "install"},
     ("node.md", "Further machines"): SERVED_FOLDER,
     ("node.md", "Several servers"): SERVED_FOLDER,

@@ -88,12 +88,12 @@ def test_kind_whose_object_stays_refuses_it_and_says_why(topology: str) -> None:
     [
         ("0", "the workload could be gone before `pulumi up` and ./disttrain status have seen"),
         ("59", "Set at least 60, such as 86400 for a day"),
-        ("-1", "it is no whole number of seconds"),
-        ("1h", "it is no whole number of seconds"),
-        ("1.5", "it is no whole number of seconds"),
+        ("-1", "it is not a whole number of seconds"),
+        ("1h", "it is not a whole number of seconds"),
+        ("1.5", "it is not a whole number of seconds"),
         (
             str(2**31),
-            "or too large a one. Set a whole number of at least 60 and at most 2147483647",
+            "it is not a whole number of seconds from 60 to 2147483647",
         ),
     ],
 )
