@@ -15,7 +15,10 @@ def end_in_order() -> None:
 
 
 def close_output() -> None:
-    """After a broken pipe: Python's own flush at the end would complain of it once more."""
+    """Give standard output up after a broken pipe.
+
+    Otherwise Python's own flush at the end would complain of the pipe once more.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -83,7 +83,7 @@ def _run(command: list[str]) -> int:
 
 
 def _wait_on(_number: int, _frame: FrameType | None) -> None:
-    """Whoever waits goes on waiting."""
+    """Do nothing: the command hears the signal too, and this program waits for its end."""
 
 
 def commands(steps: int, stack: str, config_file: str, *, yes: bool) -> list[list[str]]:

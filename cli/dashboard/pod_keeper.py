@@ -100,7 +100,7 @@ class PodKeeper:
             self._changed.notify_all()
 
     def _take_back(self) -> None:
-        """No look begins with the pod any more."""
+        """From now on no look begins with the pod."""
         with self._changed:
             self._pod = None
 
@@ -110,7 +110,7 @@ class PodKeeper:
             self._changed.notify_all()
 
     def _until_it_may_go(self, pod: VolumePod) -> None:
-        """Until nobody has used it for long, it has ended, or it is old."""
+        """Wait until nobody has used the pod for long, the pod has ended, or it is old."""
         begun = checked = time.monotonic()
         while True:
             self._sleep(STEP_SECONDS)

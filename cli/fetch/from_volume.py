@@ -77,7 +77,7 @@ def see_claim(api: Api, place: VolumePlace) -> None:
 
 @contextmanager
 def lost_for(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn errors of these kinds into LostError, but for rights that are missing."""
+    """Turn errors of these kinds into LostError, unless it is only that rights are missing."""
     try:
         yield
     except kinds as error:

@@ -99,8 +99,11 @@ class Transfer:
             raise self._failure
 
     def _close(self, threads: Sequence[threading.Thread]) -> None:
-        """A stream that hears nothing does not see the end; its files stay open then, because a
-        number of a closed file would soon be that of another one."""
+        """Wait for the streams, and close the files if all have ended.
+
+        A stream that hears nothing does not see that all is over. The files stay open then: it
+        could still write, and the system soon gives the number of a closed file to another file.
+        """
         end = time.monotonic() + END_SECONDS
         for thread in threads:
             if thread.ident is not None:

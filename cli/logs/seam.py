@@ -44,7 +44,7 @@ class Seam:
         """
 
         def has_none(line: Line) -> bool:
-            """Whether the line's record would have come before this one."""
+            """Whether the line has no record: it would have come before `record`."""
             same = all_nodes or line.node == record.node
             return line.at < record.at - (EARLY_SECONDS if same else LATE_SECONDS)
 

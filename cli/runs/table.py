@@ -10,6 +10,7 @@ import yaml
 from cli.columns import columns
 from cli.printable import printable
 from cli.runs.in_use import Users
+from cli.spans import span_of_seconds
 
 HEAD = ("RUN", "STEP", "LOSS", "VAL LOSS", "CHECKPOINT", "SIZE", "USED BY")
 COMPARED = ("RUN", "STEP", "LOSS", "VAL LOSS", "LOWEST VAL LOSS", "TOKENS", "TOKENS/S", "RANKS")
@@ -145,19 +146,11 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def age(seconds: float) -> str:
-    """`12 s`, `7 min`, `3 h`, `2 d`."""
-    whole = round(seconds)
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if whole >= 2 * length:
-            return f"{whole // length} {unit}"
-    return f"{whole} s"
-
-
 def _row(run: Run) -> tuple[str, ...]:
     saved = NOT_KNOWN
     if run.checkpoint_step is not None:
-        saved = f"step {run.checkpoint_step}, {age(run.checkpoint_age_seconds or 0)} ago"
+        age = span_of_seconds(run.checkpoint_age_seconds or 0)
+        saved = f"step {run.checkpoint_step}, {age} ago"
     users = ", ".join(run.used_by) or NOT_KNOWN
     val_loss = _loss(run.val_loss)
     name = printable(run.name)

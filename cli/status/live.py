@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cli.spans import span_of_seconds
 from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.look import AWAY, Look
 from cli.status.screen import (
@@ -21,7 +22,6 @@ from cli.status.screen import (
     reason_of,
     row_of,
     slow_rank_of,
-    span_of_seconds,
     transport_of,
     verified_of,
 )

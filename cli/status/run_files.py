@@ -12,9 +12,9 @@ from typing import Any, cast
 from cli.ask_host import SCRIPTS, ask_host
 from cli.columns import columns
 from cli.facts import Facts
+from cli.spans import span_of_seconds
 from cli.status.judge import STALLED_SECONDS
 from cli.status.progress import Progress, read_progress
-from cli.status.screen import span_of_seconds
 from infra.node.doctor_plan import Plan
 from infra.node.shell_program import assemble_program
 

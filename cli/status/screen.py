@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from cli.columns import columns
+from cli.spans import span_of_seconds
 from cli.status.cost import cost_so_far, cost_text
 from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.storage import bound_lines, claim_lines
@@ -137,15 +138,6 @@ def as_json(
 def span(then: datetime, now: datetime) -> str:
     """The time between the two, as `span_of_seconds` has it."""
     return span_of_seconds((now - then).total_seconds())
-
-
-def span_of_seconds(exact: float) -> str:
-    """`12 s`, `7 min`, `3 h`, `2 d`."""
-    seconds = max(0, round(exact))
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
 
 
 def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from infra.node.shell_program import assemble_program, script_text
 Name = Literal["agent", "look", "member"]
 OF_THE_MACHINE = {"agent": "k3s-agent.sh", "server": "k3s-further-server.sh"}
 LOOK = "k3s-agent-look.sh"
-LEAVING = ("retire", "delete", "unprepare")  # what is done to a machine of before
+LEAVING = ("retire", "delete", "unprepare")  # steps for a machine that leaves the cluster
 
 
 class StepError(Exception):
@@ -71,9 +71,10 @@ class Job:
         raise StepError((done.stdout if action != "join" else "") + done.stderr)
 
     def _way_out(self, way: Mapping[str, Any], action: str) -> str:
-        """What a user does to the list; empty for the server, which is not in it.
+        """What the user can do to the list `nodes`; empty for the first machine, which has no item.
 
-        What leaves may have no place there any more, and it leaves as it was noted there.
+        A machine that leaves may have no item there any more. Then the user has to put back the
+        item that it had.
         """
         if way is not self.machine:
             return ""
@@ -147,9 +148,8 @@ def join(job: Job) -> None:
 def leave(job: Job) -> None:
     """Let the node's pods end, take k3s from the machine, and let the server forget the node.
 
-    A server leaves etcd before k3s is taken from it, as two servers of which one is off are none.
-
-    A host that is gone is left out; with the server, the node goes too.
+    A server leaves etcd before k3s is taken from it: etcd with two servers does not work while one
+    of them is off. A host that is gone is not asked. If the server is gone, the node is gone too.
 
     Raises:
         StepError: a host does not answer, or a script has failed.

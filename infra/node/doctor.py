@@ -79,8 +79,9 @@ def up_plan(settings: PlatformSettings) -> Plan:
 def machine_plan(settings: PlatformSettings, node: NodeSettings) -> Plan:
     """A further machine, by itself and with the first one, before it joins.
 
-    A server is looked at with those before it in the list too, as their etcds talk to each other:
-    with no later one, so that one that is added changes no plan but its own.
+    A server is also looked at with the servers before it in the list, as their etcds talk to each
+    other. It is not looked at with later ones, so that a server that is added changes only its own
+    plan.
     """
     plan = make_plan(settings)
     names = [each.name for each in plan.machines]
@@ -180,7 +181,10 @@ def _tolerated_taints(run: RunSettings | None) -> tuple[str, ...]:
 
 
 def _probes(settings: PlatformSettings) -> dict[str, str]:
-    """Where the way out is tried: at k3s' mirror where one is set; nothing else may be allowed."""
+    """Where the way to the internet is tried: at k3s' mirror, if one is set.
+
+    A firewall may allow that address alone.
+    """
     mirror, proxy = settings.cluster.k3s.mirror, settings.proxy
     if not mirror:
         return {}

@@ -43,7 +43,8 @@ class ClusterAccess(pulumi.ComponentResource):
             cluster_identifier=args.cluster_identifier,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        # After the provider, so that objects of before are looked for in the cluster of now.
+        # The mark comes after the provider, so that objects which were made in a former cluster are
+        # looked for in the present one.
         self._generation = ClusterGeneration(
             f"{name}-generation",
             [args.generation],

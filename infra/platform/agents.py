@@ -121,7 +121,11 @@ class Agent(pulumi.ComponentResource):
 
 
 def _role(node: NodeSettings) -> list[str]:
-    """What changes with another role; an agent has nothing, as there was no other role once."""
+    """The text that changes with another role.
+
+    An agent has none: once there was no other role, and the commands of those agents must not run
+    again.
+    """
     return [node.role] if node.is_server else []
 
 
@@ -213,7 +217,8 @@ def make_agents(
     """
     check_apart(settings.nodes, {name: look.result() for name, look in looks.items()})
     made: list[pulumi.Resource] = []
-    # One that is lost is forgotten first: etcd takes no new member beside it.
+    # A server that is lost comes first, which takes it out of etcd: beside it etcd takes no new
+    # member.
     for node in sorted(servers(settings), key=lambda node: not node.host.gone):
         made.append(_make(settings, node, looks, owner, generation, [server, *made[-1:]], nfs))
     agents = [node for node in settings.nodes if not node.is_server]
@@ -273,11 +278,11 @@ def _make(
 def _renamed(
     settings: PlatformSettings, look: K3sLook | None, end: str = ""
 ) -> pulumi.ResourceOptions | None:
-    """For a machine that has another name now than it has in the cluster.
+    """Options for a machine whose name in the settings is not the one that it has in the cluster.
 
-    To the engine it would be a new machine, which joins first, and one of before, which leaves
-    last: what one machine cannot do. As the same resource it leaves before it joins, and keeps what
-    else was brought to it; `end` is that of such a resource's name.
+    Without them the engine would see two machines: a new one, which joins first, and a former one,
+    which leaves last. One machine cannot do that. With the alias it stays the same resource, leaves
+    before it joins, and keeps what else was brought to it. `end` is the end of the resource's name.
     """
     before = look.node if look else ""
     if not before or before in (node.name for node in settings.nodes):
@@ -286,10 +291,11 @@ def _renamed(
 
 
 def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, pulumi.Input[str]]:
-    """What k3s on the machine gets of what is the same everywhere.
+    """Variables for k3s on the machine, which name the machines that it reaches without a proxy.
 
-    An agent does not speak to the other machines: one that is added then restarts no other one.
-    The API server of a server asks the kubelets of all.
+    The API server of a server asks the kubelets of all machines. An agent does not speak to the
+    other machines, so its variables name its own address alone: then a machine that is added
+    changes nothing for it, and its k3s is not restarted.
     """
     cluster, proxy, registry = settings.cluster, settings.proxy, settings.shared_registry
     if node.is_server:

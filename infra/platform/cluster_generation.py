@@ -12,9 +12,9 @@ class ClusterGeneration:
     """Lets one `pulumi up` make anew what lay in a cluster that was wiped or is on another host.
 
     The engine believes that the objects are still there. It replaces them because they name the
-    mark in `replace_with`, and deletes them first. What that does to a cluster is decided by the
-    stack: with `deleted_with` a command that is replaced with the mark too, no cluster is asked;
-    without, the objects are looked for in the new cluster, and are not there.
+    mark in `replace_with`, and deletes them first. If they also name, in `deleted_with`, a command
+    that is replaced together with the mark, no cluster is asked to delete them. Otherwise the
+    engine looks for them in the new cluster, and does not find them there.
 
     The mark cannot be the command that installs the cluster. The engine skips the deletion of what
     goes with a resource only if it deletes that resource because of another one.

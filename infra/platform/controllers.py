@@ -23,7 +23,8 @@ LIMIT_SECONDS = 600
 """For the pull of the controller's image and its start."""
 CLASS_SECONDS = 60
 """For the storage class of a k3s that this stack has just installed."""
-# What only some controllers have: the others' jobs stay as they were.
+# Fields that only some controllers have. They are left out of the jobs of the others, which then do
+# not change and do not run again.
 _RARE = ("made_by_itself", "leaves", "parts", "needs")
 
 
@@ -52,7 +53,7 @@ class ControllerArgs:
 
 
 def known(kind: ControllerKind) -> KnownController:
-    """What the tasks on the cluster have to know."""
+    """What the tasks on the cluster have to know of a kind of controller."""
     needed = CONTROLLERS[kind.needs] if kind.needs else None
     return KnownController(
         kind.name,
@@ -68,7 +69,7 @@ def known(kind: ControllerKind) -> KnownController:
 
 
 def as_job(kind: ControllerKind) -> dict[str, Any]:
-    """The same as a field of a job, and what of it has to be available."""
+    """The same as a field of a job, with the names of the Deployments that have to be available."""
     fields = asdict(known(kind))
     told = {key: value for key, value in fields.items() if value or key not in _RARE}
     return {**told, "awaited": list(kind.awaited)}
@@ -180,7 +181,11 @@ class Controller(pulumi.ComponentResource):
     def _install(
         self, name: str, args: ControllerArgs, *after: pulumi.Resource
     ) -> tuple[list[pulumi.Resource], Mapping[str, Any]]:
-        """What was made, all of it or the last of it, and what it was made of."""
+        """Install the controller.
+
+        Returns:
+            What the next steps wait for, and what the controller was made of.
+        """
         if args.kind.files:
             made = self._make_objects(name, args, *after)
             return made, {"manifests": content_hash(args.objects)}
@@ -191,7 +196,7 @@ class Controller(pulumi.ComponentResource):
     def _make_objects(
         self, name: str, args: ControllerArgs, *after: pulumi.Resource
     ) -> list[pulumi.Resource]:
-        """Those of each stage after those of the stage before, and so away in the other order.
+        """Make the objects stage by stage; `destroy` removes them in the reverse order.
 
         The definitions are one command: see infra/kube/controllers/apply_definitions.py.
         """

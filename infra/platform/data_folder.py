@@ -32,9 +32,11 @@ class DataFolder(pulumi.ComponentResource):
 
     With `purge`, `destroy` removes what is in it: by then nothing may use it. When the host of the
     settings becomes another one, the folder on the old host stays as it is, with `purge` too: the
-    command is of one type for every host, and so it is not deleted then. It is registered without a
-    folder, too, so that a change of the storage changes it: deleted it would do as the settings of
-    before said, and could purge the data of a stack whose settings now say that they are kept.
+    command is of one type for every host, and so it is not deleted then.
+
+    The command is also registered where the storage needs no folder. If it were left out then, a
+    change of the storage would delete it, and its deletion does what the former settings said: it
+    could purge the data of a stack whose settings now say that they are kept.
     """
 
     path: pulumi.Output[str]
@@ -44,7 +46,7 @@ class DataFolder(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:DataFolder", name, {}, opts)
         path, repair = args.path, args.repair
-        # Nothing may keep an `up` from noting that the data are kept by now.
+        # An `up` has to note in the state that the data are kept by now, so it ignores no input.
         stays = args.host.gone or pulumi.runtime.is_dry_run()
         self.command = EitherWayRunner(args.host).run(
             f"{name}-folder",

@@ -152,7 +152,7 @@ class GpuOperator(pulumi.ComponentResource):
         )
 
     def _watch(self, name: str, args: GpuOperatorArgs, after: list[pulumi.Resource]) -> None:
-        """Helm says nothing while it waits, and then that its time is up. This shows for what."""
+        """Show what the release waits for: Helm itself only says at the end that its time is up."""
         values = content_hash([args.version, args.values])
         variables = {"WAIT_FOR": "release", "RELEASE": RELEASE, "VALUES": values}
         self._patient_command(f"{name}-watch", args, variables, after)

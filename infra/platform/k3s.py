@@ -39,7 +39,7 @@ def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None
 
 @dataclass(frozen=True)
 class K3sArgs:
-    """See ClusterArgs; `stack` is the full name here, and `grace_seconds` how long pods may end.
+    """See ClusterArgs; `stack` is the full name here, and `grace_seconds` the time pods get to end.
 
     `several_servers` keeps the cluster's data in etcd, so that further servers can join.
     """

@@ -166,7 +166,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         settings, looks, owner.identity, cluster.generation, cluster.server, host.nfs
     )
     operator = make_gpu_operator(base, kubectl)
-    # What is lost with the claim stays in the cluster, and so does the namespace around it.
+    # A claim whose data would be lost with it stays in the cluster, and so does its namespace.
     keeps = storage.data_go_with_claim and not settings.storage.purge
     namespace_args = NamespaceArgs(
         base.connection, settings.stack, exists=settings.namespace_settings.exists, kept=keeps

@@ -53,7 +53,7 @@ class Namespace(pulumi.ComponentResource):
     """
 
     uid: pulumi.Output[str]
-    """Another one when the namespace was deleted by hand and made again."""
+    """Of the object; it is another one when the namespace was deleted by hand and made again."""
     namespace_name: pulumi.Output[str]
 
     def __init__(
@@ -84,7 +84,11 @@ class Namespace(pulumi.ComponentResource):
 
 
 def _job(args: NamespaceArgs) -> dict[str, Any]:
-    """What the look gets to know; as ever where nothing is kept, so that it does not run again."""
+    """Fields for the look at the namespace.
+
+    `kept` is left out where it is False: then they are those of earlier versions, and the look of a
+    stack that is up does not run again.
+    """
     if args.exists:
         return {}
     names = {"names": [args.connection.namespace]}

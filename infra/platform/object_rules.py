@@ -1,7 +1,7 @@
 """What holds for every Kubernetes object of a stack; `policy/` checks it in each preview.
 
-A controller's published manifests are installed as they are, as charts are: of those only the owner
-is asked.
+A controller's published manifests are installed as they are, as charts are. Of the rules only the
+one about the owner holds for them.
 """
 
 from collections.abc import Callable, Mapping

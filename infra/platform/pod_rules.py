@@ -59,7 +59,7 @@ def below(value: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 
 
 def keys_of(value: Mapping[str, Any]) -> set[str]:
-    """Its keys; asking a mapping whether it holds a key would read the value."""
+    """The keys of a mapping; `key in value` would read the value, which may not be known yet."""
     return {str(key) for key in value}
 
 

@@ -38,7 +38,7 @@ def k3s_proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
 
 
 def proxy_identity(proxy: ProxySettings) -> dict[str, Any]:
-    """What makes other pods when it changes; a password in an address does not, nor a machine."""
+    """What of the proxies makes new pods when it changes: no password, and no further machine."""
     return {
         "http": proxy.http.url_without_password if proxy.http else "",
         "https": proxy.https.url_without_password if proxy.https else "",

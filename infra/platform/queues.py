@@ -156,7 +156,7 @@ def cluster_queue(args: QueuesArgs) -> Manifest:
 
 
 def local_queue(args: QueuesArgs) -> Manifest:
-    """The door to it in the platform's namespace."""
+    """The LocalQueue, through which runs of the platform's namespace come into the ClusterQueue."""
     inside = args.connection.namespace
     about = _object(args, "LocalQueue", args.settings.name, inside)
     return {**about, "spec": {"clusterQueue": args.cluster_queue}}
@@ -227,8 +227,8 @@ class Queues(pulumi.ComponentResource):
         for class_name, value in settings.priorities.items():
             manifest = priority_class(args, class_name, value)
             made.append(self._make(f"{name}-priority-{class_name}", manifest, args.seen, claim))
-        # The queue's name is in this one's, so that a change of the name takes the old queue away
-        # by this task, too.
+        # The resource's name has the queue's in it: when the queue gets another name, this task is
+        # also run to take the old queue away.
         kube_command(
             f"{name}-open-{settings.name}",
             "open-queue",
@@ -242,7 +242,7 @@ class Queues(pulumi.ComponentResource):
     def _make(
         self, name: str, manifest: Manifest, seen: QueuesSeen, after: pulumi.Resource
     ) -> pulumi.Resource:
-        """The object; in another version of Kueue's API it is the same one."""
+        """Make the object; one of another version of Kueue's API is the same resource."""
         types = (f"kubernetes:{GROUP}/{version}:{manifest['kind']}" for version in VERSIONS)
         opts = pulumi.ResourceOptions(
             parent=self,

@@ -8,8 +8,9 @@ import pulumi
 
 from infra.settings.secret import Secret
 
-# A line of its own: an agent learns as it starts whether the server has the embedded registry, and
-# k3s is restarted when a text of ours changes, also where the user's entry was there before.
+# This line changes the file whenever the embedded registry is switched on, even if the user already
+# had an entry for the host. A changed file restarts k3s, and an agent asks only when it starts
+# whether the server has that registry.
 NOTE = "# k3s' embedded registry: nodes give each other the images of {host}"
 
 

@@ -2,8 +2,8 @@
 
 Its data folder, its authorities, the parts of NFS and the files of a bundle are commands of their
 own. Their settings do not change when the machine is installed anew, so they would not run again.
-So they get an id of the look at its k3s (infra/node/k3s_look.py), as the command has that installs
-k3s there.
+Therefore each of them gets an id from the look at the machine's k3s (infra/node/k3s_look.py), like
+the command that installs k3s there, and runs again when the id changes.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from infra.settings import ClusterSettings
 class Repair:
     """Another `id` means that the machine is not as the last `up` left it.
 
-    Where it is not known how the machine is, its commands stay as they are in the state: `up` fails
-    at that of k3s, which says what can be done.
+    If the machine could not be asked, its commands stay as they are in the state, and `up` fails at
+    the command of k3s, which says what can be done.
     """
 
     id: str = ""
@@ -28,20 +28,20 @@ class Repair:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """For a script, which does not read it: with another text it runs again."""
+        """A variable that no script reads: when it changes, the script runs again."""
         return {"REPAIR_ID": self.id} if self.id else {}
 
     def ignored(self, name: str) -> Sequence[str]:
-        """The input of a command, if it has to stay as it is."""
+        """`name`, an input of a command, where that has to stay as it is in the state."""
         return () if self.is_known else (name,)
 
 
 NO_REPAIR = Repair()
-"""Of a machine whose k3s this stack has not installed."""
+"""For a machine whose k3s this stack has not installed."""
 
 
 def repair_of(look: K3sLook | None) -> Repair:
-    """That of a further machine.
+    """The repair of a further machine.
 
     Args:
         look: what was found on it; None: it is lost.
@@ -52,7 +52,7 @@ def repair_of(look: K3sLook | None) -> Repair:
 
 
 async def repair_of_first(cluster: ClusterSettings, look: Future[K3sLook] | None) -> Repair:
-    """That of the first machine, which has lost something where its k3s has lost its data.
+    """The repair of the first machine, which has lost something if its k3s has lost its data.
 
     Args:
         cluster: of the settings.

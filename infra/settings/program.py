@@ -145,7 +145,7 @@ def _refuse_boolean(reader: Reader, key: str, word: bool) -> None:
 
 
 def _refuse_settings_of_the_trainer(reader: Reader) -> None:
-    """They would be read by nobody."""
+    """Note each setting that only our own trainer reads and that is not at its default."""
     for key in _OF_THE_TRAINER:
         value, default = reader.raw(key), declared_defaults()[key]
         if value != default:

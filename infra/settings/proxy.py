@@ -22,8 +22,8 @@ class ProxySettings:
     """The proxies, and the computed NO_PROXY; both None: no proxy at all.
 
     `scope` says what of k3s uses them; `ca_bundle` is the text (PEM) of authorities to trust.
-    `machines` are the addresses of further machines that `no_proxy` does not cover. They are apart,
-    so that a machine that is added makes no other pods.
+    `machines` are the addresses of further machines that `no_proxy` does not cover. They are kept
+    apart, so that a machine that is added does not change the pods.
     """
 
     http: Secret | None

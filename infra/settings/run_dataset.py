@@ -9,7 +9,7 @@ from infra.settings.run_settings import OPTION_KEYS
 from infra.settings.secret import Secret
 from trainer.config import DatasetConfig
 
-# Slower than that in sum, a download and its preparation are hardly ever; see docs/benchmarks.md.
+# A download and its preparation together are hardly ever slower; see docs/benchmarks.md.
 LOWEST_BYTES_PER_SECOND = 10_000_000
 # Why an address of a text cannot have a password.
 SHOWN_SECRET = "it is secret, and would be in plain text in a ConfigMap and on the volume"

@@ -10,7 +10,6 @@ import os
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -266,11 +265,3 @@ def make_key(folder: Path) -> tuple[str, str]:
     """A fresh pair of SSH keys: private, public."""
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
     return (folder / "key").read_text(), (folder / "key.pub").read_text()
-
-
-def wait_for_text(path: Path, text: str, limit_seconds: float) -> None:
-    """Until the file holds the text."""
-    deadline = time.monotonic() + limit_seconds
-    while not (path.exists() and text in path.read_text()):
-        assert time.monotonic() < deadline, f"waited {limit_seconds} s for {text!r} in {path}"
-        time.sleep(0.05)

@@ -15,8 +15,6 @@ from tests.node.host import Host
 from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose
 
 TWO, THREE = NAMES
-# The hosts stand on one kernel, from copies of one disk.
-OF_THE_LAB = ("machine-id",)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import pytest
 from cli.runs.in_use import Users
 from cli.runs.table import (
     Room,
-    age,
     as_json,
     as_table,
     compared,
@@ -17,6 +16,7 @@ from cli.runs.table import (
     problems,
     size,
 )
+from cli.spans import span_of_seconds
 
 
 def given(name: str, **changes: Any) -> dict[str, Any]:
@@ -89,7 +89,8 @@ def test_sizes_and_ages_are_short() -> None:
     assert [size(n) for n in (0, 999, 1000, 12_345_678, 5e9, 7e12)] == [
         *("0 B", "999 B", "1.0 kB", "12.3 MB", "5.0 GB", "7.0 TB")
     ]
-    assert [age(n) for n in (0, 119, 120, 7200, 172_800)] == ["0 s", "119 s", "2 min", "2 h", "2 d"]
+    found = [span_of_seconds(n) for n in (-1, 0, 119, 120, 7200, 172_800)]
+    assert found == ["0 s", "0 s", "119 s", "2 min", "2 h", "2 d"]
 
 
 def test_what_could_not_be_read_is_said() -> None:

@@ -11,7 +11,6 @@ from trainer.transport.lines import Transport
 NO_EFA = "NET/OFI No eligible providers were found"
 NO_PROTOCOL = "NET/OFI Unable to find a protocol that worked.  Failing initialization."
 NO_IB = "NET/IB : No device found."
-NO_PLUGIN = "NET/Plugin: No plugin found (libnccl-net.so), using internal implementation"
 EFA_PLUGIN = "NET/Plugin: Loaded net plugin Libfabric (v11)"
 EFA_CHOSEN = "NET/OFI Selected provider is efa, fabric is efa (found 1 nics)"
 INFO = "pod-0:152:386 [0] NCCL INFO "
