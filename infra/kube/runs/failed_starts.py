@@ -15,6 +15,7 @@ from infra.kube.paths import PODS
 from infra.kube.say import shorten
 
 EVERY_SECONDS = 5.0
+LONGEST_SECONDS = 3.0  # a lost machine gives no answer, and the wait must not wait for it
 LINES = 100
 MOST_PODS = 8
 LONGEST_WORDS = 120
@@ -95,6 +96,7 @@ class FailedStarts:
     def _log(self, pod: Json) -> str:
         path = f"{PODS.format(self._namespace)}/{name_of(pod)}/log"
         try:
-            return self._api.text(path, {"container": container_of(pod), "tailLines": str(LINES)})
+            query = {"container": container_of(pod), "tailLines": str(LINES)}
+            return self._api.text(path, query, LONGEST_SECONDS)
         except (ApiError, UnreachableError):  # such as no right to read logs: the wait goes on
             return ""
