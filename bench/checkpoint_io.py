@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 
 from trainer.checkpoint import layout, store
-from trainer.checkpoint.resume import CHECKPOINTS_DIR
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.save import Save
 from trainer.checkpoint.tensors import give_memory, state_tensors
@@ -28,6 +27,7 @@ from trainer.model.gpt import GPT, make_optimizer
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.parallel.wrap import Parallel
+from trainer.run_folder import CHECKPOINTS_DIR
 
 _VOCABULARY = 50257
 _STEP = 1

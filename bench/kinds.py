@@ -179,17 +179,9 @@ def recoveries(
             wait_for("all pods", lambda: len(training_pods(lab, stack)) == pods_of(kind), 120)
             wait_for("the spares", have_spares, LONGEST_SECONDS)
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
-            with PodWatch(lab, kind.pods[fault.node]) as pods:
-                time.sleep(draw.uniform(0, 1))  # anywhere between two checkpoints, and in saves
-                with outage(lab, kind, fault) as away:
-                    if fault.in_pod:
-                        at = kill_rank(lab, pods.name)
-                    else:
-                        at = time.time()
-                        evict(lab, pods.name)
-                    pause = steps.outage(at)
-                done.append((at, pause, pods.times(), away.ended if away else 0.0))
-            back = pause[1]
+            # Anywhere between two checkpoints, and in saves.
+            done.append(_disturbed(lab, kind, fault, steps, draw.uniform(0, 1)))
+            at, (_, back), _, _ = done[-1]
             print(f"{name}, {fault.what}: {back - at:.2f} s", flush=True)
     events, _ = parse_events(event_file(run_dir, 0).read_bytes())
     phases = phases_between(events, [pause for _, pause, _, _ in done])
@@ -197,6 +189,22 @@ def recoveries(
         Recovery(at, *pause, phases=parts, pods=seen, up=up)
         for (at, pause, seen, up), parts in zip(done, phases, strict=True)
     ]
+
+
+def _disturbed(
+    lab: Lab, kind: Kind, fault: Fault, steps: StepWatch, delay_seconds: float
+) -> tuple[float, tuple[float, float], PodTimes, float]:
+    """When the fault was, the pause of the steps, the pods' times, and the outage's end or 0."""
+    with PodWatch(lab, kind.pods[fault.node]) as pods:
+        time.sleep(delay_seconds)
+        with outage(lab, kind, fault) as away:
+            if fault.in_pod:
+                at = kill_rank(lab, pods.name)
+            else:
+                at = time.time()
+                evict(lab, pods.name)
+            pause = steps.outage(at)
+        return at, pause, pods.times(), away.ended if away else 0.0
 
 
 @contextmanager

@@ -58,16 +58,17 @@ def evaluate(
             for windows, tokens in passes:
                 if should_stop():
                     return None
-                if len(windows) or forward_is_collective:
-                    starts = np.array(windows or [0], np.int64) * length
-                    is_full = len(starts) == batch_size and tokens == length
-                    forward = compiled if compiled is not None and is_full else model
-                    # Where each block is compiled, `model` would compile them anew for this shape.
-                    stance = nullcontext() if is_full else torch.compiler.set_stance("force_eager")
-                    with autocast(), stance:
-                        nats = forward(*to_device(gather(dataset.val, starts, tokens), device))
-                    if len(windows):
-                        total += nats
+                if not (windows or forward_is_collective):
+                    continue
+                starts = np.array(windows or [0], np.int64) * length
+                is_full = len(starts) == batch_size and tokens == length
+                forward = compiled if compiled is not None and is_full else model
+                # Where each block is compiled, `model` would compile them anew for this shape.
+                stance = nullcontext() if is_full else torch.compiler.set_stance("force_eager")
+                with autocast(), stance:
+                    nats = forward(*to_device(gather(dataset.val, starts, tokens), device))
+                if windows:
+                    total += nats
     finally:
         model.train()
     (nats,) = world.sum([float(total)])

@@ -12,8 +12,9 @@ from cli.fetch.transfer import GoneError, Send
 from cli.fetch.wanted import MANIFEST
 from infra.kube.api_server.exec_stream import Sink
 from infra.kube.errors import UnreachableError
-from trainer.mirror.contents import CHECKPOINTS, RESULTS, remote_manifests
+from trainer.mirror.contents import RESULTS, remote_manifests
 from trainer.mirror.place import DamagedError, Place, StoreError
+from trainer.run_folder import CHECKPOINTS_DIR
 
 BLOCK_BYTES = 4 << 20  # of one request: so much comes again after a cut
 STATE = "state.json"
@@ -29,7 +30,7 @@ class MirrorSource:
     """
 
     def __init__(self, place: Place) -> None:
-        self._place, self._checkpoints = place, place.below(CHECKPOINTS)
+        self._place, self._checkpoints = place, place.below(CHECKPOINTS_DIR)
         self._damaged: dict[str, str] = {}  # by name, of files that the store itself calls so
         self.where = f"the mirror {place.parent().url}"
 
@@ -119,7 +120,7 @@ class MirrorSource:
                     return f"{MANIFEST} does not list {name}"
             sizes = self._checkpoints.sizes(folder)
             for name, entry in entries.items():
-                if reason := self._damaged.get(f"{CHECKPOINTS}/{folder}/{name}"):
+                if reason := self._damaged.get(f"{CHECKPOINTS_DIR}/{folder}/{name}"):
                     return reason
                 if name not in sizes:
                     return f"{name} is missing"

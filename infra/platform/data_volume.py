@@ -48,66 +48,38 @@ class DataVolume(pulumi.ComponentResource):
         self, name: str, args: DataVolumeArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:DataVolume", name, {}, opts)
-        after = dependencies(opts)
-        folder = {} if args.has_data_folder else {"has_data_folder": False}
-        if args.storage.volume:
-            after.append(
-                kube_command(
-                    f"{name}-look",
-                    "free-volume",
-                    args.connection,
-                    {
-                        "volume": args.storage.volume,
-                        "claim": args.storage.claim,
-                        "namespace_uid": args.namespace_uid,
-                        **folder,
-                    },
-                    pulumi.ResourceOptions(parent=self, depends_on=[*after]),
-                )
+        storage, after = args.storage, dependencies(opts)
+        asked = {
+            "claim": storage.claim,
+            "namespace_uid": args.namespace_uid,
+            **({} if args.has_data_folder else {"has_data_folder": False}),
+        }
+
+        def options(*, kept: bool = False) -> pulumi.ResourceOptions:
+            return pulumi.ResourceOptions(
+                parent=self, depends_on=[*after], retain_on_delete=kept or None
             )
-        if args.storage.data_go_with_claim:
-            after.append(
-                kube_command(
-                    f"{name}-keep",
-                    "keep-claim",
-                    args.connection,
-                    {
-                        "claim": args.storage.claim,
-                        "class_name": args.storage.class_name,
-                        "access_mode": args.storage.access_mode,
-                        "size": args.storage.size,
-                        "kept": args.keeps_claim,
-                        "namespace_uid": args.namespace_uid,
-                        **folder,
-                    },
-                    pulumi.ResourceOptions(parent=self, depends_on=[*after]),
-                )
+
+        def run_first(role: str, task: str, **more: object) -> None:
+            job = {**asked, **more}
+            after.append(kube_command(f"{name}-{role}", task, args.connection, job, options()))
+
+        if storage.volume:
+            run_first("look", "free-volume", volume=storage.volume)
+        if storage.data_go_with_claim:
+            run_first(
+                "keep",
+                "keep-claim",
+                class_name=storage.class_name,
+                access_mode=storage.access_mode,
+                size=storage.size,
+                kept=args.keeps_claim,
             )
-        elif not args.storage.objects:
-            after.append(
-                kube_command(
-                    f"{name}-use",
-                    "use-claim",
-                    args.connection,
-                    {
-                        "claim": args.storage.claim,
-                        "namespace_uid": args.namespace_uid,
-                        **folder,
-                    },
-                    pulumi.ResourceOptions(parent=self, depends_on=[*after]),
-                )
-            )
-        for role, manifest in args.storage.objects:
-            made = kubernetes_object(
-                f"{name}-{role}",
-                labelled(manifest, args),
-                pulumi.ResourceOptions(
-                    parent=self,
-                    depends_on=[*after],
-                    retain_on_delete=args.keeps_claim or None,
-                ),
-            )
-            after.append(made)
+        elif not storage.objects:
+            run_first("use", "use-claim")
+        for role, manifest in storage.objects:
+            opts = options(kept=args.keeps_claim)
+            after.append(kubernetes_object(f"{name}-{role}", labelled(manifest, args), opts))
         self.claim_name = pulumi.Output.from_input(args.storage.claim)
         self.register_outputs({"claimName": self.claim_name})
 

@@ -129,6 +129,71 @@ class MadeRun:
     resources: list[pulumi.Resource]
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """Registers the parts of one run; `after` is what each of them waits for."""
+
+    settings: RunSettings
+    facts: PlatformFacts
+    connection: Connection
+    names: Names
+    run: Run
+    after: Sequence[pulumi.Resource]
+    opts: pulumi.ResourceOptions
+
+    def inside(self, *resources: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Options of a part that also waits for these others."""
+        return pulumi.ResourceOptions.merge(
+            self.opts, pulumi.ResourceOptions(depends_on=[*self.after, *resources])
+        )
+
+    def dataset(self) -> list[pulumi.Resource]:
+        """The data set; nothing where a program of the user's own runs, which brings its data."""
+        settings = self.settings
+        if settings.config.has_program:
+            return []
+        content = dataset_only(settings.config)
+        made = self._config_map("dataset-settings", self.names.dataset_config, DATASET, content)
+        job = DatasetJobArgs(
+            job=self.names.dataset_job,
+            namespace=self.facts.namespace,
+            stack=settings.stack,
+            owner=self.connection.owner,
+            parts=pod_parts(settings, self.facts, self.names.dataset_config),
+            nodes=self.run.placement.nodes,
+            platform_identity=self.facts.identity,
+            timeout_seconds=settings.limits.dataset_timeout_seconds,
+        )
+        files = uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file)
+        args = DatasetArgs(job, self.connection, files)
+        return [made, DatasetJob("dataset", args, self.inside(made))]
+
+    def configuration(self) -> list[pulumi.Resource]:
+        """The run's configuration, the key of its entrypoints, and what the user adds to it."""
+        settings, run = self.settings, self.run
+        place = (self.facts.namespace, settings.stack, self.connection.owner)
+        content = settings.config.to_mapping()
+        made: list[pulumi.Resource] = [
+            self._config_map("run", self.names.run_config, TRAINING, content),
+            RunKey("run-key", RunKeyArgs(run.key_secret, *place), self.inside()),
+        ]
+        if settings.program_files:
+            name = program_files_name(settings.stack, settings.program_files)
+            files = ProgramFilesArgs(name, settings.program_files, *place)
+            made.append(ProgramFiles("program-files", files, self.inside()))
+        if settings.pods.secrets:
+            secrets = PodSecretsArgs(run.pod_secrets, settings.pods.secrets, *place)
+            made.append(PodSecrets("pod-secrets", secrets, self.inside()))
+        return made
+
+    def _config_map(
+        self, resource: str, name: str, of: str, content: dict[str, object]
+    ) -> RunConfigMap:
+        namespace, stack = self.facts.namespace, self.settings.stack
+        args = RunConfigMapArgs(name, namespace, of, stack, self.connection.owner, content)
+        return RunConfigMap(resource, args, self.inside())
+
+
 def make_run(
     settings: RunSettings,
     facts: PlatformFacts,
@@ -152,95 +217,27 @@ def make_run(
     """
     names = run_names(settings, owns_platform=owns_platform)
     run = make_run_value(settings, facts, names, connection.owner)
-
-    def inside(*resources: pulumi.Resource) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions.merge(
-            opts, pulumi.ResourceOptions(depends_on=[*after, *resources])
-        )
-
-    def config_map(name: str, of: str, content: dict[str, object]) -> RunConfigMapArgs:
-        return RunConfigMapArgs(
-            name, facts.namespace, of, settings.stack, connection.owner, content
-        )
-
-    needed: list[pulumi.Resource] = []
-    if not settings.config.has_program:  # which brings its own data
-        dataset_config = RunConfigMap(
-            "dataset-settings",
-            config_map(names.dataset_config, DATASET, dataset_only(settings.config)),
-            inside(),
-        )
-        dataset = DatasetJob(
-            "dataset",
-            DatasetArgs(
-                DatasetJobArgs(
-                    job=names.dataset_job,
-                    namespace=facts.namespace,
-                    stack=settings.stack,
-                    owner=connection.owner,
-                    parts=pod_parts(settings, facts, names.dataset_config),
-                    nodes=run.placement.nodes,
-                    platform_identity=facts.identity,
-                    timeout_seconds=settings.limits.dataset_timeout_seconds,
-                ),
-                connection,
-                uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file),
-            ),
-            inside(dataset_config),
-        )
-        needed += [dataset_config, dataset]
-    run_config = RunConfigMap(
-        "run",
-        config_map(names.run_config, TRAINING, settings.config.to_mapping()),
-        inside(),
+    parts = _Parts(settings, facts, connection, names, run, after, opts)
+    needed = [*parts.dataset(), *parts.configuration()]
+    limits = settings.limits
+    args = WorkloadArgs(
+        run=run,
+        connection=connection,
+        gpus_total=facts.gpus,
+        when_busy=settings.when_busy,
+        request=_request(connection),
+        wait_seconds=limits.when_busy_timeout_seconds if settings.when_busy == "wait" else 0,
+        training_timeout_seconds=limits.training_timeout_seconds,
+        pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
+        platform_stack=facts.stack,
+        ready_means=_ready_means(settings),
+        former_namespaces=former_namespaces,
     )
-    key = RunKey(
-        "run-key",
-        RunKeyArgs(run.key_secret, facts.namespace, settings.stack, connection.owner),
-        inside(),
-    )
-    needed += [run_config, key]
-    if settings.program_files:
-        files = ProgramFilesArgs(
-            program_files_name(settings.stack, settings.program_files),
-            settings.program_files,
-            facts.namespace,
-            settings.stack,
-            connection.owner,
-        )
-        needed.append(ProgramFiles("program-files", files, inside()))
-    if settings.pods.secrets:
-        secrets = PodSecretsArgs(
-            run.pod_secrets,
-            settings.pods.secrets,
-            facts.namespace,
-            settings.stack,
-            connection.owner,
-        )
-        needed.append(PodSecrets("pod-secrets", secrets, inside()))
-    workload = Workload(
-        "training",
-        WorkloadArgs(
-            run=run,
-            connection=connection,
-            gpus_total=facts.gpus,
-            when_busy=settings.when_busy,
-            request=_request(connection),
-            wait_seconds=(
-                settings.limits.when_busy_timeout_seconds if settings.when_busy == "wait" else 0
-            ),
-            training_timeout_seconds=settings.limits.training_timeout_seconds,
-            pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
-            platform_stack=facts.stack,
-            ready_means=_ready_means(settings),
-            former_namespaces=former_namespaces,
-        ),
-        inside(*needed),
-    )
+    workload = Workload("training", args, parts.inside(*needed))
     made: list[pulumi.Resource] = [*needed, workload]
     if settings.verify == "after":
         verified = VerificationArgs(run, str(settings.config.run_dir), connection, workload.uid)
-        made.append(Verification("verification", verified, inside(workload)))
+        made.append(Verification("verification", verified, parts.inside(workload)))
     return MadeRun(run, workload, made)
 
 

@@ -47,6 +47,7 @@ PURE = (
     "trainer.launch.said_again",
     "trainer.mirror.contents",
     "trainer.mirror.place",
+    "trainer.run_folder",
     "trainer.volume.figures",
 )
 

@@ -18,12 +18,11 @@ from trainer.checkpoint.run_identity import identity, with_defaults
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError, RetryableError
-from trainer.metrics.log import METRICS_FILE
 from trainer.mirror.push import mirror_place
 from trainer.mirror.restore import restore
 from trainer.parallel.world import World
+from trainer.run_folder import CHECKPOINTS_DIR, METRICS_FILE
 
-CHECKPOINTS_DIR = "checkpoints"
 STATE_FORMAT = 1
 """Of state.json; a checkpoint with a higher number was saved by a later version."""
 _STATE_KEYS = {"identity", "data_sha256", "scaler", "world_size", "loss", "val_loss"}

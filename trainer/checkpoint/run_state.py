@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from trainer.checkpoint import layout, store, verified_words
-from trainer.checkpoint.resume import CHECKPOINTS_DIR, STATE_FORMAT, Found
+from trainer.checkpoint.resume import STATE_FORMAT, Found
 from trainer.checkpoint.run_identity import check_identity, identity, write_done_marker
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.save import Save
@@ -25,6 +25,7 @@ from trainer.launch.exit_codes import FatalError
 from trainer.model.gpt import GPT
 from trainer.parallel.device import Compute
 from trainer.parallel.world import World
+from trainer.run_folder import CHECKPOINTS_DIR
 
 
 class RunState:

@@ -29,13 +29,13 @@ from trainer.checkpoint import layout, store, words
 from trainer.checkpoint.arena import Arena
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.checkpoint.part_files import write_file
-from trainer.checkpoint.resume import CHECKPOINTS_DIR
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.launch.status_files import SavingMark
 from trainer.mirror.status import step_being_copied
 from trainer.parallel.world import World
+from trainer.run_folder import CHECKPOINTS_DIR
 from trainer.watch.beat import BEAT, Phase
 
 MOST_FAILURES_IN_A_ROW = 3

@@ -44,12 +44,18 @@ def directory_of(root: Path, step: int) -> Path:
     return root / f"step-{step:08d}"
 
 
+def step_of(name: str) -> int | None:
+    """The step in the name of a checkpoint's directory; None: it is no such name."""
+    match = _DIRECTORY.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def all_steps(root: Path) -> list[int]:
     """Steps of the directories with a checkpoint's name, newest first, verified or not."""
     if not root.is_dir():
         return []
-    matches = [_DIRECTORY.fullmatch(path.name) for path in root.iterdir() if path.is_dir()]
-    return sorted((int(match[1]) for match in matches if match), reverse=True)
+    steps = [step_of(path.name) for path in root.iterdir() if path.is_dir()]
+    return sorted((step for step in steps if step is not None), reverse=True)
 
 
 def building_directory(root: Path, step: int, tag: str) -> Path:

@@ -142,7 +142,8 @@ class Coordinator:
             if self._proven.keys() == self._members and self._tell_proven is not None:
                 self._tell_proven(self._proven)
         elif isinstance(message, Failing):
-            # The ranks of the other nodes fail after it, and may all have ended before it has.
+            # This node is the cause, even if others report their end first: their ranks fail
+            # because of this one, and may all have ended before its ranks have.
             self._first_failing = node if self._first_failing is None else self._first_failing
         elif isinstance(message, Stalled):
             self._stalled_since = self._stalled_since if self._stalled else time.monotonic()
@@ -234,11 +235,11 @@ class Coordinator:
             self._say(f"node {failed} ended the round soon after its start: the next is without it")
         for node in self._running:
             self._reception.send(node, Stop(reason, int(code)))
-        # What is not told by now would be told without the node that is lost.
+        # What was gathered about ranks that stand still is dropped: it lacks the node that is lost.
         self._running, self._stalled = set[int](), {}
 
     def _tell_if_stalled(self, cut_off: int | None = None) -> None:
-        """Once all nodes have said where their ranks are, or have had the time for it.
+        """Tell where the ranks stand still, once all nodes have said it or had time to do so.
 
         `cut_off`: a node whose connection has just broken because nothing reaches it.
         """

@@ -19,7 +19,7 @@ from trainer.program.carry import own_command
 
 LEAST_SECONDS = 300.0
 LEAST_SHARE = 0.01
-"""The time from one line to the next, as a share of the run's time: reading costs ever more."""
+"""Least time between two lines, as a share of the run's time: a long file takes long to read."""
 LAST_LINE_SECONDS = 20.0
 _LOWEST_PRIORITY = 19
 

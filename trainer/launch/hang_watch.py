@@ -15,17 +15,17 @@ from trainer.watch.hang import RankState, collective_words
 from trainer.watch.stack import ask_for_stack, place_in
 
 STILL_SECONDS = 15.0
-"""A rank that has not moved for so long is looked at;"""
+"""A rank counts as standing still when it has not moved for so many seconds."""
 LONG_STILL_SECONDS = 60.0
-"""in an evaluation, which may compile, and in a save only after so long."""
+"""The same in an evaluation, which may compile, and in a save."""
 USUAL_STEPS = 5
-"""With slow steps it has to be so many times the usual one."""
+"""Where steps are slow, a rank has to stand still for so many times its usual step."""
 LOOK_SECONDS = 0.5
-"""So often the ranks are looked at."""
+"""Seconds between two looks at the ranks."""
 ANSWER_SECONDS = 2.0
-"""So long the ranks have to answer."""
+"""Seconds that the ranks have to write down where they are, after they were asked."""
 OVERDUE_SECONDS = 5.0
-"""So long after a rank's limit for a collective it is waited for the end that torch makes of it."""
+"""Torch ends a rank at its limit for a collective; it has so many seconds more to do so."""
 
 
 @dataclass
@@ -50,19 +50,20 @@ class _Rank:
         self.seen = seen
 
     def is_still(self, now: float) -> bool:
-        """Whether it has not moved for longer than is usual; never before its first step."""
+        """Whether the rank has not moved for longer than is usual; never before its first step."""
         if self.seen is None or not self.steps_seconds:
             return False
         is_long = self.seen.phase in (Phase.EVALUATION, Phase.SAVE)
-        # Before its round is ended for that (see below), it is to be known who holds it up.
+        # `is_overdue` ends the round after the longest wait; the rank has to be looked at before,
+        # so that the user hears which rank holds up the others.
         least = min(STILL_SECONDS, self.seen.longest_wait_seconds or STILL_SECONDS)
         least = LONG_STILL_SECONDS if is_long else least
         return now - self.moved_at > max(least, USUAL_STEPS * statistics.median(self.steps_seconds))
 
     def is_overdue(self, now: float) -> bool:
-        """Whether it has been in one collective for longer than it may be.
+        """Whether the rank has been in one collective for longer than it may be.
 
-        Never in an evaluation: it may compile, and a rank that has done so before does it faster.
+        Never in an evaluation: one rank may still compile there while the others wait for it.
         """
         seen = self.seen
         if seen is None or not seen.waits or not seen.longest_wait_seconds:
@@ -102,7 +103,7 @@ class HangWatch:
         if self._asked_at is None:
             self._asked_at = now
             for local_rank, rank in enumerate(self._ranks):
-                if rank.seen is not None:  # so it answers and does not end
+                if rank.seen is not None:  # it has its handler: the signal does not end it
                     ask_for_stack(rank.pid, self._status.stack_file(local_rank))
         if self._has_told or now - self._asked_at < ANSWER_SECONDS:
             return []

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 LONGEST_LINE_BYTES = 1 << 20  # a longer one is cut into several
 _BLOCK_BYTES = 64 << 10
-_LEFT_OVER_BYTES = 128 << 10  # a pipe holds less; more is of a process that writes and writes
+_LEFT_OVER_BYTES = 128 << 10  # more than a pipe holds: beyond it a process still writes
 
 
 class LinePipe:

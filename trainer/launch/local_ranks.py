@@ -14,13 +14,13 @@ from trainer.launch.exit_codes import ExitCode
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 
-# So long the others may take to notice by themselves that one has failed, and to say why they end.
+# Seconds in which the other ranks may notice by themselves that one has failed, and say so.
 GRACE_SECONDS = 2.0
-# Then they are killed, but for one that is writing a checkpoint: it gets so long to finish it.
+# Then they are killed. A rank that is writing a checkpoint gets so many seconds to finish it.
 LONGEST_WRITE_SECONDS = 900.0
-# So long a process that a rank has left behind may keep the pipe for its output open.
+# Seconds for which a process that a rank has left behind may keep the rank's output pipe open.
 LEFT_BEHIND_SECONDS = 1.0
-# So long it may take to hand on what is left in a pipe, where standard output is slow.
+# Seconds to hand on what is left in a pipe, where standard output is slow.
 LAST_LINES_SECONDS = 10.0
 
 Start = Callable[[Mapping[str, str], int, int | None], subprocess.Popen[bytes]]

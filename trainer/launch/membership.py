@@ -145,28 +145,16 @@ def join(
                     if line is not None:
                         line.send(hello)
             else:
-                messages: list[Message]
-                try:
-                    messages = line.receive()
-                except ForeignPeerError as error:
-                    messages = [Refused(f"node 0 at {host}:{port} was not understood: {error} "
-                                        f"({RUN_KEY_VARIABLE} differs?)")]  # fmt: skip
-                except ConnectionError as error:
-                    messages = [Refused(f"node 0 at {host}:{port} hung up ({error})")]
-                for position, message in enumerate(messages):
-                    if isinstance(message, Start):
-                        joined, line = line, None
-                        started = _round_of(message, joined)
-                        return RoundMember(joined, started, messages[position + 1 :])
-                    if isinstance(message, Ping):
-                        line.send(Pong())
-                    elif isinstance(message, Wait):
-                        status, is_sure = message.reason, message.is_sure
-                    elif isinstance(message, Refused):
-                        status, is_sure = message.reason, False
-                        line.close()
-                        line, next_try = None, time.monotonic() + _REFUSED_PAUSE_SECONDS
-                        break
+                answer = _answer(line, _heard(line, host, port))
+                if isinstance(answer, RoundMember):
+                    line = None  # the member goes on with it
+                    return answer
+                if isinstance(answer, Wait):
+                    status, is_sure = answer.reason, answer.is_sure
+                elif isinstance(answer, Refused):
+                    status, is_sure = answer.reason, False
+                    line.close()
+                    line, next_try = None, time.monotonic() + _REFUSED_PAUSE_SECONDS
             now = time.monotonic()
             if is_sure:
                 deadline = now + timeout_seconds
@@ -180,6 +168,32 @@ def join(
     finally:
         if line is not None:
             line.close()
+
+
+def _heard(line: SignedLines, host: str, port: int) -> list[Message]:
+    """What node 0 has sent; a connection that it has ended counts as a refusal."""
+    try:
+        return line.receive()
+    except ForeignPeerError as error:
+        reason = f"was not understood: {error} ({RUN_KEY_VARIABLE} differs?)"
+    except ConnectionError as error:
+        reason = f"hung up ({error})"
+    return [Refused(f"node 0 at {host}:{port} {reason}")]
+
+
+def _answer(line: SignedLines, messages: list[Message]) -> RoundMember | Wait | Refused | None:
+    """What the messages come to: the round, a refusal, or else the newest reason to wait."""
+    newest: Wait | None = None
+    for position, message in enumerate(messages):
+        if isinstance(message, Start):
+            return RoundMember(line, _round_of(message, line), messages[position + 1 :])
+        if isinstance(message, Refused):
+            return message
+        if isinstance(message, Ping):
+            line.send(Pong())
+        elif isinstance(message, Wait):
+            newest = message
+    return newest
 
 
 def _round_of(start: Start, line: SignedLines) -> Round:

@@ -96,7 +96,7 @@ class NodeOutput:
             self._write(b"".join(line + b"\n" for line in shown))
 
     def _write(self, data: bytes) -> None:
-        """Not by `sys.stdout`: its lock, held by a thread of ours, could break the exit."""
+        """Write past `sys.stdout`: a thread of ours that holds its lock could break the exit."""
         while data and self._can_print:
             try:
                 data = data[os.write(_STDOUT, data) :]

@@ -17,7 +17,8 @@ from trainer.launch.spare import Spares
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.program.carry import own_command
 
-# After the first step the processor is needed to tell everybody of it: the import of torch waits.
+# Right after the first step the processor is busy with telling everybody of it, so the next spares,
+# which import torch, are started some seconds later.
 _SETTLE_SECONDS = 5.0
 
 
@@ -99,7 +100,7 @@ class OwnTrainer:
 
 
 MAY_BE_VICTIMS = (-signal.SIGABRT, -signal.SIGTERM)
-"""How a library ends a rank that has lost another one."""
+"""Signals with which a library ends a rank that has lost another one."""
 
 
 def combine_exit_reports(

@@ -26,7 +26,7 @@ PLACE = "pod_failures.json"
 WITHOUT_A_WORD = "it ended without a word, as when the kernel kills it or its machine is lost"
 
 AFTER_FAILURE = "starting again after a failed pod: "
-"""So begins what node 0 says then; `./disttrain status` reads it (cli/status/progress.py)."""
+"""How node 0's line about it begins; `./disttrain status` reads it (cli/status/progress.py)."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from trainer.watch.hang import AS_BY
 
 PING_SECONDS = 10.0
 CUT_OFF = "is cut off"
-"""So begins why a node has left that the network does not reach any more."""
+"""The reason why a node has left begins so where the network does not reach it any more."""
 _UNREACHED = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _HELLO_SECONDS = 20.0
 _MOST_STRANGERS = 256

@@ -15,8 +15,8 @@ from typing import Any
 from trainer.checkpoint.durable import write_text
 from trainer.metrics.console import duration
 from trainer.metrics.speed import Speed
+from trainer.run_folder import METRICS_FILE
 
-METRICS_FILE = "metrics.jsonl"
 TENSORBOARD_DIR = "tensorboard"
 NO_CURVES = ("step", "unix_time", "world_size", "slow_rank", "slow_cause")
 

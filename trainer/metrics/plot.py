@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.launch.exit_codes import FatalError
-from trainer.metrics.log import METRICS_FILE
+from trainer.run_folder import METRICS_FILE
 
 PLOT_FILE = "plot.png"
 STANDARD_OUTPUT = Path("-")

@@ -8,16 +8,12 @@ A checkpoint without a manifest is not there.
 
 from __future__ import annotations
 
-import re
-
 from trainer.checkpoint import store
 from trainer.mirror.place import DamagedError, Place
+from trainer.run_folder import METRICS_FILE
 
-CHECKPOINTS = "checkpoints"
-METRICS = "metrics.jsonl"
-RESULTS = ("run.yaml", METRICS)
+RESULTS = ("run.yaml", METRICS_FILE)
 """Files beside the checkpoints that the mirror has, too."""
-_DIRECTORY = re.compile(r"step-(\d{8})")
 
 
 def run_url(mirror: str, run_name: str) -> str:
@@ -38,11 +34,11 @@ def remote_manifests(place: Place) -> dict[int, bytes]:
     """
     manifests: dict[int, bytes] = {}
     for name in place.names():
-        if match := _DIRECTORY.fullmatch(name):
+        if (step := store.step_of(name)) is not None:
             try:
                 manifest = place.read(f"{name}/{store.MANIFEST_FILE}")
             except DamagedError:
                 manifest = b""
             if manifest is not None:
-                manifests[int(match[1])] = manifest
+                manifests[step] = manifest
     return manifests

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from trainer.checkpoint import store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
-from trainer.mirror.contents import CHECKPOINTS, RESULTS, remote_manifests, run_url
+from trainer.mirror.contents import RESULTS, remote_manifests, run_url
 from trainer.mirror.place import DamagedError, Place
 from trainer.mirror.plan import next_to_copy, too_many
 from trainer.mirror.status import MirrorStatus, read_status, write_status
+from trainer.run_folder import CHECKPOINTS_DIR
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ChangedError(Exception):
 def mirror_place(config: RunConfig) -> Place:
     """The folder of the run's checkpoints in its mirror. Raises FatalError as `Place` does."""
     assert config.checkpoint.mirror is not None
-    url = f"{run_url(config.checkpoint.mirror, config.run_name)}/{CHECKPOINTS}"
+    url = f"{run_url(config.checkpoint.mirror, config.run_name)}/{CHECKPOINTS_DIR}"
     return Place(url, config.checkpoint.mirror_bytes_per_second)
 
 

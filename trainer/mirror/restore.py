@@ -11,8 +11,9 @@ from pathlib import Path
 from trainer.checkpoint import store
 from trainer.checkpoint.durable import fsync_directory
 from trainer.launch.exit_codes import FatalError, RetryableError
-from trainer.mirror.contents import METRICS, remote_manifests
+from trainer.mirror.contents import remote_manifests
 from trainer.mirror.place import DamagedError, Place, StoreError
+from trainer.run_folder import METRICS_FILE
 
 
 def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
@@ -61,15 +62,15 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
 
 
 def _fetch_metrics(run_dir: Path, place: Place, say: Callable[[str], None]) -> None:
-    final, building = run_dir / METRICS, run_dir / f".{METRICS}.mirror-{os.getpid()}"
-    if final.exists() or METRICS not in place.names():
+    final, building = run_dir / METRICS_FILE, run_dir / f".{METRICS_FILE}.mirror-{os.getpid()}"
+    if final.exists() or METRICS_FILE not in place.names():
         return
     try:
-        place.copy_out(METRICS, building)
+        place.copy_out(METRICS_FILE, building)
         building.rename(final)
         fsync_directory(run_dir)
     except DamagedError as error:
-        say(f"{METRICS} of the mirror is skipped: {error}")
+        say(f"{METRICS_FILE} of the mirror is skipped: {error}")
     finally:
         building.unlink(missing_ok=True)
 

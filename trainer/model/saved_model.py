@@ -9,13 +9,13 @@ import torch
 
 from trainer.checkpoint import layout, store
 from trainer.checkpoint.layout import Layout
-from trainer.checkpoint.resume import CHECKPOINTS_DIR
 from trainer.checkpoint.tensors import model_tensors
 from trainer.config import RunConfig
 from trainer.data.tokenizer import Tokenizer, tokenizer_from_json
 from trainer.launch.exit_codes import FatalError
 from trainer.model.gpt import GPT
 from trainer.model.gpt2_weights import LARGEST_FILE_BYTES, export_gpt2_weights
+from trainer.run_folder import CHECKPOINTS_DIR
 
 
 @dataclass(frozen=True)

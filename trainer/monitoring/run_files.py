@@ -20,8 +20,8 @@ from trainer.mirror.status import read_status
 from trainer.monitoring import families as names
 from trainer.monitoring.families import Family
 from trainer.monitoring.text import Sample
+from trainer.run_folder import METRICS_FILE
 
-METRICS_FILE = "metrics.jsonl"  # trainer/metrics/log.py writes it, and imports torch
 _TAIL_BYTES = 65536
 _OF_A_RECORD: Mapping[str, Family] = {
     "step": names.STEP,

@@ -38,7 +38,7 @@ class Tail:
         self._place, self._before = 0, b""
 
     def skip(self) -> None:
-        """What is there so far is not new."""
+        """Leave out the lines that are in the file by now."""
         try:
             with self._path.open("rb") as file:
                 self._place = file.seek(0, 2)
@@ -48,7 +48,7 @@ class Tail:
             self._place, self._before = 0, b""
 
     def new_lines(self) -> list[bytes]:
-        """From the beginning again where the text before is another one than it was."""
+        """The lines since the last look; all of them where the file was replaced meanwhile."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._place - len(self._before))
@@ -107,12 +107,12 @@ class ProgressFile:
         self._thread = threading.Thread(target=self._serve, name="progress-file", daemon=True)
 
     def begin(self) -> None:
-        """What the file has so far is of an earlier start."""
+        """Start the thread; what the file has by now is of an earlier start and is left out."""
         self.skip()
         self._thread.start()
 
     def skip(self) -> None:
-        """What the file has so far tells nothing."""
+        """Leave out what the file says by now."""
         self._seen, whole = self._state(), self._whole()
         self._said = whole.words() if whole is not None else ""
         self._tail.skip()

@@ -22,8 +22,8 @@ from trainer.checkpoint.run_identity import DONE_FILE, read_marker
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.program.progress import Point
+from trainer.run_folder import METRICS_FILE
 
-METRICS_FILE = "metrics.jsonl"
 MOST_FILES = 10_000
 CLOSE_SECONDS = 2.0
 
@@ -107,7 +107,7 @@ class Curve:
         self._thread.start()
 
     def add(self, points: Sequence[Point]) -> None:
-        """Before the first ones what an earlier start has written from that step on is dropped."""
+        """Append points. The first ones replace what an earlier start wrote from their step on."""
         if points:
             self._waiting.put(points)
 

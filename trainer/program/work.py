@@ -81,7 +81,7 @@ class Program:
         self._lines = 0
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Nothing of a program can be done before its ranks are known."""
+        """Do nothing: a program cannot be prepared before the ranks of the round are known."""
 
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
         """See `Work`."""
@@ -137,7 +137,10 @@ class Program:
         self._is_ending = True
 
     def _begin_file(self) -> None:
-        """A thread for each start: that of one before may still wait for the volume."""
+        """Read the progress file of this start, in a thread of its own.
+
+        The thread of an earlier start may still hang in a read from the volume.
+        """
         program = self._config.program
         if program.progress_file is not None:
             path = self._config.program_dir / program.progress_file
@@ -167,8 +170,9 @@ class Program:
         codes = [code for code in self._ranks.exit_codes() if code is not None]
         report = report_of(codes, self._names, was_asked=self._ranks.was_asked)
         if report.code == ExitCode.DONE and self._node.rank == 0:
-            # Before the round's end, which would count as a restart. Where no step was seen, it is
-            # 0. Should another node fail after it, `goodput` does not know of the time since.
+            # This has to come before the event of the round's end, which alone would count as a
+            # restart. The step is 0 where none was seen. If another node fails now, the time from
+            # here to the next start is in no account of `goodput`.
             last = self._last.step if self._last is not None else 0
             self._events.write(Name.FINISHED, step=last)
         return report
@@ -178,7 +182,7 @@ class Program:
         write_program_done(self._config, self._last)
 
     def close(self) -> None:
-        """Nothing of a program goes on between two rounds."""
+        """Do nothing: no part of a program runs on between two rounds."""
 
     def finished(self) -> str | None:
         """See `Work`."""
@@ -209,7 +213,7 @@ class Program:
         self._reader.take(lines, of_rank_0=rank == 0 or rank is None)
 
     def _take(self, points: Sequence[Point]) -> None:
-        """A start whose first step is not above an earlier one repeats the steps between."""
+        """Keep new points, and tell of the first one at which step this start began."""
         if self._curve is not None:
             self._curve.add(points)
         self._last = points[-1]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from trainer.config import RunConfig
-from trainer.metrics.log import METRICS_FILE
 from trainer.mirror.status import MirrorStatus, write_status
 from trainer.monitoring import run_files
 from trainer.monitoring.families import SLOW_RANK
 from trainer.monitoring.run_files import last_records, samples_of_files
+from trainer.run_folder import METRICS_FILE
 
 
 def config(root: Path, **checkpoint: Any) -> RunConfig:
@@ -27,11 +27,6 @@ def config(root: Path, **checkpoint: Any) -> RunConfig:
 
 def found(run: RunConfig) -> dict[str, float]:
     return {sample.family.name: sample.value for sample in samples_of_files(run)}
-
-
-def test_the_name_of_the_metrics_file_is_the_writers() -> None:
-    """The entrypoint must not import torch, as the writer does."""
-    assert run_files.METRICS_FILE == METRICS_FILE
 
 
 def test_a_run_without_files_has_only_what_is_known(tmp_path: Path) -> None:
