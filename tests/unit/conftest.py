@@ -26,7 +26,11 @@ def checkout_is_read_once() -> Iterator[None]:
 
     It reads, packs and hashes all files of `trainer/`, which no unit test changes.
     """
-    with patch("infra.settings.image.plan_image", cache(plan_image)):
+    once = cache(plan_image)
+    with (
+        patch("infra.settings.image.plan_image", once),
+        patch("infra.platform.reference.plan_image", once),
+    ):
         yield
 
 

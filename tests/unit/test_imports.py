@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,15 @@ ALLOWED = {
 OURS = {"infra", "cli", "trainer", "sandbox", "bench", "tests"}
 
 
+@cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    """Of a file's syntax tree; several tests look at the same files."""
+    return [*ast.walk(ast.parse(file.read_text()))]
+
+
 def imported(file: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes_of(file):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -56,7 +63,7 @@ def test_commands_use_only_the_part_of_the_trainer_that_computes() -> None:
     """The virtual environment of `./disttrain` has no torch."""
     found: list[str] = []
     for file in (PROJECT / "cli").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes_of(file):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
@@ -113,7 +120,7 @@ def room(path: Path, house: Path = INFRA) -> str:
 def rooms_imported(file: Path, house: str = "infra") -> set[str]:
     """The rooms of a package from which a file imports."""
     modules = set[str]()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom) and node.module == house:
             modules |= {f"{house}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

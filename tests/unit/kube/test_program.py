@@ -1,6 +1,7 @@
 """The program's edges: its job, its use, the receiver of files, and what the commands read."""
 
 import hashlib
+import io
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.stack_outputs import parse_outputs
+from infra.kube.__main__ import main
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
 from infra.kube.files import receiver
@@ -20,11 +22,11 @@ from infra.kube.runs.look import look
 PROJECT = Path(__file__).parents[3]
 
 
-def program(*words: str, job: object = "") -> subprocess.CompletedProcess[str]:
+def program(*words: str, job: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "infra.kube", *words],
         cwd=PROJECT,
-        input=job if isinstance(job, str) else json.dumps(job),
+        input=job,
         capture_output=True,
         text=True,
         check=False,
@@ -32,27 +34,41 @@ def program(*words: str, job: object = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", [(), ("await",), ("await", "explode"), ("explode", "create")])
-def test_wrong_use_is_answered_with_the_right_one(words: tuple[str, ...]) -> None:
-    done = program(*words)
-    assert done.returncode == 2
-    assert "usage: python -m infra.kube" in done.stderr
+def test_wrong_use_is_answered_with_the_right_one(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words]) == 2
+    assert "usage: python -m infra.kube" in capsys.readouterr().err
+
+
+def test_status_of_the_program_is_that_of_its_task() -> None:
+    """The engine sees no more of it than its status and its lines."""
+    assert program("explode").returncode == 2
+    done = program("leftovers", "delete", job="nonsense")
+    assert done.returncode == 1
+    assert "is no JSON" in done.stdout
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ("nonsense", "is no JSON"),
         ({}, "names no cluster"),
         ({"kubeconfig": "x"}, "'owner' is missing"),
         ({"kubeconfig": "x: 1", "owner": "o"}, "it names no clusters"),
         ({"kubeconfig_path": "/none", "owner": "o"}, "kubeconfig /none cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_job_is_named(job: object, words: str) -> None:
-    done = program("leftovers", "delete", job=job)
-    assert done.returncode == 1
-    assert words in done.stdout
-    assert "Traceback" not in done.stderr
+def test_what_is_wrong_with_a_job_is_named(
+    job: object,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # this process' own
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
+    assert main(["leftovers", "delete"]) == 1
+    assert words in capsys.readouterr().out
 
 
 def test_fields_of_a_job_are_checked() -> None:
