@@ -5,14 +5,13 @@ has bash, openssl and what else the script calls from this machine, and the sand
 """
 
 import io
-import re
-import subprocess
 import tarfile
 from pathlib import Path
 
 from sandbox.image_archive import layer_archive
 from sandbox.toolchain import bin_dir, tool_folder
 from sandbox.tools.controllers import VOLCANO_MANIFESTS
+from tests.kube.python_image import libraries_of
 
 SCRIPT = "gen-admission-secret.sh"
 CALLED = ("bash", "openssl", "cat", "base64", "tr")
@@ -25,7 +24,7 @@ def webhook_image(program: Path, image: str, user: str) -> bytes:
     with tarfile.open(fileobj=layer, mode="w", dereference=True) as tar:
         wanted = {Path("/usr/bin") / name for name in CALLED}
         for path in [*wanted]:
-            wanted |= _libraries(path)
+            wanted |= libraries_of(path)
         for path in sorted(wanted):
             tar.add(path, str(path))
         tar.add("/usr/bin/bash", "/bin/sh")
@@ -48,8 +47,3 @@ def webhook_image(program: Path, image: str, user: str) -> bytes:
 def _runnable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.mode = 0o755
     return entry
-
-
-def _libraries(program: Path) -> set[Path]:
-    done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
-    return {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}

@@ -36,11 +36,11 @@ def python_image(image: str = PYTHON_IMAGE, programs: Sequence[str] = ()) -> byt
     library = os_module.parent
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w", dereference=True) as tar:
-        wanted = {program, *_needs(program)}
+        wanted = {program, *libraries_of(program)}
         for path in programs:
-            wanted |= _needs(Path(path))
+            wanted |= libraries_of(Path(path))
         for extension in (library / "lib-dynload").glob("*.so"):
-            wanted |= _needs(extension)
+            wanted |= libraries_of(extension)
         for path in sorted(wanted):
             tar.add(path, str(path))
         tar.add(library, str(library), filter=_filter)
@@ -68,7 +68,8 @@ def import_image(cluster: Cluster, archive: bytes) -> None:
     subprocess.run([*command, "images", "import", "-"], input=archive, check=True)
 
 
-def _needs(file: Path) -> set[Path]:
+def libraries_of(file: Path) -> set[Path]:
+    """The shared libraries that a program or a library needs."""
     done = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=True)
     return {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}
 

@@ -357,6 +357,11 @@ def checkpoints(config: RunConfig) -> Path:
     return config.run_dir / "checkpoints"
 
 
+def newest(config: RunConfig) -> int:
+    """Step of the newest checkpoint; 0: there is none. Fails where one is damaged."""
+    return store.latest_verified(checkpoints(config), lambda line: pytest.fail(line)) or 0
+
+
 def saved_tensors(config: RunConfig, step: int | None = None) -> dict[str, torch.Tensor]:
     """All tensors of the checkpoint of `step`, or of the newest one, flat."""
     root = checkpoints(config)
@@ -409,6 +414,15 @@ def name_of(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process has not ended, or nobody has asked yet how it has."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def ranks_below(pid: int) -> list[int]:

@@ -29,6 +29,7 @@ from tests.trainer.lab import (
     checkpoints,
     free_port,
     last_step,
+    newest,
     rank_environment,
     records,
     wait_for,
@@ -63,10 +64,6 @@ SLOW_DISK_SECONDS = 0.02  # per file: a save then takes longer than several step
 
 def soon(what: str, condition: Callable[[], bool], lab: Lab) -> None:
     wait_for(what, condition, LIMIT_SECONDS, lab, pause_seconds=0.002)
-
-
-def newest(run: RunConfig) -> int:
-    return store.latest_verified(checkpoints(run), lambda line: pytest.fail(line)) or 0
 
 
 def starts(lab: Lab, run: RunConfig) -> list[int]:

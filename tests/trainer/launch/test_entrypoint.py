@@ -21,8 +21,10 @@ from tests.trainer.lab import (
     assert_bitwise_equal,
     checkpoints,
     free_port,
+    is_running,
     last_step,
     losses,
+    newest,
     processes_below,
     ranks_below,
     records,
@@ -40,18 +42,6 @@ LIMIT_SECONDS = 60  # for what has to happen, on a busy machine too
 LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
 # Does not end before the test has done what it wants to, however busy the machine is.
 ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "checkpoint__interval": 10}
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def newest(run: RunConfig) -> int:
-    return store.latest_verified(checkpoints(run), lambda line: pytest.fail(line)) or 0
 
 
 def newest_name(run: RunConfig) -> int:

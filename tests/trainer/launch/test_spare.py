@@ -19,6 +19,7 @@ from tests.trainer.lab import (
     Lab,
     assert_bitwise_equal,
     free_port,
+    is_running,
     last_step,
     name_of,
     processes_below,
@@ -69,14 +70,6 @@ NAMED = ["3 ä", " after"]  # by `variables_of`
 
 def spares_below(process: Forked) -> list[int]:
     return [pid for pid in processes_below(process.pid) if name_of(pid) == WAITS_NAME]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def wait_for_spares(lab: Lab, process: Forked, count: int) -> list[int]:
