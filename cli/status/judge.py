@@ -235,7 +235,7 @@ def _goes_on_without(pending: list[Json], progress: Progress) -> bool:
 
 def _is_in_trouble(one: Progress, leading: Progress) -> bool:
     """Only node 0 reports steps, so the others' lines do not say when their trouble was over."""
-    if not one.trouble or not one.trouble_at or not leading.stepped_at:
+    if one.round_is_lost or not one.trouble or not one.trouble_at or not leading.stepped_at:
         return bool(one.trouble)
     return one.trouble_at > leading.stepped_at
 

@@ -29,6 +29,7 @@ _NODE = re.compile(r"\[node \d+\] (?P<text>.*)")
 _FINISHED = re.compile(r"run \S+ is finished: (?P<how>.*)")
 _FATAL = re.compile(r"(?:fatal|giving up for now): (?P<why>.*)")
 _LOST = re.compile(r"(?:training stopped|starting again after a failed pod): (?P<why>.*)")
+_ROUND_LOST = re.compile(r"round \d+ is lost: (?P<why>.*?)(?:; stopping the other nodes)?$")
 _HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
 _GOODPUT = re.compile(r"goodput (?P<account>\d.*?)(?:; (?P<rank_hours>[\d.]+) rank-hours)?$")
 _TRANSPORT = re.compile(rf"{OTHER}(?P<said>.*)|transport[ :]")
@@ -57,6 +58,7 @@ class Progress:
         failed: why it was given up.
         stepped_before: when the step lines before the last one were written, MOST_TIMES at most.
         trouble_at: when `trouble` was written.
+        round_is_lost: node 0 has said that this start is lost, and nothing yet of the next one.
         slow_rank: which one holds the others up, and by what, as the last reported step says.
         hang: which rank all others wait for; empty once a step was reported after it.
         goodput: how much of the run's time was productive, and what was lost to restarts.
@@ -86,6 +88,7 @@ class Progress:
     failed: str = ""
     stepped_before: tuple[datetime, ...] = ()
     trouble_at: datetime | None = None
+    round_is_lost: bool = False
     slow_rank: str = ""
     hang: str = ""
     goodput: str = ""
@@ -165,7 +168,8 @@ def _stepped(before: Progress, at: datetime | None, step: re.Match[str]) -> Prog
         saving_holds=False,
         hang="",
         waits_for="",
-        trouble="",
+        # Lines of before the loss may come after the line that tells of it.
+        trouble=before.trouble if before.round_is_lost else "",
         finished="",
         failed="",
     )
@@ -183,6 +187,10 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if lost := _LOST.match(text):
         no_more = {"waits_for": "", "hang": "", **_NO_SAVE}
         return replace(before, trouble=lost["why"], trouble_at=at, **no_more)
+    if lost := _ROUND_LOST.match(text):
+        why = before.trouble or lost["why"]  # what stopped ranks here has told more, just before
+        no_more = {"waits_for": "", "hang": "", "round_is_lost": True, **_NO_SAVE}
+        return replace(before, trouble=why, trouble_at=at, **no_more)
     if hangs := _HANGS.match(text):
         return replace(before, hang=hangs["who"])
     if again := read_again(text):
@@ -196,7 +204,8 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
         return replace(before, volume=volume["said"])
     if _WAITING.match(text):
         return replace(before, waits_for=text)
-    if text.startswith("round ") and " is lost" not in text:
+    if text.startswith("round "):
+        before = replace(before, round_is_lost=False)
         no_more = dict.fromkeys(("waits_for", "finished", "failed", "unseen", "transport"), "")
         return replace(before, **no_more, **_NO_SAVE)
     return before

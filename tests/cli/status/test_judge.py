@@ -369,6 +369,14 @@ CASES: dict[str, tuple[Seen, str, str]] = {
 }
 
 
+def test_lost_round_recovers_until_the_next_one_steps() -> None:
+    """Node 0 may print a step of before the loss after it; it stands still nevertheless."""
+    at = NOW - timedelta(seconds=5)
+    lost = replace(STEPPED, trouble="node 1 is lost", trouble_at=at, round_is_lost=True)
+    found = judge_run(Seen(RECORD, job(), [pod()], {"a": lost}), NOW)
+    assert (found.state, found.detail) == ("recovering", "node 1 is lost")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_each_state_has_its_word_and_reason(case: str) -> None:
     seen, state, detail = CASES[case]

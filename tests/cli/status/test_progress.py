@@ -104,6 +104,16 @@ def test_trouble_lasts_until_the_next_step() -> None:
     assert read_progress(START + STEPS + LOST + START + STEPS).trouble == ""
 
 
+def test_step_of_a_lost_round_ends_no_trouble() -> None:
+    """A line that a rank wrote before its end may come after node 0 has told of the loss; and where
+    pods end in order, nothing else tells of it."""
+    told = LOST.splitlines(keepends=True)[0]
+    for lines in (told, told + STEPS):
+        found = read_progress(START + STEPS + lines)
+        assert (found.trouble, found.round_is_lost) == ("node 1 lost the connection", True)
+    assert read_progress(START + told + START + STEPS).trouble == ""
+
+
 def test_the_slow_rank_is_the_one_of_the_newest_step() -> None:
     finding = Finding(Cause.DATA, 2, 1, 1.8, 0.21, 0.002)
     slow = STEPS.rstrip("\n") + f" slow rank: {finding}\n"
@@ -211,7 +221,7 @@ def test_steps_of_a_program_are_those_that_the_launcher_repeats() -> None:
     def line(point: Point) -> str:
         return f"2026-11-22T06:40:13Z [node 0] program: {point.words()}\n"
 
-    found = read_progress(START + LOST + line(Point(20, 4.25, 300, 0.0)))
+    found = read_progress(START + LOST + START + line(Point(20, 4.25, 300, 0.0)))
     assert (found.step, found.of, found.loss) == (20, 300, "4.2500")
     assert found.trouble == ""
     bare = read_progress(START + line(Point(20, None, None, 0.0)))
