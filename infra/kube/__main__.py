@@ -61,13 +61,17 @@ def run_task(task: "Callable[[Job, Api], None]") -> int:
         signal.signal(number, _end)
     # imported here, so that a wrong use is answered at once
     from infra.kube.api_server.api import Api
+    from infra.kube.api_server.copies import remove_copies
     from infra.kube.errors import ApiError, TaskError, UnreachableError
     from infra.kube.job import parse_job
     from infra.kube.say import ERROR, say
 
     try:
         job = parse_job(sys.stdin.read())
-        task(job, Api(job.access))
+        try:
+            task(job, Api(job.access))
+        finally:
+            remove_copies(job.access)
     except (TaskError, ValueError) as reason:
         say(f"{ERROR}{reason}")
         return 1

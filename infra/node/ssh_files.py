@@ -1,13 +1,18 @@
 """How OpenSSH's client is called to reach the host: checked host keys, private key, jump host.
 
+The private key is in no file of a disk where the system allows it: a program that is killed removes
+nothing, and a key in a file would stay.
+
 Standard library only, for Python 3.9 and newer: the text of this file is also part of the program
 in the kubeconfigs that infra/node/tunnel_kubeconfig.py makes.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +26,55 @@ def ssh_command(spec: Mapping[str, Any], folder: Path, *options: str) -> list[st
         spec: how to get to the host: host, port, user (empty: as here), host_key (empty: the
             user's known_hosts decides), private_key (its text) or None, and jump, which is None or
             the same without private_key. May have identity_file, the path of a private key.
-        folder: readable by this user alone; must last as long as connections are opened.
+        folder: readable by this user alone; it and this process must last as long as connections
+            are opened.
         options: further ones of the client.
     """
+    key = _key_file(spec["private_key"], folder) if spec["private_key"] else None
     (folder / "known_hosts").write_text(known_hosts(spec))
-    (folder / "config").write_text(ssh_config(spec, folder))
-    if spec["private_key"]:
-        key = folder / "key"
-        key.touch(mode=0o600)
-        key.write_text(spec["private_key"].rstrip("\n") + "\n")
+    (folder / "config").write_text(ssh_config(spec, folder, key))
     return ["ssh", "-F", str(folder / "config"), *options, _alias("node", spec)]
 
 
-def ssh_config(spec: Mapping[str, Any], folder: Path) -> str:
-    """The client's configuration: keys checked, nothing asked, dead lines noticed."""
+def _key_file(text: str, folder: Path) -> Path:
+    """Where the client reads the key: memory of this process, or a file where that cannot be."""
+    if in_memory := _key_in_memory(text):
+        return in_memory
+    key = folder / "key"
+    key.touch(mode=0o600)
+    key.write_text(_whole(text))
+    return key
+
+
+@cache
+def _key_in_memory(text: str) -> Path | None:
+    """A file without a name, which ends with this process; None: the system has no such files.
+
+    The client opens it by the path of this process's descriptor, and demands mode 0600.
+    """
+    if not hasattr(os, "memfd_create"):  # not Linux
+        return None
+    descriptor = os.memfd_create("ssh-key")
+    os.fchmod(descriptor, 0o600)
+    os.write(descriptor, _whole(text).encode())
+    path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+    return path if os.access(path, os.R_OK) else None  # there may be no /proc
+
+
+def _whole(text: str) -> str:
+    return text.rstrip("\n") + "\n"
+
+
+def ssh_config(spec: Mapping[str, Any], folder: Path, key: Path | None = None) -> str:
+    """The client's configuration: keys checked, nothing asked, dead lines noticed.
+
+    `key` is the file with the text of `private_key`.
+    """
     lines: list[str] = []
     for name, hop in (("node", spec), ("jump", spec["jump"])):
         if hop:
             values = _hop(hop) | (_pinned(name, folder) if hop["host_key"] else {})
-            identity = folder / "key" if spec["private_key"] else spec.get("identity_file")
+            identity = key or spec.get("identity_file")
             if identity:
                 values |= {"IdentityFile": f'"{identity}"', "IdentitiesOnly": "yes"}
             if spec["private_key"]:

@@ -1,6 +1,7 @@
 """Adoption, upgrade, pods with GPUs, access, data, secrets: k3s from the first day to the last."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -185,7 +186,7 @@ def test_purge_has_to_be_confirmed(lab: Lab) -> None:
 
 
 def test_secrets_are_in_no_state_log_or_command_line_and_on_the_host_only_for_root(
-    lab: Lab,
+    lab: Lab, tmp_path: Path
 ) -> None:
     proxy = "http://me:proxy-hunter3@127.0.0.1:3128"
     stack = lab.stack(
@@ -195,6 +196,7 @@ def test_secrets_are_in_no_state_log_or_command_line_and_on_the_host_only_for_ro
     )
     registry = 'k3sRegistries.configs["registry.test"].auth.password'
     stack.set(registry, "reg-hunter2", secret=True)
+    stack.environment["TMPDIR"] = str(tmp_path)
     with CommandLines() as watch:
         output = stack.up()
         state = lab.state(stack) + stack.export()
@@ -203,7 +205,11 @@ def test_secrets_are_in_no_state_log_or_command_line_and_on_the_host_only_for_ro
         assert lab.host.shell("stat -c '%a %U' /etc/default/k3s").strip() == "600 root"
         assert "reg-hunter2" in lab.host.shell("cat /etc/rancher/k3s/registries.yaml")
         shown = lab.kubectl("get", "configmaps,pv,pvc", "--all-namespaces", "-o", "yaml")
+        stack.preview()
+        assert list(tmp_path.glob("kubeconfig*")), "the provider leaves no copies any more"
         output += stack.destroy()
+    left = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [text for text in left if "client-key" in text or "PRIVATE KEY" in text]
     output += lab.host.shell("journalctl --no-pager --all --output=cat")
     assert "127.0.0.1:3128" not in shown  # with a password in it, it is in the Secret
     for secret in (PASSWORD, "reg-hunter2", "proxy-hunter3", lab.private_key.splitlines()[1]):

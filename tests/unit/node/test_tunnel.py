@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from infra.node.ssh_files import known_hosts, ssh_command, ssh_config
 from infra.node.tunnel import VARIABLE, credential, local_port
 from infra.node.tunnel_kubeconfig import tunnel_program, tunnelled
@@ -132,11 +134,28 @@ def test_without_a_jump_host_or_a_key_neither_is_named(tmp_path: Path) -> None:
     assert "IdentityFile" not in text
 
 
-def test_keys_are_in_private_files_and_not_on_the_command_line(tmp_path: Path) -> None:
+def test_private_key_is_in_no_file_that_could_stay(tmp_path: Path) -> None:
+    """A program that was killed left it in /tmp. It is on no command line either."""
     command = ssh_command(SPEC, tmp_path, "-T")
     assert command == ["ssh", "-F", f"{tmp_path}/config", "-T", "node"]
-    assert (tmp_path / "key").read_text() == "the-private-key\n"
-    assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+    assert not [path for path in tmp_path.iterdir() if "the-private-key" in path.read_text()]
+    key = Path(understood(command)["identityfile"])
+    assert key.read_text() == "the-private-key\n"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert ssh_command(SPEC, tmp_path, "-T") == command
+    assert understood(command)["identityfile"] == str(key), "each call took a descriptor more"
+
+
+def test_private_key_is_in_a_private_file_on_other_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only Linux has files in memory."""
+    monkeypatch.delattr(os, "memfd_create")
+    command = ssh_command({**SPEC, "private_key": "another-key"}, tmp_path)
+    key = Path(understood(command)["identityfile"])
+    assert key == tmp_path / "key"
+    assert key.read_text() == "another-key\n"
+    assert key.stat().st_mode & 0o777 == 0o600
 
 
 def understood(command: list[str]) -> dict[str, str]:

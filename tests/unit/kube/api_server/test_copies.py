@@ -1,0 +1,88 @@
+"""Copies of the kubeconfig that Pulumi's Kubernetes provider leaves in the temporary folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.copies import remove_copies
+
+KEY = "a2V5" * 200
+AUTHORITY = "Y2E" * 100 + "="
+
+
+def kubeconfig(user: object, authority: str = AUTHORITY) -> dict[str, Any]:
+    server = {"server": "https://10.1.2.3:6443", "certificate-authority-data": authority}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "default", "cluster": server}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+        "current-context": "default",
+        "users": [{"name": "default", "user": user}],
+    }
+
+
+BY_KEY = {"client-certificate-data": "Y2VydA" * 100, "client-key-data": KEY}
+BY_PROGRAM = {
+    "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "python3",
+        "args": ["-I", "-c", "import sys\nprint('the tunnel of this stack')\n" * 5],
+        "env": [{"name": "WAY", "value": json.dumps({"key": "-----BEGIN\n" + KEY})}],
+    }
+}
+
+
+def left_by_provider(folder: Path, content: object, name: str = "kubeconfig1628476760") -> Path:
+    """As clientcmd writes it: sorted, with what was left out."""
+    path = folder / name
+    path.write_text(yaml.safe_dump({"preferences": {}, **content}))  # pyright: ignore
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize("user", [BY_KEY, BY_PROGRAM], ids=["key", "tunnel"])
+def test_copies_of_the_own_kubeconfig_are_removed(tmp_path: Path, user: object) -> None:
+    copies = [left_by_provider(tmp_path, kubeconfig(user), f"kubeconfig{i}") for i in (1, 22)]
+    remove_copies(Access(json.dumps(kubeconfig(user))), tmp_path)
+    assert not any(path.exists() for path in copies)
+
+
+def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
+    """Another user of the same cluster, the same user of another one, another name, a link."""
+    own = kubeconfig(BY_KEY)
+    elsewhere = left_by_provider(tmp_path, own, "kubeconfig-of-mine")
+    link = tmp_path / "kubeconfig3"
+    link.symlink_to(elsewhere)
+    kept = [
+        elsewhere,
+        link,
+        left_by_provider(tmp_path, kubeconfig({"token": KEY}), "kubeconfig4"),
+        left_by_provider(tmp_path, kubeconfig(BY_KEY, "b3RoZXI" * 20), "kubeconfig5"),
+        left_by_provider(tmp_path, kubeconfig({**BY_KEY, "token": f"{KEY}x"}), "kubeconfig6"),
+    ]
+    no_yaml = tmp_path / "kubeconfig7"
+    no_yaml.write_text(f"{AUTHORITY}: [")
+    (tmp_path / "kubeconfig8").mkdir()
+    remove_copies(Access(json.dumps(own)), tmp_path)
+    assert all(path.exists() for path in [*kept, no_yaml, tmp_path / "kubeconfig8"])
+
+
+def test_copies_of_a_users_own_file_stay(tmp_path: Path) -> None:
+    """Another project of the user may be using its copy of the same file."""
+    mine = tmp_path / "config"
+    mine.write_text(yaml.safe_dump(kubeconfig(BY_KEY)))
+    copy = left_by_provider(tmp_path, kubeconfig(BY_KEY))
+    remove_copies(Access(kubeconfig_path=str(mine)), tmp_path)
+    assert copy.exists()
+
+
+def test_kubeconfig_without_secrets_removes_nothing(tmp_path: Path) -> None:
+    bare = kubeconfig({"username": "me"})
+    copy = left_by_provider(tmp_path, bare)
+    remove_copies(Access(json.dumps(bare)), tmp_path)
+    assert copy.exists()
