@@ -49,15 +49,21 @@ def remove_copies(access: Access, folder: Path | None = None) -> None:
                 path.unlink()
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if not _NAME.fullmatch(entry.name):
-                continue
-            found = entry.stat(follow_symlinks=False)
-            ours = found.st_uid == os.getuid() and found.st_size <= _LONGEST_BYTES
-            if stat.S_ISREG(found.st_mode) and ours:
-                yield Path(entry.path)
+def _candidates(folder: Path) -> list[Path]:
+    """Files of this user that have such a name; no links."""
+    try:
+        return [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and _is_mine(path)]
+    except OSError:  # the folder cannot be listed
+        return []
+
+
+def _is_mine(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:  # another program has just removed it
+        return False
+    is_small_file = stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST_BYTES
+    return is_small_file and found.st_uid == os.getuid()
 
 
 def _secrets(content: Json) -> frozenset[str]:
