@@ -2,6 +2,7 @@
 
 from cli.check import Check, Fault, error, skip_unless, warning
 from cli.doctor.cluster_facts import Pod, nodes_of, pods_of
+from cli.doctor.gpu_checks import gpus_wanted
 from cli.facts import Facts, NotSeenError
 from infra.node.expectations import Expectations
 
@@ -10,7 +11,7 @@ OPERATOR_NAMESPACE = "gpu-operator"
 
 def gpus_allocatable(facts: Facts, expect: Expectations) -> Fault | str:
     """The nodes have room for every pod: all GPUs of a pod must be on one node."""
-    _gpus_wanted(expect)
+    gpus_wanted(expect)
     usable = [node for node in nodes_of(facts) if node.takes_pods(expect.tolerated_taints)]
     if not usable:
         raise NotSeenError("no node takes pods; see node-schedulable")
@@ -34,7 +35,7 @@ def gpus_allocatable(facts: Facts, expect: Expectations) -> Fault | str:
 
 def gpu_sharing(facts: Facts, expect: Expectations) -> Fault | str:
     """Time slices do not count as GPUs, because NCCL refuses two ranks on one GPU."""
-    _gpus_wanted(expect)
+    gpus_wanted(expect)
     nodes = nodes_of(facts)
     physical = sum(node.gpu_count for node in nodes)
     for node in nodes:
@@ -91,10 +92,6 @@ def cluster_policy(facts: Facts, expect: Expectations) -> Fault | str:
             f"wait some minutes; then run: kubectl -n {OPERATOR_NAMESPACE} get pods",
         )
     return state
-
-
-def _gpus_wanted(expect: Expectations) -> None:
-    skip_unless(expect.gpus, "the training uses no GPU")
 
 
 def _operator_wanted(expect: Expectations) -> None:

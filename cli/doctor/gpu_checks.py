@@ -24,7 +24,7 @@ DRIVER_CONTAINER = ("Debian", "RHEL")
 
 def gpu_device(facts: Facts, expect: Expectations) -> Fault | str:
     """The PCI bus has as many NVIDIA GPUs as the training asks for."""
-    _gpus_wanted(expect)
+    gpus_wanted(expect)
     found = facts.all("gpu_pci")
     if expect.several:  # the check gpus-of-all counts them
         return f"{len(found)} NVIDIA GPUs"
@@ -187,7 +187,7 @@ def container_toolkit(facts: Facts, expect: Expectations) -> Fault | str:
 
 def operator_system(facts: Facts, expect: Expectations) -> Fault | str:
     """NVIDIA publishes a driver container for the host's system, if one is to be used."""
-    _gpus_wanted(expect)
+    gpus_wanted(expect)
     skip_unless(expect.operator and expect.operator_driver, "the host has its own driver")
     name = facts.one("os")
     words = f"{name} {facts.get('os_like')}".replace("-", " ").split()
@@ -200,12 +200,13 @@ def operator_system(facts: Facts, expect: Expectations) -> Fault | str:
     return f"{name} {facts.get('os_version')}"
 
 
-def _gpus_wanted(expect: Expectations) -> None:
+def gpus_wanted(expect: Expectations) -> None:
+    """Leave a check out where the training uses no GPU."""
     skip_unless(expect.gpus, "the training uses no GPU")
 
 
 def _with_device(facts: Facts, expect: Expectations) -> None:
-    _gpus_wanted(expect)
+    gpus_wanted(expect)
     if not facts.all("gpu_pci"):
         skip_unless(not expect.several, "this machine has no NVIDIA GPU; others may have them")
         raise NotSeenError("this host has no NVIDIA GPU; see gpu-device")

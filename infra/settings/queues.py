@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from infra.kube import quantity
 from infra.names import GPU_RESOURCE
 from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
@@ -132,19 +133,13 @@ def _quota_fault(resource: str, amount: str) -> tuple[str, str] | None:
     if not float(re.split("[a-zA-Z]", amount)[0]):
         hint = "Set more than 0, or remove it: then it is what the nodes offer"
         return "no run could ever start", hint
-    if resource == "memory" and (size := _bytes(amount)) < _LEAST_BYTES:
+    has_no_unit = re.fullmatch(r"[\d.]+m?", amount) is not None  # m: thousandths
+    if resource == "memory" and has_no_unit and (size := quantity.amount(amount)) < _LEAST_BYTES:
         reason = f"it is {size:g} bytes, and no pod could ever start with that"
         return reason, f"Write its unit, like {amount.removesuffix('m')}Gi"
     if resource == GPU_RESOURCE and not amount.isdecimal():
         return "it is not a whole number", "Set one"
     return None
-
-
-def _bytes(amount: str) -> float:
-    """Of an amount without a unit, or in thousandths; of others only that they are enough."""
-    if amount.endswith("m"):
-        return float(amount[:-1]) / 1000
-    return float(amount) if re.fullmatch(r"[\d.]+", amount) else _LEAST_BYTES
 
 
 def check_own_run(reader: Reader, queues: QueuesSettings, queue: str, gpus: int) -> None:

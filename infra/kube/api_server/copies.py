@@ -36,13 +36,16 @@ def remove_copies(access: Access, folder: Path | None = None) -> None:
     """
     if access.kubeconfig_path:
         return
+    candidates = _candidates(folder or Path(tempfile.gettempdir()))
+    if not candidates:  # as mostly: up to twenty tasks of one `up` look here
+        return
     content = access.content()
     secrets = _secrets(content)
     clusters = [part(each, "cluster") for each in parts(content, "clusters")]
     authority = next((str(each.get("certificate-authority-data") or "") for each in clusters), "")
     if not secrets or not authority:
         return
-    for path in _candidates(folder or Path(tempfile.gettempdir())):
+    for path in candidates:
         with suppress(OSError, ValueError):  # gone meanwhile, or something else
             text = path.read_text()
             if authority in text and _secrets(Access(text).content()) == secrets:
