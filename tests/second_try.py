@@ -6,6 +6,9 @@ hang on one rare accident among thousands of tests, and no such accident may sta
 a fault to be mended, and more than `MOST_UNSTABLE` such tests fail the run. So no further test gets
 a second try then: where a cluster does not come up, each try of a hundred tests would wait for it
 for minutes. Tests of pure functions have no accidents and get no second try.
+
+A test that fails again is shown with both failures. The tests of one file can build on each other,
+so the second failure may come from what the first has left, and would not tell the cause.
 """
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 PURE = ("tests/unit/",)
 MOST_UNSTABLE = 2
 TITLE = "unstable tests: each failed once and passed when it was run again"
+FAILED_TWICE = "first failures of the tests that failed again when they were run again"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,16 +36,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Unstable:
-    """Collects the first failures of the tests that passed at their second try."""
+    """Collects the first failures of the tests that had a second try."""
 
     def __init__(self) -> None:
-        self.first: dict[str, pytest.TestReport] = {}
+        self.first: dict[str, pytest.TestReport] = {}  # of those that have not failed again
+        self.failed_twice: dict[str, pytest.TestReport] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if str(report.outcome) == "rerun":
             self.first[report.nodeid] = report
-        elif report.failed:
-            self.first.pop(report.nodeid, None)  # it failed again, and is shown as any failure
+        elif report.failed and report.nodeid in self.first:
+            self.failed_twice[report.nodeid] = self.first.pop(report.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -49,12 +54,14 @@ class Unstable:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for title, reports in ((FAILED_TWICE, self.failed_twice), (TITLE, self.first)):
+            if reports:
+                terminalreporter.section(title, yellow=True)
+            for name, report in reports.items():
+                terminalreporter.section(name, sep="_", yellow=True)
+                terminalreporter.write_line(report.longreprtext)
         if not self.first:
             return
-        terminalreporter.section(TITLE, yellow=True)
-        for name, report in self.first.items():
-            terminalreporter.section(name, sep="_", yellow=True)
-            terminalreporter.write_line(report.longreprtext)
         number = len(self.first)
         verdict = "the run fails" if number > MOST_UNSTABLE else "the run does not fail"
         terminalreporter.write_line(

@@ -228,7 +228,6 @@ def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str
     assert weights(served, run_name, STEPS) == reference != {}
 
 
-@pytest.mark.in_depth
 def test_single_pod_ends_with_the_same_bits(
     served: Lab, stack: Stack, reference: dict[str, str]
 ) -> None:

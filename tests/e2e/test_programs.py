@@ -91,6 +91,11 @@ def logs(lab: Lab, run_name: str) -> str:
     return "".join(file.read_text() for file in files)
 
 
+def wait_for_logs(lab: Lab, run_name: str, words: str) -> None:
+    """A thread of each pod writes its log to the volume, perhaps after the run is marked done."""
+    wait_for(f"{words!r} in the logs", lambda: words in logs(lab, run_name), LIMIT_SECONDS)
+
+
 def assert_whole(lab: Lab, run_name: str, marker: Mapping[str, Any], steps: int) -> None:
     """The run has come to its last step, and has made each step, whatever came in between."""
     assert marker["step"] == steps
@@ -177,7 +182,7 @@ def test_program_that_starts_its_ranks_itself_runs_once_in_each_pod(lab: Lab, st
     stack.up()
     assert_whole(lab, TORCHRUN, lab.wait_done(TORCHRUN), STEPS)
     for pod in range(PODS):
-        assert f"pod {pod} of {PODS} starts 1 rank(s)" in logs(lab, TORCHRUN)
+        wait_for_logs(lab, TORCHRUN, f"pod {pod} of {PODS} starts 1 rank(s)")
 
 
 def test_fsdp_example_of_one_file_shards_over_the_pods(lab: Lab, stack: Stack) -> None:
@@ -213,9 +218,8 @@ def test_program_in_an_image_of_ones_own_runs_the_same(
     stack.set_all({"network": "toy-net", "extensions[0]": "tests.e2e.toy_kinds"})
     stack.up()
     assert_whole(lab, OTHER_IMAGE, lab.wait_done(OTHER_IMAGE), STEPS)
-    said = logs(lab, OTHER_IMAGE)
     for rank in range(PODS):
-        assert f"rank {rank} of {PODS} sees of torch and yaml: []" in said
+        wait_for_logs(lab, OTHER_IMAGE, f"rank {rank} of {PODS} sees of torch and yaml: []")
     said = run_status(lab, stack)["progress"]["transport"]
     assert "by NCCL over TCP sockets (eth0), and the network profile asks for InfiniBand" in said
     assert "(1) the pod has no RDMA device" in said
@@ -258,7 +262,7 @@ def test_program_is_built_from_a_dockerfile_of_ones_own(
     set_program(stack, BUILT, *command, **more)
     assert "the program has written a step to log.jsonl: " in stack.up()
     assert_whole(lab, BUILT, lab.wait_done(BUILT), STEPS)
-    assert "it says what the folder says" in logs(lab, BUILT)
+    wait_for_logs(lab, BUILT, "it says what the folder says")
     image = lab.get("pod", "train-multipod-1")["spec"]["containers"][0]["image"]
     assert image.startswith(f"{PROGRAM_REPOSITORY}:")
     assert image in program_images(lab)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.second_try import MOST_UNSTABLE, TITLE
+from tests.second_try import FAILED_TWICE, MOST_UNSTABLE, TITLE
 
 CHECKOUT = Path(__file__).parent.parent.parent
 ONCE = """
@@ -70,12 +70,23 @@ def test_lost_run_gives_no_second_tries(tmp_path: Path) -> None:
     assert " passed" not in output
 
 
-def test_failing_twice_fails_the_run(tmp_path: Path) -> None:
-    """And such a test is not called unstable."""
-    (tmp_path / "test_bad.py").write_text("def test_bad():\n    assert 0\n")
-    code, output = run_suite(tmp_path, "--second-try")
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_failing_twice_shows_both_failures(tmp_path: Path, workers: list[str]) -> None:
+    """Such a test fails the run and is not called unstable."""
+    (tmp_path / "test_bad.py").write_text(
+        "from pathlib import Path\n"
+        "def test_bad():\n"
+        "    seen = Path(__file__).with_suffix('.seen')\n"
+        "    failure = 'what the first has left' if seen.exists() else 'the cause'\n"
+        "    seen.touch()\n"
+        "    raise AssertionError(failure)\n"
+    )
+    code, output = run_suite(tmp_path, "--second-try", *workers)
     assert code == 1, output
     assert TITLE not in output
+    assert "AssertionError: what the first has left" in output
+    assert FAILED_TWICE in output
+    assert "AssertionError: the cause" in output
 
 
 @pytest.mark.parametrize(("below", "option"), [("tests/unit", "--second-try"), ("tests/e2e", "-q")])

@@ -5,7 +5,7 @@ import os
 import signal
 import termios
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -45,7 +45,7 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
     socket.settimeout(FRAME_SECONDS)
     woken, wake = os.pipe()
     try:
-        with _raw(here), _on_new_size(lambda: os.write(wake, b"s")):
+        with _raw(here), _signals_wake(wake):
             send_frame(socket, RESIZE, _size(here))
             return exit_code_of(_converse(socket, here, woken))
     except (websocket.WebSocketException, OSError) as error:
@@ -105,13 +105,23 @@ def _raw(here: int) -> Iterator[None]:
             termios.tcsetattr(here, termios.TCSADRAIN, before)
 
 
-@contextmanager
-def _on_new_size(act: Callable[[], object]) -> Iterator[None]:
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        act()
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """In the place of a handler: the signal has its effect by another way."""
 
-    before = signal.signal(signal.SIGWINCH, on_signal)
+
+@contextmanager
+def _signals_wake(wake: int) -> Iterator[None]:
+    """Each signal writes to `wake`, and one for a new size of the window is not ignored.
+
+    Python runs the handler of a signal only between two of its own steps. A signal that comes just
+    before `select` begins to wait, or that the system gives to another thread, would be handled
+    only once something else ends that wait: a `kill` would end nothing.
+    """
+    os.set_blocking(wake, False)
+    resized = signal.signal(signal.SIGWINCH, _do_nothing)
+    woken_before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
         yield
     finally:
-        signal.signal(signal.SIGWINCH, before)
+        signal.set_wakeup_fd(woken_before)
+        signal.signal(signal.SIGWINCH, resized)

@@ -1,0 +1,173 @@
+"""Signals of a terminal that waits for a pod reach it, whichever thread the system gives them to.
+
+A signal that comes just before the wait begins is the same case: nothing ends the wait then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import socket
+import struct
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+
+import pytest
+import websocket
+
+from infra.kube.api_server import terminal
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.errors import UnreachableError
+
+LIMIT_SECONDS = 20
+HELLO = bytes([0x82, 6, 1]) + b"hello"
+OUR_EXIT = str(128 + signal.SIGTERM)
+
+
+def end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+@pytest.fixture
+def other_thread() -> Iterator[None]:
+    """A thread that takes the signals of this process: the main thread blocks them."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=is_over.wait)
+    thread.start()
+    taken = {signal.SIGTERM, signal.SIGWINCH}
+    before = signal.signal(signal.SIGTERM, end)
+    signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    yield
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, taken)
+    signal.signal(signal.SIGTERM, before)
+    is_over.set()
+    thread.join()
+
+
+class Window:
+    """A terminal in the place of a person's, and a server in the place of the pod's."""
+
+    def __init__(self) -> None:
+        self.keyboard, self.screen = pty.openpty()
+        self.here, self.there = socket.socketpair()
+        self.there.settimeout(LIMIT_SECONDS)
+        self.has_waited_for_ever = False
+
+    def show(self) -> None:
+        """Let the pod print something, and wait until the person sees it."""
+        self.there.sendall(HELLO)
+        assert os.read(self.keyboard, 100) == b"hello"
+
+    def resize(self, columns: int) -> None:
+        ioctl(self.keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def next_size(self) -> int:
+        """The columns of which the server is told next."""
+        head = self.there.recv(2)
+        assert head[1] & 0x80, "a client masks what it sends"
+        mask, masked = self.there.recv(4), self.there.recv(head[1] & 0x7F)
+        content = bytes(byte ^ mask[place % 4] for place, byte in enumerate(masked))
+        assert content[0] == terminal.RESIZE
+        return int(json.loads(content[1:])["Width"])
+
+    def close(self) -> None:
+        for each in (self.here, self.there):
+            each.close()
+        os.close(self.keyboard)
+        os.close(self.screen)
+
+
+@pytest.fixture
+def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
+    made = Window()
+    client = websocket.WebSocket()
+    client.sock, client.connected = made.here, True
+    monkeypatch.setattr(Api, "websocket", lambda *_: client)
+    yield made
+    made.close()
+
+
+@contextmanager
+def beside(window: Window, act: Callable[[], object]) -> Iterator[None]:
+    """Let `act` run beside the block; a block that does not end is ended, which is noted."""
+    is_left = threading.Event()
+
+    def serve() -> None:
+        try:
+            act()
+        finally:
+            window.has_waited_for_ever = not is_left.wait(LIMIT_SECONDS)
+            if window.has_waited_for_ever:
+                window.there.shutdown(socket.SHUT_RDWR)
+
+    server = threading.Thread(target=serve)
+    server.start()
+    try:
+        yield
+    finally:
+        is_left.set()
+        server.join()
+
+
+def interact(window: Window) -> int:
+    api = Api(Access(kubeconfig="{}"))
+    return terminal.interact(api, "/pods/a", "trainer", ["sh"], window.screen)
+
+
+@pytest.mark.usefixtures("other_thread")
+def test_waiting_terminal_ends_at_a_signal(window: Window) -> None:
+    """And leaves the person's terminal as it was."""
+    before = termios.tcgetattr(window.screen)
+
+    def act() -> None:
+        window.show()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with beside(window, act), pytest.raises(SystemExit, match=OUR_EXIT):
+        interact(window)
+    assert not window.has_waited_for_ever
+    assert termios.tcgetattr(window.screen) == before
+
+
+@pytest.mark.usefixtures("other_thread")
+def test_waiting_terminal_passes_a_new_size_on(window: Window) -> None:
+    sizes = list[int]()
+
+    def act() -> None:
+        window.show()
+        sizes.append(window.next_size())
+        window.resize(132)
+        os.kill(os.getpid(), signal.SIGWINCH)
+        try:
+            sizes.append(window.next_size())
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    window.resize(80)
+    with beside(window, act), pytest.raises(SystemExit, match=OUR_EXIT):
+        interact(window)
+    assert sizes == [80, 132]
+
+
+def test_signals_are_as_before_afterwards(window: Window) -> None:
+    """The handler of a new size, and what Python itself does at a signal."""
+
+    def act() -> None:
+        window.show()
+        window.there.shutdown(socket.SHUT_RDWR)
+
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    with here, there:
+        wake_before = signal.set_wakeup_fd(there.fileno())
+        resized = signal.getsignal(signal.SIGWINCH)
+        with beside(window, act), pytest.raises(UnreachableError):
+            interact(window)
+        assert signal.getsignal(signal.SIGWINCH) == resized
+        assert signal.set_wakeup_fd(wake_before) == there.fileno()
