@@ -102,6 +102,6 @@ def test_missing_tools_are_named_and_nothing_installed(
     assert main(["setup", "--missing"]) == 0
     named = capsys.readouterr().out.splitlines()
     assert f"{made.name} {made.version}" not in named
-    wanted = {cluster.TOOLS[0], interrupted, controllers.JOBSET_CONTROLLER}
+    wanted = (cluster.TOOLS[0], interrupted, controllers.JOBSET_CONTROLLER)
     assert {f"{each.name} {each.version}" for each in wanted} <= set(named)
     assert {path.name for path in (tmp_path / "tools").iterdir()} == {made.key, interrupted.key}
