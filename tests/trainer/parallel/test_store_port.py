@@ -13,7 +13,9 @@ from contextlib import closing
 import pytest
 
 from tests.trainer.lab import free_port, rank_environment
-from trainer.parallel import store_port
+from trainer.config import TrainConfig
+from trainer.parallel import store_port, world
+from trainer.parallel.device import choose_compute
 from trainer.parallel.store_port import await_store, pause_seconds
 
 LIMIT_SECONDS = 60.0
@@ -82,6 +84,21 @@ def test_nobody_is_waited_for_without_need(
     before = time.monotonic()
     await_store(rank, 2, 10 * LIMIT_SECONDS)
     assert time.monotonic() - before < LIMIT_SECONDS
+
+
+def test_rank_joins_the_group_after_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = list[str]()
+
+    def join(*_: object, **__: object) -> None:
+        done.append("join")
+        raise ConnectionError
+
+    monkeypatch.setattr(world, "await_store", lambda *words: done.append(f"await {words}"))
+    monkeypatch.setattr(world.dist, "init_process_group", join)
+    train = TrainConfig(start_timeout_seconds=70, timeout_seconds=40)
+    with pytest.raises(ConnectionError):
+        world.World(rank=1, size=2).connect(choose_compute(train, 0), train)
+    assert done == ["await (1, 2, 70)", "join"]
 
 
 def test_many_ranks_ask_less_often() -> None:
