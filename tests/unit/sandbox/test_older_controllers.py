@@ -18,8 +18,8 @@ FOLDER = "/cache/tools/trainer-2.1.0-0123456789ab"
 
 
 def cluster_that_runs(program: str | None) -> Cluster:
-    """A stand-in for a cluster that is up; this program of it has the name of any controller."""
-    node = SimpleNamespace(link=object(), program=lambda _: program)
+    """A stand-in for a cluster that is up; this program of it is Trainer's controller."""
+    node = SimpleNamespace(link=object(), program={"trainer": program}.get)
     return cast(Cluster, SimpleNamespace(name="any", node=lambda _: node))
 
 
@@ -57,7 +57,7 @@ def ended(cluster: Cluster, wanted: Controller) -> None:
 
 
 def lent(cluster: Cluster, wanted: Controller) -> None:
-    with running(cluster, [wanted]):
+    with running(cluster, [CONTROLLERS["jobset"], wanted]):
         pass
 
 
