@@ -56,7 +56,7 @@ def configs(version: str) -> dict[str, Any]:
     return {}
 
 
-def test_programs_are_those_of_this_version(served: Lab, version: str) -> None:
+def test_programs_are_of_this_version(served: Lab, version: str) -> None:
     """And the pinned version is not started beside it, or taken for it."""
     node = served.cluster.node(1)
     for controller in OLDER_TRAINERS[version]:
@@ -67,39 +67,37 @@ def test_programs_are_those_of_this_version(served: Lab, version: str) -> None:
         start_controller(served.cluster, CONTROLLERS["trainer"])
 
 
-def test_definition_of_this_version_knows_every_field(served: Lab, tmp_path: Path) -> None:
+def test_definition_knows_every_field(served: Lab, tmp_path: Path) -> None:
     """Its webhooks take the objects too."""
     promises.test_definition_of_the_controller_knows_every_field(served, TRAINJOB, tmp_path)
 
 
 @pytest.mark.parametrize(("topology", "pods", "per_pod"), PLACES)
-def test_each_rank_is_where_the_pinned_has_it(
+def test_each_rank_is_in_place(
     served: Lab, probing: Stack, configs: dict[str, Any], topology: str, pods: int, per_pod: int
 ) -> None:
     """E1, as seen in the pods."""
     promises.test_each_rank_is_where_it_should_be(served, probing, configs, topology, pods, per_pod)
 
 
-def test_lost_pod_leaves_the_weights_of_multi_pod(
-    served: Lab, stack: Stack, reference: dict[str, str]
-) -> None:
+def test_lost_pod_changes_no_weights(served: Lab, stack: Stack, reference: dict[str, str]) -> None:
     """E2, and a second `up` that changes nothing."""
     promises.test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
         served, stack, reference, TRAINJOB
     )
 
 
-def test_plain_torchrun_has_these_weights_too(served: Lab, reference: dict[str, str]) -> None:
+def test_plain_torchrun_has_same_weights(served: Lab, reference: dict[str, str]) -> None:
     promises.test_plain_torchrun_ends_with_the_same_bits(served, reference)
 
 
-def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack) -> None:
+def test_evicted_pod_restarts_all_pods(served: Lab, stack: Stack) -> None:
     promises.test_evicted_pod_starts_all_pods_anew(served, stack, TRAINJOB)
 
 
-def test_stopped_run_goes_on_and_hands_over(served: Lab, stack: Stack) -> None:
+def test_stopped_run_goes_on_elsewhere(served: Lab, stack: Stack) -> None:
     promises.test_stopped_run_goes_on_where_it_was_and_hands_over(served, stack, TRAINJOB)
 
 
-def test_fatal_error_fails_it_without_a_retry(served: Lab, stack: Stack) -> None:
+def test_fatal_error_ends_without_retry(served: Lab, stack: Stack) -> None:
     promises.test_fatal_error_fails_the_workload_without_a_retry(served, stack, TRAINJOB)
