@@ -466,6 +466,8 @@ def test_fatal_error_fails_the_workload_without_a_retry(
         starts = pod_starts(lab, run_name)
         assert max(starts[index] for index in engine.heard) == 1
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
-    (run,) = look(api, NAMESPACE).runs
+    # The run of `probing`, which has finished, may be there too.
+    runs = {run.stack.rpartition("/")[2]: run for run in look(api, NAMESPACE).runs}
+    run = runs[stack.name]
     state = "failed" if engine.ends else "failing"
     assert (run.state, "/data/no-such-weights" in run.detail) == (state, True)
