@@ -9,6 +9,7 @@ from sandbox.commands import Command
 from sandbox.components import COMPONENTS, MIRROR, SYSTEM_PATH
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
+from sandbox.controllers.older import OLDER
 from sandbox.fake_nodes import MOST as MOST_FAKE_NODES
 from sandbox.fake_nodes import set_fake_nodes
 from sandbox.gpus import MOST, offer_gpus
@@ -17,6 +18,7 @@ from sandbox.say import say
 from sandbox.toolchain import bin_dir
 
 NAME_VARIABLE = "DISTTRAIN_CLUSTER"
+CHOICES = {**CONTROLLERS, **OLDER}
 EXIT_BROKEN = 1
 EXIT_DOWN = 3  # as of `systemctl status`
 
@@ -54,7 +56,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="controllers",
         action="append",
-        choices=list(CONTROLLERS),
+        choices=list(CHOICES),
         default=[],
         help="also start this controller, which is built the first time",
     )
@@ -65,19 +67,19 @@ def _up(arguments: argparse.Namespace) -> None:
     cluster.up(arguments.nodes)
     say(f"kubeconfig {cluster.kubeconfig}")
     for name in arguments.controllers:
-        start_controller(cluster, CONTROLLERS[name])
+        start_controller(cluster, CHOICES[name])
 
 
 def _remove_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
-    parser.add_argument("controller", choices=list(CONTROLLERS))
+    parser.add_argument("controller", choices=list(CHOICES))
 
 
 def _remove(arguments: argparse.Namespace) -> None:
     cluster = _cluster(arguments, with_programs=True)
     if cluster.node_ip is None:
         raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")
-    stop_controller(cluster, CONTROLLERS[arguments.controller])
+    stop_controller(cluster, CHOICES[arguments.controller])
 
 
 def _gpus_arguments(parser: argparse.ArgumentParser) -> None:

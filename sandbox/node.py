@@ -83,6 +83,10 @@ class Node:
             if not processes.is_running(name)
         ]
 
+    def program(self, name: str) -> str | None:
+        """The path of the program that runs under this name; None: it does not run."""
+        return self._processes.program(name)
+
     def make(self) -> tuple[Holder, Link]:
         """Make folders, control group, namespaces and the link to the host."""
         layout = self.layout

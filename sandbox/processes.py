@@ -82,6 +82,12 @@ class Processes:
         expected = (program.strip().encode() + b"\0", b"setsid\0", b"sh\0")
         return not command or command.startswith(expected)
 
+    def program(self, name: str) -> str | None:
+        """The path of the program of a component that runs; None: it does not run."""
+        if not self.is_running(name):
+            return None
+        return (self.pids / f"{name}.pid").read_text().split(maxsplit=1)[1].strip()
+
     def require_running(self, names: Iterable[str]) -> None:
         """Raise ComponentEndedError for the first of `names` that has ended."""
         for name in names:

@@ -75,6 +75,7 @@ FILES = {
         "e2e/test_lost_volume.py",
         "e2e/test_monitoring_installed.py",
         "e2e/test_new_cluster.py",
+        "e2e/test_older_trainers.py",
         "e2e/test_other_volume.py",
         "e2e/test_over_ssh.py",
         "e2e/test_playbook.py",

@@ -7,6 +7,7 @@ because no Service leads to a process of the node.
 
 import base64
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,9 +37,11 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
     Does nothing where it runs already. Builds the controller the first time.
 
     Raises:
-        RuntimeError: the build failed, the cluster is down, or the controller has ended.
+        RuntimeError: the build failed, the cluster is down, another version of the controller runs
+            there, or the controller has ended.
         TimeoutError: the controller does not answer.
     """
+    refuse_another_version(cluster, controller)
     tool_folder(controller.tool)
     node = cluster.node(1)
     place = _place(cluster, controller)
@@ -56,6 +59,30 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
         start_programs(cluster, controller)
         _apply(cluster, _webhooks(cluster, controller, objects))
         node.wait(f"{controller.title}'s kinds", lambda: _refusal(cluster, controller.probe))
+
+
+def refuse_another_version(cluster: Cluster, controller: Controller) -> None:
+    """A cluster has one version of a controller: their definitions have the same names.
+
+    Raises:
+        RuntimeError: another version runs there, or the cluster is down.
+    """
+    node, tool = cluster.node(1), controller.tool
+    if node.link is None:
+        raise RuntimeError(_down(cluster))
+    found = running_version(node.program(controller.name) or "", tool.name)
+    if found not in (None, tool.version):
+        raise RuntimeError(
+            f"{controller.title} {tool.version} cannot be started or ended: version {found} of it "
+            f"runs in cluster {cluster.name}, which has one version at a time. End that one, with "
+            "all objects of its kinds, by `python -m sandbox remove` and the name it was started by"
+        )
+
+
+def running_version(program: str, tool_name: str) -> str | None:
+    """The version of a program in the cache, by its path; None: it has none."""
+    found = re.fullmatch(rf"{re.escape(tool_name)}-(.+)-[0-9a-f]{{12}}", Path(program).parent.name)
+    return found[1] if found else None
 
 
 def start_programs(cluster: Cluster, controller: Controller) -> None:
@@ -80,9 +107,10 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
     """End it and remove what it had in the cluster, objects of its kinds included.
 
     Raises:
-        RuntimeError: the cluster is down.
+        RuntimeError: the cluster is down, or another version of the controller runs there.
         TimeoutError: the controller does not end.
     """
+    refuse_another_version(cluster, controller)
     objects = _objects(cluster, controller)
     # The webhooks first: without the controller they refuse every change of its kinds.
     _delete(cluster, _webhooks(cluster, controller, objects))
@@ -101,6 +129,8 @@ def running(cluster: Cluster, controllers: Sequence[Controller]) -> Iterator[Non
     Raises:
         RuntimeError, TimeoutError: as `start_controller` and `stop_controller` do.
     """
+    for controller in controllers:
+        refuse_another_version(cluster, controller)  # which goes on running
     try:
         for controller in controllers:
             start_controller(cluster, controller)
@@ -113,7 +143,7 @@ def running(cluster: Cluster, controllers: Sequence[Controller]) -> Iterator[Non
 def _place(cluster: Cluster, controller: Controller) -> Place:
     link = cluster.node(1).link
     if link is None:
-        raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")
+        raise RuntimeError(_down(cluster))
     return Place(
         programs=tool_folder(controller.tool),
         address=str(link.node),
@@ -121,6 +151,10 @@ def _place(cluster: Cluster, controller: Controller) -> Place:
         config=cluster.layout.run / f"{controller.name}.json",
         kubeconfig=cluster.layout.run / f"{_client(controller)}.kubeconfig",
     )
+
+
+def _down(cluster: Cluster) -> str:
+    return f"cluster {cluster.name} is down: run `up` first"
 
 
 def _client(controller: Controller) -> str:

@@ -10,32 +10,50 @@ VOLCANO = "1.14.1"
 LWS = "0.9.0"
 KUEUE = "0.19.2"
 
-# JobSet's controller, and the folder with its definitions, which are not in its program.
-JOBSET_CONTROLLER = Tool(
-    "jobset",
-    JOBSET,
-    ("jobset", "config"),
-    (),
-    GoBuild(
-        "jobset",
-        ("sigs.k8s.io/jobset",),
-        (("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{JOBSET}"),),
-        module_files=(("sigs.k8s.io/jobset", "config"),),
-    ),
-)
 
-# Kubeflow Trainer's controller, of TrainJobs, and its definitions.
-TRAINER_CONTROLLER = Tool(
-    "trainer",
-    TRAINER,
-    ("trainer-controller-manager", "manifests"),
-    (),
-    GoBuild(
+def jobset_controller(version: str, module: str = "jobset") -> Tool:
+    """JobSet's controller, and the folder with its definitions, which are not in its program.
+
+    Args:
+        version: of JobSet.
+        module: the folder of `sandbox/go` that pins that version.
+    """
+    return Tool(
+        "jobset",
+        version,
+        ("jobset", "config"),
+        (),
+        GoBuild(
+            module,
+            ("sigs.k8s.io/jobset",),
+            (("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{version}"),),
+            module_files=(("sigs.k8s.io/jobset", "config"),),
+        ),
+    )
+
+
+def trainer_controller(version: str, module: str = "trainer") -> Tool:
+    """Kubeflow Trainer's controller, of TrainJobs, and its definitions.
+
+    Args:
+        version: of Trainer.
+        module: the folder of `sandbox/go` that pins that version.
+    """
+    return Tool(
         "trainer",
-        ("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",),
-        module_files=(("github.com/kubeflow/trainer/v2", "manifests"),),
-    ),
-)
+        version,
+        ("trainer-controller-manager", "manifests"),
+        (),
+        GoBuild(
+            module,
+            ("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",),
+            module_files=(("github.com/kubeflow/trainer/v2", "manifests"),),
+        ),
+    )
+
+
+JOBSET_CONTROLLER = jobset_controller(JOBSET)
+TRAINER_CONTROLLER = trainer_controller(TRAINER)
 
 # Kubeflow's controller of before, of PyTorchJobs, and its definitions.
 PYTORCHJOB_CONTROLLER = Tool(

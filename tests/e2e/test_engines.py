@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from infra.kube.api_server.api import Api
 from infra.names import RUN_CONFIG_PATH
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running
+from sandbox.controllers.kind import Controller
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT
@@ -57,26 +59,40 @@ SHAPES = ((1, 3), (3, 1), (2, 2))  # pods, and ranks in each
 STATEFUL_SET = "train-multipod"
 
 
-@pytest.fixture(scope="module")
-def served(lab: Lab) -> Iterator[Lab]:
-    """A cluster with the controllers of all kinds; nothing of them is left afterwards."""
+@contextmanager
+def only_meanwhile(lab: Lab, controllers: Sequence[Controller]) -> Iterator[None]:
+    """These controllers run; nothing of them is left afterwards."""
     kinds = ("customresourcedefinition", "clusterrole", "clusterrolebinding")
     hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
     before = lab.uids(*kinds, *hooks)
-    with running(lab.cluster, [CONTROLLERS[name] for name in NEEDED]):
-        yield lab
+    with running(lab.cluster, controllers):
+        yield
     assert lab.uids(*kinds, *hooks).keys() <= before.keys()
+
+
+@contextmanager
+def stack_of(lab: Lab, name: str, engines: Sequence[Engine]) -> Iterator[Stack]:
+    """A stack for runs of these kinds; no object of them is left afterwards."""
+    settings = {"pods": str(PODS), "processesPerPod": "1", "podPolicy": "deny"}
+    made = lab.stack(name, "sandbox", settings)
+    yield made
+    made.destroy()
+    workloads = [engine.typed for engine in engines]
+    left = lab.uids(*workloads, "trainingruntime", "job", "service", "statefulset", "pod")
+    assert not [name for name in left if "train-" in name]
+
+
+@pytest.fixture(scope="module")
+def served(lab: Lab) -> Iterator[Lab]:
+    """A cluster with the controllers of all kinds."""
+    with only_meanwhile(lab, [CONTROLLERS[name] for name in NEEDED]):
+        yield lab
 
 
 @pytest.fixture(scope="module")
 def stack(served: Lab) -> Iterator[Stack]:
-    settings = {"pods": str(PODS), "processesPerPod": "1", "podPolicy": "deny"}
-    made = served.stack("e2e-engines", "sandbox", settings)
-    yield made
-    made.destroy()
-    workloads = [engine.typed for engine in ENGINES]
-    left = served.uids(*workloads, "trainingruntime", "job", "service", "statefulset", "pod")
-    assert not [name for name in left if "train-" in name]
+    with stack_of(served, "e2e-engines", ENGINES) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +112,8 @@ def probing(served: Lab, stack: Stack, reference: dict[str, str]) -> Iterator[St
     assert reference  # so the platform is there
     file = served.scratch / FILE
     file.write_text(PROGRAM)
-    made = served.stack("e2e-ranks", "sandbox-multipod", {"platform": stack.name, "instance": "p"})
+    guest = {"platform": stack.name, "instance": "p"}
+    made = served.stack(f"{stack.name}-ranks", "sandbox-multipod", guest)
     made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
     words = {
         f"program.command[{place}]": word for place, word in enumerate(("python", FILE, *WORDS))
@@ -201,7 +218,7 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
         assert training_pods(lab, stack) == []  # so nothing holds a GPU
     else:
         assert len(training_pods(lab, stack)) == PODS
-    assert states(lab, stack)["e2e-engines"] == "finished"
+    assert states(lab, stack)[stack.name] == "finished"
     assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
     stack.refresh()
     stack.preview("--expect-no-changes")
@@ -385,7 +402,7 @@ def test_stopped_run_goes_on_where_it_was_and_hands_over(
     saved = max(lab.losses(run_name))
     assert f"it has saved step {saved}." in said
     assert training_pods(lab, stack) == []
-    assert states(lab, stack)["e2e-engines"] == "stopped"
+    assert states(lab, stack)[stack.name] == "stopped"
     people_run(lab, stack, f"./disttrain resume --stack {stack.name}")
     wait_for("further steps", lambda: max(lab.losses(run_name)) > saved, 120)
     stack.set("topology", "multi-pod")
@@ -407,7 +424,7 @@ def test_finished_run_of_one_pod_holds(served: Lab, stack: Stack) -> None:
         lab.wait_done(run_name)
         wait_for("a pod that holds", lambda: "holding until SIGTERM" in logs(lab, LWS), 120)
         assert pod_starts(lab, run_name) == [1, 0, 0]
-        assert states(lab, stack)["e2e-engines"] == "finished"
+        assert states(lab, stack)[stack.name] == "finished"
         assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
         people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
         assert training_pods(lab, stack) == []  # so nothing holds a GPU
@@ -449,6 +466,8 @@ def test_fatal_error_fails_the_workload_without_a_retry(
         starts = pod_starts(lab, run_name)
         assert max(starts[index] for index in engine.heard) == 1
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
-    (run,) = look(api, NAMESPACE).runs
+    # The run of `probing`, which has finished, may be there too.
+    runs = {run.stack.rpartition("/")[2]: run for run in look(api, NAMESPACE).runs}
+    run = runs[stack.name]
     state = "failed" if engine.ends else "failing"
     assert (run.state, "/data/no-such-weights" in run.detail) == (state, True)

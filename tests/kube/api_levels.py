@@ -16,6 +16,7 @@ from infra.labels import OWNER_LABEL
 from infra.workloads import WORKLOADS
 from sandbox.toolchain import tool_folder
 from sandbox.tools.controllers import JOBSET, JOBSET_CHART, TRAINER, TRAINER_MANIFESTS
+from sandbox.tools.older import minor
 from sandbox.tools.tool import GoBuild, Tool
 from tests.kube.lab import Lab, wait_for
 from tests.unit.stacks import deploy
@@ -25,14 +26,13 @@ Json = dict[str, Any]
 
 def _jobset(version: str) -> Tool:
     module_file = ("sigs.k8s.io/jobset", "config/components/crd/bases")
-    level = version.rpartition(".")[0]
-    build = GoBuild(f"jobset-{level}", (), module_files=(module_file,))
+    build = GoBuild(f"jobset-{minor(version)}", (), module_files=(module_file,))
     return Tool("jobset-definitions", version, ("bases",), (), build)
 
 
 def _trainer(version: str) -> Tool:
     module_file = ("github.com/kubeflow/trainer/v2", "manifests/base/crds")
-    build = GoBuild(f"trainer-{version[:3]}", (), module_files=(module_file,))
+    build = GoBuild(f"trainer-{minor(version)}", (), module_files=(module_file,))
     return Tool("trainer-definitions", version, ("crds",), (), build)
 
 

@@ -9,7 +9,7 @@ import pytest
 from sandbox.__main__ import main
 from sandbox.dataset import plays_text
 from sandbox.packages import missing_packages
-from sandbox.tools import cluster, controllers, services, tool
+from sandbox.tools import cluster, controllers, older, services, tool
 from sandbox.tools.cluster import TOOLS
 from sandbox.tools.tool import GO_FOLDER
 
@@ -42,6 +42,8 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         ("mpi-operator", f"kubeflow/mpi-operator v{controllers.MPI_OPERATOR}"),
         ("volcano", f"volcano.sh/volcano v{controllers.VOLCANO}"),
         ("lws", f"sigs.k8s.io/lws v{controllers.LWS}"),
+        *((each.build.module, f"jobset v{each.version}") for each in older.JOBSETS.values()),
+        *((each.build.module, f"trainer/v2 v{each.version}") for each in older.TRAINERS.values()),
     ],
 )
 def test_modules_and_releases_have_the_same_versions(module: str, pin: str) -> None:

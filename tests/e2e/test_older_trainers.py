@@ -1,0 +1,95 @@
+"""Runs of `trainjob` under older versions of Kubeflow Trainer, which users' clusters may have.
+
+The real controllers of each version carry them out, with the JobSet that the version needs. What is
+asked of them is what test_engines.py asks of the pinned versions. `make test-engines` runs this
+file.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import start_controller
+from sandbox.controllers.older import OLDER_TRAINERS
+from sandbox.stack import Stack
+from sandbox.toolchain import tool_folder
+from tests.e2e import test_engines as promises
+from tests.e2e.engines import TRAINJOB
+from tests.e2e.lab import Lab
+
+# `multi-pod` first: the configuration of its ranks is what those of the others are compared with.
+PLACES = [("multi-pod", 2, 2), ("trainjob", 2, 2)]
+
+reference = promises.reference
+probing = promises.probing
+
+
+@pytest.fixture(scope="module", params=list(OLDER_TRAINERS))
+def version(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def served(lab: Lab, version: str) -> Iterator[Lab]:
+    """A cluster with the controllers of this version alone, and without runs of another one."""
+    with promises.only_meanwhile(lab, OLDER_TRAINERS[version]):
+        yield lab
+    # Those of the next version have the same names: they would be over before they begin.
+    shutil.rmtree(lab.cluster.data_root / "runs", ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def stack(served: Lab, version: str) -> Iterator[Stack]:
+    name = f"e2e-trainer-{version.replace('.', '-')}"
+    with promises.stack_of(served, name, [promises.JOBSET, TRAINJOB]) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def configs(version: str) -> dict[str, Any]:
+    """See test_engines.py; each version has its own, so that each is asked in full."""
+    assert version
+    return {}
+
+
+def test_programs_are_of_this_version(served: Lab, version: str) -> None:
+    """And the pinned version is not started beside it, or taken for it."""
+    node = served.cluster.node(1)
+    for controller in OLDER_TRAINERS[version]:
+        program = node.program(controller.name)
+        assert program is not None
+        assert Path(program).parent == tool_folder(controller.tool)
+    with pytest.raises(RuntimeError, match=f"version {version} of it runs in cluster"):
+        start_controller(served.cluster, CONTROLLERS["trainer"])
+
+
+def test_definition_knows_every_field(served: Lab, tmp_path: Path) -> None:
+    """Its webhooks take the objects too."""
+    promises.test_definition_of_the_controller_knows_every_field(served, TRAINJOB, tmp_path)
+
+
+@pytest.mark.parametrize(("topology", "pods", "per_pod"), PLACES)
+def test_each_rank_is_in_place(
+    served: Lab, probing: Stack, configs: dict[str, Any], topology: str, pods: int, per_pod: int
+) -> None:
+    """E1, as seen in the pods."""
+    promises.test_each_rank_is_where_it_should_be(served, probing, configs, topology, pods, per_pod)
+
+
+def test_lost_pod_changes_no_weights(served: Lab, stack: Stack, reference: dict[str, str]) -> None:
+    """E2, and a second `up` that changes nothing."""
+    promises.test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
+        served, stack, reference, TRAINJOB
+    )
+
+
+def test_plain_torchrun_has_same_weights(served: Lab, reference: dict[str, str]) -> None:
+    promises.test_plain_torchrun_ends_with_the_same_bits(served, reference)
+
+
+def test_fatal_error_ends_without_retry(served: Lab, stack: Stack) -> None:
+    promises.test_fatal_error_fails_the_workload_without_a_retry(served, stack, TRAINJOB)
