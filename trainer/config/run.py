@@ -63,6 +63,11 @@ class RunConfig:
         return {**names, "train": launch, "program": everything["program"]}
 
     @property
+    def tokens_per_update(self) -> int:
+        """Of the global batch, and so of all ranks together."""
+        return self.train.global_batch_size * self.model.block_size
+
+    @property
     def has_program(self) -> bool:
         """Whether a program of the user's own runs in place of our trainer."""
         return bool(self.program.command)
