@@ -189,6 +189,17 @@ def test_programs_that_up_starts_need_no_sdk(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_no_test_file_imports_another_test_file() -> None:
+    """What several of them use is in a file of its own beside them, where a reader looks for it."""
+    found: list[str] = []
+    for file in (PROJECT / "tests").rglob("*.py"):
+        for node in nodes_of(file):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                found += [str(file) for name in names if name.startswith("test_")]
+    assert found == []
+
+
 def test_training_loop_is_read_on_one_screen() -> None:
     """It is what a reader of the trainer begins with: one function, and its parts are no longer."""
     lines = {
