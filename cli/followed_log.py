@@ -47,7 +47,7 @@ def followed_log(api: Api, path: str) -> Iterator[bytes]:
 
 
 def _blocks(api: Api, path: str) -> Iterator[bytes]:
-    """By one connection, from the log's begin. Raises HTTPError, ApiError."""
+    """The log from its begin, over one connection. Raises HTTPError, ApiError."""
     response = api.stream(log_path(path), {"follow": "true"})
     try:
         if response.status >= 300:

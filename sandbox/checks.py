@@ -22,7 +22,7 @@ class Check:
 
 
 def checks_of_cluster(first: Node, link: Link) -> list[Check]:
-    """For all that the first node runs, which has this link."""
+    """Checks of all that the first node runs, which has this link."""
 
     def service_account() -> str | None:
         path = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -42,7 +42,7 @@ def checks_of_cluster(first: Node, link: Link) -> list[Check]:
 
 
 def checks_of_node(first: Node, node: Node, since: float = 0) -> list[Check]:
-    """For what every node runs. The first one has the API server; `since`: see sandbox.api."""
+    """Checks of what every node runs; `since` as in `api.missing_node_condition`."""
 
     def proxy() -> str | None:
         return _missing_at(node.address or "", components.PROXY_HEALTH_PORT, "/healthz")

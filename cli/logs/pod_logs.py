@@ -142,7 +142,7 @@ class PodLogs:
             self._cut.add(_uid(pod))
 
     def _new(self, pod: Json, lines: list[bytes]) -> list[Line]:
-        """Those that no request has given before."""
+        """The lines that no request has given before."""
         position, found = self._position(pod), list[Line]()
         for text in lines:
             line = parse_api_line(text, node_of(pod))

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def pass_on(block: memoryview) -> None:
-    """To whoever reads the standard output, at once: more may come only much later."""
+    """Write it to the standard output at once, since more may come only much later."""
     sys.stdout.buffer.write(block)
     sys.stdout.buffer.flush()
 

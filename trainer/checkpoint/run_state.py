@@ -57,7 +57,7 @@ class RunState:
 
     @property
     def safe_step(self) -> int:
-        """Of the newest checkpoint that is in its place; 0 where there is none."""
+        """Step of the newest checkpoint that is in its place; 0 where there is none."""
         return self._save.safe_step
 
     @property

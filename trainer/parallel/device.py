@@ -28,7 +28,7 @@ class Compute:
     reasons: tuple[str, ...]
 
     def autocast(self) -> AbstractContextManager[object]:
-        """In it, forward passes compute in the chosen arithmetic."""
+        """A context in which forward passes compute in the chosen arithmetic."""
         enabled = self.dtype != torch.float32
         return torch.autocast(self.device.type, self.dtype) if enabled else nullcontext()
 

@@ -216,7 +216,7 @@ def stays_inside(found: Transport) -> bool:
 
 
 def network_name(name: str) -> str:
-    """For people what the label `transport` says (watch.labels_of), or the network profile."""
+    """Words for people: of the label `transport` (watch.labels_of), or of the network profile."""
     special = {"none": "inside one machine", "unknown": "a transport that NCCL does not tell"}
     return special.get(name) or _NAMES.get(name, name)
 

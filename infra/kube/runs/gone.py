@@ -63,7 +63,7 @@ def forget_end(api: Api, record: Record) -> None:
 
 
 def how_ended_or_empty(api: Api, record: Record) -> str:
-    """As `how_ended`, and empty where the volume cannot be read, instead of an error.
+    """What `how_ended` says, but empty where the volume cannot be read, instead of an error.
 
     Raises:
         UnreachableError: nobody answers.
