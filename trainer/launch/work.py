@@ -69,5 +69,5 @@ class Work(Protocol):
         ...
 
     def recorded(self) -> str:
-        """The same as the volume tells it: how far processes have come that were there before."""
+        """A text of how far processes have come that were there before, as the volume tells it."""
         ...

@@ -120,7 +120,7 @@ def _is_asked(network: str, asked: tuple[str, ...]) -> bool | None:
 
 
 def of_node(found: Mapping[int, Transport], asked: tuple[str, ...]) -> bool | None:
-    """The same for the ranks of a node: one that has another transport decides."""
+    """What `as_asked` says of all ranks of a node: one that has another transport decides."""
     answers = [as_asked(transport, asked) for transport in found.values()]
     return False if False in answers else None if None in answers or not answers else True
 
