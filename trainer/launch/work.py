@@ -69,5 +69,5 @@ class Work(Protocol):
         ...
 
     def recorded(self) -> str:
-        """A text of how far processes have come that were there before, as the volume tells it."""
+        """The text that `newest` gave to earlier processes, as the volume tells it."""
         ...
