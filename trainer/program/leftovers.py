@@ -50,7 +50,7 @@ def end_leftovers(start: str) -> list[int]:
 
 
 def _children() -> list[int]:
-    """Ids of this process's children, without those that have ended."""
+    """Of this process, without those that have ended."""
     found = list[int]()
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
