@@ -46,6 +46,13 @@ e2e: ## only the end-to-end tests
 	@$(SANDBOX) setup --for-tests
 	$(DEV) -m pytest tests/e2e --require tests/e2e
 
+test-kinds: ## of every kind of workload: the place of each rank, and the same weights
+	@$(SANDBOX) setup --for-tests
+	DISTTRAIN_TESTS=commit $(DEV) -m pytest tests/e2e/test_engines.py --second-try --require tests/e2e
+
+missing-tools: ## name the tools of the tests that are not in the cache
+	@$(SANDBOX) setup --missing
+
 test-engines: ## the tests that take hours: all topologies and queues, more faults, NFS
 	@$(SANDBOX) setup --for-tests
 	DISTTRAIN_TESTS=all $(DEV) -m pytest tests -m in_depth
@@ -77,4 +84,4 @@ docs: ## write docs/settings.md from Pulumi.yaml
 clean-cache: ## empty the cache of tools, virtualenvs and images
 	@$(SANDBOX) clean-cache
 
-.PHONY: help setup demo demo-down demo-local test lint unit e2e test-engines bench test-gpu bench-gpu bundle lock docs clean-cache
+.PHONY: help setup demo demo-down demo-local test lint unit e2e test-kinds missing-tools test-engines bench test-gpu bench-gpu bundle lock docs clean-cache

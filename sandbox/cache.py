@@ -55,12 +55,17 @@ def cached_folder(kind: str, key: str, make: Callable[[Path], None]) -> Path:
     """
     folder = cache_dir() / kind / key
     with locked(f"{kind}-{key}"):
-        if not (folder / ".complete").exists():
+        if not is_cached(kind, key):
             remove_tree(folder)
             folder.mkdir(parents=True)
             make(folder)
             (folder / ".complete").touch()
     return folder
+
+
+def is_cached(kind: str, key: str) -> bool:
+    """Whether `cached_folder` has made the folder already."""
+    return (cache_dir() / kind / key / ".complete").exists()
 
 
 def remove_tree(folder: Path) -> None:

@@ -142,7 +142,7 @@ def _kube_proxy(layout: Layout, link: Link) -> Mapping[str, Any]:
 
 
 def _corefile(layout: Layout, link: Link) -> str:
-    # With a ttl of 1 s, pods soon see the new address of a pod that was restarted.
+    # Answers are remembered as in k3s, so pods see the new address of a pod some seconds late.
     return f"""\
 .:53 {{
     bind {link.node}
@@ -151,8 +151,8 @@ def _corefile(layout: Layout, link: Link) -> str:
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
         kubeconfig {layout.run}/coredns.kubeconfig {layout.name}
         pods insecure
-        ttl 1
     }}
+    cache 30
 }}
 """
 

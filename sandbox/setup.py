@@ -7,8 +7,10 @@ from sandbox import packages
 from sandbox.base_image import ensure_base_image
 from sandbox.controllers import CONTROLLERS
 from sandbox.pulumi_home import plugin_home
-from sandbox.toolchain import bin_dir, tool_folder
+from sandbox.toolchain import bin_dir, is_missing, tool_folder
 from sandbox.tools import controllers, services
+from sandbox.tools.cluster import TOOLS
+from sandbox.tools.tool import Tool
 from sandbox.venvs import ensure_venv
 
 FOR_TESTS = (
@@ -32,10 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--only-dev", action="store_true", help="the developers' virtualenv alone")
     only.add_argument("--for-tests", action="store_true", help="also what the tests need")
+    only.add_argument(
+        "--missing",
+        action="store_true",
+        help="install nothing; name the tools of the tests that are not in the cache, a line each",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Install what is missing for the chosen scope."""
+    if arguments.missing:
+        for tool in filter(is_missing, tools_of_tests()):
+            print(tool.name, tool.version)
+        return
     ensure_venv_module()
     if arguments.only_dev or arguments.for_tests:
         ensure_venv(".venv-dev")
@@ -53,10 +64,13 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
     plugin_home()
     ensure_base_image()
     if for_tests:
-        for tool in FOR_TESTS:
+        for tool in tools_of_tests():
             tool_folder(tool)
-        for controller in CONTROLLERS.values():
-            tool_folder(controller.tool)
+
+
+def tools_of_tests() -> list[Tool]:
+    """The sandbox's tools, and what the tests need beside them."""
+    return [*TOOLS, *FOR_TESTS, *(controller.tool for controller in CONTROLLERS.values())]
 
 
 def ensure_venv_module() -> None:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sandbox.cache import cached_folder, content_key
+from sandbox.cache import cached_folder, content_key, is_cached
 from sandbox.downloads import Unavailable, install_release
 from sandbox.go_build import go_build
 from sandbox.say import phase, say
@@ -40,6 +40,11 @@ def tool_folder(tool: Tool) -> Path:
         (folder / "origin").write_text(origin + "\n")
 
     return cached_folder("tools", tool.key, make)
+
+
+def is_missing(tool: Tool) -> bool:
+    """Whether the cache lacks the tool, so that it would have to be downloaded or built."""
+    return not is_cached("tools", tool.key)
 
 
 def origin(tool: Tool) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 TRAINER_UID = 1000  # of the user in the trainer image
 METRICS_PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"  # trainer/monitoring/endpoint.py reads it
 TRANSPORTS_VARIABLE = "DISTTRAIN_TRANSPORTS"  # trainer/transport/asked.py reads it
+ADDRESS_VARIABLE = "DISTTRAIN_POD_IP"  # trainer/launch/noted_address.py reads it
 KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/messages.py reads it
 REVISION_VARIABLE = "DISTTRAIN_REVISION"  # trainer/launch/pod_failures.py reads it
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
@@ -138,6 +139,9 @@ def training_pod(run: Run) -> Manifest:
     # be finished otherwise, because the server takes a missing default for another value.
     pod_name = {"apiVersion": "v1", "fieldPath": "metadata.name"}
     container["env"].append({"name": "POD_NAME", "valueFrom": {"fieldRef": pod_name}})
+    if run.world.pods > 1:
+        pod_ip = {"apiVersion": "v1", "fieldPath": "status.podIP"}
+        container["env"].append({"name": ADDRESS_VARIABLE, "valueFrom": {"fieldRef": pod_ip}})
     revision = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{REVISION_LABEL}']"}
     container["env"].append({"name": REVISION_VARIABLE, "valueFrom": {"fieldRef": revision}})
     key = {"secretKeyRef": {"name": run.key_secret, "key": "key"}}

@@ -236,40 +236,72 @@ def test_failure_names_the_seed_that_repeats_it(
     assert "DISTTRAIN_TEST_SEED=4711" in done.stdout
 
 
-def test_continuous_integration_fixes_the_seed(tmp_path: Path) -> None:
-    """`make` is replaced by a program that shows what it was called with."""
-    make = tmp_path / "make"
-    make.write_text('#!/bin/sh\necho "$1 with $DISTTRAIN_TEST_SEED"\n')
+def run_with_make(
+    folder: Path, script: str, missing: int = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """`.ci/run` with a stand-in for `make`, for which so many tools are missing."""
+    make = folder / "make"
+    asked = f'[ "$1" = missing-tools ] && exec seq {missing}\n'
+    make.write_text(f"#!/bin/sh\n{asked}{script}\n")
     make.chmod(0o755)
-    seen: set[str] = set()
-    for mine in ("", "77"):
-        done = subprocess.run(
-            ["bash", str(PROJECT / ".ci" / "run")],
-            env={"PATH": f"{tmp_path}:/usr/bin:/bin", "DISTTRAIN_TEST_SEED": mine},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        seen.add(done.stdout)
-    assert seen == {"test with 1\n"}
+    return subprocess.run(
+        ["bash", str(PROJECT / ".ci" / "run")],
+        env={"PATH": f"{folder}:/usr/bin:/bin", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("mine", ["", "77"])
+def test_continuous_integration_fixes_the_seed(tmp_path: Path, mine: str) -> None:
+    """Whatever the seed of the one who calls it."""
+    show = 'echo "$1 with $DISTTRAIN_TEST_SEED"'
+    done = run_with_make(tmp_path, show, DISTTRAIN_TEST_SEED=mine)
+    assert (done.returncode, done.stdout) == (0, "test with 1\n")
+
+
+@pytest.mark.parametrize(
+    ("missing", "asked"),
+    [
+        (0, ["test at commit"]),
+        (10, ["test at commit"]),
+        (11, ["test at quick", "test-kinds at commit"]),
+    ],
+)
+def test_run_that_builds_the_tools_asks_less(
+    tmp_path: Path, missing: int, asked: list[str]
+) -> None:
+    """It says so. A few missing tools, as after a new version of one, change nothing."""
+    done = run_with_make(tmp_path, f'echo "$1 at ${VARIABLE}"', missing)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == asked
+    assert ("11 tools are not in the cache" in done.stderr) == (missing == 11)
+
+
+@pytest.mark.parametrize("failing", ["test", "test-kinds"])
+def test_either_part_of_such_a_run_can_fail_it(tmp_path: Path, failing: str) -> None:
+    done = run_with_make(tmp_path, f'[ "$1" != {failing} ]', 11)
+    assert done.returncode == 1
+
+
+def test_all_targets_of_the_run_are_there() -> None:
+    """The tests above replace `make`."""
+    asked = re.findall(r"\bmake ([a-z-]+)", (PROJECT / ".ci" / "run").read_text())
+    assert {"test", "test-kinds", "missing-tools"} <= set(asked)
+    makefile = (PROJECT / "Makefile").read_text()
+    assert [name for name in asked if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
 
 
 def test_hanging_run_is_interrupted_in_time(tmp_path: Path) -> None:
     """A run of 90 minutes was cut off, and no line of it said what had failed."""
-    make, hangs = tmp_path / "make", tmp_path / "hangs"
+    hangs = tmp_path / "hangs"
     # timeout signals its command, and then the command's group, so `make` gets the signal twice.
     trap = "trap 'trap : INT; kill $!; echo summary; exit 2' INT"
-    make.write_text(f"#!/bin/sh\n{trap}; sleep 600 >/dev/null 2>&1 & touch {hangs}; wait\n")
-    make.chmod(0o755)
+    hang = f"{trap}; sleep 600 >/dev/null 2>&1 & touch {hangs}; wait"
     limit_seconds = 1
     while True:
-        done = subprocess.run(
-            ["bash", str(PROJECT / ".ci" / "run")],
-            env={"PATH": f"{tmp_path}:/usr/bin:/bin", "CI_LIMIT_SECONDS": str(limit_seconds)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_with_make(tmp_path, hang, CI_LIMIT_SECONDS=str(limit_seconds))
         if hangs.exists():
             break
         limit_seconds *= 2  # it was interrupted before it had begun, on a busy machine

@@ -25,6 +25,12 @@ from trainer.launch.messages import RUN_KEY_VARIABLE, Hello
 from trainer.launch.mirror import MirrorProcess
 from trainer.launch.node import Node, machine_id, node_from_environment
 from trainer.launch.node_output import NodeOutput
+from trainer.launch.noted_address import (
+    ADDRESS_VARIABLE,
+    forget_address,
+    note_address,
+    noted_address,
+)
 from trainer.launch.own_trainer import OwnTrainer
 from trainer.launch.pod_failures import REVISION_VARIABLE, PodFailures
 from trainer.launch.ports import free_port
@@ -68,6 +74,7 @@ class _Entrypoint:
             local_ranks=node.local_ranks,
             name=os.environ.get("POD_NAME") or socket.gethostname(),
         )
+        self._address = os.environ.get(ADDRESS_VARIABLE, "")
         self._coordinator: Coordinator | None = None
         self._rounds = 0
         self._output = NodeOutput.of(node.rank, config.run_dir)
@@ -218,6 +225,8 @@ class _Entrypoint:
                 done=self._work.round_is_done,
                 proven=self._volume.all_proven,
             )
+            if self._address:
+                note_address(config.run_dir, self._address, self._say)
 
         self._events.write(Name.GATHERING)
 
@@ -237,6 +246,7 @@ class _Entrypoint:
                 config.train.rendezvous_timeout_seconds,
                 self._say,
                 give_up,
+                self._noted_address,
             )
             if member is not None:
                 report = self._in_round(member)
@@ -245,6 +255,10 @@ class _Entrypoint:
             if report is None or report.code != ExitCode.DONE:
                 self._volume.withdraw()
         return report
+
+    def _noted_address(self) -> str:
+        """Of node 0; raises OSError: the volume cannot be read."""
+        return self._address if self._node.rank == 0 else noted_address(self._config.run_dir)
 
     def _in_round(self, member: RoundMember) -> ExitReport:
         """Show that the volume is shared, then run the ranks once, together with other nodes."""
@@ -263,6 +277,7 @@ class _Entrypoint:
         self._status.mark_ready()
         if self._node.rank == 0:
             self._volume.run_is_finished()
+            forget_address(self._config.run_dir)
         self._vitals.end(has_failed=False)
         self._goodput.say_last()
         self._say(f"run {self._config.run_name} is finished: {finished}")

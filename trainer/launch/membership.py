@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,10 +26,10 @@ from trainer.launch.messages import (
     Stop,
     Wait,
 )
+from trainer.launch.search import Found, Search, asked_once, by_address, by_name
 from trainer.launch.status_files import ExitReport
 from trainer.watch.hang import RankState, to_text
 
-_CONNECT_TIMEOUT_SECONDS = 5
 _SAY_EVERY_SECONDS = 10
 _POLL_SECONDS = 0.1
 _REFUSED_PAUSE_SECONDS = 1.0
@@ -126,10 +125,19 @@ def join(
     timeout_seconds: float,
     say: Callable[[str], None],
     give_up: Callable[[], bool],
+    noted: Callable[[], str] = lambda: "",
 ) -> RoundMember | None:
-    """Wait for the name, for node 0, and for the other nodes; then return the common round.
+    """Wait for node 0, and for the other nodes; then return the common round.
 
-    `give_up` is asked about ten times a second; when it says so, the result is None.
+    Args:
+        host, port: the name of node 0, and where it listens.
+        hello: what this node says of itself.
+        key: of the run; see trainer.launch.messages.
+        timeout_seconds: longest wait.
+        say: prints a line.
+        give_up: asked about ten times a second; when it says so, the result is None.
+        noted: the address of node 0 by another way than its name; empty: it is not known. It may
+            hang, and may raise OSError.
 
     Raises:
         RetryableError: not enough nodes were there within `timeout_seconds`. The time during which
@@ -137,14 +145,23 @@ def join(
     """
     deadline = time.monotonic() + timeout_seconds
     said_at, status, line, next_try, is_sure = float("-inf"), "", None, 0.0, False
+    search: Search | None = None
+    found: Found | None = None
+    strangers = set[str]()
+    ways = (by_name(host), by_address(asked_once(noted, strangers)))
     try:
         while not give_up():
             if line is None:
-                if time.monotonic() >= next_try:
-                    line, status = _connect(host, port, key, status)
-                    if line is not None:
-                        line.send(hello)
+                if search is None and time.monotonic() >= next_try:
+                    search = Search(ways, port)
+                if search is not None:
+                    found, status = search.taken(), search.status or status
+                if found is not None:
+                    search = None
+                    line = SignedLines(found.connection, key, is_server=False)
+                    line.send(hello)
             else:
+                assert found is not None
                 answer = _answer(line, _heard(line, host, port))
                 if isinstance(answer, RoundMember):
                     line = None  # the member goes on with it
@@ -154,7 +171,10 @@ def join(
                 elif isinstance(answer, Refused):
                     status, is_sure = answer.reason, False
                     line.close()
-                    line, next_try = None, time.monotonic() + _REFUSED_PAUSE_SECONDS
+                    if found.way is not ways[0]:
+                        strangers.add(found.host)
+                    line, found = None, None
+                    next_try = time.monotonic() + _REFUSED_PAUSE_SECONDS
             now = time.monotonic()
             if is_sure:
                 deadline = now + timeout_seconds
@@ -166,6 +186,8 @@ def join(
             time.sleep(_POLL_SECONDS)
         return None
     finally:
+        if search is not None:
+            search.close()
         if line is not None:
             line.close()
 
@@ -214,14 +236,3 @@ def _round_of(start: Start, line: SignedLines) -> Round:
         own,
         tuple(start.proofs),
     )
-
-
-def _connect(host: str, port: int, key: bytes, status: str) -> tuple[SignedLines | None, str]:
-    """A connection, or the reason why there is none. The name is looked up each time."""
-    try:
-        connection = socket.create_connection((host, port), _CONNECT_TIMEOUT_SECONDS)
-    except socket.gaierror as error:
-        return None, f"waiting for the DNS name {host} ({error.strerror})"
-    except OSError as error:
-        return None, f"waiting for node 0 at {host}:{port} ({error.strerror or error})"
-    return SignedLines(connection, key, is_server=False), status

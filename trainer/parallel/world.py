@@ -28,6 +28,7 @@ from trainer.config import TrainConfig
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.agreement import Choice, agree
 from trainer.parallel.device import Compute
+from trainer.parallel.store_port import await_store
 from trainer.watch.beat import BEAT
 
 _POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
@@ -91,6 +92,7 @@ class World:
             return compute
         backend = "cpu:gloo,cuda:nccl" if compute.backend == "nccl" else "gloo"
         longest = max(train.start_timeout_seconds, train.timeout_seconds)
+        await_store(self.rank, self.size, longest)
         dist.init_process_group(backend, timeout=timedelta(seconds=longest))
         texts = self.gather_text(Choice.of(compute).to_text())
         compute = agree(compute, train.dtype, [Choice.from_text(text) for text in texts])

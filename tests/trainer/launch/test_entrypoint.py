@@ -227,6 +227,22 @@ def test_nodes_with_the_key_of_the_run_train_together(lab: Lab) -> None:
     assert "secret-of-this-run" not in lab.logs()
 
 
+def test_nodes_meet_before_the_name_of_node_0_is_known(lab: Lab) -> None:
+    """By the address that node 0 leaves on the volume: the DNS servers of a cluster may answer for
+    half a minute with the address of the pod before it, or that there is no such name. Node 0 has
+    to find itself, too."""
+    run, port = lab.config(train__max_steps=5), free_port()
+    unknown = {"PET_MASTER_ADDR": "nobody.invalid", "DISTTRAIN_POD_IP": "127.0.0.1"}
+    one = lab.start_entrypoint(run, 1, 2, 1, port, environment=unknown)
+    zero = lab.start_entrypoint(run, 0, 2, 1, port, environment=unknown)
+    wait_for("both to hold", lambda: lab.logs().count("holding until SIGTERM") == 2, 60, lab)
+    for node in (zero, one):
+        node.terminate()
+    assert [node.wait(timeout=LIMIT_SECONDS) for node in (zero, one)] == [0, 0]
+    assert [record["world_size"] for record in records(run)] == [2] * 5
+    assert not (run.run_dir / ".node-0-address").exists()
+
+
 def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
     run = lab.config(train__max_steps=5)
     assert lab.execute_entrypoint(run, 0, 1, 2, free_port()).wait(timeout=60) == 0, lab.logs()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.__main__ import main
 from sandbox.dataset import plays_text
 from sandbox.packages import missing_packages
 from sandbox.tools import cluster, controllers, services, tool
@@ -87,3 +88,20 @@ def test_plays_are_ascii_in_the_order_of_their_names_with_unix_line_ends(tmp_pat
             entry.size = len(text.encode("latin-1"))
             tar.addfile(entry, io.BytesIO(text.encode("latin-1")))
     assert plays_text(file) == b"A\nB\nb"
+
+
+def test_missing_tools_are_named_and_nothing_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interrupted build has left a folder, which is not the tool."""
+    monkeypatch.setenv("DISTTRAIN_CACHE", str(tmp_path))
+    made, interrupted = services.PROMETHEUS_SERVER, services.IMAGE_REGISTRY
+    for each in (made, interrupted):
+        (tmp_path / "tools" / each.key).mkdir(parents=True)
+    (tmp_path / "tools" / made.key / ".complete").touch()
+    assert main(["setup", "--missing"]) == 0
+    named = capsys.readouterr().out.splitlines()
+    assert f"{made.name} {made.version}" not in named
+    wanted = (cluster.TOOLS[0], interrupted, controllers.JOBSET_CONTROLLER)
+    assert {f"{each.name} {each.version}" for each in wanted} <= set(named)
+    assert {path.name for path in (tmp_path / "tools").iterdir()} == {made.key, interrupted.key}

@@ -1,0 +1,87 @@
+"""Node 0 leaves its address in the run's folder, where the other nodes find it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.workloads.pod import ADDRESS_VARIABLE as GIVEN
+from trainer.launch.noted_address import (
+    ADDRESS_VARIABLE,
+    forget_address,
+    note_address,
+    noted_address,
+)
+
+LIMIT_SECONDS = 60.0
+FILE = ".node-0-address"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_pods_have_the_variable_that_is_read() -> None:
+    assert GIVEN == ADDRESS_VARIABLE
+
+
+@pytest.mark.parametrize("address", ["10.42.0.7", "fd00:10:42::7"])
+def test_noted_address_is_read_until_forgotten(tmp_path: Path, address: str) -> None:
+    """Also in a run that has no folder yet, and in place of an older one."""
+    run_dir = tmp_path / "runs" / "new"
+    for each in ("10.42.0.1", address):
+        note_address(run_dir, each, pytest.fail)
+        wait_until(lambda each=each: run_dir.exists() and noted_address(run_dir) == each)
+    forget_address(run_dir)
+    forget_address(run_dir)
+    assert list(run_dir.iterdir()) == []
+    assert noted_address(run_dir) == ""
+
+
+def test_file_keeps_its_identity(tmp_path: Path) -> None:
+    """A client of NFS may go on using a file whose name another one has taken."""
+    seen = set[int]()
+    for address in ("10.42.0.1", "10.42.0.2"):
+        note_address(tmp_path, address, pytest.fail)
+        wait_until(lambda address=address: noted_address(tmp_path) == address)
+        seen.add((tmp_path / FILE).stat().st_ino)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("text", ["", "10.42.0", "evil.example", "\x00", "10.42.0.7 10.42.0.8"])
+def test_what_is_no_address_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert noted_address(tmp_path) == ""
+
+
+def test_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        noted_address(tmp_path / "none")
+
+
+def test_volume_that_refuses_is_said_once(tmp_path: Path) -> None:
+    """The run goes on: the others find node 0 by its name."""
+    (tmp_path / "file").write_text("")
+    said = list[str]()
+    note_address(tmp_path / "file" / "run", "10.42.0.7", said.append)
+    wait_until(lambda: bool(said))
+    assert "warning: the address of node 0 cannot be noted in" in said[0]
+
+
+def test_volume_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
+    """A pipe in the place of the file: to open it waits for a reader, as a volume may for ever."""
+    os.mkfifo(tmp_path / FILE)
+    note_address(tmp_path, "10.42.0.7", pytest.fail)
+    read = list[str]()
+    reader = threading.Thread(target=lambda: read.append((tmp_path / FILE).read_text()))
+    reader.start()
+    reader.join(LIMIT_SECONDS)
+    assert read == ["10.42.0.7\n"]

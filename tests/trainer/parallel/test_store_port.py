@@ -1,0 +1,131 @@
+"""Ranks that are there before rank 0 connect as soon as it listens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from tests.trainer.lab import free_port, rank_environment
+from trainer.config import TrainConfig
+from trainer.parallel import store_port, world
+from trainer.parallel.device import choose_compute
+from trainer.parallel.store_port import await_store, pause_seconds
+
+LIMIT_SECONDS = 60.0
+JOIN = """
+import os, sys
+from datetime import timedelta
+import torch.distributed as dist
+from trainer.parallel.store_port import await_store
+rank = int(os.environ["RANK"])
+if rank == 0:
+    sys.stdin.readline()
+print("waits", flush=True)
+await_store(rank, 3, 60)
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
+dist.barrier()
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    port = free_port()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    return port
+
+
+def test_rank_waits_until_somebody_listens(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it has to try."""
+    refused = threading.Event()
+    real = socket.create_connection
+
+    def tried(*words: object) -> socket.socket:
+        try:
+            return real(*words)  # pyright: ignore
+        except OSError:
+            refused.set()
+            raise
+
+    monkeypatch.setattr(store_port.socket, "create_connection", tried)
+    waiting = threading.Thread(target=await_store, args=(1, 2, LIMIT_SECONDS))
+    waiting.start()
+    assert refused.wait(LIMIT_SECONDS)
+    assert waiting.is_alive()
+    with closing(socket.create_server(("127.0.0.1", port))):
+        waiting.join(LIMIT_SECONDS)
+        assert not waiting.is_alive()
+
+
+@pytest.mark.parametrize("limit_seconds", [0.0, 0.2])
+def test_wait_ends_where_nobody_comes(port: int, limit_seconds: float) -> None:
+    """torch then waits and fails with its own words."""
+    assert port
+    await_store(1, 2, limit_seconds)
+
+
+@pytest.mark.parametrize(("rank", "address"), [(0, "127.0.0.1"), (1, None)])
+def test_nobody_is_waited_for_without_need(
+    port: int, monkeypatch: pytest.MonkeyPatch, rank: int, address: str | None
+) -> None:
+    """Rank 0 listens itself. Without the variables, torch says that they are missing."""
+    assert port
+    if address is None:
+        monkeypatch.delenv("MASTER_ADDR")
+    before = time.monotonic()
+    await_store(rank, 2, 10 * LIMIT_SECONDS)
+    assert time.monotonic() - before < LIMIT_SECONDS
+
+
+def test_rank_joins_the_group_after_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = list[str]()
+
+    def join(*_: object, **__: object) -> None:
+        done.append("join")
+        raise ConnectionError
+
+    monkeypatch.setattr(world, "await_store", lambda *words: done.append(f"await {words}"))
+    monkeypatch.setattr(world.dist, "init_process_group", join)
+    train = TrainConfig(start_timeout_seconds=70, timeout_seconds=40)
+    with pytest.raises(ConnectionError):
+        world.World(rank=1, size=2).connect(choose_compute(train, 0), train)
+    assert done == ["await (1, 2, 70)", "join"]
+
+
+def test_many_ranks_ask_less_often() -> None:
+    """Together at most some thousand times a second and ten thousand ranks."""
+    assert pause_seconds(2) == pause_seconds(64) == 0.05
+    assert pause_seconds(128) == 0.1
+    assert pause_seconds(100_000) == 0.5
+
+
+def test_connections_that_are_closed_disturb_no_group() -> None:
+    """Rank 0 comes last, and the others have asked for it before."""
+    port = free_port()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", JOIN],
+            env={**os.environ, **rank_environment(rank, 3, port)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(3)
+    ]
+    said = list[str]()
+    for rank in ranks[1:]:
+        assert rank.stdout
+        assert rank.stdout.readline() == "waits\n"
+    for rank in ranks:
+        said.append(rank.communicate("now\n" if rank is ranks[0] else None, LIMIT_SECONDS)[0])
+        assert rank.returncode == 0
+    assert [text.splitlines()[-1] for text in said] == [f"rank {rank} of 3" for rank in range(3)]
