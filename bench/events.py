@@ -80,7 +80,7 @@ def events(bench: Bench) -> list[Row]:
 
     log = _Log(event_file(config.run_dir, 0), print)
     compute = choose_compute(config.train, 0)
-    with mock.patch("trainer.train.Reports", _Switched):
+    with mock.patch("trainer.set_up.Reports", _Switched):
         world = CountingWorld(on_update=on_update)
         train(config, world, compute, StopRequest(), lambda: None, log)
     log.close()

@@ -114,7 +114,7 @@ def run_yardstick(file: Path, compiled: bool) -> None:
         begin = time.perf_counter()
         loop.step()  # returns a float, so the GPU has ended its work
         seconds.append(time.perf_counter() - begin)
-    tokens = config.train.global_batch_size * config.model.block_size
+    tokens = config.tokens_per_update
     speed = tokens / statistics.median(seconds[WARM_UP:])
     with torch.device("meta"):
         flops = GPT(config.model, GPT2_VOCABULARY).flops_per_token()

@@ -85,7 +85,7 @@ def _against_yardstick(bench: Bench, bar: str, least: float | None, how: str) ->
     ratios = sorted(slow / fast for slow, fast in zip(theirs[1:], ours[1:], strict=True))
     assert len(ratios) == _PAIRS
     ratio, quarter = statistics.median(ratios), len(ratios) // 4
-    tokens = config.train.global_batch_size * config.model.block_size * _BLOCK
+    tokens = config.tokens_per_update * _BLOCK
     return Row(
         f"tokens/s on this CPU against a nanoGPT-style loop, {bench.threads} thread(s){how}",
         bar,

@@ -71,7 +71,7 @@ def main() -> None:
     compute = world.connect(choose_compute(config.train, world.local_rank), config.train)
     for name in ("at", "phase", "enter", "leave"):
         setattr(Beat, name, _measured(getattr(Beat, name)))
-    with mock.patch("trainer.train.SlowRankWatch", _Measured):
+    with mock.patch("trainer.set_up.SlowRankWatch", _Measured):
         train(config, world, compute, StopRequest(), lambda: None)
     steps = [after - before for before, after in pairwise(_Measured.ends)]
     values = {

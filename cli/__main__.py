@@ -156,7 +156,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _answer(words: Sequence[str]) -> int:
-    """The same; raises BrokenPipeError where nobody reads the standard output any more."""
+    """Run a command; raises BrokenPipeError where nobody reads the standard output any more."""
     arguments, unknown = parser_of(words[:1]).parse_known_args(words)
     if unknown:  # argparse itself would show the usage of the whole program
         hint: str = getattr(arguments, "hint", "")

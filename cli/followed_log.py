@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.paths import log_path
 from infra.kube.say import shorten
 
 AWAY_SECONDS = 60.0  # so long the API server may be away while the pod writes
@@ -46,8 +47,8 @@ def followed_log(api: Api, path: str) -> Iterator[bytes]:
 
 
 def _blocks(api: Api, path: str) -> Iterator[bytes]:
-    """By one connection, from the log's begin. Raises HTTPError, ApiError."""
-    response = api.stream(f"{path}/log", {"follow": "true"})
+    """The log from its begin, over one connection. Raises HTTPError, ApiError."""
+    response = api.stream(log_path(path), {"follow": "true"})
     try:
         if response.status >= 300:
             raise ApiError(response.status, shorten(response.data.decode(errors="replace"), 300))

@@ -9,7 +9,7 @@ from infra.kube.api_server.exec_stream import execute
 from infra.kube.errors import TaskError
 from infra.kube.files.task_pod import START_SECONDS, TaskPod, running
 from infra.kube.objects import Json, container_of, name_of
-from infra.kube.paths import PODS
+from infra.kube.paths import pod_path
 
 
 def ask_in_pod(
@@ -29,7 +29,7 @@ def ask_in_pod(
         TaskError: the program failed.
         UnreachableError: the connection was cut or refused.
     """
-    path, command = f"{PODS.format(namespace)}/{name_of(pod)}", ["python3", "-c", program, *words]
+    path, command = pod_path(namespace, name_of(pod)), ["python3", "-c", program, *words]
     ended = execute(api, path, container_of(pod), command)
     if ended.exit_code:
         last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]

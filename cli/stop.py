@@ -11,7 +11,7 @@ from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.objects import name_of, part
-from infra.kube.paths import PODS
+from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.record import Record
 from infra.kube.runs.steer import find_record, note_saved_step, stop
 
@@ -75,7 +75,7 @@ class LastLines:
         running = [pod for pod in pods if part(pod, "status").get("phase") == "Running"]
         self._text = bytearray()
         self._access = api.access
-        self._path = f"{PODS.format(record.namespace)}/{name_of(running[0])}" if running else ""
+        self._path = pod_path(record.namespace, name_of(running[0])) if running else ""
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -94,7 +94,7 @@ class LastLines:
         # Without these lines the answer is that nothing was seen, and the run is stopped anyway.
         while time.monotonic() < end:
             try:
-                response = api.stream(f"{self._path}/log", query)
+                response = api.stream(log_path(self._path), query)
                 if response.status >= 300:  # the pod is gone
                     return
                 for block in response.stream(4096):

@@ -5,17 +5,17 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sandbox import api, components, configuration
+from sandbox import components, configuration
+from sandbox.checks import checks_of_cluster, checks_of_node, lacking, missing_api
 from sandbox.folder_lock import locked
 from sandbox.further_nodes import join_cluster
 from sandbox.layout import MOST_NODES, STATE_ROOT, Layout
-from sandbox.network import Link
 from sandbox.node import Node
 from sandbox.peer_links import PeerLink, part
 from sandbox.pki import make_pki
@@ -273,8 +273,8 @@ class Cluster:
         with _phase(f"{', '.join(node.name for node in further)}"):
             join_cluster(self._first, further, self._apply)
             for node in further:
-                for check in self._node_checks(node, start):
-                    node.wait(f"{node.name}: {_part(check)}", check)
+                for check in checks_of_node(self._first, node, start):
+                    node.wait(f"{node.name}: {check.part}", check.missing)
 
     def _start(self) -> None:
         layout, first = self.layout, self._first
@@ -288,12 +288,12 @@ class Cluster:
         with _phase("etcd, containerd, API server"):
             first.start(components.first_components(layout, link, self.bin_dir))
             first.prepare_containerd()
-            first.wait("the API server", lambda: self._api_missing(link))
+            first.wait("the API server", lambda: missing_api(first, link))
         with _phase("kubelet, controllers, kube-proxy, DNS"):
             self.run_kubectl("create", "-f", "-", given=json.dumps(components.manifests(link)))
             first.start(components.later_components(layout, link, self.bin_dir))
-            for check in self._checks(link):
-                first.wait(_part(check), check)
+            for check in checks_of_cluster(first, link):
+                first.wait(check.part, check.missing)
 
     def _first_problems(self) -> list[str]:
         first = self._first
@@ -302,72 +302,13 @@ class Cluster:
         link = first.link
         assert link is not None, "its frame is whole"
         names = components.COMPONENTS + ((components.MIRROR,) if self._further() else ())
-        checks = self._checks(link)
-        return first.ended(names) + [reason for check in checks if (reason := check())]
+        return first.ended(names) + lacking(checks_of_cluster(first, link))
 
     def _node_problems(self, node: Node) -> list[str]:
         if reason := node.broken_frame():
             return [reason]
-        checks = self._node_checks(node)
         ended = node.ended(components.NODE_COMPONENTS)
-        return ended + [reason for check in checks if (reason := check())]
-
-    def _checks(self, link: Link) -> list[Callable[[], str | None]]:
-        """Functions that each check one part: None if it works, else the text of what is missing.
-
-        A function's docstring names the part for the messages of a wait.
-        """
-
-        def service_account() -> str | None:
-            """The service account that pods need."""
-            return self._object_missing(
-                link, "/api/v1/namespaces/default/serviceaccounts/default", lambda _: None
-            )
-
-        def dns_ready() -> str | None:
-            """CoreDNS."""
-            return _http_missing(str(link.node), components.COREDNS_READY_PORT, "/ready")
-
-        def api_ready() -> str | None:
-            """The API server."""
-            return self._api_missing(link)
-
-        proxy_ready, node_ready = self._node_checks(self._first)
-        return [api_ready, service_account, proxy_ready, dns_ready, node_ready]
-
-    def _node_checks(self, node: Node, since: float = 0) -> list[Callable[[], str | None]]:
-        """As `_checks`, for what every node has; see `missing_node_condition` for `since`."""
-
-        def proxy_ready() -> str | None:
-            """kube-proxy's rules."""
-            return _http_missing(node.address or "", components.PROXY_HEALTH_PORT, "/healthz")
-
-        def node_ready() -> str | None:
-            """The node to be Ready."""
-            first = self._first.link
-            if first is None:
-                return "the first node has no link"
-            path = f"/api/v1/nodes/{node.name}"
-            return self._object_missing(
-                first, path, lambda node: api.missing_node_condition(node, since)
-            )
-
-        return [proxy_ready, node_ready]
-
-    def _api_missing(self, link: Link) -> str | None:
-        return self._object_missing(link, "/readyz", lambda _: None)
-
-    def _object_missing(
-        self, link: Link, path: str, missing: Callable[[str], str | None]
-    ) -> str | None:
-        pki = self.layout.pki
-        try:
-            status, body = api.https_get(str(link.node), components.API_PORT, path, pki)
-        except OSError as reason:
-            return f"https://{link.node}:{components.API_PORT}: {reason}"
-        if status != 200:
-            return f"{path}: status {status}: {' '.join(body.split())[:300]}"
-        return missing(body)
+        return ended + lacking(checks_of_node(self._first, node))
 
     def _apply(self, objects: object) -> None:
         self.run_kubectl("apply", "-f", "-", given=json.dumps(objects))
@@ -398,19 +339,6 @@ class Cluster:
         self.layout.root.mkdir(parents=True, exist_ok=True)
         with locked(self.layout.root, f"another up or down of cluster {self.name}"):
             yield
-
-
-def _part(check: Callable[[], str | None]) -> str:
-    """What a check's docstring says that it checks."""
-    return (check.__doc__ or "").rstrip(".")
-
-
-def _http_missing(address: str, port: int, path: str) -> str | None:
-    try:
-        status, _ = api.http_get(address, port, path)
-    except OSError as reason:
-        return f"http://{address}:{port}{path}: {reason}"
-    return None if status == 200 else f"http://{address}:{port}{path}: status {status}"
 
 
 @contextmanager

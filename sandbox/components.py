@@ -53,7 +53,7 @@ FRONT_PROXY = "front-proxy-client"  # as which the API server asks further API s
 
 
 def _front_proxy(pki: Path) -> tuple[str, ...]:
-    """By which the API server hands requests on to pods that serve an API group, such as Kueue's.
+    """Options with which the API server hands requests on to pods that serve an API group.
 
     https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/
     """

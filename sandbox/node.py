@@ -131,7 +131,7 @@ class Node:
         self._processes.end(name)
 
     def wait(self, what: str, missing: Callable[[], str | None]) -> None:
-        """Until nothing is missing, while all of its programs run.
+        """Wait until nothing is missing, while all of its programs run.
 
         Raises:
             ComponentEndedError: one has ended.

@@ -44,7 +44,7 @@ def plan(config: RunConfig, options: argparse.Namespace) -> str:
     shape = shape_of(config, options.vocab_size)
     reached = peak * options.mfu
     rows = [plan_row(config, shape, dtype, n, reached) for n in worlds(options.ranks)]
-    tokens = config.train.global_batch_size * config.model.block_size
+    tokens = config.tokens_per_update
     return "\n".join(
         [
             f"{shape.parameters / 1e6:,.1f} million parameters; an update takes {tokens:,} tokens; "

@@ -1,48 +1,26 @@
-"""The training loop of one rank, from the dataset to the last checkpoint."""
+"""The training loop of one rank. `_loop` is the whole of it; its parts follow in their order."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-import torch
-
-from trainer.checkpoint.durable import write_text
-from trainer.checkpoint.resume import find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
-from trainer.checkpoint.run_state import RunState
 from trainer.checkpoint.second_chance import raise_diverged
-from trainer.config import RunConfig, dump_config
-from trainer.data.batch_plan import plan_batch
-from trainer.data.dataset import open_dataset
-from trainer.data.gather import Batch, gather, to_device
-from trainer.data.prefetch import Prefetch
-from trainer.data.sample_order import SampleOrder
+from trainer.config import RunConfig
 from trainer.evaluate import Validation, evaluate
 from trainer.events.event import Name
 from trainer.events.log import EventLog
-from trainer.events.reports import Reports
 from trainer.launch.stop_request import StopRequest
-from trainer.metrics.console import Console
-from trainer.metrics.finite import FiniteCheck
-from trainer.metrics.log import MetricsLog, StepMetrics
-from trainer.metrics.peak_flops import peak_flops
-from trainer.metrics.speed import Speedometer, peak_memory_bytes
-from trainer.model.gpt import GPT, make_optimizer
-from trainer.model.gpt2_weights import load_gpt2_weights
-from trainer.model.initial_weights import initialise
+from trainer.metrics.log import StepMetrics
+from trainer.metrics.speed import Speed, peak_memory_bytes
 from trainer.parallel.device import Compute
 from trainer.parallel.world import World
-from trainer.parallel.wrap import Parallel
-from trainer.schedule import learning_rate
+from trainer.set_up import Run, set_up
+from trainer.update import Update, update_weights, wait_for_checkpoint, warm_up
 from trainer.watch.beat import BEAT, Phase
-from trainer.watch.laps import Part
-from trainer.watch.slow_rank import SlowRankWatch
 
 
 @dataclass(frozen=True)
@@ -72,277 +50,217 @@ def train(
     """
     lock = RunLock(config.run_dir)
     try:
-        events = events or EventLog(None, print)
-        return _train(config, world, compute, stop, on_first_step, lock, events)
+        run = set_up(config, world, compute, stop, lock, events or EventLog(None, print))
+        warm_up(run)
+        return _loop(run, on_first_step)
     finally:
         lock.release()
 
 
-def _train(
-    config: RunConfig,
-    world: World,
-    compute: Compute,
-    stop: StopRequest,
-    on_first_step: Callable[[], None],
-    lock: RunLock,
-    events: EventLog,
-) -> TrainingEnd:
-    console, reports = Console(speaks=world.is_main), Reports(events)
-    device, max_steps = compute.device, config.train.max_steps
+def _loop(run: Run, on_first_step: Callable[[], None]) -> TrainingEnd:
+    """Make update after update; log, evaluate and save after those where it is due.
 
-    # --- data, model, optimizer -------------------------------------------------------------
-    dataset = open_dataset(config.dataset_dir)
-    events.write(Name.DATA_OPENED)
-    block_size, global_batch_size = config.model.block_size, config.train.global_batch_size
-    order = SampleOrder(len(dataset.train), block_size, global_batch_size, config.seed)
-    plan = plan_batch(global_batch_size, config.train.micro_batch_size, world.size, world.rank)
-    tokens_per_update = global_batch_size * block_size
-    with torch.device("meta"):  # no rank ever has memory for more than its own part
-        model = GPT(config.model, dataset.tokenizer.vocab_size)
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    found = find_checkpoint(config, world, shapes, lock, console.say)
-    parameters, flops_per_token = model.parameter_count(), model.flops_per_token()
-
-    def fill() -> None:
-        if found.step is None and config.train.initial_weights is not None:
-            load_gpt2_weights(model, config.train.initial_weights)
-        elif found.step is None:
-            initialise(model, config.model, config.seed)
-
-    parallel = Parallel(model, config.train, compute, world, fill)
-    optimizer = make_optimizer(model, config.train)
-    scaler = torch.amp.GradScaler(device.type, enabled=compute.dtype == torch.float16)
-
-    for line in (
-        *compute.reasons,
-        parallel.describe(),
-        plan.describe(block_size),
-        config.checkpoint.describe(),
-        f"model {parameters:,} parameters, data {len(dataset.train):,} training and "
-        f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch",
-    ):
-        console.say(line)
-
-    # --- where the run stands ---------------------------------------------------------------
-    state = RunState(config, world, compute, dataset, model, optimizer, scaler, lock, console.say)
-    first_step = state.restore(found)
-    events.write(Name.RESTORED, step=first_step, tokens_per_step=tokens_per_update)
-    metrics_log = None
-    if world.is_main:
-        write_text(config.run_dir / "run.yaml", dump_config(config))
-        metrics_log = MetricsLog(config.run_dir, first_step, console.say)
-    peak = peak_flops(compute.device_name, compute.dtype)
-    meter = Speedometer(tokens_per_update, flops_per_token, peak, world.size, device)
-    finite = FiniteCheck(device, skips_updates=scaler.is_enabled())
-    watch = SlowRankWatch(world, device, lambda: state.own_save_seconds, events, console.say)
-
-    # --- parts of the loop ------------------------------------------------------------------
-    def autocast() -> AbstractContextManager[object]:
-        enabled = compute.dtype != torch.float32
-        return torch.autocast(device.type, compute.dtype) if enabled else nullcontext()
-
-    def micro_batches(update: int) -> list[Batch]:
-        """This rank's part of the global batch, on the CPU; called by the thread of `prefetch`."""
-        return [
-            gather(dataset.train, order.window_starts(update, part), block_size, rows=plan.rows)
-            for part in plan.micro_batches
-        ]
-
-    prefetch = Prefetch(micro_batches, end=max_steps)
-
-    def backward_of_global_batch(update: int) -> torch.Tensor:
-        """Gradients of the mean loss over the global batch; returns this rank's loss sum."""
-        torch.manual_seed(_dropout_seed(config.seed, update, world.rank))
-        loss_sum = torch.zeros((), device=device)
-        optimizer.zero_grad(set_to_none=True)
-        last = len(plan.micro_batches) - 1
-        with meter.fetching():
-            batches = prefetch.take(update)
-        watch.lap(Part.DATA)
-        BEAT.phase(Phase.PASSES)
-        for position, batch in enumerate(batches):
-            with autocast():
-                loss = parallel.loss(*to_device(batch, device), reduces=position == last)
-            # The gradients are summed over the ranks, so that all tokens weigh the same.
-            scaler.scale(parallel.scale_for_grad_sum(loss) / tokens_per_update).backward()
-            loss_sum += loss.detach()
-        watch.lap(Part.WAIT)  # with fsdp, which ends in a collective, next to nothing
-        return loss_sum
-
-    def entering_collective() -> None:
-        watch.lap(Part.COMPUTE)
-        BEAT.enter()
-
-    def left_collective() -> None:
-        watch.lap(Part.WAIT)
-        BEAT.leave()
-
-    def is_evaluated(step: int) -> bool:
-        return step >= max_steps or _due(step, config.eval.interval)
-
-    def validate(step: int) -> Validation | None:
-        """The pass after `step` updates; None where a rank was asked to stop before its end."""
-        BEAT.phase(Phase.EVALUATION)
-        validation = evaluate(
-            model,
-            dataset,
-            config.eval.batch_size,
-            world,
-            device,
-            autocast,
-            should_stop=lambda: world.any(stop.requested),
-            forward_is_collective=parallel.forward_is_collective,
-            compiled=parallel.evaluated,
-            max_tokens=config.eval.max_tokens if step < max_steps else None,
-        )
-        parallel.free_gathered()
-        return validation
-
-    if parallel.needs_bucket_warmup:
-        # DDP reorders its buckets after the first backward pass, and with them the additions of
-        # its all-reduce. One pass that is thrown away gives fresh and resumed runs the same order.
-        backward_of_global_batch(first_step)
-    parallel.watch_collectives(entering_collective, left_collective)
-
-    # --- the loop ---------------------------------------------------------------------------
-    stopping, step, held_up_seconds, summary = False, first_step, 0.0, ""
+    `step` counts the updates made so far. All ranks take the same way through the loop.
+    """
+    config, state, max_steps = run.config, run.state, run.max_steps
+    step, stopping = run.first_step, False
     try:
-        stop.install()
-        if step > 0 and is_evaluated(step) and not state.validated:
-            console.say(f"step {step}/{max_steps} was not evaluated to the end: that comes first")
-            reports.held_up(Name.EVALUATING)
-            validation = validate(step)
-            stopping = validation is None
-            if validation is not None:
-                reports.held_up(Name.SAVING)
-                if metrics_log is not None:
-                    metrics_log.add_validation(step, validation.loss, validation.bits_per_byte)
-                    metrics_log.flush()
-                console.say(f"step {step}/{max_steps} val {validation.loss:.4f}")
-                held_up_seconds += state.save(step, state.loss, validation, step >= max_steps)
-        reports.resumed()
-        meter.start(step)
+        run.stop.install()
+        if step > 0 and _is_evaluated(config, step) and not state.validated:
+            stopping = _evaluate_anew(run, step) is None
+        run.reports.resumed()
+        run.meter.start(step)
         while step < max_steps and not stopping:
-            # A write that is still under way may bound how many steps a kill can cost.
-            if waited := state.before_update(step):
-                held_up_seconds += waited
-                reports.waited_for_save(waited)
-                meter.leave_out(waited)
-
-            watch.begin_step()
-            BEAT.at(Phase.DATA, step)
-
-            # One update: gradients over the global batch, then the optimizer's step.
-            lr = learning_rate(step, config.train)
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            loss_sum = backward_of_global_batch(step)
-            BEAT.phase(Phase.UPDATE)
-            scaler.unscale_(optimizer)
-            limit = config.train.grad_clip or math.inf
-            grad_norm = parallel.gather_full(
-                torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-            )
-            waited = state.before_weights_change()  # a save may still copy them
-            if waited:
-                watch.lap(Part.SAVE)
-            held_up_seconds += waited
-            reports.waited_for_save(waited)
-            scaler.step(optimizer)
-            scaler.update()
-            finite.note(grad_norm)
+            wait_for_checkpoint(run, step)
+            update = update_weights(run, step)
             step += 1
-            meter.step_done(step)
-            watch.lap(Part.COMPUTE)
-            if step == first_step + 1:
-                world.bound_waits(config.train.timeout_seconds)
+            if step == run.first_step + 1:
+                run.world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
-                reports.first_step(step)
+                run.reports.first_step(step)
 
-            # What the ranks do after it, all alike.
-            BEAT.phase(Phase.AGREEMENT)
-            stopping, exchanged = state.after_update(stop.requested, watch.to_exchange())
-            watch.step_done(exchanged)
-            reports.saved(state.safe_step)
+            stopping = _agree(run)
             is_last = step == max_steps
-            evaluates = not stopping and is_evaluated(step)
-            saves = stopping or is_last or _due(step, config.checkpoint.steps_between_saves)
-            logs = is_last or step == 1 or evaluates or _due(step, config.log.interval)
+            evaluates = not stopping and _is_evaluated(config, step)
+            saves = stopping or is_last or _is_due(step, config.checkpoint.steps_between_saves)
+            logs = is_last or step == 1 or evaluates or _is_due(step, config.log.interval)
             if not logs and not saves:
-                console.progress(step, max_steps, summary)
+                run.console.progress(step, max_steps, run.summary)
                 continue
 
-            BEAT.phase(Phase.REPORT)
-            (loss,) = (total / tokens_per_update for total in world.sum([float(loss_sum)]))
-            speed = meter.stop(step)
-            if (bad_step := finite.first_bad_step(step, loss)) is not None:
-                raise_diverged(config.run_dir, world, bad_step, loss, float(grad_norm))
-            data_seconds, peak_memory = world.max(
-                [speed.data_seconds, float(peak_memory_bytes(device))]
-            )
-            reports.stepped(step, speed.step_seconds, speed.step_seconds_longest, data_seconds)
-            validation = None
+            measured, validation = _measure(run, step, update), None
             if evaluates:
-                reports.held_up(Name.EVALUATING)
-                validation = validate(step)
+                run.reports.held_up(Name.EVALUATING)
+                validation = _evaluate(run, step)
                 stopping = validation is None
-                (peak_memory,) = world.max([float(peak_memory_bytes(device))])
-            if metrics_log is not None and (logs or stopping):
-                metrics = StepMetrics.of(
-                    step=step,
-                    loss=loss,
-                    val_loss=validation and validation.loss,
-                    val_bits_per_byte=validation and validation.bits_per_byte,
-                    lr=lr,
-                    grad_norm=float(grad_norm),
-                    skipped_updates=finite.skipped(),
-                    speed=speed,
-                    data_seconds=data_seconds,
-                    peak_memory_bytes=int(peak_memory),
-                    checkpoint_seconds=held_up_seconds or None,
-                    eta_seconds=meter.seconds_left(step, max_steps),
-                    **watch.for_record,
-                    tokens=step * tokens_per_update,
-                    world_size=world.size,
-                )
-                metrics_log.record(metrics)
-                held_up_seconds = 0.0
-                if not console.has_bar or validation is not None:
-                    console.say(f"{metrics.line(max_steps)}{watch.note}")
-                summary = metrics.summary()
-                console.progress(step, max_steps, summary)
+                (measured.peak_memory,) = run.world.max([_own_peak_memory(run)])
+            if logs or stopping:
+                _record(run, step, update, measured, validation)
             if saves or stopping or state.is_best(validation):
-                reports.held_up(Name.SAVING)
-                if metrics_log is not None:
-                    metrics_log.flush()
-                held_up_seconds += state.save(step, loss, validation, is_last or stopping)
-            reports.resumed()
-            meter.start(step)
-        reports.held_up(Name.SAVING)
+                _save(run, step, measured.loss, validation, is_last or stopping)
+            run.reports.resumed()
+            run.meter.start(step)
+        run.reports.held_up(Name.SAVING)
         state.wait()
-        reports.saved(state.safe_step)
+        run.reports.saved(state.safe_step)
     finally:
-        prefetch.close()
-        state.drain()
-        if metrics_log is not None:
-            metrics_log.close()
-        console.end()
-
-    finished = step >= max_steps and state.validated
-    if world.is_main and finished:
-        state.finish(step)
-        events.write(Name.FINISHED, step=step)
-    else:
-        events.write(Name.LEFT_LOOP)
-    world.barrier()
-    return TrainingEnd(step, finished)
+        _close(run)
+    return _end(run, step)
 
 
-def _due(step: int, interval: int) -> bool:
+# --- before the loop ----------------------------------------------------------------------------
+
+
+def _evaluate_anew(run: Run, step: int) -> Validation | None:
+    """Make up for the evaluation of the restored step, which a stop has cut off, and save it.
+
+    None where a rank was asked to stop before its end.
+    """
+    run.console.say(f"step {step}/{run.max_steps} was not evaluated to the end: that comes first")
+    run.reports.held_up(Name.EVALUATING)
+    validation = _evaluate(run, step)
+    if validation is not None:
+        run.reports.held_up(Name.SAVING)
+        if run.metrics_log is not None:
+            run.metrics_log.add_validation(step, validation.loss, validation.bits_per_byte)
+            run.metrics_log.flush()
+        run.console.say(f"step {step}/{run.max_steps} val {validation.loss:.4f}")
+        is_last = step >= run.max_steps
+        run.held_up_seconds += run.state.save(step, run.state.loss, validation, is_last)
+    return validation
+
+
+# --- after an update ----------------------------------------------------------------------------
+
+
+def _agree(run: Run) -> bool:
+    """Ask all ranks whether one is to stop, and exchange what names a slow one."""
+    BEAT.phase(Phase.AGREEMENT)
+    stopping, exchanged = run.state.after_update(run.stop.requested, run.watch.to_exchange())
+    run.watch.step_done(exchanged)
+    run.reports.saved(run.state.safe_step)
+    return stopping
+
+
+def _is_due(step: int, interval: int) -> bool:
     return interval > 0 and step % interval == 0
 
 
-def _dropout_seed(seed: int, update: int, rank: int) -> int:
-    """Dropout is keyed like the sample order, so no generator state has to be saved."""
-    digest = hashlib.blake2b(f"{seed}/{update}/{rank}".encode(), digest_size=7)
-    return int.from_bytes(digest.digest(), "big")
+def _is_evaluated(config: RunConfig, step: int) -> bool:
+    return step >= config.train.max_steps or _is_due(step, config.eval.interval)
+
+
+@dataclass
+class _Measured:
+    """What the ranks have measured since the log or a save last asked for it."""
+
+    loss: float
+    """Mean over the tokens of the newest global batch."""
+    speed: Speed
+    data_seconds: float
+    """What the slowest rank needed per step to put its batches together."""
+    peak_memory: float
+    """Bytes of the rank that needs most."""
+
+
+def _measure(run: Run, step: int, update: Update) -> _Measured:
+    """Wait until the device has made the update, and put together what all ranks have measured.
+
+    Raises:
+        FatalError, RetryableError: the loss or the gradients are not finite.
+    """
+    BEAT.phase(Phase.REPORT)
+    (loss_sum,) = run.world.sum([float(update.loss_sum)])
+    loss = loss_sum / run.config.tokens_per_update
+    speed = run.meter.stop(step)
+    if (bad_step := run.finite.first_bad_step(step, loss)) is not None:
+        raise_diverged(run.config.run_dir, run.world, bad_step, loss, float(update.grad_norm))
+    data_seconds, peak_memory = run.world.max([speed.data_seconds, _own_peak_memory(run)])
+    run.reports.stepped(step, speed.step_seconds, speed.step_seconds_longest, data_seconds)
+    return _Measured(loss, speed, data_seconds, peak_memory)
+
+
+def _own_peak_memory(run: Run) -> float:
+    return float(peak_memory_bytes(run.compute.device))
+
+
+def _evaluate(run: Run, step: int) -> Validation | None:
+    """The loss on the validation split; None where a rank was asked to stop before its end."""
+    BEAT.phase(Phase.EVALUATION)
+    validation = evaluate(
+        run.model,
+        run.dataset,
+        run.config.eval.batch_size,
+        run.world,
+        run.compute.device,
+        run.compute.autocast,
+        should_stop=lambda: run.world.any(run.stop.requested),
+        forward_is_collective=run.parallel.forward_is_collective,
+        compiled=run.parallel.evaluated,
+        max_tokens=run.config.eval.max_tokens if step < run.max_steps else None,
+    )
+    run.parallel.free_gathered()
+    return validation
+
+
+def _record(
+    run: Run, step: int, update: Update, measured: _Measured, validation: Validation | None
+) -> None:
+    """On rank 0: a record of the metrics, and a line or the bar for people."""
+    if run.metrics_log is None:
+        return
+    metrics = StepMetrics.of(
+        step=step,
+        loss=measured.loss,
+        val_loss=validation and validation.loss,
+        val_bits_per_byte=validation and validation.bits_per_byte,
+        lr=update.learning_rate,
+        grad_norm=float(update.grad_norm),
+        skipped_updates=run.finite.skipped(),
+        speed=measured.speed,
+        data_seconds=measured.data_seconds,
+        peak_memory_bytes=int(measured.peak_memory),
+        checkpoint_seconds=run.held_up_seconds or None,
+        eta_seconds=run.meter.seconds_left(step, run.max_steps),
+        **run.watch.for_record,
+        tokens=step * run.config.tokens_per_update,
+        world_size=run.world.size,
+    )
+    run.metrics_log.record(metrics)
+    run.held_up_seconds = 0.0
+    if not run.console.has_bar or validation is not None:
+        run.console.say(f"{metrics.line(run.max_steps)}{run.watch.note}")
+    run.summary = metrics.summary()
+    run.console.progress(step, run.max_steps, run.summary)
+
+
+def _save(run: Run, step: int, loss: float, validation: Validation | None, is_last: bool) -> None:
+    """Begin to save; the metrics are in their files before it."""
+    run.reports.held_up(Name.SAVING)
+    if run.metrics_log is not None:
+        run.metrics_log.flush()
+    run.held_up_seconds += run.state.save(step, loss, validation, is_last)
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+def _close(run: Run) -> None:
+    """However the loop has ended: cut off nothing that is being written."""
+    run.prefetch.close()
+    run.state.drain()
+    if run.metrics_log is not None:
+        run.metrics_log.close()
+    run.console.end()
+
+
+def _end(run: Run, step: int) -> TrainingEnd:
+    """Mark the run as finished if it is, before any rank leaves."""
+    finished = step >= run.max_steps and run.state.validated
+    if run.world.is_main and finished:
+        run.state.finish(step)
+        run.events.write(Name.FINISHED, step=step)
+    else:
+        run.events.write(Name.LEFT_LOOP)
+    run.world.barrier()
+    return TrainingEnd(step, finished)

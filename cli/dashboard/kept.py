@@ -30,7 +30,7 @@ class View:
     is_looking: bool = False
 
     def as_mapping(self) -> dict[str, Any]:
-        """For JSON, without the content."""
+        """The view for JSON, without the content."""
         return {
             "age_seconds": self.age_seconds,
             "problem": self.problem,

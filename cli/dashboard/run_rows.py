@@ -140,7 +140,7 @@ def _from_folder(run: Run) -> dict[str, Any]:
 
 
 def number(text: str) -> float | None:
-    """As the trainer prints it; None where it prints `-` or no number that JSON can hold."""
+    """The number that the trainer has printed; None for `-`, and for one that JSON cannot hold."""
     try:
         found = float(text)
     except ValueError:

@@ -83,7 +83,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """For a browser of this machine."""
+        """The address for a browser of this machine."""
         return f"http://{HERE}:{self.port}/"
 
 
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer_text(HTTPStatus(code), message or HTTPStatus(code).phrase)
 
     def version_string(self) -> str:
-        """Of the header `Server`; no versions."""
+        """The text of the header `Server`, which tells no versions."""
         return "disttrain"
 
     def log_message(self, format: str, *args: object) -> None:

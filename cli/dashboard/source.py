@@ -99,7 +99,7 @@ class Source:
 
 
 def _now(cluster: Cluster) -> datetime:
-    """By the API server's clock."""
+    """The time by the API server's clock."""
     return datetime.now().astimezone() + timedelta(seconds=cluster.ahead_seconds)
 
 

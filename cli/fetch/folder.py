@@ -38,7 +38,7 @@ class Folder:
         self._ours = self._read_record()
 
     def plan(self, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Those that are not here yet.
+        """The files that are not here yet.
 
         Raises:
             ValueError: files of these names are here which this program has not written.

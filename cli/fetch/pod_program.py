@@ -46,7 +46,7 @@ def steps(root: Path) -> list[str]:
 
 
 def checkpoint(directory: Path) -> dict[str, object]:
-    """Its manifest, its validation loss, and why it is not complete; no file's bytes are read."""
+    """Manifest and validation loss, and why it is not complete; no file's bytes are read."""
     reason, manifest, val_loss = "", "", None
     try:
         reason = problem(directory, read=False)

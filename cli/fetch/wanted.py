@@ -130,7 +130,7 @@ def at(where: str) -> str:
 
 
 def checkpoint_folder(step: int) -> str:
-    """Its folder below the run's."""
+    """Path of a checkpoint's folder below the run's."""
     return f"checkpoints/step-{step:08d}"
 
 

@@ -31,7 +31,7 @@ def fetch_events(api: Api, place: RunPlace) -> bytes:
 
 
 def read_events(api: Api, pod_path: str, container: str, run_path: str) -> bytes:
-    """The same from a pod that runs already; raises as `fetch_events` does.
+    """Read the events in a pod that runs already; raises what `fetch_events` raises.
 
     Args:
         api: the cluster.

@@ -87,7 +87,7 @@ def starts(lines: Sequence[Line]) -> list[list[Line]]:
 def as_text(
     found: FirstError, has_colour: bool, has_time: bool = False, on_terminal: bool = False
 ) -> str:
-    """For people: the rank, what it means, and the lines around it, which `shown` shows."""
+    """Text for people: the rank, what it means, and the lines around it, which `shown` shows."""
 
     def row(each: Line) -> str:
         return shown(each, has_colour, has_time, on_terminal)

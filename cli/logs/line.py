@@ -48,10 +48,10 @@ def parse_api_line(line: bytes, node: int) -> Line | None:
 
 
 def api_time(at: float) -> str:
-    """As the API server takes it: whole seconds, rounded down."""
+    """The time as the API server takes it: whole seconds, rounded down."""
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def record_time(at: float) -> str:
-    """As the records have it."""
+    """The time as the records have it."""
     return datetime.fromtimestamp(at, UTC).strftime(TIME_FORMAT)

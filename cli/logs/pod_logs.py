@@ -13,7 +13,7 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import Json, annotation, label, name_of, part, parts
-from infra.kube.paths import PODS
+from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.runs.making_place import ENDED
 
 HEAD_BYTES = 64 << 10
@@ -142,7 +142,7 @@ class PodLogs:
             self._cut.add(_uid(pod))
 
     def _new(self, pod: Json, lines: list[bytes]) -> list[Line]:
-        """Those that no request has given before."""
+        """The lines that no request has given before."""
         position, found = self._position(pod), list[Line]()
         for text in lines:
             line = parse_api_line(text, node_of(pod))
@@ -154,7 +154,7 @@ class PodLogs:
         return self._positions.setdefault(_uid(pod), Position())
 
     def _path(self, pod: Json) -> str:
-        return f"{PODS.format(self._place.namespace)}/{name_of(pod)}/log"
+        return log_path(pod_path(self._place.namespace, name_of(pod)))
 
 
 class Position:

@@ -53,7 +53,7 @@ def node_files(folder: str) -> dict[int, list[str]]:
 
 
 def open_all(folder: str) -> dict[int, list[BinaryIO]]:
-    """The same, open. A file that is renamed meanwhile must not be missed: so look twice."""
+    """Open the files of all nodes. None that is renamed meanwhile may be missed: look twice."""
     opened: dict[int, list[BinaryIO]] = {}
     for _ in range(5):
         before, opened = node_files(folder), {}

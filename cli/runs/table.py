@@ -132,7 +132,7 @@ def problems(runs: Sequence[Run]) -> list[str]:
 
 
 def as_json(runs: Sequence[Run], users: Users, room: Room) -> str:
-    """The same for programs."""
+    """The runs as JSON, for programs."""
     found = {"runs": [asdict(run) for run in runs], "unseen": users.unknown, "volume": asdict(room)}
     return json.dumps(found, indent=2)
 

@@ -14,7 +14,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import LIMIT_SECONDS, stream
 from infra.kube.api_server.terminal import interact
 from infra.kube.objects import Json, container_of, name_of, part
-from infra.kube.paths import PODS
+from infra.kube.paths import pod_path
 from infra.kube.runs.steer import find_record
 
 PROGRAM = Path(rank_program.__file__).read_text()
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     api = Api(place.access)
     found = rank_place(find_ranks(api, place), arguments.rank)
     command = ["python3", "-c", PROGRAM, "beside", str(found.pid), *words]
-    path = f"{PODS.format(place.namespace)}/{found.pod}"
+    path = pod_path(place.namespace, found.pod)
     if has_terminal:
         where = f"rank {arguments.rank} is process {found.pid} of pod {found.pod}"
         print(f"{where}; its variables are set, RANK_PID={found.pid}", file=sys.stderr, flush=True)
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def pass_on(block: memoryview) -> None:
-    """To whoever reads the standard output, at once: more may come only much later."""
+    """Write it to the standard output at once, since more may come only much later."""
     sys.stdout.buffer.write(block)
     sys.stdout.buffer.flush()
 

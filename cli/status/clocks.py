@@ -38,7 +38,7 @@ def clocks_ahead(leases: Sequence[Json]) -> Mapping[str, float]:
 
 
 def by_api_clock(progress: Progress, ahead_seconds: float) -> Progress:
-    """With all its times by the clock of the API server.
+    """This progress with all times by the clock of the API server.
 
     Args:
         progress: with times by the clock of its node.

@@ -309,5 +309,5 @@ def gpus_of(pod: Json) -> int:
 
 
 def _gpus(resources: Json) -> int:
-    """Of NVIDIA's device plugin, whole ones and slices of MIG."""
+    """How many of NVIDIA's resources: whole GPUs and slices of MIG."""
     return sum(int(n) for name, n in resources.items() if str(name).startswith("nvidia.com/"))

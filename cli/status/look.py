@@ -25,7 +25,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import list_if_allowed
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, label, name_of, part
-from infra.kube.paths import NODES, PODS
+from infra.kube.paths import NODES, PODS, log_path, pod_path
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.queues.kueue_places import words_of_places
 from infra.kube.queues.queue_look import waiting
@@ -207,7 +207,7 @@ def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:
     name = name_of(first)
     query = {"container": container_of(first), "limitBytes": str(FIRST_BYTES), "timestamps": "true"}
     try:
-        begin = api.text(f"{PODS.format(seen.record.namespace)}/{name}/log", query, TRY_SECONDS)
+        begin = api.text(log_path(pod_path(seen.record.namespace, name)), query, TRY_SECONDS)
     except (ApiError, UnreachableError):
         return progress  # all else was read, and a later look sees it
     said = read_progress(begin).volume
@@ -217,7 +217,7 @@ def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:
 def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
     """By how much the clock of a pod's node is ahead, where nobody else says so and it matters."""
     query = {"container": container_of(pod), "tailLines": "1", "timestamps": "true"}
-    path = f"{PODS.format(namespace)}/{name_of(pod)}/log"
+    path = log_path(pod_path(namespace, name_of(pod)))
 
     def ask(seconds: int) -> str:
         return api.text(path, {**query, "sinceSeconds": str(seconds)}, TRY_SECONDS)
@@ -232,4 +232,4 @@ def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
 def _log(api: Api, namespace: str, pod: Json, seconds: float | None) -> str:
     container = container_of(pod)
     query = {"container": container, "tailLines": str(LINES), "timestamps": "true"}
-    return api.text(f"{PODS.format(namespace)}/{name_of(pod)}/log", query, seconds)
+    return api.text(log_path(pod_path(namespace, name_of(pod))), query, seconds)

@@ -76,7 +76,7 @@ def read_run_files(plan: Plan) -> list[RunFiles]:
 
 
 def files_of(name: str, runs: Sequence[RunFiles], reason: str) -> list[RunFiles]:
-    """Those of one run. Pure.
+    """The runs of one name. Pure.
 
     Args:
         name: of the run's folder.
@@ -129,7 +129,7 @@ def _parse(value: str, log_of: Callable[[str], Iterable[str]], now: float) -> Ru
 
 
 def _with_verified(run: RunFiles, told: Progress, now: float) -> RunFiles:
-    """With the checkpoint that was last verified, where the log tells of one."""
+    """The run with the checkpoint that was last verified, where the log tells of one."""
     at = told.verified_at
     return replace(
         run,
@@ -140,7 +140,7 @@ def _with_verified(run: RunFiles, told: Progress, now: float) -> RunFiles:
 
 
 def _with_save(run: RunFiles, told: Progress, now: float) -> RunFiles:
-    """With the save under way, where the log tells of one and no later checkpoint is there."""
+    """The run with the save under way, where the log tells of one without a later checkpoint."""
     if told.saving_step is None or told.saving_at is None:
         return run
     if run.saved_step is not None and run.saved_step >= told.saving_step:
@@ -179,7 +179,7 @@ def as_text(runs: Sequence[RunFiles], plan: Plan, reason: str) -> str:
 
 
 def as_json(runs: Sequence[RunFiles], reason: str) -> str:
-    """The same for programs: `runs` has other keys than where the cluster was seen. Pure."""
+    """JSON for programs: `runs` has other keys than where the cluster was seen. Pure."""
     content = {"cluster_unseen": reason, "run_files": [asdict(run) for run in runs]}
     return json.dumps(content, indent=2)
 

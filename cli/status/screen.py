@@ -121,7 +121,7 @@ def as_json(
     now: datetime,
     price_per_gpu_hour: float | None = None,
 ) -> str:
-    """The same for programs: times in ISO 8601, what is not known is null or empty."""
+    """JSON for programs: times in ISO 8601; what is not known is null or empty."""
     costs = [cost_so_far(run.progress, price_per_gpu_hour) for run in runs]
     content = {
         "time": now,
@@ -163,7 +163,7 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
 
 
 def slow_rank_of(run: RunStatus) -> str:
-    """Of a run that moves; of any other it was long ago."""
+    """The slow rank of a run that moves; in any other run it was slow long ago."""
     return run.progress.slow_rank if run.state in MOVING else ""
 
 

@@ -52,7 +52,7 @@ def see_claims(api: Api, pods: Mapping[str, Sequence[Json]]) -> tuple[Claim, ...
 
 
 def _see(api: Api, namespace: str, pods: Sequence[Json]) -> list[Claim]:
-    """Those that the pods mount; without pods those that the platform has made."""
+    """The claims that the pods mount; without pods, those that the platform has made."""
     path = CLAIMS.format(namespace)
     if names := claim_names(pods):
         seen = [(name, object_at(api, f"{path}/{name}")) for name in names]
@@ -64,7 +64,7 @@ def _see(api: Api, namespace: str, pods: Sequence[Json]) -> list[Claim]:
 
 
 def claim_names(pods: Iterable[Json]) -> set[str]:
-    """Of the volumes that the pods mount as data. Pure."""
+    """Names of the claims that the pods mount as data. Pure."""
     volumes = [volume for pod in pods for volume in parts(part(pod, "spec"), "volumes")]
     data = [part(volume, "persistentVolumeClaim") for volume in volumes if volume["name"] == "data"]
     return {str(claim["claimName"]) for claim in data if "claimName" in claim}

@@ -46,7 +46,7 @@ def result(id: str, status: Status, evidence: str, fix: str = "") -> Result:
 
 
 def no_pod(seen: Evidence, id: str) -> Result:
-    """For what only a running pod can tell."""
+    """The result for what only a running pod can tell."""
     if seen.status.state == "finished" and not seen.unseen:
         return result(id, "not applicable", "the run is finished, and no pod runs")
     why = "; ".join(f"{name}: {reason}" for name, reason in seen.unseen.items())

@@ -15,7 +15,7 @@ from cli.verify.evidence import Evidence
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, name_of, part
-from infra.kube.paths import PODS
+from infra.kube.paths import log_path, pod_path
 from infra.kube.runs.steer import find_record
 
 LIMIT_SECONDS = 3600  # for the sha256 of a large checkpoint on a slow disk
@@ -81,6 +81,6 @@ def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
 def _first_lines(api: Api, place: RunPlace, pod: Json) -> str:
     query = {"limitBytes": str(FIRST_BYTES)}
     try:
-        return api.text(f"{PODS.format(place.namespace)}/{name_of(pod)}/log", query)
+        return api.text(log_path(pod_path(place.namespace, name_of(pod))), query)
     except (ApiError, UnreachableError):
         return ""  # the checks that need it say that they have not seen it

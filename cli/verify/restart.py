@@ -12,7 +12,7 @@ from cli.verify.evidence import result
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.objects import name_of, part
-from infra.kube.paths import PODS
+from infra.kube.paths import pod_path
 from infra.kube.runs.steer import find_record
 from infra.kube.waiting import wait_for
 
@@ -36,7 +36,7 @@ def restart(api: Api, place: RunPlace) -> Result:
     first = running[0]
     uid = first["metadata"]["uid"]
     begin = time.monotonic()
-    path = f"{PODS.format(place.namespace)}/{name_of(first)}"
+    path = pod_path(place.namespace, name_of(first))
     api.delete(path, {"preconditions": {"uid": uid}})
 
     def ask() -> str:

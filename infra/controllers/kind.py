@@ -50,7 +50,7 @@ class PinnedFile:
 
     @property
     def name(self) -> str:
-        """Of the file in a folder."""
+        """The name under which a folder has the file."""
         return self.address.rpartition("/")[2]
 
 

@@ -123,7 +123,7 @@ def _set_up(deployment: Manifest) -> None:
 
 
 def _label(item: Manifest) -> None:
-    """As kustomize's field `commonLabels` does: also where pods are chosen by their labels."""
+    """Add the label, also where pods are chosen by labels, as kustomize's `commonLabels` does."""
     places = [item["metadata"].setdefault("labels", {})]
     spec = item.get("spec", {})
     if item["kind"] == "Service":
@@ -135,7 +135,7 @@ def _label(item: Manifest) -> None:
 
 
 def _prefix_names(item: Manifest) -> None:
-    """As kustomize's field `namePrefix` does: also where an object names another one."""
+    """Prefix names, also where an object names another, as kustomize's `namePrefix` does."""
     names = [item["metadata"], *item.get("subjects", ())]
     if "roleRef" in item:
         names.append(item["roleRef"])

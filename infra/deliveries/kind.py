@@ -97,13 +97,13 @@ class Pull:
 
 
 def accept(asked: DeliveryAsked) -> Iterable[Refusal]:
-    """For a kind that can deliver whatever is asked."""
+    """Refuse nothing: for a kind that can deliver whatever is asked."""
     del asked
     return ()
 
 
 def without_credentials(request: DeliveryRequest) -> Pull:
-    """For a kind whose images lie on the nodes, or where everybody may pull them."""
+    """Pull without a login: the images lie on the nodes, or everybody may pull them."""
     del request
     return Pull()
 

@@ -44,7 +44,7 @@ class Build:
 
     @property
     def dockerfile(self) -> str:
-        """Its path in the context."""
+        """Path of the Dockerfile in the context."""
         return PROGRAM_DOCKERFILE if self.context else DOCKERFILE
 
 

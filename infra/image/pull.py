@@ -110,7 +110,7 @@ def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: S
 
 
 def names(plan: ImagePlan, digest: str) -> set[str]:
-    """Those of the image, of which one at least is there if the image is."""
+    """The names of the image; where the image is, at least one of them is."""
     return {plan.reference, by_digest(plan.repository, digest)}
 
 

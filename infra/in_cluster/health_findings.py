@@ -36,7 +36,7 @@ class Finding:
     is_unusable: bool = False
 
     def accepted(self) -> "Finding":
-        """The same, once somebody has said that the machine is good enough with it."""
+        """This finding, once somebody has said that the machine is good enough with it."""
         return replace(self, text=f"{self.text} (accepted by uncordon)", is_unusable=False)
 
 
@@ -179,7 +179,7 @@ class Smi:
 
     @property
     def addresses(self) -> list[str]:
-        """Of the GPUs that it shows; none where it has failed."""
+        """Addresses on the bus of the GPUs that it shows; none where it has failed."""
         return [cells[0] for cells in _cells(self.gpus)] if self.status == 0 else []
 
 

@@ -12,7 +12,7 @@ class Lasting:
         self._since: dict[str, float] = {}
 
     def lasting(self, seen: Iterable[str], now_seconds: float) -> set[str]:
-        """Those that have been seen at every look for as long as patience lasts."""
+        """The things that have been seen at every look for as long as patience lasts."""
         self._since = {name: self._since.get(name, now_seconds) for name in seen}
         end = now_seconds - self._patience_seconds
         return {name for name, since in self._since.items() if since <= end}

@@ -1,4 +1,4 @@
-"""Paths of kinds at the API server; `{}` is the namespace."""
+"""Paths of kinds at the API server, where `{}` is the namespace, and of a single pod."""
 
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
@@ -12,3 +12,13 @@ WEBHOOKS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{plural}"
     for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 )
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """Where the API server has the pod of that name."""
+    return f"{PODS.format(namespace)}/{name}"
+
+
+def log_path(pod: str) -> str:
+    """Where it has the log of a pod, whose own path is `pod`."""
+    return f"{pod}/log"

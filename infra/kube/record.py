@@ -51,7 +51,7 @@ class Ttl:
     placement: dict[str, Any]
 
     def to_text(self) -> str:
-        """As it stands in the record."""
+        """The text that the record holds."""
         return json.dumps(asdict(self))
 
     @staticmethod

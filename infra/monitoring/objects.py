@@ -24,7 +24,7 @@ _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # a file of each
 
 
 def scrape_annotations(port: int) -> dict[str, str]:
-    """Of a training pod: the habit by which Prometheus finds pods without an operator."""
+    """Annotations of a training pod, by which a Prometheus without an operator finds it."""
     return {SCRAPE: "true", PORT: str(port), PATH: "/metrics"} if port else {}
 
 

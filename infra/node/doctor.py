@@ -196,12 +196,12 @@ def _probes(settings: PlatformSettings) -> dict[str, str]:
 
 
 def kibibytes(size: str) -> int:
-    """Of a size such as 1Gi."""
+    """Kibibytes of a size such as 1Gi."""
     return int(size[:-2]) * _UNITS[size[-2:]]
 
 
 def _shm_kib(settings: PlatformSettings, compute: ComputeSettings | None) -> int:
-    """Of the pods on one machine: all pods, or, with several machines, at least one."""
+    """Shared memory for the pods on one machine: all, or, with several machines, at least one."""
     if compute is None:
         return 0
     pods = 1 if settings.nodes else compute.world.pods

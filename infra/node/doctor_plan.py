@@ -24,7 +24,7 @@ class SshTarget:
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """The address as people write it."""
         user = f"{self.user}@" if self.user else ""
         return f"ssh://{user}{self.host}:{self.port}"
 
@@ -67,11 +67,11 @@ class Plan:
 
     @property
     def host_name(self) -> str:
-        """For people."""
+        """The host's name for people."""
         return self.ssh.name if self.ssh else "local"
 
     def to_json(self) -> str:
-        """The same text for the same plan; holds secrets."""
+        """The plan as JSON, always the same text for the same plan; it holds secrets."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod

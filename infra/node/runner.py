@@ -71,7 +71,7 @@ class Runner(ABC):
         *,
         as_root: bool = True,
     ) -> HostCommand:
-        """As `run`, for a script that needs nothing but its variables."""
+        """Do what `run` does, for a script that needs nothing but its variables."""
         return self.run(name, Script(script, variables, as_root=as_root), opts)
 
 

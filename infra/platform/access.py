@@ -55,7 +55,7 @@ class ClusterAccess(pulumi.ComponentResource):
 
     @property
     def options(self) -> pulumi.ResourceOptions:
-        """For components whose objects lie in the cluster."""
+        """Options of components whose objects lie in the cluster."""
         return pulumi.ResourceOptions.merge(
             pulumi.ResourceOptions(providers=[self.provider]), self._generation.options
         )

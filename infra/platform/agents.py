@@ -159,7 +159,7 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
 
 
 def _files_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
-    """The same for k3s' files alone; a repair and other labels or taints do not change it."""
+    """The job for k3s' files alone, which neither a repair nor other labels or taints change."""
     given = _job(args)
     agent = {**args.variables, "NODE": args.node.name, "SERVER_URL": args.server_url}
     return {

@@ -137,7 +137,7 @@ def send_bundle(
 
 
 def bundle_variables(bundle: BundleSettings | None, host: HostSettings) -> dict[str, str]:
-    """For k3s-install.sh: where the files of the bundle lie, and their checksums."""
+    """Variables of k3s-install.sh: where the bundle's files lie, and their checksums."""
     if bundle is None:
         return {}
     binary, installer = bundle.one(K3S), bundle.one(INSTALLER)

@@ -103,7 +103,7 @@ class Cluster(pulumi.ComponentResource):
 
     @property
     def options(self) -> pulumi.ResourceOptions:
-        """For components whose objects lie in the cluster.
+        """Options of components whose objects lie in the cluster.
 
         What lies in our own k3s goes with it, without being deleted object by object, and comes
         back with the next one. A k3s that was adopted stays, and so each object in it has to be
@@ -119,7 +119,7 @@ class Cluster(pulumi.ComponentResource):
 
 
 def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings) -> str:
-    """The same text on every machine, whatever the path of the kubeconfig is there.
+    """A text for the cluster, the same on every machine, wherever the kubeconfig lies there.
 
     Our own k3s keeps it also on another host: what is in it is replaced with ClusterGeneration,
     since the provider would delete it in a cluster that is gone.

@@ -55,7 +55,7 @@ class ClusterGeneration:
 
     @property
     def options(self) -> pulumi.ResourceOptions:
-        """For components: their Kubernetes objects are replaced with the mark."""
+        """Options of components whose Kubernetes objects are replaced with the mark."""
         return pulumi.ResourceOptions(transformations=[self._replaced_with_mark])
 
     def _replaced_with_mark(

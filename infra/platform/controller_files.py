@@ -39,7 +39,7 @@ async def controller_objects(settings: PlatformSettings) -> dict[str, list[Manif
 
 
 def way_out(proxy: ProxySettings, environment: Mapping[str, str]) -> Way:
-    """By which proxy this machine downloads, and whom it trusts: as for the build of the image."""
+    """The proxy by which this machine downloads, and whom it trusts: as when the image is built."""
     named = {"http_proxy": proxy.http, "https_proxy": proxy.https}
     given = {name: value.text for name, value in named.items() if value}
     if not given:

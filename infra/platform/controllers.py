@@ -69,7 +69,7 @@ def known(kind: ControllerKind) -> KnownController:
 
 
 def as_job(kind: ControllerKind) -> dict[str, Any]:
-    """The same as a field of a job, with the names of the Deployments that have to be available."""
+    """The controller as a field of a job, with the Deployments that have to be available."""
     fields = asdict(known(kind))
     told = {key: value for key, value in fields.items() if value or key not in _RARE}
     return {**told, "awaited": list(kind.awaited)}

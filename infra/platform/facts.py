@@ -39,7 +39,7 @@ class ImageFacts:
 
     @property
     def for_runs(self) -> PlatformDelivery:
-        """As the settings of a run read it."""
+        """The delivery as the settings of a run read it."""
         return PlatformDelivery(self.delivery, self.repository, self.delivery_options)
 
 
@@ -106,7 +106,7 @@ class PlatformFacts:
 
     @property
     def devices(self) -> Devices:
-        """As the settings of a run read them."""
+        """The devices as the settings of a run read them."""
         accelerator: Literal["gpu", "cpu"] = "gpu" if self.accelerator == "gpu" else "cpu"
         return Devices(accelerator, self.gpus, self.gpus_are_shared, self.machines)
 
@@ -116,7 +116,7 @@ class PlatformFacts:
         return {"storage": self.volume.identity, "proxy": dict(self.proxy)}
 
     def to_text(self, generation: str) -> str:
-        """As the stack's output `platform` holds it: YAML on one line.
+        """The text of the stack's output `platform`: YAML on one line.
 
         Args:
             generation: of the cluster, see ClusterGeneration.

@@ -40,7 +40,7 @@ class Program:
 
     @property
     def hash(self) -> str:
-        """Of all files; pods have to start anew when it changes."""
+        """Hash of all files; pods have to start anew when it changes."""
         return content_hash(self.texts)
 
     @property
@@ -146,11 +146,11 @@ class InCluster:
 
     @property
     def name(self) -> str:
-        """Of its objects in the namespace."""
+        """Name of its objects in the namespace."""
         return f"disttrain-{self.component}"
 
     def metadata(self, args: ProgramArgs, **more: Any) -> Manifest:
-        """Of its objects in the namespace."""
+        """Metadata of its objects in the namespace."""
         return {**self._metadata(args, self.name, args.namespace), **more}
 
     def account(self, args: ProgramArgs, annotations: Manifest | None = None) -> Account:

@@ -248,7 +248,7 @@ def server_variables(
 
 
 def api_address(cluster: ClusterSettings) -> str:
-    """Of the first machine, as further ones reach it, for an URL."""
+    """The first machine's address for a URL, as further machines reach it."""
     address = cluster.node_address
     return f"[{address}]" if ":" in address else address
 

@@ -30,7 +30,7 @@ def proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
 
 
 def k3s_proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
-    """The same for k3s' service, and the prefix that its script gives them there."""
+    """The variables for k3s' service, with the prefix that its script gives them there."""
     values = proxy_environment(proxy)
     if values and proxy.scope == "containerd":
         values["PROXY_PREFIX"] = CONTAINERD_PREFIX

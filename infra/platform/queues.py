@@ -185,7 +185,7 @@ def queue_names(settings: QueuesSettings | None, namespace: str) -> Mapping[str,
 
 
 def flavor_name(cluster_queue: str, levels: Sequence[str]) -> str:
-    """Of the ResourceFlavor, and of the Topology where there are levels.
+    """Name of the ResourceFlavor, and of the Topology where there are levels.
 
     Kueue lets nobody change the levels of a Topology, or the Topology of a flavor. So other levels
     are objects of other names.

@@ -92,13 +92,13 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
 
 
 def program_image_args(settings: PlatformSettings, plan: ImagePlan) -> TrainerImageArgs:
-    """The same for the image of a program of the user's own; bundles do not have it."""
+    """Arguments for the image of a program of the user's own; bundles do not have it."""
     args = trainer_image_args(settings)
     return replace(args, request=replace(args.request, plan=plan, bundled_layout=None))
 
 
 def run_image_args(plan: ImagePlan, by_run: RunsDelivery, namespace: str) -> TrainerImageArgs:
-    """The same for a stack on the platform of another one, which reaches none of the nodes.
+    """Arguments for a stack on another one's platform, which reaches none of the nodes.
 
     A build and a push have the proxies of the shell that runs Pulumi.
 

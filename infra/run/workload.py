@@ -221,7 +221,7 @@ def volume_proof(said: str, pods: int) -> str:
 
 
 def _ttl(run: Run) -> dict[str, object]:
-    """For the run's record: when its workload goes, and how its end is found on the volume then."""
+    """For the run's record: when its workload goes, and how its end is read from the volume."""
     return {
         "seconds": run.ttl_seconds,
         "image": run.parts.image,

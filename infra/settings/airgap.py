@@ -40,7 +40,7 @@ class BundleSettings:
         return found[0] if found else None
 
     def file(self, purpose: str) -> Path | None:
-        """Its path."""
+        """Path of the file for this purpose; None where the bundle has none."""
         entry = self.one(purpose)
         return self.path / entry.name if entry else None
 

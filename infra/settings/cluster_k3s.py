@@ -58,7 +58,7 @@ def read_k3s(reader: Reader) -> K3sSettings:
 
 
 def _read_registries(reader: Reader) -> Secret | None:
-    """As YAML text; JSON is YAML too, and needs no library to be written."""
+    """`k3sRegistries` as YAML; JSON is YAML, too, and needs no library to be written."""
     reader.hide("k3sRegistries")
     content = reader.mapping("k3sRegistries")
     text = json.dumps(content, indent=2, sort_keys=True)

@@ -89,7 +89,7 @@ def read_controllers(
 
 
 def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
-    """Those that the setting names; another setting stands for the others."""
+    """The controllers that the setting names, without those that another setting stands for."""
     found, known = list[str](), [name for name, kind in kinds.items() if not kind.chosen_by]
     for index, value in enumerate(reader.sequence(KEY)):
         where = f"{KEY}[{index}]"

@@ -142,5 +142,5 @@ def _fault_of_versions(regime: Regime, chart: Version, k3s: Version) -> SettingE
 
 
 def shown(version: Version) -> str:
-    """As the chart is tagged."""
+    """The version as the chart is tagged."""
     return "v" + ".".join(str(part) for part in version)

@@ -20,7 +20,7 @@ class WorkloadChoice(Kind, Protocol):
 
     @property
     def kind(self) -> str:
-        """Of the object that is made in Kubernetes, such as `Job`."""
+        """Kind of the object that is made in Kubernetes, such as `Job`."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class MadeStorage(Protocol):
 
     @property
     def access_mode(self) -> str:
-        """Of its claim."""
+        """Access mode of its claim."""
         ...
 
 
@@ -82,7 +82,7 @@ class NetworkChoice(Kind, Protocol):
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """By which the ranks of several pods are to reach each other."""
+        """Transports by which the ranks of several pods are to reach each other."""
         ...
 
     @property
@@ -115,7 +115,7 @@ class DeliveryChoice(Kind, Protocol):
 
     @property
     def shared_options(self) -> tuple[str, ...]:
-        """Those of its options that hold for the runs of other stacks on the platform, too."""
+        """Names of its options that also hold for the runs of other stacks on the platform."""
         ...
 
     @property
@@ -129,7 +129,7 @@ class ControllerChoice(Kind, Protocol):
 
     @property
     def version(self) -> str:
-        """Of its chart or its manifests."""
+        """Version of its chart or its manifests."""
         ...
 
     @property

@@ -34,7 +34,7 @@ class ProxySettings:
     machines: tuple[str, ...] = ()
 
     def past_proxy(self, machines: tuple[str, ...]) -> "ProxySettings":
-        """The same, with these of the machines in NO_PROXY too."""
+        """These settings, with those of `machines` in NO_PROXY that it does not cover yet."""
         more = [address for address in machines if address in self.machines]
         return replace(self, no_proxy=",".join([self.no_proxy, *more]))
 

@@ -51,7 +51,7 @@ class QueuesSettings:
 
 
 def cluster_queue_name(namespace: str, queue: str) -> str:
-    """Of the ClusterQueue and its flavor, which lie in no namespace."""
+    """Name of the ClusterQueue and its flavor, which lie in no namespace."""
     return f"{namespace}-{queue}"
 
 

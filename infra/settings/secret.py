@@ -22,18 +22,18 @@ class Secret:
 
     @property
     def output(self) -> pulumi.Output[str]:
-        """For resource arguments."""
+        """The secret as an argument of a resource."""
         return pulumi.Output.secret(self.text)
 
     @property
     def url_without_password(self) -> str:
-        """For a secret that is a URL: what is left of it when user and password are cut out."""
+        """The secret, which is a URL, without its user and password."""
         parts = urlsplit(self.text)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
     @property
     def url_has_password(self) -> bool:
-        """For a secret that is a URL: whether there is something to hide in it."""
+        """Whether the secret, which is a URL, has something to hide in it."""
         return "@" in urlsplit(self.text).netloc
 
 

@@ -39,5 +39,5 @@ def refuse_index(torch_index_url: str, on_gpu: bool) -> SettingError | None:
 
 
 def cuda_version(torch_index_url: str) -> str:
-    """Of torch's wheels, as `11.8`; PyPI's where the index does not tell."""
+    """CUDA's version in torch's wheels, as `11.8`; that of PyPI's where the index does not tell."""
     return CUDA_BUILDS.get(build_of(torch_index_url) or "", CUDA_BUILDS[PYPI_BUILD])

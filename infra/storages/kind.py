@@ -80,7 +80,7 @@ AWAIT_BOUND = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
 
 
 def claim_name(identity: str) -> str:
-    """Of the claim that is bound to the volume of this identity; another volume has another claim.
+    """Name of the claim for the volume of this identity; another volume has another claim.
 
     A claim cannot be bound to another volume. If both had the same name, a preview of a change of
     the storage would fail, and `pulumi up` would delete the claim before the pods that mount it

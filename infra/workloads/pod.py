@@ -197,7 +197,7 @@ def volume_group(parts: PodParts) -> Manifest:
 
 
 def volume_access(parts: PodParts) -> Manifest:
-    """The same as fields of the spec of a command's pod; see `infra.kube.files.task_pod`."""
+    """Fields for the spec of a command's pod that let it write; see `infra.kube.files.task_pod`."""
     group = volume_group(parts)
     return {"securityContext": group} if group else {}
 

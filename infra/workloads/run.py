@@ -137,7 +137,7 @@ class Run:
 
     @property
     def task_placement(self) -> Manifest:
-        """For pods of commands on the run's data: they may run where the training pods may."""
+        """Where pods of commands on the run's data run: wherever the training pods may."""
         return {**self.placement.nodes, **pull_secrets(self.parts), **volume_access(self.parts)}
 
     @property

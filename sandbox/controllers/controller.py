@@ -124,7 +124,7 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
 
 @contextmanager
 def running(cluster: Cluster, controllers: Sequence[Controller]) -> Iterator[None]:
-    """They run meanwhile. They are started in this order, and ended in the opposite one.
+    """Start the controllers in this order; at the end, end them in the opposite one.
 
     Raises:
         RuntimeError, TimeoutError: as `start_controller` and `stop_controller` do.

@@ -103,7 +103,7 @@ class Outage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """They run again.
+        """Start the controllers again.
 
         Raises:
             RuntimeError, TimeoutError: see `start_again`.

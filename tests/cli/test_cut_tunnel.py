@@ -30,7 +30,7 @@ from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.errors import UnreachableError
 from tests.cli.records import RECORD
-from tests.cli.status.test_progress import START, STEPS
+from tests.cli.status.trainer_lines import START, STEPS
 from tests.gate import Gate
 from tests.tls_api import kubeconfig_of, tls_api
 

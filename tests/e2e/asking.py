@@ -67,3 +67,11 @@ def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
     folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
     files = json.loads((folder / "manifest.json").read_text())["files"]
     return {name: files[name]["sha256"] for name in files if name.startswith("model")}
+
+
+def everything(lab: Lab) -> dict[str, str]:
+    """Uids of what the program makes, cluster-wide objects included."""
+    found = lab.uids("namespace", "persistentvolume")
+    ours = {name: uid for name, uid in found.items() if NAMESPACE in name}
+    kinds = ("persistentvolumeclaim", "configmap", "job", "statefulset", "service")
+    return ours | lab.uids(*kinds)

@@ -7,7 +7,7 @@ import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import Lab, run_settings, wait_for
-from tests.e2e.test_several_nodes import SETTINGS, STEPS, lose_a_node, start
+from tests.e2e.lost_node import SETTINGS, STEPS, lose_a_node, start
 
 ON_LOST, ON_GUEST = "e2e-destroyed-lost", "e2e-destroyed-guest"
 

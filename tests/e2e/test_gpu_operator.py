@@ -17,8 +17,8 @@ from cli.doctor.command import examine
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
 from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import changes
 from tests.e2e.lab import Lab, run_settings, wait_for
-from tests.e2e.test_topologies import changes
 from tests.operator.cluster import (
     NAMESPACE,
     gpu_pod,

@@ -10,9 +10,9 @@ import json
 import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import changes
 from tests.e2e.lab import Lab, run_settings
 from tests.e2e.remote_node import RemoteNode
-from tests.e2e.test_topologies import changes
 
 pytestmark = pytest.mark.in_order
 

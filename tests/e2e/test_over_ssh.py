@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from sandbox.stack import Stack
+from tests.e2e.asking import changes
 from tests.e2e.conftest import KEPT, build_image
 from tests.e2e.lab import Lab, run_settings, wait_for
 from tests.e2e.remote_node import RemoteNode
-from tests.e2e.test_topologies import changes
 from tests.node.lab import VERSION, background_up, output_file
 
 pytestmark = pytest.mark.in_order

@@ -17,16 +17,14 @@ from cli.status.screen import platform_line
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from sandbox.follow import train_points
-from sandbox.namespaces import find_holder
 from sandbox.stack import Stack
 from tests.e2e.asking import changes
-from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
+from tests.e2e.lost_node import SETTINGS, STEPS, after_the_first, lose_a_node, places, spread, start
 
-STEPS = 20
 ON_ONE, ON_TWO, ON_LOST = "e2e-one-node", "e2e-two-nodes", "e2e-lost-node"
 ON_REPLACED, ON_FEWER = "e2e-replaced-node", "e2e-fewer-nodes"
 ON_CUT, ON_MORE = "e2e-cut-link", "e2e-more-nodes"
-SETTINGS = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPolicy": "deny"}
 CUT_SECONDS = 60
 LOSS_TOLERANCE = 1e-5
 
@@ -45,22 +43,6 @@ def stack(nodes: Lab) -> Iterator[Stack]:
     made = nodes.stack("e2e-nodes", "sandbox", {**run_settings(ON_ONE, STEPS), **SETTINGS})
     yield made
     made.destroy()
-
-
-def spread(lab: Lab, ranks: int = 1) -> dict[str, str]:
-    """Settings of two pods with so many ranks each, of which a node has room for one alone."""
-    return {
-        "topology": "indexed-job",
-        "pods": "2",
-        "processesPerPod": str(ranks),
-        "cpuPerRank": lab.more_than_half_a_node(ranks),
-    }
-
-
-def places(lab: Lab) -> dict[str, str]:
-    """The node of each pod of the training."""
-    pods = lab.get("pods", "-l", "job-name=train-indexed")["items"]
-    return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
 
 
 def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
@@ -121,30 +103,6 @@ def newest_world(lab: Lab) -> int:
     """
     points = train_points(lab.run_dir(ON_FEWER))
     return points[-1]["world_size"] if points else 0
-
-
-def start(lab: Lab, stack: Stack, run_name: str) -> None:
-    """Until it has saved a checkpoint."""
-    often = {"run.checkpoint.interval": "10"}
-    stack.set_all({**run_settings(run_name, ENDLESS, **SPARES), **spread(lab), **often})
-    stack.up()
-    wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
-
-
-def after_the_first(lab: Lab) -> tuple[str, str]:
-    """A pod of the training that is on another node than the first, and that node."""
-    first = f"sandbox-{lab.cluster.name}"
-    return next((pod, node) for pod, node in places(lab).items() if node != first)
-
-
-def lose_a_node(lab: Lab) -> tuple[str, str]:
-    """Returns the pod that was on a node after the first, and that node, which is off by now."""
-    first = f"sandbox-{lab.cluster.name}"
-    pod, node = after_the_first(lab)
-    holder = find_holder(lab.cluster.layout.node(int(node.removeprefix(f"{first}-"))))
-    assert holder is not None
-    holder.end()
-    return pod, node
 
 
 @pytest.mark.in_depth

@@ -21,6 +21,7 @@ from tests.browser.browser import Browser, browser
 from tests.e2e.asking import (
     AT_ONCE_SECONDS,
     changes,
+    everything,
     people_run,
     states,
     training_pods,
@@ -88,14 +89,6 @@ def multi(lab: Lab, before_switch: dict[str, str]) -> Iterator[Stack]:
     lab.wait_done(MULTI_RUN)
     yield stack
     shutil.rmtree(lab.cluster.data_root / "mirror")
-
-
-def everything(lab: Lab) -> dict[str, str]:
-    """Uids of what the program makes, cluster-wide objects included."""
-    found = lab.uids("namespace", "persistentvolume")
-    ours = {name: uid for name, uid in found.items() if NAMESPACE in name}
-    kinds = ("persistentvolumeclaim", "configmap", "job", "statefulset", "service")
-    return ours | lab.uids(*kinds)
 
 
 def test_single_pod_dataset_job_is_complete(lab: Lab, single: Stack) -> None:

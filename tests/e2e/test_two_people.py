@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.asking import states
+from tests.e2e.asking import changes, everything, states, training_pods
 from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
-from tests.e2e.test_topologies import changes, everything, training_pods
 from tests.node.lab import background_up, output_file
 
 pytestmark = pytest.mark.in_order

@@ -12,9 +12,9 @@ import pytest
 
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
+from tests.e2e.asking import changes, training_pods
 from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
 from tests.e2e.remote_node import RemoteNode
-from tests.e2e.test_topologies import changes, training_pods
 from tests.operator.cluster import offered
 from tests.operator.stand_in import GPUS, import_operator_image, operator_chart
 

@@ -19,9 +19,9 @@ from infra.kube.objects import Json, part
 from infra.kube.paths import API_SERVICES, DEFINITIONS
 from infra.kube.runs import destroy_guard
 from infra.platform.controllers import known
+from tests.kube.accounts import user_of
 from tests.kube.installed import KIND, PATH, Installed, make_deployment
 from tests.kube.lab import Lab, wait_for
-from tests.kube.test_rights import user_of
 
 PLACE = f"/api/v1/namespaces/{KIND.namespace}"
 RELEASE = {

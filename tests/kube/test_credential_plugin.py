@@ -9,8 +9,8 @@ import yaml
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.quick_look import quick_look
 from infra.kube.errors import ApiError
+from tests.kube.accounts import user_of
 from tests.kube.lab import LIMIT_SECONDS, Lab
-from tests.kube.test_rights import user_of
 
 VERSION = "client.authentication.k8s.io/v1"
 

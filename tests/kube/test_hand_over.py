@@ -8,8 +8,8 @@ import pytest
 from infra.kube import names
 from infra.kube.record import record_path
 from infra.kube.runs.lock import COLLECTION, held
+from tests.kube.accounts import viewer_of
 from tests.kube.lab import Json, Lab, Run, wait_for
-from tests.kube.test_status import viewer_of
 
 
 def pod_path(pod: Json) -> str:

@@ -9,9 +9,9 @@ import signal
 from pathlib import Path
 
 from infra.kube.errors import ApiError
+from tests.kube.accounts import viewer_of
 from tests.kube.lab import PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
-from tests.kube.test_status import viewer_of
 from tests.kube.volume import cli, no_pods
 
 ODD = "\N{REPLACEMENT CHARACTER}"  # for a byte that is no UTF-8

@@ -13,7 +13,7 @@ from infra.names import HOSTNAME_LABEL
 from infra.settings.pods_neighbours import NeighbourSettings, PlacementChoice
 from infra.workloads.neighbours import neighbours
 from tests.kube.lab import Json, Lab, wait_for
-from tests.kube.test_pods_look import NODES, POOL, node, pod
+from tests.kube.pool import NODES, POOL, node, pod
 
 RACK = "test.disttrain.dev/rack"
 NODES_IN_RACK = 16

@@ -12,7 +12,7 @@ from infra.names import NODE_HEALTH
 from infra.platform.node_health import HEALTH
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from tests.kube.lab import Lab, wait_for
-from tests.kube.test_pod_policy import BINDINGS, POLICIES, refusal
+from tests.kube.policies import BINDINGS, POLICIES, refusal
 from tests.kube.watched import Watched
 from tests.unit.in_cluster.kernel_lines import CLEAN, LOST
 from tests.unit.pods import broken

@@ -1,22 +1,18 @@
 """The rules of pods in a real API server: it answers as Python does."""
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from infra.kube.errors import ApiError
 from infra.kube.files.task_pod import TaskPod, running
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from infra.platform.pod_rules import RULES
 from tests.kube.lab import Lab, Run, wait_for
+from tests.kube.policies import BINDINGS, POLICIES, refusal
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.unit.pods import BREAKS, broken, good
-
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +27,6 @@ def guarded(lab: Lab) -> Iterator[str]:
     yield namespace
     lab.api.delete(f"{BINDINGS}/{namespace}-pods", {})
     lab.api.delete(f"{POLICIES}/{namespace}-pods", {})
-
-
-def refusal(lab: Lab, namespace: str, pod: dict[str, Any]) -> str:
-    """Why the API server takes no such pod; empty where it would. Nothing is made."""
-    metadata = {**pod["metadata"], "name": f"p-{uuid.uuid4().hex[:8]}"}
-    body = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}
-    try:
-        lab.api.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
-    except ApiError as reason:
-        return str(reason)
-    return ""
 
 
 @pytest.mark.parametrize("case", BREAKS)

@@ -16,30 +16,15 @@ from infra.kube.paths import CLAIMS, VOLUMES
 from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.names import CLAIM, GPU_RESOURCE, GPU_TOLERATION
 from infra.storages.kind import claim_manifest
-from tests.kube.lab import LIMIT_SECONDS, PROBE_IMAGE, Json, Lab, wait_for
-from tests.kube.test_status import viewer_of
-from tests.kube.test_storage_look import made, phase_of, volume
+from tests.kube.accounts import viewer_of
+from tests.kube.cluster_objects import made, phase_of, volume
+from tests.kube.lab import LIMIT_SECONDS, Json, Lab, wait_for
+from tests.kube.pool import NODES, POOL, ZONE, node, pod
 
-NODES = "/api/v1/nodes"
-POOL, ZONE = "test.disttrain.dev/pool", "topology.kubernetes.io/zone"
-# Kubernetes' own taints of a node without a kubelet; what is checked does not depend on them.
-PASSING = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists"} for key in ("not-ready",)] + [
-    {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
-]
 SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 KEPT = {"key": GPU_RESOURCE, "effect": "NoSchedule"}  # for pods with GPUs
 LARGE = {"cpu": "8", "memory": "32Gi", GPU_RESOURCE: "4", "pods": "110"}
 SMALL = {"cpu": "2", "memory": "4Gi", "pods": "110"}
-
-
-def node(pool: str, offers: dict[str, str], *taints: Json, cordoned: bool = False) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": f"n-{uuid.uuid4().hex[:8]}", "labels": {POOL: pool}},
-        "spec": {"taints": list(taints), "unschedulable": cordoned},
-        "status": {"allocatable": offers, "capacity": offers},
-    }
 
 
 @contextmanager
@@ -51,27 +36,6 @@ def nodes(lab: Lab, items: list[Json]) -> Iterator[None]:
     finally:
         for item in items:
             lab.api.delete(f"{NODES}/{item['metadata']['name']}", {})
-
-
-def pod(
-    requests: dict[str, str], selector: dict[str, str], *tolerations: Json, **more: Any
-) -> Json:
-    gpus = {name: text for name, text in requests.items() if "/" in name}
-    rest = {name: text for name, text in requests.items() if "/" not in name}
-    container = {
-        "name": "trainer",
-        "image": PROBE_IMAGE,
-        "resources": {"requests": rest, **({"limits": gpus} if gpus else {})},
-    }
-    spec = {
-        "containers": [container],
-        "nodeSelector": selector,
-        "tolerations": [*PASSING, *tolerations],
-        "terminationGracePeriodSeconds": 0,
-        **more,
-    }
-    metadata = {"generateName": "p-"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def scheduled(lab: Lab, namespace: str, wanted: Json, pods: int) -> bool:

@@ -16,9 +16,9 @@ from infra.kube.queues.queue_look import queue_findings
 from infra.kube.runs.steer import find_record, resume, stop
 from sandbox.controllers.kueue import KUEUE
 from sandbox.toolchain import tool_folder
+from tests.kube.accounts import viewer_of
 from tests.kube.kueue import make, put_into_queue
 from tests.kube.lab import Lab, Run
-from tests.kube.test_status import viewer_of
 
 # What this program reads and writes of each kind.
 FIELDS = {

@@ -3,22 +3,16 @@
 No controller runs here, so what that would do is done by the test.
 """
 
-from typing import Any
-
 import pytest
 
 from infra.kube.errors import TaskError
-from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL
 from infra.kube.objects import Json
 from infra.kube.queues import claim_queues, open_queue, queue_removal
 from infra.kube.runs import destroy_guard
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
-
-
-def job_of(lab: Lab, namespace: str, owner: str, **fields: Any) -> Job:
-    return Job(lab.access(), namespace, owner, "dev", fields)
+from tests.kube.queue_jobs import job_of
 
 
 def queue_of(lab: Lab, namespace: str, owner: str) -> tuple[Json, str]:

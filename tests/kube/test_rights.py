@@ -2,22 +2,13 @@
 
 from pathlib import Path
 
-from infra.kube.api_server.api import Api
-from infra.kube.api_server.rights import Need, is_allowed, missing_rights
+from infra.kube.api_server.rights import Need, missing_rights
 from infra.rights import needs_of
-from tests.kube.lab import Lab, wait_for
-from tests.kube.test_status import viewer_of
+from tests.kube.accounts import user_of
+from tests.kube.lab import Lab
 
 KINDS = {("v1", "ConfigMap", True), ("v1", "Secret", True), ("batch/v1", "Job", True)}
 CLUSTER_KINDS = {*KINDS, ("v1", "PersistentVolume", False)}
-
-
-def user_of(lab: Lab, namespace: str, folder: Path, role: str) -> Api:
-    """Somebody with a role in one namespace, once the API server has taken note of it."""
-    somebody = viewer_of(lab, namespace, folder, role, "rolebinding")
-    right = Need("", "pods", "get", namespace)
-    wait_for(f"the role {role} to hold", lambda: is_allowed(somebody, right))
-    return somebody
 
 
 def test_administrator_lacks_nothing(lab: Lab) -> None:

@@ -4,10 +4,9 @@ import json
 import subprocess
 from pathlib import Path
 
-from infra.kube import names
 from tests.cli.fetch.local_pod import make_run
 from tests.kube.lab import Lab, Run, wait_for
-from tests.kube.volume import cli, give_to_pods, no_pods, runs_folder
+from tests.kube.volume import cli, configure, give_to_pods, no_pods, runs_folder
 
 LIMIT_SECONDS = 300
 
@@ -15,15 +14,6 @@ LIMIT_SECONDS = 300
 def ended(process: subprocess.Popen[bytes], answer: str = "") -> tuple[int, str]:
     output = process.communicate(answer.encode(), timeout=LIMIT_SECONDS)[0].decode()
     return process.returncode, output
-
-
-def configure(lab: Lab, run: Run, run_name: str) -> None:
-    """The ConfigMap with a run's configuration, as `pulumi up` makes it."""
-    labels = {names.COMPONENT_LABEL: names.TRAINING, names.OWNER_LABEL: run.owner}
-    metadata = {"name": f"run-{run_name}", "namespace": run.namespace, "labels": labels}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    path = f"/api/v1/namespaces/{run.namespace}/configmaps"
-    lab.api.create(path, {**body, "data": {"run.yaml": f"run_name: {run_name}\n"}})
 
 
 def test_runs_are_listed_compared_and_deleted(lab: Lab, claim: Run, tmp_path: Path) -> None:

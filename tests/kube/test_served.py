@@ -5,7 +5,7 @@ from infra.monitoring.objects import GROUP_VERSION
 from infra.platform.monitoring import OTHERWISE, SETTING
 from tests.crds import definition
 from tests.kube.lab import Lab, Run, wait_for
-from tests.kube.test_pods_look import pod
+from tests.kube.pool import pod
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "podmonitors.monitoring.coreos.com"

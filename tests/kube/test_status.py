@@ -7,7 +7,6 @@ from typing import Any
 
 import pulumi
 import pytest
-import yaml
 
 from cli.status.clocks import NOISE_SECONDS, ahead_by_age, ahead_when_told, clocks_ahead
 from cli.status.look import look
@@ -18,29 +17,13 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.runs.steer import find_record, note_saved_step, resume, stop
 from infra.platform.viewers import ViewersArgs, viewer_role
+from tests.kube.accounts import viewer_of
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
-from tests.kube.test_runs import configure
-from tests.kube.volume import run_with_claim
+from tests.kube.volume import configure, run_with_claim
 
 VALID_SECONDS = 20  # half of the usual time, so that the test is over sooner
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-
-
-def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -> Api:
-    """Somebody who may do what a ClusterRole says, in one namespace or (`binding`) in all."""
-    lab.kubectl("create", "serviceaccount", "viewer", "-n", namespace)
-    user = f"--serviceaccount={namespace}:viewer"
-    lab.kubectl(
-        "create", binding, f"viewer-{namespace}", f"--clusterrole={role}", user, "-n", namespace
-    )
-    token = lab.kubectl("create", "token", "viewer", "-n", namespace).strip()
-    content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
-    content["users"][0]["user"] = {"token": token}
-    file = folder / "kubeconfig"
-    file.touch(mode=0o600)
-    file.write_text(yaml.safe_dump(content))
-    return Api(lab.access(file))
 
 
 def test_a_viewer_of_one_namespace_sees_its_runs_and_what_is_not_shown(

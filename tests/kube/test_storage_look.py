@@ -1,44 +1,21 @@
 """What of a storage cannot work is found on a real API server, before anything is made."""
 
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from infra.kube.paths import CLAIMS, CLASSES, VOLUMES
 from infra.kube.volumes.storage_look import DRIVERS, StorageNeeds, storage_findings
-from infra.labels import VOLUME_LABEL, content_hash
 from infra.names import CLAIM
 from infra.storages.kind import Storage, StorageRequest, claim_manifest
 from infra.storages.nfs import NfsOptions, nfs
+from tests.kube.accounts import viewer_of
+from tests.kube.cluster_objects import made, phase_of, unique, volume
 from tests.kube.lab import Json, Lab, wait_for
-from tests.kube.test_status import viewer_of
 
 MANY, ONE = "ReadWriteMany", "ReadWriteOnce"
 Claiming = Callable[..., StorageNeeds]
-
-
-def phase_of(lab: Lab, path: str) -> str:
-    return str(((lab.api.get(path) or {}).get("status") or {}).get("phase"))
-
-
-def unique(prefix: str) -> str:
-    return f"{prefix}-{uuid.uuid4().hex[:8]}"
-
-
-@contextmanager
-def made(lab: Lab, collection: str, item: Json) -> Iterator[Json]:
-    """An object of the whole cluster, which other tests must not meet."""
-    lab.api.create(collection, item)
-    path = f"{collection}/{item['metadata']['name']}"
-    if collection == VOLUMES:  # a claim that comes before that is looked at again after 15 s
-        wait_for("the volume to be free", lambda: phase_of(lab, path) == "Available")
-    try:
-        yield item
-    finally:
-        lab.api.delete(path, {})
 
 
 def storage_class(provisioner: str, mode: str = "Immediate") -> Json:
@@ -48,23 +25,6 @@ def storage_class(provisioner: str, mode: str = "Immediate") -> Json:
         "metadata": {"name": unique("class")},
         "provisioner": provisioner,
         "volumeBindingMode": mode,
-    }
-
-
-def volume(class_name: str, mode: str, **source: object) -> Json:
-    """With the label by which a claim of this program selects it."""
-    name = unique("volume")
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name, "labels": {VOLUME_LABEL: content_hash(name)}},
-        "spec": {
-            "capacity": {"storage": "1Mi"},
-            "accessModes": [mode],
-            "storageClassName": class_name,
-            "persistentVolumeReclaimPolicy": "Retain",
-            **(source or {"hostPath": {"path": "/nowhere"}}),
-        },
     }
 
 

@@ -15,11 +15,11 @@ from infra.kube.objects import Json
 from infra.kube.queues import claim_queues, open_queue
 from infra.kube.queues.queue_look import queue_findings
 from infra.kube.queues.queues_look import QueuesWanted, look_at_queues
+from tests.kube.accounts import viewer_of
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
-from tests.kube.test_pods_look import NODES, node
-from tests.kube.test_queues import job_of
-from tests.kube.test_status import viewer_of
+from tests.kube.pool import NODES, node
+from tests.kube.queue_jobs import job_of
 
 HOST, RACK = "kubernetes.io/hostname", "test.disttrain.dev/place"
 SECONDS = 20.0

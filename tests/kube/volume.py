@@ -112,3 +112,12 @@ def cli(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
+
+
+def configure(lab: Lab, run: Run, run_name: str) -> None:
+    """The ConfigMap with a run's configuration, as `pulumi up` makes it."""
+    labels = {names.COMPONENT_LABEL: names.TRAINING, names.OWNER_LABEL: run.owner}
+    metadata = {"name": f"run-{run_name}", "namespace": run.namespace, "labels": labels}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    path = f"/api/v1/namespaces/{run.namespace}/configmaps"
+    lab.api.create(path, {**body, "data": {"run.yaml": f"run_name: {run_name}\n"}})

@@ -11,29 +11,10 @@ import pytest
 
 from infra.airgap.manifest import MANIFEST, read_manifest
 from infra.platform.airgap_files import STAGE
+from tests.node.bundles import IMAGES, WITHOUT, packed, settings
 from tests.node.lab import UP, VERSION, Lab, failure, rewritten, wait_for
 from tests.node.outbound import watched
 from tests.node.rootfs import PASSWORD
-
-TEXT = b"To be, or not to be, that is the question:\n" * 40
-WITHOUT = ("--without", "trainer-image", "--without", "wheels", "--without", "pulumi")
-IMAGES = "/var/lib/rancher/k3s/agent/images"
-
-
-def settings(lab: Lab) -> dict[str, str]:
-    (lab.mirror.folder / "text.txt").write_bytes(TEXT)
-    return {
-        "accelerator": "cpu",
-        "datasetUrl": lab.mirror.url.replace("/k3s", "/text.txt"),
-        "datasetSha256": hashlib.sha256(TEXT).hexdigest(),
-    }
-
-
-def packed(lab: Lab, output: Path, **changes: str | bool) -> str:
-    process = lab.pack(output, *WITHOUT, **{**settings(lab), **changes})
-    said, _ = process.communicate()
-    assert process.returncode == 0, said
-    return said
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.node.lab import DATA_ROOT, counts
 from tests.node.lan import NAMES, Lan
-from tests.node.test_nodes import SERVER, set_nodes
+from tests.node.members import SERVER, set_nodes
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 ROLES = {"agent": "k3s-agent", "server": "k3s"}  # and the service of each

@@ -5,8 +5,8 @@ from pathlib import Path
 from infra.node.shell_program import assemble_program, script_text
 from tests.cli.servers import make_certificate
 from tests.node.lab import DATA_ROOT, Lab, rewritten
+from tests.node.members import TRUST
 
-TRUST = "/usr/local/share/ca-certificates/disttrain.crt"
 # script -> its variables, and what it says for create and delete when it is dry
 SHOWN = {
     "ca-certificates.sh": (

@@ -10,7 +10,7 @@ import pytest
 from sandbox.stack import Stack
 from tests.node.lab import background_up, counts, wait_for
 from tests.node.lan import NAMES, Lan
-from tests.node.test_nodes import SERVER, set_nodes
+from tests.node.members import SERVER, set_nodes
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES

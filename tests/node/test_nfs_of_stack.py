@@ -14,11 +14,10 @@ import pytest
 from tests.node.host import Host
 from tests.node.lab import DATA_ROOT, Lab, counts
 from tests.node.lan import NAMES, SERVER_ADDRESS, Lan
+from tests.node.members import TRUST, set_nodes
+from tests.node.nfs_host import UNIT, installed, lasting
 from tests.node.nfs_packages import PLACE, serve_packages
 from tests.node.standing import Standing
-from tests.node.test_nfs_server import UNIT, installed, lasting
-from tests.node.test_nodes import set_nodes
-from tests.node.test_renamed_nodes import TRUST
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES

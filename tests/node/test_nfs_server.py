@@ -10,25 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from infra.node.shell_program import assemble_program, script_text
-from tests.node.host import Entry, Host
-from tests.node.lab import different
+from tests.node.host import Host
+from tests.node.nfs_host import LEFT, UNIT, installed, lasting
 from tests.node.nfs_packages import serve_packages
 
 FOLDER = "/var/lib/disttrain"
 SERVER = {"DATA_ROOT": FOLDER, "SERVER_ADDRESS": "192.0.2.1", "OWNER": "one", "STACK": "dev"}
-# What the packages' own scripts leave for ever: their users, and marks of systemd and debconf.
-LEFT = ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid")
 LEFT += ("/var/lib/apt", "/var/lib/dpkg", "/var/log", "/var/cache", "/var/lib/ucf", "/etc/ld.so")
-UNIT = """[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/sbin/exportfs -r
-ExecStart=/bin/sh -c 'echo 8 >/proc/fs/nfsd/threads; echo +4.1 >/proc/fs/nfsd/versions'
-ExecStop=/bin/sh -c 'echo 0 >/proc/fs/nfsd/threads'
-ExecStopPost=/usr/sbin/exportfs -au
-[Install]
-WantedBy=multi-user.target
-"""
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +59,6 @@ def run(
 def well(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def lasting(before: dict[str, Entry], after: dict[str, Entry]) -> list[str]:
-    """What has changed and should not have."""
-    return [path for path in different(before, after) if not path.startswith(LEFT)]
-
-
-def installed(host: Host) -> set[str]:
-    return set(host.shell("dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'").splitlines())
 
 
 def test_machine_without_the_kernel_module_is_told_so_and_left_as_it_was(host: Host) -> None:

@@ -3,14 +3,13 @@
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from infra.airgap.manifest import read_manifest
 from infra.platform.airgap_files import STAGE
-from sandbox.stack import Stack
+from tests.node.bundles import IMAGES, packed
+from tests.node.bundles import settings as of_bundle
 from tests.node.host import Host
 from tests.node.lab import (
     CommandLines,
@@ -22,13 +21,10 @@ from tests.node.lab import (
     wait_for,
 )
 from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose
+from tests.node.members import SERVER, TOKENS, holding, set_nodes
 from tests.node.releases import VERSION
-from tests.node.test_bundle import IMAGES, packed
-from tests.node.test_bundle import settings as of_bundle
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
-SERVER = "gpu-node"
-TOKENS = ("token", "agent-token")  # k3s' own, with which one could be a server, and the agents'
 NOTE = "/etc/rancher/k3s/disttrain-token"
 
 
@@ -339,19 +335,6 @@ def logins(host: Host) -> list[str]:
 def own_addresses(lan: Lan) -> dict[str, str]:
     """`{name: address}`, as the nodes' machines have said them."""
     return {name: item["status"]["addresses"][0]["address"] for name, item in lan.members().items()}
-
-
-def holding(host: Host, text: str) -> list[str]:
-    """The files of k3s and of the system's configuration that have this text in them."""
-    search = "grep --recursive --files-with-matches --fixed-strings --file=-"
-    return host.try_shell(f"{search} /etc /var/lib/rancher /run/k3s", text).stdout.split()
-
-
-def set_nodes(stack: Stack, nodes: list[dict[str, Any]]) -> None:
-    """Change the list in the stack's file."""
-    content = yaml.safe_load(stack.settings_file.read_text())
-    content["config"]["disttrain:nodes"] = nodes
-    stack.settings_file.write_text(yaml.safe_dump(content))
 
 
 def labels(lan: Lan, name: str) -> dict[str, str]:

@@ -4,10 +4,9 @@ import pytest
 
 from tests.node.lab import counts, failure
 from tests.node.lan import NAMES, Lan
-from tests.node.test_nodes import SERVER, set_nodes
+from tests.node.members import SERVER, set_nodes
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
-TRUST = "/usr/local/share/ca-certificates/disttrain.crt"
 
 
 def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:

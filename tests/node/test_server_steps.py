@@ -13,8 +13,8 @@ from infra.node.agent import StepError, join, leave
 from tests.node.host import Host
 from tests.node.lab import wait_for
 from tests.node.lan import BRIDGE, NAMES, Lan, switch_off, switch_on
+from tests.node.members import SERVER
 from tests.node.steps import Steps
-from tests.node.test_nodes import SERVER
 
 pytestmark = pytest.mark.stand_in("its servers, which need no other machine's container runtime")
 TWO, THREE = NAMES

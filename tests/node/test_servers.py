@@ -9,7 +9,7 @@ import pytest
 
 from tests.node.lab import CommandLines, counts, failure
 from tests.node.lan import NAMES, Lan, find_again, switch_off
-from tests.node.test_nodes import SERVER, TOKENS, holding, set_nodes
+from tests.node.members import SERVER, TOKENS, holding, set_nodes
 
 pytestmark = pytest.mark.stand_in("its servers, which need no other machine's container runtime")
 TWO, THREE = NAMES

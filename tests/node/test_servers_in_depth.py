@@ -8,7 +8,7 @@ from sandbox.stack import PulumiFailedError, Stack
 from tests.node.host import Host
 from tests.node.lab import DATA_ROOT, Lab, failure
 from tests.node.lan import NAMES, Lan, find_again, switch_off
-from tests.node.test_nodes import SERVER, set_nodes
+from tests.node.members import SERVER, set_nodes
 
 pytestmark = pytest.mark.stand_in("its servers, which need no other machine's container runtime")
 TWO, THREE = NAMES

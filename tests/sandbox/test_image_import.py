@@ -1,6 +1,5 @@
 """The image's way into a real containerd of our own (image_lab.py)."""
 
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from infra.image.oci import Blob, Image
 from infra.image.presence import import_request
 from infra.image.sbom import sbom
 from infra.image.transfer import import_images
+from tests.sandbox.image_command import PROJECT, run_command
 from tests.sandbox.image_lab import (
     DEPS_BYTES,
     REPOSITORY,
@@ -27,7 +27,6 @@ from tests.sandbox.image_lab import (
 )
 from tests.unit.image.layouts import tiny_image, write_layout
 
-PROJECT = Path(__file__).parent.parent.parent
 ABSENT = Blob(f"sha256:{'0' * 64}", 1, None)
 
 
@@ -333,19 +332,6 @@ def test_a_bad_setting_ends_with_one_clear_line_and_status_1() -> None:
     assert done.returncode == 1
     assert done.stdout.startswith("image: imageRepository: 'trainer' cannot be used: it is not a ")
     assert max(map(len, done.stdout.splitlines())) <= 200
-
-
-def run_command(*arguments: str) -> dict[str, int]:
-    """The last line of `python -m infra.image`, which has to end well."""
-    done = subprocess.run(
-        [sys.executable, "-m", "infra.image", *arguments],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_layout_of_a_bundle_is_imported_and_nothing_is_built(lab: Lab, tmp_path: Path) -> None:

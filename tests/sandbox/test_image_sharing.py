@@ -4,8 +4,8 @@ tests/node/test_mirror.py lets other hosts get it.
 """
 
 from infra.image.sharing import SOURCE_LABEL, share, sources
+from tests.sandbox.image_command import run_command
 from tests.sandbox.image_lab import Lab
-from tests.sandbox.test_image_import import run_command
 
 REPOSITORY = "images.disttrain.internal/team/trainer"
 HOST = "images.disttrain.internal"

@@ -73,15 +73,15 @@ def prepare(accident: Accident) -> None:
 
 
 def _slow_data(accident: Accident) -> None:
-    from trainer import train
+    from trainer import set_up
 
-    gather = train.gather
+    gather = set_up.gather
 
     def slow(*values: Any, **more: Any) -> Any:
         accident.pause()
         return gather(*values, **more)
 
-    train.gather = slow
+    set_up.gather = slow
 
 
 def _slow_forward(accident: Accident) -> None:
@@ -165,15 +165,15 @@ def _failing_checkpoint(accident: Accident) -> None:
 
 def _garbled_data(accident: Accident) -> None:
     """What is to be predicted comes in the reverse order."""
-    from trainer import train
+    from trainer import set_up
 
-    gather = train.gather
+    gather = set_up.gather
 
     def garbled(*values: Any, **more: Any) -> Any:
         inputs, targets = gather(*values, **more)
         return inputs, targets.flip(1) if accident.happens() else targets
 
-    train.gather = garbled
+    set_up.gather = garbled
 
 
 def _not_a_number(accident: Accident) -> None:

@@ -57,7 +57,7 @@ class RunState:
 
     @property
     def safe_step(self) -> int:
-        """Of the newest checkpoint that is in its place; 0 where there is none."""
+        """Step of the newest checkpoint that is in its place; 0 where there is none."""
         return self._save.safe_step
 
     @property
@@ -138,7 +138,6 @@ class RunState:
         best = self.is_best(validation)
         if best and validation is not None:
             self._lowest_val_loss = validation.loss
-        tokens_per_update = self._config.train.global_batch_size * self._config.model.block_size
         state = {
             "step": step,
             "format": STATE_FORMAT,
@@ -149,7 +148,7 @@ class RunState:
             "scaler": self._scaler.state_dict(),
             "world_size": self._world.size,
             "parallel": self._config.train.parallel,
-            "tokens": step * tokens_per_update,
+            "tokens": step * self._config.tokens_per_update,
             "loss": loss if math.isfinite(loss) else None,
             "val_loss": validation and validation.loss,
             "torch_version": str(torch.__version__),

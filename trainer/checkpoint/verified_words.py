@@ -50,5 +50,5 @@ def continued(step: int, name: str) -> str:
 
 
 def copied(step: int, sent_bytes: int, seconds: float) -> str:
-    """It is whole in the mirror; the process of the mirror puts its name before the line."""
+    """Says that it is whole in the mirror, whose process puts its name before the line."""
     return f"step {step}: {sent_bytes:,} bytes copied in {seconds:.1f} s"

@@ -51,10 +51,10 @@ def waited_for(name: str) -> str:
 
 
 def saved(name: str, seconds: float) -> str:
-    """It is in its place, `seconds` after it was begun."""
+    """Says that a checkpoint is in its place, `seconds` after it was begun."""
     return _SAVED.format(name, seconds)
 
 
 def failed(step: int) -> str:
-    """It could not be written."""
+    """Says that a checkpoint could not be written."""
     return _FAILED.format(step)

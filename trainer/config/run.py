@@ -63,6 +63,11 @@ class RunConfig:
         return {**names, "train": launch, "program": everything["program"]}
 
     @property
+    def tokens_per_update(self) -> int:
+        """Tokens of the global batch, and so of all ranks together."""
+        return self.train.global_batch_size * self.model.block_size
+
+    @property
     def has_program(self) -> bool:
         """Whether a program of the user's own runs in place of our trainer."""
         return bool(self.program.command)
@@ -150,7 +155,7 @@ def _dataset_problems(dataset: DatasetConfig) -> list[str]:
 
 
 def _without_none(value: object) -> object:
-    """The same without unset options and empty lists."""
+    """The value without unset options and empty lists."""
     if isinstance(value, dict):
         items = cast(dict[str, object], value).items()
         return {key: _without_none(item) for key, item in items if item not in (None, ())}

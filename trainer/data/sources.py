@@ -87,7 +87,7 @@ def local_sources(dataset: DatasetConfig) -> list[Source]:
 
 
 def downloaded_sources(dataset: DatasetConfig, files: list[tuple[str, Path, str]]) -> list[Source]:
-    """The same for downloads: address, path and sha256 of each."""
+    """The sources that were downloaded, from address, path and sha256 of each."""
     return _in_order(
         [
             Source(path, _format_of(dataset, file_name_of(url)), sha256=sha256)

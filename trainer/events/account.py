@@ -33,7 +33,7 @@ class StartTimes:
 
     @property
     def seconds(self) -> float:
-        """Of all phases."""
+        """Seconds of all phases."""
         return sum(self.phases.values())
 
 

@@ -93,7 +93,7 @@ def read_history(events: Sequence[Event], damaged_lines: int = 0) -> History:
 
 
 def _before(started: Event) -> dict[str, int]:
-    """Of an event `pod_started`: the microseconds of what was before it, in the order of time."""
+    """What came before an event `pod_started`, in the order of time: microseconds by name."""
     keys = ("image_seconds", "container_seconds", "age_seconds")
     return {key: round(float(started.values.get(key, 0)) * MICRO) for key in keys}
 

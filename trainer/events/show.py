@@ -111,7 +111,7 @@ def _seconds(value: float) -> str:
 
 
 def as_json(account: Account, cost: Cost | None) -> str:
-    """The same for programs; seconds are rounded to milliseconds."""
+    """The account as JSON, for programs; seconds are rounded to milliseconds."""
     return json.dumps(as_mapping(account, cost), indent=2)
 
 

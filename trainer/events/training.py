@@ -62,7 +62,7 @@ def reported(length: int, report: Event, usual: Usual) -> list[tuple[Kind, int]]
 
 
 def unreported(length: int, usual: Usual) -> list[tuple[Kind, int]]:
-    """The same where no report came any more: so long as one takes, steps were probably made."""
+    """The same parts where no report came any more; until one was due, steps were likely made."""
     if usual.report is None or not usual.is_hang(length - usual.report):
         return [(Kind.PRODUCTIVE, length)]
     productive = round(usual.report)

@@ -102,7 +102,7 @@ class LocalRanks:
                     pipe.start()
 
     def pids(self) -> list[int]:
-        """Of the processes, by local rank."""
+        """Process ids, by local rank."""
         return [process.pid for process in self._processes]
 
     def exit_codes(self) -> list[int | None]:

@@ -83,7 +83,7 @@ class MirrorProcess:
         self._process = None
 
     def _close_pipes(self) -> None:
-        """Of a process that has ended."""
+        """Close the pipes of a process that has ended."""
         if self._pipe is not None:
             self._pipe.wait_for_end(_LAST_LINES_SECONDS)
             self._pipe.close(_LAST_LINES_SECONDS)

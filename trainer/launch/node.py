@@ -87,7 +87,7 @@ def node_from_environment(environment: Mapping[str, str]) -> Node:
 
 
 def machine_id() -> str:
-    """The same for all processes on one machine since it was started."""
+    """An id that all processes on one machine share until it is started again."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:  # not Linux

@@ -139,7 +139,7 @@ def combine_exit_reports(
 def _silent(
     reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None], ranks: Sequence[int]
 ) -> list[str]:
-    """Those of these local ranks that have no report, in words."""
+    """The local ranks that have no report, in words."""
     return [f"{rank} (exit code {exit_codes[rank]})" for rank in ranks if reports[rank] is None]
 
 

@@ -63,7 +63,7 @@ class Spares:
                 self._waiting.append(_Spare(self._start, environment))
 
     def pids(self) -> list[int]:
-        """Of the spares that wait."""
+        """Process ids of the spares that wait."""
         return [spare.process.pid for spare in self._waiting]
 
     def start(

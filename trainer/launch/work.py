@@ -69,5 +69,5 @@ class Work(Protocol):
         ...
 
     def recorded(self) -> str:
-        """The same as the volume tells it: how far processes have come that were there before."""
+        """The text that `newest` gave to earlier processes, as the volume tells it."""
         ...

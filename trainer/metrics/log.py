@@ -95,7 +95,7 @@ class StepMetrics:
         return f"step {self.step}/{max_steps} {self.summary()}"
 
     def summary(self) -> str:
-        """The same without the step."""
+        """The record for people, without the step."""
         loss = "-" if self.loss is None else f"{self.loss:.4f}"
         val = "-" if self.val_loss is None else f"{self.val_loss:.4f}"
         grad_norm = "-" if self.grad_norm is None else f"{self.grad_norm:.3f}"

@@ -99,7 +99,7 @@ class Speedometer:
         return Speed(tokens_per_second, seconds, mfu, data_seconds, p50, p95, longest)
 
     def seconds_left(self, step: int, max_steps: int) -> float | None:
-        """Until `max_steps` at the speed so far, evaluations and saves included."""
+        """Seconds until `max_steps` at the speed so far, evaluations and saves included."""
         if self._first_end is None or step == self._first_end[0]:
             return 0.0 if step == max_steps else None
         first_step, first_time = self._first_end
@@ -126,7 +126,7 @@ class _CpuClock:
 
 
 class _CudaClock:
-    """The same on the GPU's time line: the host may be many steps ahead of it."""
+    """Seconds between marks on the GPU's time line: the host may be many steps ahead of it."""
 
     def __init__(self) -> None:
         self._events: list[list[Any]] = []

@@ -231,7 +231,7 @@ class Place:
 
     @property
     def _limit(self) -> dict[str, float]:
-        """Of one call; file systems of this machine know none."""
+        """The time limit of one call; file systems of this machine know none."""
         return {"timeout": CALL_SECONDS} if self._filesystem.async_impl else {}
 
     def _path(self, name: str) -> str:

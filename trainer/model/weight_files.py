@@ -57,7 +57,7 @@ class WeightFiles:
         self._opened.close()
 
     def shapes(self) -> dict[str, list[int]]:
-        """Of all tensors, by name; reads no values."""
+        """Shapes of all tensors, by name; reads no values."""
         return {name: file.get_slice(name).get_shape() for name, file in self._files.items()}
 
     def rows(self, name: str, begin: int, end: int) -> torch.Tensor:

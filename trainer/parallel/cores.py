@@ -17,7 +17,7 @@ def threads_per_rank(local_ranks: int, ranks_on_machine: int) -> int:
 
 
 def share_cores(cores: int, quota: float | None, local_ranks: int, ranks_on_machine: int) -> int:
-    """The same as a pure function of the machine's cores and the quota, both in cores."""
+    """Threads for one rank, from the cores of the machine and of the quota. Pure."""
     threads = cores // ranks_on_machine
     if quota is not None:  # the quota is this pod's alone, so it may be more than an even share
         threads = min(cores, int(quota)) // local_ranks

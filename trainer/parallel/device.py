@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import cast
 
@@ -25,6 +26,11 @@ class Compute:
     compile: bool
     backend: str
     reasons: tuple[str, ...]
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """A context in which forward passes compute in the chosen arithmetic."""
+        enabled = self.dtype != torch.float32
+        return torch.autocast(self.device.type, self.dtype) if enabled else nullcontext()
 
 
 def choose_compute(train: TrainConfig, local_rank: int) -> Compute:

@@ -68,6 +68,6 @@ def _role(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fit(environment: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """With output that comes line by line, and without what only our own trainer's ranks read."""
+    """An environment for output line by line, without what only our own trainer's ranks read."""
     kept = {name: text for name, text in environment.items() if name != LIFELINE_VARIABLE}
     return {"PYTHONUNBUFFERED": "1", **kept, **more}

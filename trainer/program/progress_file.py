@@ -83,7 +83,7 @@ def point_of_json(line: bytes) -> Point | None:
 
 
 def _as_text(value: object) -> str | None:
-    """Of a number or a text; a whole number may be written as 3.0."""
+    """The text of a number or a text; a whole number may be written as 3.0."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
     return str(value) if isinstance(value, int | float | str) else None

@@ -120,7 +120,7 @@ def _is_asked(network: str, asked: tuple[str, ...]) -> bool | None:
 
 
 def of_node(found: Mapping[int, Transport], asked: tuple[str, ...]) -> bool | None:
-    """The same for the ranks of a node: one that has another transport decides."""
+    """What `as_asked` says of all ranks of a node: one that has another transport decides."""
     answers = [as_asked(transport, asked) for transport in found.values()]
     return False if False in answers else None if None in answers or not answers else True
 
@@ -216,7 +216,7 @@ def stays_inside(found: Transport) -> bool:
 
 
 def network_name(name: str) -> str:
-    """For people what the label `transport` says (watch.labels_of), or the network profile."""
+    """Words for people: of the label `transport` (watch.labels_of), or of the network profile."""
     special = {"none": "inside one machine", "unknown": "a transport that NCCL does not tell"}
     return special.get(name) or _NAMES.get(name, name)
 

@@ -127,7 +127,7 @@ class TransportWatch:
 
     @property
     def _uses_nccl(self) -> bool:
-        """For sure; else it may all the same."""
+        """Whether it surely uses NCCL; where this is false, it may all the same."""
         return not self._config.has_program and self._config.train.backend == "nccl"
 
     def _read(self) -> dict[int, Transport]:

@@ -13,7 +13,7 @@ _POLL_SECONDS = 0.05
 
 
 class Interrupted(Exception):  # noqa: N818 - nothing is wrong
-    """Its caller has something more urgent to do."""
+    """Raised where the caller has something more urgent to do."""
 
 
 def within(seconds: float, act: Callable[[], _T], interrupts: Callable[[], bool]) -> _T:

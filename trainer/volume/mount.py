@@ -18,7 +18,7 @@ def mount_here(folder: Path) -> str:
 
 
 def mount_of(folder: str, table: str) -> str:
-    """The same from the text of /proc/self/mountinfo (proc(5)).
+    """What `mount_here` says, from the text of /proc/self/mountinfo (proc(5)).
 
     Args:
         folder: an absolute path.

@@ -39,7 +39,7 @@ def write_failed(folder: Path, mount: str, error: WriteError) -> tuple[ExitCode,
 
 
 def no_answer(folder: Path, mount: str, act: str, seconds: float) -> tuple[ExitCode, str]:
-    """The same where the volume gives no answer at all."""
+    """How the run ends where the volume gives no answer at all, and the reason."""
     return ExitCode.RETRYABLE, (
         f"the volume does not answer: {act} in {_place(folder, mount)} was not over after "
         f"{seconds:g} s ({_SETTING}). Look whether this node reaches the file server"
@@ -47,7 +47,7 @@ def no_answer(folder: Path, mount: str, act: str, seconds: float) -> tuple[ExitC
 
 
 def own_file_gone(folder: Path, mount: str) -> tuple[ExitCode, str]:
-    """The same where a node's own file is not there any more when the round begins."""
+    """How the run ends where a node's own file is gone when the round begins, and the reason."""
     return ExitCode.RETRYABLE, (
         f"the file that this node has just written to {_place(folder, mount)} is gone again: "
         "another pod with the same rank may have removed it, or the volume loses files"
@@ -57,7 +57,7 @@ def own_file_gone(folder: Path, mount: str) -> tuple[ExitCode, str]:
 def not_seen(
     folder: Path, mount: str, missing: Mapping[int, int], seconds: float
 ) -> tuple[ExitCode, str]:
-    """The same where a node does not see what others have written.
+    """How the run ends where a node does not see what others have written, and the reason.
 
     Args:
         folder: of the run.

@@ -27,7 +27,7 @@ class Phase(IntEnum):
 
     @property
     def words(self) -> str:
-        """For people: the rank is in ..."""
+        """Words for people that follow `the rank is in`."""
         return _WORDS[self]
 
 
@@ -91,7 +91,7 @@ class Beat:
         self._numbers[_COUNT] += 1
 
     def phase(self, phase: Phase) -> None:
-        """The same, still in the step that was told last; it is in no collective any more."""
+        """The rank comes to `phase` of the step that was told last, and is in no collective."""
         self._numbers[_PHASE] = phase
         self._numbers[_WAITS] = 0
         self._numbers[_COUNT] += 1

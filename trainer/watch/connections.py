@@ -35,7 +35,7 @@ class Connections:
 
 
 def connections_of(pid: int) -> Connections:
-    """Those of a process; none where the system does not show them."""
+    """The connections of a process; none where the system does not show them."""
     tables, sockets = list[str](), set[str]()
     for name in _TABLES:
         with suppress(OSError):

@@ -78,7 +78,7 @@ def dead_links(states: Sequence[Seen], away: Collection[int] = ()) -> DeadLinks:
 
 
 def end_words(end: End) -> str:
-    """For people."""
+    """Words for people."""
     return f"node {end}" if isinstance(end, int) else f"the node at {end}"
 
 

@@ -59,7 +59,7 @@ class RankState:
 
 
 def to_text(states: Sequence[RankState]) -> str:
-    """For the way from a node to node 0."""
+    """A text for the way from a node to node 0."""
     return json.dumps([asdict(state) for state in states])
 
 

@@ -39,21 +39,21 @@ class Laps(Protocol):
         ...
 
     def end_step(self, part: Part) -> None:
-        """The same, and the step ends here."""
+        """The time since the last stamp was spent on `part`, and the step ends here."""
         ...
 
     def cut(self) -> list[list[float]]:
-        """Of each step that has ended since the last call: seconds, in the order of `Part`."""
+        """Seconds of each step that has ended since the last call, in the order of `Part`."""
         ...
 
 
 def laps_on(device: torch.device) -> Laps:
-    """For steps that are computed there."""
+    """Measures steps that are computed on that device."""
     return _CudaLaps() if device.type == "cuda" else _CpuLaps()
 
 
 class _CpuLaps:
-    """By the host's clock."""
+    """Measures by the host's clock."""
 
     def __init__(self) -> None:
         self._steps: list[list[float]] = []

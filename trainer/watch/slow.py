@@ -56,7 +56,7 @@ class Window:
         return self.data + self.compute
 
     def to_numbers(self) -> list[float]:
-        """For the exchange between the ranks."""
+        """The numbers that the ranks exchange."""
         return [float(value) for value in vars(self).values()]
 
     @staticmethod

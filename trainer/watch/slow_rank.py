@@ -41,13 +41,13 @@ class SlowRankWatch:
 
     @property
     def note(self) -> str:
-        """For the end of a line about a step: who is slow; empty where nobody is."""
+        """Who is slow, for the end of a line about a step; empty where nobody is."""
         finding = self._pace.finding
         return f" slow rank: {finding}" if finding is not None else ""
 
     @property
     def for_record(self) -> dict[str, int | float | str | None]:
-        """The same for a record of the metrics."""
+        """Who is slow, for a record of the metrics."""
         finding = self._pace.finding
         return {
             "slow_rank": finding and finding.rank,

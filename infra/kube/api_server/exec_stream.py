@@ -65,7 +65,7 @@ def stream(
     limit_seconds: float = LIMIT_SECONDS,
     silence_seconds: float = SILENCE_SECONDS,
 ) -> Ended:
-    """The same, but standard output is passed on as it comes, so that memory stays constant.
+    """Execute a command and pass its standard output on as it comes, so that memory stays constant.
 
     Args:
         api, pod_path, container, command, blocks: as for `execute`.

@@ -171,7 +171,7 @@ class QuickClient:
 
 
 class _Connection(http.client.HTTPSConnection):
-    """To a server whose certificate has this name, which may be another one than its address."""
+    """Connects to a server whose certificate has this name, which its address may differ from."""
 
     def __init__(
         self, address: tuple[str, int], seconds: float, tls: ssl.SSLContext, name: str

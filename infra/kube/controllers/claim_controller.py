@@ -70,7 +70,7 @@ def refusal(
 def refusal_of_foreign(
     controller: Controller, namespace: Json | None, definitions: list[Json]
 ) -> str:
-    """As `refusal`, where the namespace is known not to be ours. Pure."""
+    """What `refusal` says where the namespace is known not to be ours. Pure."""
     if namespace is None and not definitions:
         return ""
     stack = label(namespace, names.STACK_LABEL) if namespace else ""

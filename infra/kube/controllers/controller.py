@@ -45,12 +45,12 @@ class Controller:
 
     @property
     def path(self) -> str:
-        """Of its namespace."""
+        """Path of its namespace at the API server."""
         return f"{NAMESPACES}/{self.namespace}"
 
     @property
     def own_namespace(self) -> OwnNamespace:
-        """It goes with the controller; who uses its kinds is looked at by `refuse_use`."""
+        """Its namespace, which goes with it; `refuse_use` looks at who uses its kinds."""
         return OwnNamespace(
             self.namespace, self.setting, self.name, self.leaves, definitions=self.definitions
         )
@@ -84,7 +84,7 @@ def is_ours(api: Api, controller: Controller, owner: str) -> bool:
 
 
 def definitions_there(api: Api, controller: Controller) -> list[Json]:
-    """Those of its definitions that the cluster has."""
+    """The controller's resource definitions that the cluster has."""
     found = (api.get(f"{DEFINITIONS}/{name}") for name in controller.definitions)
     return [item for item in found if item is not None]
 

@@ -26,7 +26,7 @@ class NamespacedKind:
 
     @property
     def group(self) -> str:
-        """Of the API; empty: the core's."""
+        """The API's group; empty for Kubernetes' core."""
         return self.api_version.rpartition("/")[0]
 
     @property
@@ -35,7 +35,7 @@ class NamespacedKind:
         return f"{self.plural}.{self.group}"
 
     def path(self, namespace: str) -> str:
-        """Of its objects in a namespace."""
+        """Path of its objects in a namespace."""
         return f"{root(self.api_version)}/namespaces/{namespace}/{self.plural}"
 
 
@@ -82,7 +82,7 @@ def versions_of(group: Json) -> list[str]:
 
 
 def listable_kinds(api_version: str, listed: Json) -> list[NamespacedKind]:
-    """Those of an API version's kinds whose objects lie in namespaces and can be listed. Pure.
+    """The kinds of an API version whose objects lie in namespaces and can be listed. Pure.
 
     Args:
         api_version: such as `apps/v1`.

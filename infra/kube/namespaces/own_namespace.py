@@ -29,11 +29,11 @@ class OwnNamespace:
 
     @property
     def path(self) -> str:
-        """Of the namespace."""
+        """Path of the namespace at the API server."""
         return f"{NAMESPACES}/{self.name}"
 
     def fields(self) -> dict[str, Any]:
-        """The same as a field of a job; what is empty is left out."""
+        """This value as a field of a job; what is empty is left out."""
         return {key: value for key, value in asdict(self).items() if value}
 
 

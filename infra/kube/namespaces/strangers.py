@@ -159,7 +159,7 @@ def _listed_objects(
 
 
 def _own_api_versions(api: Api, place: OwnNamespace) -> set[str]:
-    """Those that are answered for from the namespace itself: they end with it."""
+    """API versions that pods of the namespace itself answer for, so that they end with it."""
     try:
         specs = [part(item, "spec") for item in api.list(API_SERVICES)]
     except ApiError:  # then a dead one is among what could not be seen

@@ -3,7 +3,7 @@
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import Json, container_of
-from infra.kube.paths import PODS
+from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.say import say
 
 LINES = 20
@@ -24,7 +24,7 @@ def last_lines(api: Api, namespace: str, selector: str) -> None:
 
 
 def _log(api: Api, namespace: str, pod: Json) -> str:
-    path = f"{PODS.format(namespace)}/{pod['metadata']['name']}/log"
+    path = log_path(pod_path(namespace, pod["metadata"]["name"]))
     container = container_of(pod)
     reason: ApiError | None = None
     for previous in ("true", "false"):

@@ -36,7 +36,7 @@ def words_of_places(api: Api, namespace: str, item: Json, pods: Sequence[Json]) 
 
 
 def words_of_other_places(own: Json, pods: Sequence[Json]) -> str:
-    """The same of Kueue's Workload and the run's pods that live. Pure."""
+    """Words for living pods on other machines than Kueue's Workload counts. Pure."""
     counted = assigned_machines(own)
     real = Counter(str(part(pod, "spec", "nodeSelector")[HOSTNAME_LABEL]) for pod in pods)
     elsewhere = sorted((real - counted).elements())
@@ -68,7 +68,7 @@ def assigned_machines(own: Json) -> Counter[str]:
 
 
 def _names(some: Json) -> list[str]:
-    """Of the machines of a slice, which all may have a begin and an end in common."""
+    """Names of a slice's machines, which all may have a begin and an end in common."""
     values = parts(some, "valuesPerLevel")[-1]
     if "universal" in values:
         return [str(values["universal"])] * int(some["domainCount"])

@@ -37,7 +37,7 @@ def standing_in(api: Api, namespace: str, cluster_queue: str) -> list[Json]:
 
 
 def of_others(api: Api, namespace: str, workloads: list[Json], owner: str) -> list[Json]:
-    """Those that are not of an owner's own run, as its record says."""
+    """The workloads that are not of an owner's own run, as its record says."""
     records = [parse_record(item) for item in api.list(COLLECTION.format(namespace), SELECTOR)]
     own = {(r.workload.kind, r.workload.name) for r in records if r.owner == owner}
     return [workload for workload in workloads if work_of(workload) not in own]

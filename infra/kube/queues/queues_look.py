@@ -89,7 +89,7 @@ def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> Queu
 
 
 def _version(api: Api, wanted: QueuesWanted) -> str:
-    """Of Kueue's objects, or the usual one where Kueue comes with this stack.
+    """The version of Kueue's objects, or the usual one where Kueue comes with this stack.
 
     Raises:
         TaskError: there is no Kueue, or none that knows what is wanted.

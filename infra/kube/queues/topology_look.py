@@ -145,7 +145,7 @@ def flavors(cluster_queue: Json) -> list[str]:
 
 
 def _levels(api: Api, version: str, flavor: str) -> list[str] | None:
-    """Of a flavor's topology; none: it has none; None: these credentials may not look at it."""
+    """Levels of a flavor's topology, empty without one; None: these credentials may not look."""
     item = object_at(api, f"{collection(version, 'resourceflavors')}/{flavor}")
     if item is None or item == "unseen":
         return None if item else []

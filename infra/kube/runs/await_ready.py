@@ -169,7 +169,7 @@ class _Wait:
         return self._ask_pods(item, pods)
 
     def _ask_pods(self, item: Json | None, pods: list[Json]) -> str:
-        """As `ask`, of a workload that nobody holds back."""
+        """What `ask` answers for a workload that nobody holds back."""
         verdict = self._judged(item, pods)
         if verdict.failure:
             raise TaskError(verdict.failure)
@@ -200,7 +200,7 @@ class _Wait:
         )
 
     def _say_reached(self, words: str, pods: list[Json]) -> None:
-        """With several pods, also what they have found of their volume."""
+        """Say these words, and with several pods also what they have found of their volume."""
         say(words)
         if self.wanted > 1:
             say(volume_line(self._api, self._job.namespace, pods))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import Json, container_of, name_of
-from infra.kube.paths import PODS
+from infra.kube.paths import log_path, pod_path
 from infra.kube.say import shorten
 
 EVERY_SECONDS = 5.0
@@ -94,7 +94,7 @@ class FailedStarts:
         return f"the last start has failed: {seen.why}" if seen else ""
 
     def _log(self, pod: Json) -> str:
-        path = f"{PODS.format(self._namespace)}/{name_of(pod)}/log"
+        path = log_path(pod_path(self._namespace, name_of(pod)))
         try:
             query = {"container": container_of(pod), "tailLines": str(LINES)}
             return self._api.text(path, query, LONGEST_SECONDS)

@@ -14,6 +14,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.files.task_pod import TaskPod, running
 from infra.kube.objects import Json, part
+from infra.kube.paths import log_path
 from infra.kube.record import FAILED, FINISHED, GOES_LATER, Record, record_path
 from infra.kube.runs import gone_program
 from infra.kube.say import shorten
@@ -62,7 +63,7 @@ def forget_end(api: Api, record: Record) -> None:
 
 
 def how_ended_or_empty(api: Api, record: Record) -> str:
-    """As `how_ended`, and empty where the volume cannot be read, instead of an error.
+    """What `how_ended` says, but empty where the volume cannot be read, instead of an error.
 
     Raises:
         UnreachableError: nobody answers.
@@ -149,12 +150,12 @@ def _on_volume(api: Api, record: Record) -> dict[str, Any]:
         def ask() -> str:
             phase = part(api.get(path) or {}, "status").get("phase")
             if phase == "Failed":
-                said = shorten(api.text(f"{path}/log", {"tailLines": "3"}).strip())
+                said = shorten(api.text(log_path(path), {"tailLines": "3"}).strip())
                 raise TaskError(f"the volume cannot be read for how the run ended: {said}")
             return "" if phase == "Succeeded" else "it reads the run's log"
 
         wait_for(f"pod {path.rpartition('/')[2]} to read how the run ended", ask, READ_SECONDS)
-        text = api.text(f"{path}/log", {})
+        text = api.text(log_path(path), {})
     try:
         return cast(dict[str, Any], json.loads(text))
     except ValueError:  # the node has lost the pod's log, such as a full disk

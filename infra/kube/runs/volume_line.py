@@ -5,7 +5,7 @@ import re
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import Json, container_of, name_of
-from infra.kube.paths import PODS
+from infra.kube.paths import log_path, pod_path
 
 VOLUME = "volume: "
 FIRST_BYTES = 1 << 18
@@ -26,7 +26,7 @@ def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:
         "leaves it out)"
     )
     for pod in sorted(pods, key=name_of)[:MOST_PODS]:
-        path = f"{PODS.format(namespace)}/{name_of(pod)}/log"
+        path = log_path(pod_path(namespace, name_of(pod)))
         query = {"container": container_of(pod), "limitBytes": str(FIRST_BYTES)}
         try:
             text = api.text(path, query)

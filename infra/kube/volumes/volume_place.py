@@ -71,7 +71,7 @@ def places_of(
 
 
 def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> VolumePlace | None:
-    """Of its volume, or, where it has none yet, of its class."""
+    """The place of the claim's volume, or, where it has none yet, of its class."""
     spec = part(item, "spec")
     if not spec.get("volumeName"):
         return _of_class(api, str(spec.get("storageClassName") or ""))

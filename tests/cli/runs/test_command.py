@@ -12,7 +12,7 @@ import pytest
 from cli.__main__ import main
 from cli.runs import command
 from cli.runs.in_use import Users
-from tests.cli.runs.test_table import given
+from tests.cli.runs.runs_on_volume import given
 
 
 @pytest.fixture

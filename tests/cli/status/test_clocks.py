@@ -14,8 +14,8 @@ from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
 from infra.kube.api_server.api import Api
 from tests.cli.records import NOW
-from tests.cli.status.test_look import Server, pod
-from tests.cli.status.test_silence import lease
+from tests.cli.status.leases import lease
+from tests.cli.status.lost_machine import Server, pod
 
 
 def told_ready(clock_seconds: float, ready_seconds: float = 3600.0) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cli.status.look import Look
 from cli.status.storage import Claim
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from tests.cli.status.test_imports import kubeconfig
+from tests.cli.status.kubeconfigs import kubeconfig
 
 Status = Callable[..., int]
 GONE = ValueError("the line was cut")  # such as a kubeconfig that is being replaced

@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.ports import free_port
+from tests.cli.status.kubeconfigs import kubeconfig
 
 PROJECT = Path(__file__).parents[3]
 HEAVY = ("kubernetes", "requests", "urllib3", "websocket", "certifi", "pulumi", "rich", "torch")
@@ -18,20 +17,6 @@ from cli.status import command
 command.PATIENCE_SECONDS = 0.0
 print(__main__.main(sys.argv[1:]), *sorted({heavy} & set(sys.modules)))
 """
-
-
-def kubeconfig(folder: Path, **more: str) -> Path:
-    """Of a server that is not there, with these further keys of its cluster."""
-    server = f"https://127.0.0.1:{free_port()}"
-    config = {
-        "clusters": [{"name": "c", "cluster": {"server": server, **more}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
-    file = folder / "kubeconfig"
-    file.write_text(yaml.safe_dump(config))
-    return file
 
 
 def looked(file: Path) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cli.status.progress import Progress, last_words, read_progress
+from tests.cli.status.trainer_lines import START, STEPS
 from trainer.checkpoint import verified_words
 from trainer.launch.goodput_line import goodput_line
 from trainer.launch.said_again import said_again
@@ -16,18 +17,6 @@ from trainer.watch.beat import Phase
 from trainer.watch.hang import Hang, RankState
 from trainer.watch.slow import Cause, Finding
 
-START = """\
-2026-11-22T06:40:00.000000001Z [node 0] waiting for node(s) 2 to join
-2026-11-22T06:40:02.5Z [node 0] round 1: 3 node(s) x 1 rank(s), store at train-mp:29501
-2026-11-22T06:40:09Z device cpu, CPU (as set)
-"""
-STEPS = """\
-2026-11-22T06:40:11.123456789Z step 19/4000 loss 4.1028 val - lr 9.2e-04 tokens/s 8109 \
-grad_norm 1.061 mfu n/a p50 76.0ms p95 147.2ms data 1.7% mem 575MiB eta 5m29s
-2026-11-22T06:40:12Z checkpoint step-00000020 saved in 0.09 s
-2026-11-22T06:40:13Z step 20/4000 loss 4.0912 val 4.0011 lr 9.2e-04 tokens/s 8740 \
-grad_norm 1.152 mfu 41.2% p50 77.0ms p95 146.9ms data 5.8% mem 575MiB eta 5m28s
-"""
 LOST = """\
 2026-11-22T06:41:00Z [node 0] round 1 is lost: node 1 lost the connection; stopping the other nodes
 2026-11-22T06:41:01Z [node 0] training stopped: node 1 lost the connection; starting again at once

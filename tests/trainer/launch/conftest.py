@@ -1,6 +1,6 @@
 import pytest
 
-from tests.trainer.launch.test_coordinator import Clock
+from tests.trainer.launch.gang import Clock
 from trainer.launch import membership
 
 

@@ -14,7 +14,7 @@ import pytest
 from cli.logs.first_error import first_error
 from cli.logs.line import Line, parse_record
 from tests.trainer.lab import Lab, free_port, last_step, wait_for
-from tests.trainer.launch.test_hang import ENDLESS, hang_event, hangs
+from tests.trainer.launch.hanging import ENDLESS, hang_event, hangs
 from tests.trainer.networks import INTERFACES, Networks, networks
 from trainer.config import RunConfig
 from trainer.launch.run_log import log_path

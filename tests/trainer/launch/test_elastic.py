@@ -9,15 +9,8 @@ import pytest
 
 from tests.trainer.forked import Forked
 from tests.trainer.lab import Lab, free_port, last_step, losses, records, wait_for
-from tests.trainer.launch.test_coordinator import (
-    FAILED,
-    LIMIT_SECONDS,
-    Clock,
-    Gang,
-    hello,
-    lost,
-)
-from tests.trainer.launch.test_entrypoint import ENDLESS, kill_entrypoint, kill_tree
+from tests.trainer.launch.gang import FAILED, LIMIT_SECONDS, Clock, Gang, hello, lost
+from tests.trainer.launch.kills import ENDLESS, kill_entrypoint, kill_tree
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.gathering import RoundRules

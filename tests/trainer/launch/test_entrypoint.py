@@ -30,6 +30,7 @@ from tests.trainer.lab import (
     records,
     wait_for,
 )
+from tests.trainer.launch.kills import ENDLESS, kill_entrypoint, kill_tree
 from trainer.checkpoint import store
 from trainer.config import ConfigError, RunConfig
 from trainer.launch.exit_codes import ExitCode
@@ -40,24 +41,12 @@ from trainer.launch.status_files import ExitReport, StatusFiles
 
 LIMIT_SECONDS = 60  # for what has to happen, on a busy machine too
 LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
-# Does not end before the test has done what it wants to, however busy the machine is.
-ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "checkpoint__interval": 10}
 
 
 def newest_name(run: RunConfig) -> int:
     """Step of the newest checkpoint by its name. Of a run that goes on, `newest` could read one
     that is removed meanwhile, as old ones are."""
     return max(store.all_steps(checkpoints(run)), default=0)
-
-
-def kill_entrypoint(process: Forked) -> None:
-    process.kill()
-
-
-def kill_tree(process: Forked) -> None:
-    """What the end of a pod is."""
-    for pid in processes_below(process.pid):
-        os.kill(pid, signal.SIGKILL)
 
 
 def kill_rank(process: Forked) -> None:

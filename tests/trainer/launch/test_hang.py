@@ -15,16 +15,8 @@ import pytest
 from tests.in_depth import in_depth
 from tests.trainer.accidents import Accident
 from tests.trainer.lab import Lab, free_port, last_step, processes_below, ranks_below, wait_for
-from trainer.config import RunConfig
-from trainer.events.event import Event, Name, event_file, parse_events
+from tests.trainer.launch.hanging import ENDLESS, hang_event, hangs
 
-# The ranks' own time limit comes much later than what is tested.
-ENDLESS = {
-    "train__max_steps": 1_000_000,
-    "train__decay_steps": 200,
-    "train__timeout_seconds": 300,
-    "train__start_timeout_seconds": 300,
-}
 MOST_SECONDS = 30.0
 
 
@@ -36,22 +28,6 @@ def stopped(lab: Lab) -> Iterator[list[int]]:
     for pid in pids:
         with suppress(ProcessLookupError):  # its entrypoint may have ended it
             os.kill(pid, signal.SIGCONT)
-
-
-def hangs(lab: Lab) -> list[str]:
-    return [line for line in lab.node_log(0).read_text().splitlines() if "] no step for" in line]
-
-
-def hang_event(lab: Lab, run: RunConfig) -> Event:
-    """The one event of the hang; another thread writes it."""
-
-    def written() -> list[Event]:
-        events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())
-        return [event for event in events if event.name == Name.HANG]
-
-    wait_for("the event", lambda: bool(written()), 60, lab)
-    (event,) = written()
-    return event
 
 
 def wait_for_hang(lab: Lab) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.lab import free_port, loopback
-from tests.trainer.launch.test_coordinator import Gang, hello
+from tests.trainer.launch.gang import Gang, hello
 from trainer.launch.membership import Round
 from trainer.launch.messages import SignedLines
 from trainer.launch.node import (

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.trainer.launch.test_coordinator import LIMIT_SECONDS, Gang, lost
-from tests.trainer.watch.test_hang import WAITS
+from tests.trainer.launch.gang import LIMIT_SECONDS, Gang, lost
+from tests.trainer.watch.rank_states import WAITS
 from trainer.launch import coordinator
 from trainer.launch.reception import CUT_OFF
 from trainer.watch.hang import RankState

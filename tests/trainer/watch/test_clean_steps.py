@@ -15,7 +15,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.trainer.lab import Lab, last_step, rank_environment
-from tests.trainer.watch.test_slow_rank import findings
+from tests.trainer.watch.slow_runs import findings
 from trainer.events.event import Name, event_file, parse_events
 from trainer.watch.slow import Cause
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.trainer.watch.test_hang import WAITS, four
+from tests.trainer.watch.rank_states import WAITS, four
 from trainer.watch.connections import Connections, connections_of, is_silent, read_tables
 from trainer.watch.dead_links import dead_links
 from trainer.watch.hang import Hang, RankState, from_text, to_text

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.trainer.watch.rank_states import four
 from trainer.events.event import Name
 from trainer.events.log import EventLog
 from trainer.launch.stall import StallTeller
@@ -22,7 +22,6 @@ from trainer.watch.dead_links import DeadLinks, dead_links
 from trainer.watch.hang import Hang, RankState, from_text, to_text
 from trainer.watch.stack import ask_for_stack, place_in
 
-WAITS = RankState(0, 0, 812, Phase.PASSES, True, "S", "torch/autograd/graph.py:824 (_engine)")
 STACK = """\
 Thread 0x00007f1 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 320 in wait
@@ -34,13 +33,6 @@ Current thread 0x00007f2 (most recent call first):
   File "/app/trainer/train.py", line 169 in backward_of_global_batch
   File "/app/trainer/train.py", line 241 in _train
 """  # noqa: E501
-
-
-def four(**changes: object) -> list[RankState]:
-    """Ranks 0 to 3 on two nodes, of which rank 2 is given another state."""
-    states = [replace(WAITS, rank=rank, node=rank // 2) for rank in range(4)]
-    states[2] = replace(states[2], **changes)  # pyright: ignore[reportArgumentType]
-    return states
 
 
 @pytest.mark.parametrize(

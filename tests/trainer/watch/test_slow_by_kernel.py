@@ -12,7 +12,7 @@ from tests.ports import free_port
 from tests.trainer.lab import Lab, last_step, rank_environment, records, wait_for
 from tests.trainer.monitoring.quota import Quota, quota
 from tests.trainer.networks import Networks, networks
-from tests.trainer.watch.test_slow_rank import ENDLESS, MOST_STEPS, findings, steps_until
+from tests.trainer.watch.slow_runs import ENDLESS, MOST_STEPS, findings, steps_until
 from trainer.config import RunConfig
 from trainer.watch.slow import Cause
 

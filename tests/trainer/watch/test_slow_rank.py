@@ -10,32 +10,14 @@ import pytest
 from tests.in_depth import in_depth
 from tests.trainer.accidents import Accident
 from tests.trainer.lab import Lab, last_step, records, wait_for
+from tests.trainer.watch.slow_runs import ENDLESS, MOST_STEPS, findings, log_of, steps_until
 from trainer.config import RunConfig
 from trainer.events.event import Event, Name, event_file, parse_events
 from trainer.watch.slow import Cause
 
-ENDLESS = {"train__max_steps": 1_000_000, "train__decay_steps": 200}
 USUAL_SECONDS = 0.1  # of each of the two passes of a step, so that a busy machine makes no odds
 SECONDS = 0.3
 SLOW_DISK_SECONDS = 1.5  # for each file; a save comes every second
-MOST_STEPS = 20
-
-
-def log_of(lab: Lab, run: RunConfig) -> list[str]:
-    path = lab.rank_log(run, 0)
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def findings(lab: Lab, run: RunConfig) -> list[str]:
-    return [line for line in log_of(lab, run) if re.match("(no )?slow rank", line)]
-
-
-def steps_until(lab: Lab, run: RunConfig, finding: str, first_step: int) -> int:
-    """How many steps were made between `first_step` and the line `finding`."""
-    lines = log_of(lab, run)
-    before = lines[: lines.index(finding)]
-    made = [int(found[1]) for line in before if (found := re.match(r"step (\d+)/", line))]
-    return made[-1] - first_step
 
 
 def events(run: RunConfig) -> list[Event]:

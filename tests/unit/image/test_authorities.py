@@ -9,7 +9,7 @@ import pytest
 from infra.image import authorities
 from infra.image.authorities import combined, system_authorities
 from infra.image.build_context import Build, builder_environment, stage
-from tests.unit.image.test_plan import write_project
+from tests.unit.image.projects import write_project
 
 OWN = "-----BEGIN CERTIFICATE-----\nown\n-----END CERTIFICATE-----"
 USUAL = "-----BEGIN CERTIFICATE-----\nusual\n-----END CERTIFICATE-----\n"

@@ -6,21 +6,10 @@ from hypothesis import strategies as st
 
 from infra.image.__main__ import main
 from infra.image.plan import ImagePlan, changes_since, code_files, plan_image
+from tests.unit.image.projects import write_project
 
 REPOSITORY = "localhost/disttrain/trainer"
 PROJECT = Path(__file__).parent.parent.parent.parent
-
-
-def write_project(root: Path) -> Path:
-    for name, text in {
-        "docker/Dockerfile": "FROM x\n",
-        "trainer/requirements.txt": "torch==1\n",
-        "trainer/__main__.py": "print()\n",
-        "trainer/presets/small.yaml": "a: 1\n",
-    }.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
 
 
 def plan(root: Path, base: str = "base:1", index: str | None = None) -> ImagePlan:

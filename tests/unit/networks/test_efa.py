@@ -9,7 +9,7 @@ import pytest
 
 from infra.kube.pods.room import pod_needs, room_problem
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
-from tests.unit.kube.pods.test_cloud_nodes import P4D, P5, P5EN, P6, SYSTEM
+from tests.unit.kube.pods.instances import P4D, P5, P5EN, P6, SYSTEM
 from tests.unit.stacks import Deployment, deploy
 
 Json = dict[str, Any]

@@ -18,7 +18,6 @@ from tests.unit.stacks import Deployment, deploy
 
 GIVEN = {"name": "gpus", "quota": {"cpu": "300m"}, "priorities": {"urgent": 1000}}
 OBJECTS = ("ResourceFlavor", "ClusterQueue", "LocalQueue", "WorkloadPriorityClass")
-LOOK = "tests.unit.stacks.KUEUE"
 
 
 def amounts(made: Deployment) -> dict[str, str]:
@@ -33,7 +32,7 @@ def amounts(made: Deployment) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_queue_has_all_that_kueue_needs_and_is_the_stacks_own(tmp_path: Path, version: str) -> None:
-    with patch(LOOK, lambda: QueuesSeen(version, {"memory": "64Gi"})):
+    with patch("tests.unit.stacks.KUEUE", lambda: QueuesSeen(version, {"memory": "64Gi"})):
         made = deploy("sandbox", tmp_path, {"queues": GIVEN})
     ours = [r for r in made.resources if "kueue.x-k8s.io" in r.type]
     types = [f"kubernetes:kueue.x-k8s.io/{version}:{kind}" for kind in OBJECTS]
@@ -62,12 +61,12 @@ def test_quota_is_what_is_given_and_else_what_the_nodes_offer(tmp_path: Path) ->
         "nvidia.com/gpu": "8",  # as the settings say, where no node offers them yet
     }
     seen = QueuesSeen("v1beta2", {"cpu": "16", "memory": "1Gi", "nvidia.com/gpu": "6"})
-    with patch(LOOK, lambda: seen):
+    with patch("tests.unit.stacks.KUEUE", lambda: seen):
         assert amounts(deploy("dev", tmp_path, gpu))["nvidia.com/gpu"] == "6"
     more = {"name": "gpus", "quota": {"example.org/rdma": 4}}
     assert amounts(deploy("sandbox", tmp_path, {"queues": more}))["example.org/rdma"] == "4"
     with (
-        patch(LOOK, lambda: QueuesSeen("v1beta2", {"cpu": "16"})),
+        patch("tests.unit.stacks.KUEUE", lambda: QueuesSeen("v1beta2", {"cpu": "16"})),
         pytest.raises(pulumi.RunError, match=r"queues.quota.memory: not set, and no node"),
     ):
         deploy("sandbox", tmp_path, gpu)
@@ -94,7 +93,7 @@ def test_cluster_that_cannot_have_a_queue_is_refused(
 ) -> None:
     """Nothing of a queue is registered then."""
     with (
-        patch(LOOK, Mock(side_effect=reason)),
+        patch("tests.unit.stacks.KUEUE", Mock(side_effect=reason)),
         pytest.raises(pulumi.RunError, match=words),
     ):
         deploy("sandbox", tmp_path, {"queues": GIVEN})

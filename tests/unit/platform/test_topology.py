@@ -9,7 +9,6 @@ import pytest
 
 from infra.kube.queues.kueue import VERSIONS
 from infra.kube.queues.queues_look import QueuesSeen
-from tests.unit.platform.test_queues import LOOK
 from tests.unit.program.parts import training_template
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with
@@ -37,7 +36,7 @@ def asked(made: Deployment) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_flavor_names_a_topology_of_the_levels(tmp_path: Path, version: str) -> None:
-    with patch(LOOK, lambda: QueuesSeen(version)):
+    with patch("tests.unit.stacks.KUEUE", lambda: QueuesSeen(version)):
         made = deploy("sandbox", tmp_path, queues(*LEVELS))
     topology = made.one("queues-topology")
     assert topology.type == f"kubernetes:kueue.x-k8s.io/{version}:Topology"

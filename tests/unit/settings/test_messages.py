@@ -10,6 +10,7 @@ import pytest
 from infra.kinds import KINDS
 from infra.networks.profile import NetworkProfile
 from infra.settings import parse_settings
+from tests.unit.settings.form import FORM
 from tests.unit.settings.reading import PROXY, SSH, read, refusal
 from tests.unit.stacks import raw_settings
 
@@ -316,8 +317,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-# key: value cannot be used: why. What to do.
-FORM = re.compile(r"^  - [^:]+: ('.*'|\[secret\]|[\d{\[-].*) cannot be used: .+\. .+\.$")
 # The trainer's own problems and the image's name are said in other words.
 OTHER_WORDS = {"run", "datasetTokenizer", "imageRepository"}
 

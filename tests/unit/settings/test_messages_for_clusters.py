@@ -7,8 +7,8 @@ from typing import Any
 import pulumi
 import pytest
 
+from tests.unit.settings.form import FORM
 from tests.unit.settings.reading import SSH, read, refusal
-from tests.unit.settings.test_messages import FORM
 from tests.unit.stacks import PROJECT_FILE, files_of_this_machine
 
 TWO: dict[str, Any] = {

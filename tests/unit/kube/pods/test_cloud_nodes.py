@@ -3,41 +3,12 @@
 M6 of the goals. The values are those of the clouds' documentation; their clusters were never there.
 """
 
-from typing import Any
-
 import pytest
 
 from infra.kube.pods.room import PodNeeds, room_problem
 from infra.names import GPU_RESOURCE, GPU_TOLERATION
+from tests.unit.kube.pods.instances import EFA, P4D, P5, P5EN, P6, SYSTEM, TYPE, Json, node
 
-Json = dict[str, Any]
-EFA = "vpc.amazonaws.com/efa"
-TYPE = "node.kubernetes.io/instance-type"
-
-
-def node(name: str, labels: dict[str, str], offers: dict[str, str], *taints: str) -> Json:
-    """`taints` as kubectl writes them."""
-    found: list[Json] = []
-    for taint in taints:
-        rest, _, effect = taint.rpartition(":")
-        key, _, value = rest.partition("=")
-        found.append({"key": key, "value": value, "effect": effect})
-    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", **offers}
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": found},
-        "status": {"allocatable": allocatable},
-    }
-
-
-def eks(type_: str, gpus: str, efas: str) -> Json:
-    """With the device plugins of NVIDIA and for EFA."""
-    labels = {TYPE: type_, "topology.kubernetes.io/zone": "eu-west-1a"}
-    return node(f"ip-{type_}", labels, {GPU_RESOURCE: gpus, EFA: efas})
-
-
-P4D, P5 = eks("p4d.24xlarge", "8", "4"), eks("p5.48xlarge", "8", "32")
-P5EN, P6 = eks("p5en.48xlarge", "8", "16"), eks("p6-b200.48xlarge", "8", "8")
 GKE = node(
     "gke-h100",
     {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb", TYPE: "a3-highgpu-8g"},
@@ -63,7 +34,6 @@ AKS_SPOT = node(
     {GPU_RESOURCE: "4"},
     "kubernetes.azure.com/scalesetpriority=spot:NoSchedule",
 )
-SYSTEM = node("system", {TYPE: "m5.large"}, {"cpu": "2", "memory": "8Gi"})
 
 
 @pytest.mark.parametrize(

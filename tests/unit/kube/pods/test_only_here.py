@@ -4,7 +4,7 @@ from typing import Any
 
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
 from infra.kube.pods.room import PodNeeds
-from tests.unit.kube.volumes.test_volume_place import node
+from tests.unit.kube.volumes.zone_nodes import node
 
 Json = dict[str, Any]
 FOLDER = OnlyHere("storage: 'host-path'", "the data are in /data of this machine", "share it")

@@ -4,7 +4,7 @@ tests/kube/test_pods_look.py compares it with the real scheduler.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -13,9 +13,8 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.errors import ApiError
 from infra.kube.pods.room import PodNeeds, room_problem
 from infra.kube.volumes.volume_place import VolumePlace, places_of
+from tests.unit.kube.volumes.zone_nodes import ZONE, Json, node
 
-Json = dict[str, Any]
-ZONE = "topology.kubernetes.io/zone"
 SPEC = {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}]}
 CLAIM = "/api/v1/namespaces/ml/persistentvolumeclaims/data"
 
@@ -31,14 +30,6 @@ VOLUME = {
     "metadata": {"name": "pv-1"},
     "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [IN_A]}}},
 }
-
-
-def node(name: str, **labels: str) -> Json:
-    return {
-        "metadata": {"name": name, "labels": {ZONE: labels.pop("zone", "a"), **labels}},
-        "spec": {},
-        "status": {"allocatable": {"cpu": "8", "pods": "110"}},
-    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""A run on several nodes, one of which gets lost."""
+
+from sandbox.namespaces import find_holder
+from sandbox.stack import Stack
+from tests.e2e.lab import ENDLESS, SPARES, Lab, run_settings, wait_for
+
+STEPS = 20
+SETTINGS = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPolicy": "deny"}
+
+
+def spread(lab: Lab, ranks: int = 1) -> dict[str, str]:
+    """Settings of two pods with so many ranks each, of which a node has room for one alone."""
+    return {
+        "topology": "indexed-job",
+        "pods": "2",
+        "processesPerPod": str(ranks),
+        "cpuPerRank": lab.more_than_half_a_node(ranks),
+    }
+
+
+def places(lab: Lab) -> dict[str, str]:
+    """The node of each pod of the training."""
+    pods = lab.get("pods", "-l", "job-name=train-indexed")["items"]
+    return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
+
+
+def start(lab: Lab, stack: Stack, run_name: str) -> None:
+    """Until it has saved a checkpoint."""
+    often = {"run.checkpoint.interval": "10"}
+    stack.set_all({**run_settings(run_name, ENDLESS, **SPARES), **spread(lab), **often})
+    stack.up()
+    wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
+
+
+def after_the_first(lab: Lab) -> tuple[str, str]:
+    """A pod of the training that is on another node than the first, and that node."""
+    first = f"sandbox-{lab.cluster.name}"
+    return next((pod, node) for pod, node in places(lab).items() if node != first)
+
+
+def lose_a_node(lab: Lab) -> tuple[str, str]:
+    """Returns the pod that was on a node after the first, and that node, which is off by now."""
+    first = f"sandbox-{lab.cluster.name}"
+    pod, node = after_the_first(lab)
+    holder = find_holder(lab.cluster.layout.node(int(node.removeprefix(f"{first}-"))))
+    assert holder is not None
+    holder.end()
+    return pod, node

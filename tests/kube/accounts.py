@@ -1,0 +1,33 @@
+"""Accounts of the cluster with the rights of a role."""
+
+from pathlib import Path
+
+import yaml
+
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.rights import Need, is_allowed
+from tests.kube.lab import Lab, wait_for
+
+
+def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -> Api:
+    """Somebody who may do what a ClusterRole says, in one namespace or (`binding`) in all."""
+    lab.kubectl("create", "serviceaccount", "viewer", "-n", namespace)
+    user = f"--serviceaccount={namespace}:viewer"
+    lab.kubectl(
+        "create", binding, f"viewer-{namespace}", f"--clusterrole={role}", user, "-n", namespace
+    )
+    token = lab.kubectl("create", "token", "viewer", "-n", namespace).strip()
+    content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": token}
+    file = folder / "kubeconfig"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(content))
+    return Api(lab.access(file))
+
+
+def user_of(lab: Lab, namespace: str, folder: Path, role: str) -> Api:
+    """Somebody with a role in one namespace, once the API server has taken note of it."""
+    somebody = viewer_of(lab, namespace, folder, role, "rolebinding")
+    right = Need("", "pods", "get", namespace)
+    wait_for(f"the role {role} to hold", lambda: is_allowed(somebody, right))
+    return somebody

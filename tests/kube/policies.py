@@ -1,0 +1,21 @@
+"""The rules for pods, as the API server applies them."""
+
+import uuid
+from typing import Any
+
+from infra.kube.errors import ApiError
+from tests.kube.lab import Lab
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
+
+def refusal(lab: Lab, namespace: str, pod: dict[str, Any]) -> str:
+    """Why the API server takes no such pod; empty where it would. Nothing is made."""
+    metadata = {**pod["metadata"], "name": f"p-{uuid.uuid4().hex[:8]}"}
+    body = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}
+    try:
+        lab.api.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
+    except ApiError as reason:
+        return str(reason)
+    return ""

@@ -1,0 +1,26 @@
+"""Bundles for hosts without a way out."""
+
+import hashlib
+from pathlib import Path
+
+from tests.node.lab import Lab
+
+TEXT = b"To be, or not to be, that is the question:\n" * 40
+WITHOUT = ("--without", "trainer-image", "--without", "wheels", "--without", "pulumi")
+IMAGES = "/var/lib/rancher/k3s/agent/images"
+
+
+def settings(lab: Lab) -> dict[str, str]:
+    (lab.mirror.folder / "text.txt").write_bytes(TEXT)
+    return {
+        "accelerator": "cpu",
+        "datasetUrl": lab.mirror.url.replace("/k3s", "/text.txt"),
+        "datasetSha256": hashlib.sha256(TEXT).hexdigest(),
+    }
+
+
+def packed(lab: Lab, output: Path, **changes: str | bool) -> str:
+    process = lab.pack(output, *WITHOUT, **{**settings(lab), **changes})
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    return said

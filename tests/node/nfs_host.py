@@ -1,0 +1,26 @@
+"""A machine with Debian's NFS server, as the tests look at it."""
+
+from tests.node.host import Entry, Host
+from tests.node.lab import different
+
+# What the packages' own scripts leave for ever: their users, and marks of systemd and debconf.
+LEFT = ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid")
+UNIT = """[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/sbin/exportfs -r
+ExecStart=/bin/sh -c 'echo 8 >/proc/fs/nfsd/threads; echo +4.1 >/proc/fs/nfsd/versions'
+ExecStop=/bin/sh -c 'echo 0 >/proc/fs/nfsd/threads'
+ExecStopPost=/usr/sbin/exportfs -au
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def lasting(before: dict[str, Entry], after: dict[str, Entry]) -> list[str]:
+    """What has changed and should not have."""
+    return [path for path in different(before, after) if not path.startswith(LEFT)]
+
+
+def installed(host: Host) -> set[str]:
+    return set(host.shell("dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'").splitlines())

@@ -1,0 +1,21 @@
+"""The program that imports the image, with the reports that it writes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent.parent
+
+
+def run_command(*arguments: str) -> dict[str, int]:
+    """The last line of `python -m infra.image`, which has to end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.image", *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,31 @@
+"""Runs whose ranks hang, and what is said of them."""
+
+from __future__ import annotations
+
+from tests.trainer.lab import Lab, wait_for
+from trainer.config import RunConfig
+from trainer.events.event import Event, Name, event_file, parse_events
+
+# The ranks' own time limit comes much later than what is tested.
+ENDLESS = {
+    "train__max_steps": 1_000_000,
+    "train__decay_steps": 200,
+    "train__timeout_seconds": 300,
+    "train__start_timeout_seconds": 300,
+}
+
+
+def hangs(lab: Lab) -> list[str]:
+    return [line for line in lab.node_log(0).read_text().splitlines() if "] no step for" in line]
+
+
+def hang_event(lab: Lab, run: RunConfig) -> Event:
+    """The one event of the hang; another thread writes it."""
+
+    def written() -> list[Event]:
+        events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())
+        return [event for event in events if event.name == Name.HANG]
+
+    wait_for("the event", lambda: bool(written()), 60, lab)
+    (event,) = written()
+    return event

@@ -1,0 +1,186 @@
+"""From the settings of a run to all that one rank trains with."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from trainer.checkpoint.durable import write_text
+from trainer.checkpoint.resume import Found, find_checkpoint
+from trainer.checkpoint.run_lock import RunLock
+from trainer.checkpoint.run_state import RunState
+from trainer.config import RunConfig, dump_config
+from trainer.data.batch_plan import BatchPlan, plan_batch
+from trainer.data.dataset import Dataset, open_dataset
+from trainer.data.gather import Batch, gather
+from trainer.data.prefetch import Prefetch
+from trainer.data.sample_order import SampleOrder
+from trainer.events.event import Name
+from trainer.events.log import EventLog
+from trainer.events.reports import Reports
+from trainer.launch.stop_request import StopRequest
+from trainer.metrics.console import Console
+from trainer.metrics.finite import FiniteCheck
+from trainer.metrics.log import MetricsLog
+from trainer.metrics.peak_flops import peak_flops
+from trainer.metrics.speed import Speedometer
+from trainer.model.gpt import GPT, make_optimizer
+from trainer.model.gpt2_weights import load_gpt2_weights
+from trainer.model.initial_weights import initialise
+from trainer.parallel.device import Compute
+from trainer.parallel.world import World
+from trainer.parallel.wrap import Parallel
+from trainer.watch.slow_rank import SlowRankWatch
+
+
+@dataclass
+class Run:
+    """What one rank trains with. Only the last two values are replaced while it trains."""
+
+    config: RunConfig
+    world: World
+    compute: Compute
+    stop: StopRequest
+
+    dataset: Dataset
+    prefetch: Prefetch[list[Batch]]
+    """This rank's part of each global batch, as micro-batches on the CPU."""
+    model: GPT
+    parallel: Parallel
+    """The same model for training passes, in which the ranks share the work."""
+    optimizer: torch.optim.AdamW
+    scaler: torch.amp.GradScaler
+    """Scales losses of float16, so that small gradients do not become 0; else without effect."""
+
+    state: RunState
+    """The checkpoints: what is restored and saved."""
+    first_step: int
+    """How many updates the checkpoint holds that this start continues from."""
+
+    events: EventLog
+    reports: Reports
+    console: Console
+    metrics_log: MetricsLog | None
+    """Of rank 0 alone."""
+    meter: Speedometer
+    finite: FiniteCheck
+    watch: SlowRankWatch
+
+    summary: str = ""
+    """Of the newest record of the metrics, for the progress bar."""
+    held_up_seconds: float = 0.0
+    """How long saves have held up training since that record."""
+
+    @property
+    def max_steps(self) -> int:
+        """The step at which the training has finished."""
+        return self.config.train.max_steps
+
+
+def set_up(
+    config: RunConfig,
+    world: World,
+    compute: Compute,
+    stop: StopRequest,
+    lock: RunLock,
+    events: EventLog,
+) -> Run:
+    """Open the data, make the model, and restore the newest checkpoint; all ranks must call it.
+
+    Args:
+        config: the settings of the run.
+        world: its ranks.
+        compute: what this rank computes with.
+        stop: asks to stop; it is only handed on.
+        lock: the right to write below the run's directory, which rank 0 takes here.
+        events: where it is noted when what happens.
+
+    Raises:
+        ConfigError: the data has too little text for the settings.
+        FatalError: a restart cannot mend it.
+        RetryableError: a restart may mend it.
+    """
+    console, reports = Console(speaks=world.is_main), Reports(events)
+    train, device = config.train, compute.device
+    dataset = open_dataset(config.dataset_dir)
+    events.write(Name.DATA_OPENED)
+    tokens = len(dataset.train)
+    order = SampleOrder(tokens, config.model.block_size, train.global_batch_size, config.seed)
+    plan = plan_batch(train.global_batch_size, train.micro_batch_size, world.size, world.rank)
+
+    with torch.device("meta"):  # no rank ever has memory for more than its own part
+        model = GPT(config.model, dataset.tokenizer.vocab_size)
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    found = find_checkpoint(config, world, shapes, lock, console.say)
+    parameters, flops_per_token = model.parameter_count(), model.flops_per_token()
+    parallel = Parallel(model, train, compute, world, lambda: _fill(model, config, found))
+    optimizer = make_optimizer(model, train)
+    scaler = torch.amp.GradScaler(device.type, enabled=compute.dtype == torch.float16)
+    for line in (
+        *compute.reasons,
+        parallel.describe(),
+        plan.describe(config.model.block_size),
+        config.checkpoint.describe(),
+        f"model {parameters:,} parameters, data {tokens:,} training and "
+        f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch",
+    ):
+        console.say(line)
+
+    state = RunState(config, world, compute, dataset, model, optimizer, scaler, lock, console.say)
+    first_step = state.restore(found)
+    events.write(Name.RESTORED, step=first_step, tokens_per_step=config.tokens_per_update)
+    metrics_log = None
+    if world.is_main:
+        write_text(config.run_dir / "run.yaml", dump_config(config))
+        metrics_log = MetricsLog(config.run_dir, first_step, console.say)
+    peak = peak_flops(compute.device_name, compute.dtype)
+    return Run(
+        config=config,
+        world=world,
+        compute=compute,
+        stop=stop,
+        dataset=dataset,
+        prefetch=Prefetch(_micro_batches(config, dataset, order, plan), end=train.max_steps),
+        model=model,
+        parallel=parallel,
+        optimizer=optimizer,
+        scaler=scaler,
+        state=state,
+        first_step=first_step,
+        events=events,
+        reports=reports,
+        console=console,
+        metrics_log=metrics_log,
+        meter=Speedometer(config.tokens_per_update, flops_per_token, peak, world.size, device),
+        finite=FiniteCheck(device, skips_updates=scaler.is_enabled()),
+        watch=SlowRankWatch(world, device, lambda: state.own_save_seconds, events, console.say),
+    )
+
+
+def _fill(model: GPT, config: RunConfig, found: Found) -> None:
+    """Give the parameters the values with which a run begins; those of a checkpoint come later."""
+    if found.step is not None:
+        return
+    if config.train.initial_weights is not None:
+        load_gpt2_weights(model, config.train.initial_weights)
+    else:
+        initialise(model, config.model, config.seed)
+
+
+def _micro_batches(
+    config: RunConfig, dataset: Dataset, order: SampleOrder, plan: BatchPlan
+) -> Callable[[int], list[Batch]]:
+    """What makes this rank's part of the global batch of an update, in a thread of its own."""
+    length = config.model.block_size
+
+    def make(update: int) -> list[Batch]:
+        return [
+            gather(dataset.train, order.window_starts(update, part), length, rows=plan.rows)
+            for part in plan.micro_batches
+        ]
+
+    return make

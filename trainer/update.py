@@ -1,0 +1,116 @@
+"""One update of the weights: gradients over the global batch, then the optimizer's step."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import torch
+
+from trainer.data.gather import to_device
+from trainer.schedule import learning_rate
+from trainer.set_up import Run
+from trainer.watch.beat import BEAT, Phase
+from trainer.watch.laps import Part
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update was made with; the tensors are on the device, which may not be done yet."""
+
+    learning_rate: float
+    loss_sum: torch.Tensor
+    """Over this rank's part of the global batch."""
+    grad_norm: torch.Tensor
+    """Of the whole gradient, before it was clipped."""
+
+
+def wait_for_checkpoint(run: Run, step: int) -> None:
+    """Let a write that is still under way end, where it bounds how many steps a kill can cost."""
+    if waited := run.state.before_update(step):
+        _note_wait_for_save(run, waited)
+        run.meter.leave_out(waited)
+
+
+def update_weights(run: Run, step: int) -> Update:
+    """Update the weights for the `step`-th time, counted from 0."""
+    run.watch.begin_step()
+    BEAT.at(Phase.DATA, step)
+    rate = learning_rate(step, run.config.train)
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+    loss_sum = backward_of_global_batch(run, step)
+
+    BEAT.phase(Phase.UPDATE)
+    run.scaler.unscale_(run.optimizer)
+    limit = run.config.train.grad_clip or math.inf
+    norm = torch.nn.utils.clip_grad_norm_(run.model.parameters(), limit)
+    grad_norm = run.parallel.gather_full(norm)
+    waited = run.state.before_weights_change()  # a save may still copy them
+    if waited:
+        run.watch.lap(Part.SAVE)
+    _note_wait_for_save(run, waited)
+    run.scaler.step(run.optimizer)
+    run.scaler.update()
+
+    run.finite.note(grad_norm)
+    run.meter.step_done(step + 1)
+    run.watch.lap(Part.COMPUTE)
+    return Update(rate, loss_sum, grad_norm)
+
+
+def backward_of_global_batch(run: Run, step: int) -> torch.Tensor:
+    """Compute the gradients of the mean loss over the global batch.
+
+    Returns the sum of the losses of this rank's part.
+    """
+    device, tokens = run.compute.device, run.config.tokens_per_update
+    torch.manual_seed(_dropout_seed(run.config.seed, step, run.world.rank))
+    loss_sum = torch.zeros((), device=device)
+    run.optimizer.zero_grad(set_to_none=True)
+    with run.meter.fetching():
+        batches = run.prefetch.take(step)
+    run.watch.lap(Part.DATA)
+    BEAT.phase(Phase.PASSES)
+    for position, batch in enumerate(batches, start=1):
+        is_last = position == len(batches)
+        with run.compute.autocast():
+            loss = run.parallel.loss(*to_device(batch, device), reduces=is_last)
+        # The gradients are summed over the ranks, so that all tokens weigh the same.
+        run.scaler.scale(run.parallel.scale_for_grad_sum(loss) / tokens).backward()
+        loss_sum += loss.detach()
+    run.watch.lap(Part.WAIT)  # with fsdp, which ends in a collective, next to nothing
+    return loss_sum
+
+
+def _dropout_seed(seed: int, update: int, rank: int) -> int:
+    """Dropout is keyed like the sample order, so no generator state has to be saved."""
+    digest = hashlib.blake2b(f"{seed}/{update}/{rank}".encode(), digest_size=7)
+    return int.from_bytes(digest.digest(), "big")
+
+
+def _note_wait_for_save(run: Run, seconds: float) -> None:
+    run.held_up_seconds += seconds
+    run.reports.waited_for_save(seconds)
+
+
+def warm_up(run: Run) -> None:
+    """Give fresh and resumed runs the same order of additions, and have collectives watched."""
+    if run.parallel.needs_bucket_warmup:
+        # DDP reorders its buckets after the first backward pass, and with them the additions of
+        # its all-reduce. So the first pass of every start is one that is thrown away.
+        backward_of_global_batch(run, run.first_step)
+    watch = run.watch
+
+    def entering_collective() -> None:
+        watch.lap(Part.COMPUTE)
+        BEAT.enter()
+
+    def left_collective() -> None:
+        watch.lap(Part.WAIT)
+        BEAT.leave()
+
+    run.parallel.watch_collectives(entering_collective, left_collective)
