@@ -66,6 +66,7 @@ FILES = {
         "trainer/watch/test_slow_rank.py",
     ),
     IN_DEPTH: (
+        "e2e/test_beside_first_up.py",
         "e2e/test_controller_outage.py",
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",
@@ -87,6 +88,7 @@ FILES = {
         "kube/test_fetch_large.py",
         "node/test_changed_roles.py",
         "node/test_destroy_matrix.py",
+        "node/test_killed_first_up.py",
         "node/test_killed_with_machines.py",
         "node/test_mirror_in_depth.py",
         "node/test_nfs_of_stack.py",

@@ -21,6 +21,7 @@ TASKS = {
     "claim-controller": "controllers.claim_controller",
     "claim-namespace": "namespaces.claim_namespace",
     "claim-queues": "queues.claim_queues",
+    "copies": "files.kubeconfig_copies",
     "controller-remains": "controllers.controller_remains",
     "destroy-guard": "runs.destroy_guard",
     "free-volume": "volumes.free_volume",
