@@ -57,26 +57,29 @@ def test_killed_first_up_leaves_no_secret_that_stays(
     stack = lab.stack("admin", sudoPassword=PASSWORD, httpProxy=proxy, clusterAccess="tunnel")
     stack.environment |= {"TMPDIR": str(temporary), "HOME": str(home)}
     key = lab.private_key.splitlines()[1]
-    secrets = (key, PASSWORD, PROXY_PASSWORD, "clientKeyData", "client-key-data")
-    here = (tmp_path, stack.project, lab.scratch / "backend")
+    secrets, kubeconfigs = (key, PASSWORD, PROXY_PASSWORD), ("clientKeyData", "client-key-data")
     own = Path.home() / ".ssh"
+
+    def left_here() -> list[Path]:
+        checkout_and_state = with_secrets(secrets, stack.project, lab.scratch / "backend")
+        return checkout_and_state + with_secrets((*secrets, *kubeconfigs), tmp_path)
+
     before = sorted(own.rglob("*"))
     lab.mirror.slow(phase == DOWNLOAD)
     begun = has_begun(lab, phase, temporary)
     with background_up(stack) as process:
         wait_for(phase, lambda: begun() or process.poll() is not None)
+    said = output_file(stack).read_text()
     # A task may have removed the provider's copy before it was seen here; then `up` has ended.
-    assert process.returncode == -signal.SIGKILL or phase == PROVIDER, output_file(
-        stack
-    ).read_text()
+    assert process.returncode == -signal.SIGKILL or phase == PROVIDER, said
     lab.mirror.slow(False)
     left = copies(temporary)
-    assert [path for path in with_secrets(secrets, *here) if path not in left] == []
+    assert [path for path in left_here() if path not in left] == []
     on_host = f"grep -rlIF -e {shlex.quote(PASSWORD)} -e {key} {OF_USERS} || true"
     assert lab.host.shell(on_host) == ""
     if then == "up":
         stack.up()
         assert not [path for path in left if path.exists()]
     stack.destroy()
-    assert with_secrets(secrets, *here) == []
+    assert left_here() == []
     assert sorted(own.rglob("*")) == before
