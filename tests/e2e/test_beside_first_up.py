@@ -5,6 +5,7 @@ no outputs. The tests build on each other in file order. `make test-engines` run
 """
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -181,8 +182,9 @@ def type_beside_up_that_waits_for_another_run(stack: Stack) -> None:
         assert "If one is under way, Ctrl-C there ends it" in shown, shown
         status, shown = typed(stack, "logs")
         assert (status, "has no pods, and no logs are on the volume; " in shown) == (1, True), shown
-        up.terminate()  # the engine takes it as Ctrl-C
-        up.wait(LIMIT_SECONDS)
+        up.send_signal(signal.SIGINT)  # as a terminal does it at Ctrl-C
+        up.wait(LIMIT_SECONDS / 2)
+        assert up.returncode != 0
 
 
 def test_next_up_of_a_stopped_run_trains(lab: Lab, slow: Stack) -> None:
@@ -197,6 +199,7 @@ def test_workload_that_is_made_again_is_refused_its_place(
 ) -> None:
     """Somebody has deleted it with its Service, and another run trains now: `up` names that one and
     makes nothing. Without `whenBusy: refuse` it takes its turn."""
+    (lab.cluster.data_root / FAILS).touch()
     failing.set("whenBusy", "refuse")
     failing.up()
     slow.set("run.train.max_steps", str(ENDLESS))
