@@ -100,6 +100,7 @@ FILES = {
         "sandbox/test_command_over_ssh.py",
         "sandbox/test_command_provider.py",
         "sandbox/test_demo_local.py",
+        "sandbox/test_kubeconfig_copies.py",
         "trainer/checkpoint/test_faulty_volume.py",
         "trainer/launch/test_dead_link.py",
         "trainer/monitoring/test_alerts_in_depth.py",
