@@ -1,11 +1,10 @@
 """What people type beside a first `pulumi up` that still waits for the training: logs and stop.
 
-Each run is a stack of its own on a platform without a run; no `up` of it has ended yet, so it has
-no outputs. The tests build on each other in file order. `make test-engines` runs this file.
+The run is a stack of its own on a platform without a run; no `up` of it has ended yet, so it has no
+outputs. The tests build on each other in file order. `make test-engines` runs this file.
 """
 
 import json
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,21 +13,19 @@ import pytest
 
 from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.asking import changes, people_run
-from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from tests.e2e.lab import Lab, wait_for
 from tests.node.lab import background_up, output_file
 
 pytestmark = pytest.mark.in_order
 
-PLATFORM, FAILS, SLOW, WAITS = "e2e-beside", "e2e-beside-fails", "e2e-beside-slow", "e2e-beside-w"
+PLATFORM, FAILS = "e2e-beside", "e2e-beside-fails"
 MISSING = "No module named 'psutil'"
-STEPS = 20
 LIMIT_SECONDS = 300
-TOO_LARGE = "1000"  # processors: no node has so many, and the cluster is said to make such nodes
 
 
 @pytest.fixture(scope="module")
 def platform(lab: Lab) -> Iterator[Stack]:
-    made = lab.stack(PLATFORM, "sandbox", {"topology": "none", "clusterGrows": "true"})
+    made = lab.stack(PLATFORM, "sandbox", {"topology": "none"})
     made.up()
     yield made
     made.destroy()
@@ -62,15 +59,6 @@ def failing(lab: Lab, platform: Stack) -> Iterator[Stack]:
     with run_of(lab, FAILS, {**ours, **settings, **words}) as made:
         yield made
     (lab.cluster.data_root / FAILS).unlink(missing_ok=True)
-
-
-@pytest.fixture(scope="module")
-def slow(lab: Lab, platform: Stack) -> Iterator[Stack]:
-    """A run whose pod has to wait for a node."""
-    assert platform
-    pod = {"topology": "single-pod", "processesPerPod": "1", "cpuPerRank": TOO_LARGE}
-    with run_of(lab, SLOW, {**run_settings(SLOW, STEPS), **pod, "verify": "after"}) as made:
-        yield made
 
 
 def typed(stack: Stack, words: str) -> tuple[int, str]:
@@ -150,73 +138,3 @@ def test_stopped_run_goes_on_by_the_command_that_up_names(lab: Lab, failing: Sta
     assert status == 0, shown
     wait_for("its end", lambda: state(lab, failing) == "finished", LIMIT_SECONDS)
     assert set(changes(failing.up("--expect-no-changes"))) == {"unchanged"}
-
-
-def test_stop_ends_up_that_waits_for_a_node(lab: Lab, slow: Stack) -> None:
-    """With `verify: after` it has no point to look at yet."""
-    with background_up(slow) as up:
-        wait_for("a pod without a node", lambda: "Unschedulable" in said_by_up(slow), LIMIT_SECONDS)
-        status, shown = typed(slow, "logs --no-follow")
-        assert status == 0, shown
-        assert "has written nothing yet; ./disttrain status says what the run waits for" in shown
-        pod = {"topology": "single-pod", "processesPerPod": "1", "instance": "w"}
-        settings = {**run_settings(WAITS, STEPS), **pod, "whenBusy": "wait"}
-        with run_of(lab, WAITS, settings) as waiting:
-            type_beside_up_that_waits_for_another_run(waiting)
-        assert up.poll() is None, said_by_up(slow)
-        status, stopped = typed(slow, "stop")
-        assert status == 0, stopped
-        up.wait(LIMIT_SECONDS)
-    said = said_by_up(slow)
-    assert up.returncode == 0, said
-    assert "verify: after, and the run is stopped. Once it trains: ./disttrain verify" in said
-    assert state(lab, slow) == "stopped"
-
-
-def type_beside_up_that_waits_for_another_run(stack: Stack) -> None:
-    """It has no run yet to be stopped, nor a pod."""
-    with background_up(stack) as up:
-        wait_for("it to wait", lambda: "waiting for the end of" in said_by_up(stack), LIMIT_SECONDS)
-        status, shown = typed(stack, "stop")
-        assert status != 0
-        assert "If one is under way, Ctrl-C there ends it" in shown, shown
-        status, shown = typed(stack, "logs")
-        assert (status, "has no pods, and no logs are on the volume; " in shown) == (1, True), shown
-        up.send_signal(signal.SIGINT)  # as a terminal does it at Ctrl-C
-        up.wait(LIMIT_SECONDS / 2)
-        assert up.returncode != 0
-
-
-def test_next_up_of_a_stopped_run_trains(lab: Lab, slow: Stack) -> None:
-    """It is the other way that the words at the end of `up` name."""
-    slow.set_all({"cpuPerRank": None, "verify": None})
-    slow.up()
-    assert lab.wait_done(SLOW)["step"] == STEPS
-
-
-def test_workload_that_is_made_again_is_refused_its_place(
-    lab: Lab, slow: Stack, failing: Stack
-) -> None:
-    """Somebody has deleted it with its Service, and another run trains now: `up` names that one and
-    makes nothing. Without `whenBusy: refuse` it takes its turn."""
-    (lab.cluster.data_root / FAILS).touch()
-    failing.set("whenBusy", "refuse")
-    failing.up()
-    slow.set("run.train.max_steps", str(ENDLESS))
-    slow.up()
-    pods = training_pods(lab)
-    lab.kubectl("delete", "statefulset/train-multipod", "service/train-mp-headless")
-    failing.refresh()
-    with pytest.raises(PulumiFailedError) as refused:
-        failing.up()
-    said = " ".join(str(refused.value).split())
-    assert (
-        "whenBusy: refuse, and the CPUs that this run needs are taken by Job train-single" in said
-    )
-    assert f"/{SLOW}, which trains" in said
-    assert "pulumi config set whenBusy wait (or replace)" in said
-    assert lab.uids("statefulset", "service") == {}
-    assert (state(lab, slow), training_pods(lab)) == ("training", pods)
-    failing.set("whenBusy", None)
-    failing.up()
-    assert (state(lab, slow), state(lab, failing)) == ("suspended", "finished")

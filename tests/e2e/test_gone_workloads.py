@@ -133,9 +133,8 @@ def test_other_runs_make_place_only_when_it_is_made_again(lab: Lab, stack: Stack
         assert (states_of_all(lab, stack), training_pods(lab, other)) == before
         stack.refresh()
         stack.set("whenBusy", "refuse")
-        with pytest.raises(PulumiFailedError, match="whenBusy: refuse, and") as refused:
+        with pytest.raises(PulumiFailedError, match="whenBusy: refuse, and"):
             stack.up()
-        assert f"/{OTHER}, which trains" in " ".join(str(refused.value).split())
         assert f"Job/{WORKLOAD}" not in lab.uids("job")
         assert (states_of_all(lab, stack), training_pods(lab, other)) == before
         stack.set("whenBusy", None)

@@ -16,11 +16,9 @@ import pytest
 import yaml
 
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.asking import changes
-from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from tests.e2e.lab import Lab, run_settings, wait_for
 
 TEAM, CLASS, CLAIM, ANN = "team-a", "team-disks", "disttrain-pvc-class", "ann"
-NEW_TEAM, NEW_VOLUME = "team-b", "team-b-volume"
 GIVEN = "given"  # a claim that somebody has given to the team, and its volume
 FIRST, SECOND = 20, 40
 UID = 1000
@@ -127,11 +125,6 @@ def stack(lab: Lab, kubeconfig: Path) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def role(lab: Lab, stack: Stack) -> dict[str, Any]:
     """The role that `preview` has printed for a user without rights; it is given to her now."""
-    return give_printed_role(lab, stack, TEAM)
-
-
-def give_printed_role(lab: Lab, stack: Stack, namespace: str) -> dict[str, Any]:
-    """Do what `preview` asks an administrator for, as it stands, in this namespace."""
     with pytest.raises(PulumiFailedError) as refused:
         stack.preview()
     said = str(refused.value)
@@ -139,20 +132,19 @@ def give_printed_role(lab: Lab, stack: Stack, namespace: str) -> dict[str, Any]:
     shown = said.partition("bind them to the user:\n")[2]
     roles = textwrap.dedent(shown.partition("    error: ")[0])
     (only,) = yaml.safe_load_all(roles)  # one namespace, and nothing of the whole cluster
-    apply(lab, lab.scratch / "role.yaml", roles, namespace)
+    apply(lab, lab.scratch / "role.yaml", roles)
     who = f"--serviceaccount={TEAM}:{ANN}"
     name = only["metadata"]["name"]
-    lab.kubectl("create", "rolebinding", ANN, f"--role={name}", who, namespace=namespace)
-    user = f"--as=system:serviceaccount:{TEAM}:{ANN}"
-    asks = f"kubectl -n {namespace} auth can-i get pods {user} || true"
+    lab.kubectl("create", "rolebinding", ANN, f"--role={name}", who, namespace=TEAM)
+    asks = f"kubectl -n {TEAM} auth can-i get pods --as=system:serviceaccount:{TEAM}:{ANN} || true"
     wait_for("the API server to know the role", lambda: lab.shell(asks).strip() == "yes", 120)
     return only
 
 
-def apply(lab: Lab, file: Path, text: str, namespace: str = TEAM) -> None:
+def apply(lab: Lab, file: Path, text: str) -> None:
     """`kubectl apply` as the administrator."""
     file.write_text(text)
-    lab.kubectl("apply", "-f", str(file), namespace=namespace)
+    lab.kubectl("apply", "-f", str(file), namespace=TEAM)
     file.unlink()
 
 
@@ -165,8 +157,8 @@ def claim_as_it_is(lab: Lab, name: str = CLAIM) -> dict[str, Any]:
     }
 
 
-def names_of(lab: Lab, kind: str, namespace: str = TEAM) -> set[str]:
-    return {item["metadata"]["name"] for item in lab.get(kind, namespace=namespace)["items"]}
+def names_of(lab: Lab, kind: str) -> set[str]:
+    return {item["metadata"]["name"] for item in lab.get(kind, namespace=TEAM)["items"]}
 
 
 def done_step(folder: Path, run: str) -> int:
@@ -233,62 +225,3 @@ def test_claim_of_somebody_else_is_used_and_stays_as_it_is(
         guest.destroy()
     assert claim_as_it_is(lab, GIVEN) == before
     assert done_step(folders / GIVEN, "e2e-guest") == FIRST
-
-
-@pytest.fixture
-def new_team(lab: Lab, folders: Path) -> Iterator[Path]:
-    """Another namespace, with a claim of the same name; yields the folder of its volume."""
-    folder = folders / NEW_VOLUME
-    claim = {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "",
-        "volumeName": NEW_VOLUME,
-        "resources": {"requests": {"storage": "50Gi"}},
-    }
-    given = of_the_team("PersistentVolumeClaim", GIVEN, spec=claim)
-    given["metadata"]["namespace"] = NEW_TEAM
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NEW_TEAM}}
-    made = yaml.safe_dump_all([namespace, volume(NEW_VOLUME, folder, ""), given])
-    apply(lab, lab.scratch / "new-team.yaml", made, NEW_TEAM)
-    bound = "--for=jsonpath={.status.phase}=Bound"
-    lab.kubectl("wait", f"pvc/{GIVEN}", bound, "--timeout=300s", namespace=NEW_TEAM)
-    yield folder
-    lab.kubectl("delete", "namespace", NEW_TEAM)
-    lab.kubectl("delete", "persistentvolume", NEW_VOLUME, "--ignore-not-found")
-
-
-@pytest.mark.in_depth
-def test_run_moves_to_another_namespace_of_its_user(
-    lab: Lab, role: dict[str, Any], kubeconfig: Path, new_team: Path
-) -> None:
-    """She may not look for it in the whole cluster: the stack's outputs name the namespace of
-    before, in which it saves and ends before the pods of the new one start."""
-    assert role
-    settings = {
-        **run_settings("e2e-moves", ENDLESS),
-        **COMMON,
-        "storage": "existing-claim",
-        "storageOptions.claimName": GIVEN,
-        "kubeconfig": str(kubeconfig),
-    }
-    stack = lab.stack("e2e-moves", "sandbox", settings)
-    claim, theirs = claim_as_it_is(lab, GIVEN), names_of(lab, "configmap")
-    try:
-        stack.up()
-        assert stack.output("formerNamespaces") == ""
-        stack.set("namespace", NEW_TEAM)
-        give_printed_role(lab, stack, NEW_TEAM)
-        said = stack.up()
-        asked = f"Job train-singlepod of this stack in namespace {TEAM} is asked to save and ends"
-        assert asked in " ".join(said.split()), said
-        assert stack.output("formerNamespaces") == TEAM
-        wait_for("its pods to be gone", lambda: not names_of(lab, "pod"), 120)
-        assert (names_of(lab, "job"), names_of(lab, "configmap")) == (set(), theirs)
-        assert "train-singlepod" in names_of(lab, "job", NEW_TEAM)
-        assert (new_team / "runs" / "e2e-moves").is_dir()
-        assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
-        assert stack.output("formerNamespaces") == TEAM
-    finally:
-        stack.destroy()
-    assert claim_as_it_is(lab, GIVEN) == claim
-    assert names_of(lab, "configmap", NEW_TEAM) == {"kube-root-ca.crt"}

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from infra.kube import names
-from infra.kube.runs.steer import find_record, stop
 from tests.gate import Gate
 from tests.kube.gate import through
 from tests.kube.lab import PROBE_IMAGE, Lab, Run, wait_for
@@ -81,20 +80,6 @@ def test_wait_of_a_run_that_is_replaced_says_by_whom(lab: Lab) -> None:
     status, output = task.end()
     assert status == 1
     assert "Job train-dev was suspended by stack other, whose run took its place" in output
-
-
-def test_wait_of_a_stopped_run_ends_well(lab: Lab) -> None:
-    """Its user has typed ./disttrain stop beside `pulumi up`: nothing has failed."""
-    run = Run(lab, lab.namespace(), "dev")
-    assert run.hand_over()[0] == 0
-    run.make(resources={"requests": {"cpu": "10000"}})
-    task = lab.start("await", "create", run.await_job())
-    task.wait_for_words("Unschedulable")
-    assert stop(lab.api, find_record(lab.api, run.namespace, run.owner)) == ""
-    status, output = task.end()
-    assert status == 0, output
-    assert "Job train-dev was stopped by ./disttrain stop, so `pulumi up` does not wait" in output
-    assert "training failed" not in output
 
 
 def test_wait_goes_on_after_the_api_server_was_away(lab: Lab, gate: Gate, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_cluster_of_another_machine_is_refused_before_anything_is_made(tmp_path:
 
 def test_copies_of_the_kubeconfig_are_removed_after_the_provider(tmp_path: Path) -> None:
     """The provider makes one as soon as it starts, whatever else an `up` that is killed has made.
-    tests/node/test_killed_first_up.py kills it."""
+    tests/sandbox/test_kubeconfig_copies.py kills it."""
     result = deploy("dev", tmp_path)
     (provider,) = result.of_type("pulumi:providers:kubernetes")
     assert {"cluster-copies", "cluster-kubeconfig"} <= everything_before(result, provider)
