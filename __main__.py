@@ -115,15 +115,17 @@ async def on_the_platform_of_another_stack(
         is_gone=facts.is_gone,
         generation=platform.generation,
     )
+    task_pods = TaskPods("task-pods", TaskPodsArgs(connection, everyone=False))
     access = ClusterAccess(
         "cluster",
         AccessArgs(
             platform.kubeconfig, facts.context, facts.cluster_identifier, platform.generation
         ),
+        # Its provider copies the kubeconfig to a file; each task removes the copies, also this one
+        # when it is the only one that a killed `up` has made.
+        pulumi.ResourceOptions(depends_on=[task_pods]),
     )
-    needed: list[pulumi.Resource] = [
-        TaskPods("task-pods", TaskPodsArgs(connection, everyone=False))
-    ]
+    needed: list[pulumi.Resource] = [task_pods]
     if (built := run_settings.program_image) and built.by_run:
         image = run_image_args(built.plan, built.by_run, facts.namespace)
         needed.append(TrainerImage("program-image", image))

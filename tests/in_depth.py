@@ -66,6 +66,7 @@ FILES = {
         "trainer/watch/test_slow_rank.py",
     ),
     IN_DEPTH: (
+        "e2e/test_beside_first_up.py",
         "e2e/test_controller_outage.py",
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",
@@ -99,6 +100,8 @@ FILES = {
         "sandbox/test_command_over_ssh.py",
         "sandbox/test_command_provider.py",
         "sandbox/test_demo_local.py",
+        "sandbox/test_kubeconfig_copies.py",
+        "sandbox/test_refused_hook.py",
         "trainer/checkpoint/test_faulty_volume.py",
         "trainer/launch/test_dead_link.py",
         "trainer/monitoring/test_alerts_in_depth.py",

@@ -21,6 +21,7 @@ from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api_server.api import Api
 
 MOST_LINES_OF_A_CRASH = 200_000
+STATUS_SAYS = "./disttrain status says what the run waits for"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,11 +108,13 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
             lines = chain_rest(lines, merged)
         wanted = (line for line in lines if selection.has(line))
         screen.show(wanted if tail < 0 else deque(wanted, maxlen=tail))
+        if merged.found_any and not merged.has_begun:
+            warn(f"{place.workload} has written nothing yet; {STATUS_SAYS}")
         if follow:
             for some in merged.follow():
                 screen.show(line for line in some if selection.has(line))
     if not merged.found_any:
-        warn(f"{place.workload} has no pods, and no logs are on the volume")
+        warn(f"{place.workload} has no pods, and no logs are on the volume; {STATUS_SAYS}")
         return 1
     return 0
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from cli.logs.line import Line
-from cli.logs.pod_logs import PodLogs, started_at
+from cli.logs.pod_logs import PodLogs, has_begun, started_at
 from cli.logs.pod_logs import node_of as node_of_pod
 from cli.logs.seam import Seam
 from cli.logs.volume import VolumeReader
@@ -34,6 +34,7 @@ class Merged:
         self._seam = Seam(HOLD_SECONDS if volume is not None else ORDER_SECONDS)
         self._newest: dict[int, float] = {}  # of each node, the time of its last record
         self.found_any = False  # a pod, or a line on the volume
+        self.has_begun = False  # a pod that may have written something, or a line on the volume
 
     def history(self, since: float, tail: int = -1) -> Iterator[Line]:
         """What is there, in the order of time.
@@ -48,6 +49,7 @@ class Merged:
                 self._newest[line.node] = max(line.at, self._newest.get(line.node, 0.0))
         pods = self._pods.pods()
         self.found_any = bool(pods or self._newest)
+        self.has_begun = bool(self._newest) or any(map(has_begun, pods))
 
         def known(pod: Json) -> float:
             newest = self._newest.get(node_of_pod(pod), 0.0)

@@ -20,10 +20,17 @@ from infra.kube.say import say
 
 PATIENCE_SECONDS = 180.0
 PAUSE_SECONDS = 3.0
+NOT_BEGUN = ("queued", "stopped")  # `pulumi up` ends well without a first step
+
+
+class _WaitsError(Exception):
+    """The run has no step by its own user's choice, or by its queue; the text is its state."""
 
 
 def create(job: Job, api: Api) -> None:
     """Look until no point is wrong; what cannot be checked yet is shown and is no error.
+
+    A run that waits in its queue, or that ./disttrain stop has stopped, is not looked at.
 
     Raises:
         TaskError: a point is still wrong after PATIENCE_SECONDS.
@@ -32,7 +39,18 @@ def create(job: Job, api: Api) -> None:
     place = RunPlace(
         access=job.access, namespace=job.namespace, owner=job.owner, **job.mapping("place")
     )
-    report = patiently(lambda: judge(gather(api, place)), place.run_path.rpartition("/")[2])
+
+    def look() -> list[Result]:
+        seen = gather(api, place)
+        if seen.status.state in NOT_BEGUN:
+            raise _WaitsError(seen.status.state)
+        return judge(seen)
+
+    try:
+        report = patiently(look, place.run_path.rpartition("/")[2])
+    except _WaitsError as state:
+        say(f"verify: after, and the run is {state}. Once it trains: ./disttrain verify")
+        return
     say(report.text(everything=True))
     if report.exit_code("error"):
         raise TaskError(

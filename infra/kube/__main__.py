@@ -1,7 +1,8 @@
 """`python -m infra.kube TASK ACTION`: one task on a cluster; its job comes as JSON by stdin.
 
 The job holds the kubeconfig, so it is on no command line. SIGTERM and SIGINT end a task with its
-clean-up done. Exit status: 0 done, 1 the task failed (the reason is printed), 2 wrong use.
+clean-up done, and so does the end of the shell that has started it, as at Ctrl-C. Exit status: 0
+done, 1 the task failed (the reason is printed), 2 wrong use.
 """
 
 import importlib
@@ -10,6 +11,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from infra.end_with_parent import end_with_parent
 
 if TYPE_CHECKING:
     from infra.kube.api_server.api import Api
@@ -21,6 +24,7 @@ TASKS = {
     "claim-controller": "controllers.claim_controller",
     "claim-namespace": "namespaces.claim_namespace",
     "claim-queues": "queues.claim_queues",
+    "copies": "files.kubeconfig_copies",
     "controller-remains": "controllers.controller_remains",
     "destroy-guard": "runs.destroy_guard",
     "free-volume": "volumes.free_volume",
@@ -59,6 +63,7 @@ def run_task(task: "Callable[[Job, Api], None]") -> int:
     """Run one task with the job from standard input; returns the exit status."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
+    end_with_parent()
     # imported here, so that a wrong use is answered at once
     from infra.kube.api_server.api import Api
     from infra.kube.api_server.copies import remove_copies

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from infra.dependencies import dependencies
 from infra.platform.cluster_generation import ClusterGeneration
 
 
@@ -41,7 +42,7 @@ class ClusterAccess(pulumi.ComponentResource):
             # A renewed certificate in the kubeconfig must not look like another cluster, since
             # that would replace everything.
             cluster_identifier=args.cluster_identifier,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         # The mark comes after the provider, so that objects which were made in a former cluster are
         # looked for in the present one.

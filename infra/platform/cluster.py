@@ -7,6 +7,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from infra.dependencies import dependencies
+from infra.kube_command import Connection, kube_command
 from infra.node.runner import Runner
 from infra.platform.k3s import K3s, K3sArgs, LookAtK3s
 from infra.platform.stack_name import shown_stack_name
@@ -83,6 +84,7 @@ class Cluster(pulumi.ComponentResource):
             self.kubeconfig = self._k3s.kubeconfig
             if self.is_ours:
                 self.generation = self._k3s.generation.identity
+            before = [*before, self._without_copies(name, args)]
         else:
             self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
         self.provider = kubernetes.Provider(
@@ -95,6 +97,22 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=before),
         )
         self.register_outputs({"kubeconfig": self.kubeconfig})
+
+    def _without_copies(self, name: str, args: ClusterArgs) -> pulumi.Resource:
+        """Stands in the state before the provider starts, which copies the kubeconfig to a file.
+
+        So `destroy` removes the copies also where nothing else had been made when `up` was killed.
+        """
+        connection = Connection(
+            kubeconfig=self.kubeconfig,
+            kubeconfig_is_path=False,
+            context="",
+            namespace=args.namespace,
+            stack=shown_stack_name(args.stack),
+            owner=pulumi.Output.from_input(args.owner),
+        )
+        opts = pulumi.ResourceOptions(parent=self)
+        return kube_command(f"{name}-copies", "copies", connection, {}, opts)
 
     @property
     def server(self) -> pulumi.Resource:

@@ -9,6 +9,7 @@ not there, and the engine calls this hook when it does make the workload.
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable, Callable
 
 import pulumi
 from pulumi_command import local
@@ -21,7 +22,7 @@ HAND_OVER = ("-m", "infra.kube", "hand-over", "create")
 
 
 def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.ResourceHookBinding:
-    """The hook of a workload.
+    """The hook of all objects of a workload: where it is refused its place, none is made.
 
     Args:
         name: of the hook; no other one of the stack has it.
@@ -31,12 +32,22 @@ def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.Res
         RuntimeError: in the hook, where the run may not take its place. Nothing is made then.
     """
 
-    async def before_create(_: pulumi.ResourceHookArgs) -> None:
-        said, job = await hand_over.stdout.future(), await hand_over.stdin.future()
-        await hand_over_if_left_alone(said or "", job or "")
-
-    hook = pulumi.ResourceHook(name, before_create)
+    hook = pulumi.ResourceHook(name, once(hand_over))
     return pulumi.ResourceHookBinding(before_create=[hook])
+
+
+def once(hand_over: local.Command) -> Callable[[pulumi.ResourceHookArgs], Awaitable[None]]:
+    """What the hook does before the first object that is made, and no more before the others."""
+    is_done = False
+
+    async def before_create(_: pulumi.ResourceHookArgs) -> None:
+        nonlocal is_done
+        if not is_done:
+            said, job = await hand_over.stdout.future(), await hand_over.stdin.future()
+            await hand_over_if_left_alone(said or "", job or "")
+            is_done = True
+
+    return before_create
 
 
 async def hand_over_if_left_alone(said: str, job: str) -> None:

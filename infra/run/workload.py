@@ -94,7 +94,7 @@ class Workload(pulumi.ComponentResource):
                     delete_before_replace=True,
                     replace_on_changes=replace_on if is_workload else None,
                     ignore_changes=kept if is_workload else None,
-                    hooks=hooks if is_workload else None,
+                    hooks=hooks,
                 ),
             )
             made.append(resource)

@@ -7,10 +7,12 @@ for our stand-in alike; which of them is tested is said in `command_lab.py`.
 import json
 import signal
 import subprocess
+import sys
 
 import pytest
 
 from sandbox.tools.cluster import COMMAND_PROVIDER
+from sandbox.venvs import PROJECT
 from tests.sandbox.command_lab import BESIDE, Engine, Stack, alive, finish, read_until, wait_for
 
 
@@ -271,6 +273,44 @@ def test_timeout_ends_the_shell(stack: Stack) -> None:
     )
     assert "signal: killed" in output
     assert not alive(int((stack.folder / "shell").read_text()))
+
+
+TASK = """
+import sys
+from infra.kube.__main__ import run_task
+from infra.kube.waiting import wait_for
+
+def wait(job, api):
+    try:
+        wait_for("the training", lambda: "its pods start", 900)
+    finally:
+        with open(job.text("log"), "a") as log:
+            log.write("tidied up\\n")
+
+sys.exit(run_task(wait))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_cancelling_ends_a_task_of_ours_in_order(stack: Stack, number: signal.Signals) -> None:
+    """A terminal sends Ctrl-C to the engine, and not to what its plugins have started: `pulumi up`
+    waited on until the task had come to its limit."""
+    (stack.folder / "task.py").write_text(TASK)
+    job = {"kubeconfig": "none", "owner": "o", "log": str(stack.log)}
+    stack.program(
+        """
+        local.Command("c", create=f"PYTHONPATH={PROJECT} {PYTHON} task.py", stdin=JOB)
+        """,
+        PROJECT=str(PROJECT),
+        PYTHON=sys.executable,
+        JOB=json.dumps(job),
+    )
+    process = stack.start("up", "--yes")
+    read_until(process, "waiting for the training; its pods start")
+    process.send_signal(number)
+    output = finish(process)
+    assert process.returncode not in (0, -signal.SIGKILL), output  # nobody had to end it
+    assert stack.logged() == ["tidied up"]
 
 
 def test_cancelling_ends_the_shell_but_not_its_children(stack: Stack) -> None:

@@ -23,11 +23,17 @@ from infra.names import QUEUE_LABEL
 # In the lines about a run that waits (`ends_well`) and about one that does not; the output
 # `queuePlace` finds them by these. Kueue may have put a run into a queue that names none.
 WAITS, HAS_PLACE = " waits in queue ", " has its place in queue "
+STOPPED = " was stopped by ./disttrain stop"
 QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
 
 
+class SuspendedError(TaskError):
+    """Somebody else than the run's own user has suspended it; the text says how it goes on."""
+
+
 def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Json) -> bool:
-    """Whether the run has its place, or is in no queue; False: it waits, and `up` may end.
+    """Whether the run has its place, or is in no queue; False: `up` may end, and it was said why:
+    the run waits in its queue, or its user has stopped it.
 
     Args:
         job: `queue_seconds` is how long to wait for the place; 0: to see that it is not given now.
@@ -37,12 +43,12 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
         suspend: the suspend patch of its kind.
 
     Raises:
-        TaskError: the run asks for more than its queue ever has, was stopped, or the limit is
-            reached.
+        SuspendedError: somebody else has suspended the run.
+        TaskError: the run asks for more than its queue ever has, or the limit is reached.
     """
     limit = job.number("queue_seconds", 0)
     patience = Patience(QUEUE_SECONDS, time.monotonic)
-    waits, notes = list[InQueue](), list[str]()
+    waits, notes, stopped = list[InQueue](), list[str](), list[str]()
 
     def ask() -> str:
         waits.clear()
@@ -50,7 +56,8 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
         if item is None:
             return ""  # the wait for the pods says so
         if is_stopped(api, job.namespace, item, suspend):
-            raise TaskError(suspended_text(job, api, workload, item))
+            stopped.append(stopped_text(job, api, workload, item))
+            return ""
         place = held_back(api, job.namespace, item, suspend)
         if place is None:
             notes[:] = ignored(api, job.namespace, item, workload)
@@ -65,8 +72,10 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
 
     what = f"{workload} to get its place in the queue"
     wait_for(what, ask, limit or QUEUE_SECONDS * 3, "whenBusyTimeoutSeconds" if limit else "")
-    for note in notes:
+    for note in stopped or notes:
         say(note)
+    if stopped:
+        return False
     if not waits:
         return True
     say(ends_well(workload, waits[0]))
@@ -119,21 +128,37 @@ def queue_place(said: str, queue: str) -> str:
         said: all that the wait for the training has printed.
         queue: LocalQueue of the run; empty: it names none.
     """
-    lines = [line for line in said.splitlines() if WAITS in line or HAS_PLACE in line]
+    marks = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
+    lines = [line for line in said.splitlines() if any(mark in line for mark in marks)]
     if not queue and not lines:
         return "the run is in no queue of Kueue"
     told = lines[-1] if lines else f"the run had its place in queue {queue}"
     return f"when pulumi up ended: {told}"
 
 
-def suspended_text(job: Job, api: Api, workload: Workload, item: Json) -> str:
-    """Who has suspended a run, whose workload is `item`, and how it goes on."""
+def stopped_text(job: Job, api: Api, workload: Workload, item: Json) -> str:
+    """What `pulumi up` says at its end of a run that its user has stopped by ./disttrain stop.
+
+    Args:
+        job: of the task that waits.
+        api: the cluster.
+        workload: of the run.
+        item: the same, as it is on the cluster: suspended.
+
+    Raises:
+        SuspendedError: somebody else has suspended it.
+    """
     record = api.get(record_path(job.namespace, job.owner))
     by_stack = parse_record(record).suspended_by if record else ""
-    if not by_stack and (held := held_without_queue(api, job.namespace, item)):
-        return f"{workload} does not start: {held}"
     if by_stack == job.stack:
-        who = "by ./disttrain stop"
-    else:
-        who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
-    return f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"
+        stack = job.stack.rpartition("/")[2]
+        return (
+            f"{workload}{STOPPED}, so `pulumi up` does not wait for its first step. It goes on "
+            f"with: ./disttrain resume --stack {stack}, or with pulumi up"
+        )
+    if not by_stack and (held := held_without_queue(api, job.namespace, item)):
+        raise SuspendedError(f"{workload} does not start: {held}")
+    who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
+    raise SuspendedError(
+        f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"
+    )

@@ -14,9 +14,10 @@ from infra.kube.pods.last_lines import last_lines
 from infra.kube.pods.report import PodReport, describe_pods, report_pod
 from infra.kube.queues.await_queue import (
     QUEUE_SECONDS,
+    SuspendedError,
     ends_well,
     held_back,
-    suspended_text,
+    stopped_text,
     wait_in_queue,
 )
 from infra.kube.queues.kueue import is_stopped
@@ -103,7 +104,10 @@ def create(job: Job, api: Api) -> None:
     Where a training needs not all of its pods, it is enough that so many have been ready for some
     seconds: pods that train together do not become ready in the same instant.
 
+    Where the run's own user stops it meanwhile, `up` ends well: nothing is wrong.
+
     Raises:
+        SuspendedError: somebody else has suspended the run, which has not failed.
         TaskError: with the reason, after the pods' last lines were printed.
     """
     wait = _Wait(job, api)
@@ -113,6 +117,8 @@ def create(job: Job, api: Api) -> None:
     what, limit = f"{wait.wanted} ready pods of {workload}", job.number("timeout_seconds")
     try:
         wait_for(what, wait.ask, limit, "trainingTimeoutSeconds")
+    except SuspendedError:
+        raise
     except GoneError as reason:  # it says what to do, and there are no pods to show lines of
         raise TaskError(f"training failed: {reason}") from None
     except TaskError as reason:
@@ -157,7 +163,8 @@ class _Wait:
             self._say_reached(_after_its_time(api, job), pods)
             return ""
         if item and is_stopped(api, job.namespace, item, self.suspend):
-            raise TaskError(suspended_text(job, api, self.workload, item))
+            say(stopped_text(job, api, self.workload, item))
+            return ""
         if item and (place := held_back(api, job.namespace, item, self.suspend)):
             if self._queued.is_over(
                 place.words

@@ -14,6 +14,7 @@ from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.record import Record, parse_record, record_path
 from infra.kube.runs import hand_over
+from infra.kube.runs.busy import other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
 from infra.kube.runs.hand_over import LOCK_LIMIT_SECONDS
 from infra.kube.runs.lock import held, holder_text
@@ -34,7 +35,10 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
     """
     item = api.get(record_path(namespace, owner))
     if item is None:
-        raise TaskError(f"no run of this stack is in namespace {namespace}; first: pulumi up")
+        raise TaskError(
+            f"no run of this stack is in namespace {namespace}: no `pulumi up` of it has come to "
+            "the training. If one is under way, Ctrl-C there ends it; otherwise, first: pulumi up"
+        )
     return parse_record(item)
 
 
@@ -42,13 +46,20 @@ def find_workload(api: Api, record: Record) -> Json:
     """The workload of a run.
 
     Raises:
-        TaskError: it has gone after its end, or somebody has deleted it.
+        TaskError: it has gone after its end, somebody has deleted it, or `pulumi up` is about to
+            make it.
     """
     workload = record.workload
     path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
     item = api.get(path)
     if item is None:
-        raise TaskError(gone_words(replace(record, how_ended=how_ended_or_empty(api, record))))
+        found = replace(record, how_ended=how_ended_or_empty(api, record))
+        if not found.how_ended and other_run(record, None, api.now()):
+            raise TaskError(
+                f"{workload} is not there: either its `pulumi up` is just about to make it, or "
+                "somebody has deleted it. Type this again in a moment"
+            )
+        raise TaskError(gone_words(found))
     return item
 
 

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from cli.logs.line import Line
 from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
@@ -99,6 +101,22 @@ def test_where_the_volume_is_lost_the_pods_lines_go_on() -> None:
     assert [line for some in stream.follow() for line in some] == []
     assert len(said) == 1
     assert "cannot be read any more (the connection was cut)" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("phase", "record", "has_begun"),
+    [("Running", None, True), ("Pending", None, False), ("Pending", rank0(995, "b"), True)],
+)
+def test_pods_that_have_not_begun_are_known(
+    monkeypatch: pytest.MonkeyPatch, phase: str, record: Line | None, has_begun: bool
+) -> None:
+    """Where the volume has lines of a start before, they are not what is waited for."""
+    pods = Pods()
+    monkeypatch.setattr(pods, "pods", lambda: [{**POD, "status": {"phase": phase}}])
+    seen = [Marked("S", record)] if record else []
+    stream, _ = merged(pods, Volume(*seen, Marked("B", None), Marked("H", None)))
+    assert not [*stream.history(since=0.0)]
+    assert (stream.found_any, stream.has_begun) == (True, has_begun)
 
 
 def test_without_a_volume_the_pods_lines_are_shown_at_once() -> None:

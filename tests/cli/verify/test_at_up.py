@@ -30,7 +30,8 @@ def looks(monkeypatch: pytest.MonkeyPatch, *statuses: Status) -> None:
     """Each look sees the next status; the last one stays."""
     rest = list(statuses)
     monkeypatch.setattr(at_up, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(at_up, "gather", lambda _api, place: place)
+    seen = {"status": SimpleNamespace(state="training")}
+    monkeypatch.setattr(at_up, "gather", lambda _api, place: SimpleNamespace(**vars(place), **seen))
 
     def judge(place: Any) -> list[Result]:
         assert (place.owner, place.run_path, place.world_size) == ("me", "/data/runs/dev", 2)
@@ -64,6 +65,18 @@ def test_a_point_that_stays_wrong_fails(
     with pytest.raises(TaskError, match="verify: after, and a point is wrong"):
         at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert "seen as error" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("state", ["queued", "stopped"])
+def test_run_without_a_step_by_choice_is_not_looked_at(
+    state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`up` has ended the wait for its first step well, and was said to have failed then."""
+    seen = SimpleNamespace(status=SimpleNamespace(state=state))
+    monkeypatch.setattr(at_up, "gather", lambda *_: seen)
+    at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    said = capsys.readouterr().out
+    assert said == f"verify: after, and the run is {state}. Once it trains: ./disttrain verify\n"
 
 
 def test_removing_it_removes_nothing() -> None:

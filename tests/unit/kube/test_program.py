@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from infra.kube.job import parse_job
 from infra.kube.runs.look import look
 
 PROJECT = Path(__file__).parents[3]
+LIMIT_SECONDS = 60
 
 
 def program(*words: str, job: str = "") -> subprocess.CompletedProcess[str]:
@@ -48,6 +50,34 @@ def test_status_of_the_program_is_that_of_its_task() -> None:
     assert done.returncode == 1
     assert "is no JSON" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_task_ends_with_the_shell_that_has_started_it(tmp_path: Path) -> None:
+    """The engine kills the shell at Ctrl-C, and then waits until the task has closed its output. It
+    waits here for its job, which does not come."""
+    words = f"{sys.executable} -m infra.kube await create; true"  # no shell takes its place
+    with subprocess.Popen(
+        ["sh", "-c", words],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as shell:
+        assert shell.stdout
+
+        def has_begun() -> bool:
+            children = Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()
+            threads = [Path(f"/proc/{child}/task") for child in children]
+            return any(len([*each.iterdir()]) > 1 for each in threads)  # it watches its parent
+
+        end = time.monotonic() + LIMIT_SECONDS
+        while not has_begun():
+            assert time.monotonic() < end, "the task has not begun"
+            time.sleep(0.05)
+        shell.kill()
+        assert shell.stdout.read() == b""  # until nobody can write any more
+        assert shell.stdin
+        shell.stdin.close()
 
 
 @pytest.mark.parametrize(

@@ -44,3 +44,18 @@ def test_cluster_of_another_machine_is_refused_before_anything_is_made(tmp_path:
     for resource in made:
         if resource.name not in {*look, "run-key-random"}:
             assert "same-machine-look" in everything_before(result, resource), resource.name
+
+
+def test_copies_of_the_kubeconfig_are_removed_after_the_provider(tmp_path: Path) -> None:
+    """The provider makes one as soon as it starts, whatever else an `up` that is killed has made.
+    tests/sandbox/test_kubeconfig_copies.py kills it."""
+    result = deploy("dev", tmp_path)
+    (provider,) = result.of_type("pulumi:providers:kubernetes")
+    assert {"cluster-copies", "cluster-kubeconfig"} <= everything_before(result, provider)
+    copies = result.one("cluster-copies")
+    assert copies.inputs["delete"].endswith("-m infra.kube copies delete")
+    run = deploy("multipod", tmp_path)  # on the platform of another stack
+    (provider,) = run.of_type("pulumi:providers:kubernetes")
+    assert "task-pods-leftovers" in everything_before(run, provider)
+    existing = deploy("sandbox", tmp_path)  # its kubeconfig is a file of the user's own
+    assert "cluster-copies" not in [each.name for each in existing.resources]

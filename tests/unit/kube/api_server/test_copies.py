@@ -1,6 +1,9 @@
 """Copies of the kubeconfig that Pulumi's Kubernetes provider leaves in the temporary folder."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import yaml
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.copies import remove_copies
+from infra.settings.project import PROJECT_ROOT
 
 KEY = "a2V5" * 200
 AUTHORITY = "Y2E" * 100 + "="
@@ -86,3 +90,27 @@ def test_kubeconfig_without_secrets_removes_nothing(tmp_path: Path) -> None:
     copy = left_by_provider(tmp_path, bare)
     remove_copies(Access(json.dumps(bare)), tmp_path)
     assert copy.exists()
+
+
+@pytest.mark.parametrize("action", ["create", "delete"])
+def test_task_of_the_first_moment_removes_them_without_a_cluster(
+    tmp_path: Path, action: str
+) -> None:
+    """As the engine runs it: before the provider starts, and last of all in a `destroy`. The server
+    of this kubeconfig does not exist."""
+    copy = left_by_provider(tmp_path, kubeconfig(BY_PROGRAM))
+    other = left_by_provider(tmp_path, kubeconfig(BY_KEY), "kubeconfig4")
+    job = {"kubeconfig": json.dumps(kubeconfig(BY_PROGRAM)), "owner": "o", "namespace": "n"}
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.kube", "copies", action],
+        cwd=PROJECT_ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert not copy.exists()
+    assert other.exists()

@@ -12,7 +12,7 @@ from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError
 from infra.kube.job import Job
 from infra.kube.names import SUSPENDED_BY_ANNOTATION
-from infra.kube.queues.await_queue import suspended_text
+from infra.kube.queues.await_queue import SuspendedError, stopped_text
 from infra.kube.queues.unqueued_look import held_without_queue
 from infra.names import QUEUE_LABEL
 from tests.cli.records import RECORD
@@ -66,7 +66,10 @@ def test_kueue_holds_what_it_looks_at_and_what_names_no_queue(
 def said_of(server: Server) -> str:
     """What `pulumi up` says of a run that is suspended."""
     job = Job(Access(kubeconfig="{}"), RECORD.namespace, RECORD.owner, RECORD.stack, {})
-    return suspended_text(job, api_of(server), RECORD.workload, workload())
+    try:
+        return stopped_text(job, api_of(server), RECORD.workload, workload())
+    except SuspendedError as reason:
+        return str(reason)
 
 
 def test_up_names_kueue_where_nobody_else_has_suspended_the_run() -> None:
@@ -75,6 +78,4 @@ def test_up_names_kueue_where_nobody_else_has_suspended_the_run() -> None:
     assert said.startswith(f"Job train-singlepod does not start: {HELD}")
     assert "resumes it" not in said
     assert "by somebody; `pulumi up` resumes it" in said_of(Server(0))
-    assert "by ./disttrain stop; `pulumi up` resumes it" in said_of(
-        Server(1, suspended_by=RECORD.stack)
-    )
+    assert "was stopped by ./disttrain stop" in said_of(Server(1, suspended_by=RECORD.stack))

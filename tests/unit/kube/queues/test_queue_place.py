@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.kube.queues.await_queue import ends_well, queue_place
+from infra.kube.queues.await_queue import STOPPED, ends_well, queue_place
 from infra.kube.queues.queue_place import in_queue
 from infra.kube.workload import Workload
 
@@ -207,6 +207,9 @@ def test_output_has_the_place_or_says_that_it_is_had() -> None:
     by_default = "Job train-indexed has its place in queue default\n"
     assert queue_place(by_default + trains, "") == f"when pulumi up ended: {by_default.strip()}"
     assert queue_place(f"{said}\n", "").endswith(said)
+    stopped = f"Job train-indexed{STOPPED}, so `pulumi up` does not wait for its first step."
+    assert queue_place(f"{stopped}\n", "gpus") == f"when pulumi up ended: {stopped}"
+    assert queue_place(f"{stopped}\n", "") == "the run is in no queue of Kueue"
 
 
 def test_run_that_kueue_has_not_seen_says_so() -> None:

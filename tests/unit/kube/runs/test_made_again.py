@@ -8,6 +8,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pulumi
 import pytest
@@ -84,13 +85,18 @@ def test_changed_run_takes_its_place_at_once() -> None:
 
 @pytest.mark.parametrize("topology", WORKLOADS)
 def test_engine_asks_before_it_makes_the_workload(topology: str, tmp_path: Path) -> None:
-    """Of all objects of a kind it is the last one, from which the pods come."""
+    """And before a Service of it: where the run is refused its place, nothing of it is made."""
     stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
     deployment = deploy(stack, tmp_path, {"topology": topology})
     asked = [each for each in deployment.resources if each.request.hooks.before_create]
-    (workload,) = asked
-    assert workload.inputs["kind"] == WORKLOADS[topology].kind
-    assert [*workload.request.hooks.before_create] == [*deployment.hooks]
+    assert asked == [
+        each
+        for each in deployment.resources
+        if each.type.startswith("kubernetes:") and each.name.startswith("training-")
+    ]
+    assert asked[-1].inputs["kind"] == WORKLOADS[topology].kind
+    for each in asked:
+        assert [*each.request.hooks.before_create] == [*deployment.hooks]
 
 
 def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list[str]:
@@ -109,6 +115,34 @@ def test_hook_repeats_the_task_that_has_left_others_alone(monkeypatch: pytest.Mo
     (given,) = hooked(monkeypatch, f"something\nJob train-indexed {LEFT_ALONE}\n")
     assert json.loads(given) == {"owner": "o", "made_again": True}
     assert hooked(monkeypatch, "the run of stack dev may start") == []
+
+
+def test_hook_repeats_it_once_for_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Service and what the pods come from; where it has failed, it is asked again."""
+
+    async def text() -> str:
+        return LEFT_ALONE
+
+    calls = list[str]()
+
+    async def repeat(said: str, _: str) -> None:
+        calls.append(said)
+        if len(calls) == 1:
+            raise RuntimeError("refused")
+
+    monkeypatch.setattr(made_again, "hand_over_if_left_alone", repeat)
+    output = SimpleNamespace(future=text)
+    before = made_again.once(SimpleNamespace(stdout=output, stdin=output))  # pyright: ignore
+
+    async def make_three() -> None:
+        with pytest.raises(RuntimeError, match="refused"):
+            await before(None)  # pyright: ignore
+        for _ in range(2):
+            await before(None)  # pyright: ignore
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, make_three()).result()
+    assert calls == [LEFT_ALONE, LEFT_ALONE]
 
 
 def test_task_that_fails_ends_the_creation_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:

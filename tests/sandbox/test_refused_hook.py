@@ -1,0 +1,39 @@
+"""The hook before the objects of a workload that is made again (infra/run/made_again.py), by the
+real engine: commands stand for the objects, and for the task `hand-over`."""
+
+from infra.kube.runs.hand_over import LEFT_ALONE
+from sandbox.venvs import PROJECT
+from tests.sandbox.command_lab import Stack
+
+PROGRAM = """
+import sys
+sys.path.insert(0, PROJECT)
+from infra.run import made_again
+
+made_again.HAND_OVER = ("-c", TASK)
+hand_over = local.Command("hand-over", create=f"echo {SAID!r}", stdin="{}")
+hooks = made_again.hand_over_before_creation("made-again", hand_over)
+after = [hand_over]
+for name in ("service", "stateful-set"):
+    opts = pulumi.ResourceOptions(depends_on=after, hooks=hooks)
+    after = [local.Command(name, create=f"echo {name} >> $LOG", opts=opts)]
+"""
+REFUSES = "print('error: whenBusy: refuse, and Job other of stack b has them'); raise SystemExit(1)"
+LETS = "import os; open(os.environ['LOG'], 'a').write('asked\\n')"
+
+
+def test_refused_workload_leaves_none_of_its_objects(stack: Stack) -> None:
+    """The first one of them, such as a Service, was made; then `up` failed."""
+    project, said = str(PROJECT), f"Job train-dev {LEFT_ALONE}"
+    output = stack.up(PROGRAM, fails=True, TASK=REFUSES, PROJECT=project, SAID=said)
+    assert "whenBusy: refuse, and Job other of stack b has them" in output
+    assert stack.actions() == []
+    assert stack.names() == {"hand-over"}
+    stack.up(PROGRAM, TASK=LETS, PROJECT=project, SAID=said)
+    assert stack.actions() == ["asked", "service", "stateful-set"]  # it is asked once
+
+
+def test_run_that_has_its_place_is_not_asked_again(stack: Stack) -> None:
+    said = "the run of stack dev may start in namespace disttrain"
+    stack.up(PROGRAM, TASK=REFUSES, PROJECT=str(PROJECT), SAID=said)
+    assert stack.actions() == ["service", "stateful-set"]
