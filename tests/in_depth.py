@@ -66,6 +66,7 @@ FILES = {
         "trainer/watch/test_slow_rank.py",
     ),
     IN_DEPTH: (
+        "e2e/test_busy_trainer.py",
         "e2e/test_controller_outage.py",
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",

@@ -13,6 +13,7 @@ from infra.kube.runs.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
+from infra.run.accepted import accepted_before_creation
 from infra.run.made_again import hand_over_before_creation
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
@@ -77,7 +78,7 @@ class Workload(pulumi.ComponentResource):
             before = pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=look))
         hand_over = self._hand_over(name, args, before)
         after: list[pulumi.Resource] = [hand_over]
-        hooks = hand_over_before_creation(f"{name}-made-again", hand_over)
+        hooks = self._before_creation(name, args, hand_over)
         rendered = kind.render(run)
         assert rendered, f"{kind.name} renders no object"
         made: list[KubernetesResource] = []
@@ -140,6 +141,15 @@ class Workload(pulumi.ComponentResource):
             job = {"volcano_queue": own_queue}
             found.append(kube_command(f"{name}-queue", "queue", args.connection, job, after))
         return found
+
+    def _before_creation(
+        self, name: str, args: WorkloadArgs, hand_over: local.Command
+    ) -> pulumi.ResourceHookBinding:
+        """What the engine does first each time it makes the workload."""
+        found = [hand_over_before_creation(f"{name}-made-again", hand_over)]
+        if words := args.run.kind.refused_at_first:
+            found.append(accepted_before_creation(f"{name}-accepted", words, hand_over))
+        return pulumi.ResourceHookBinding(before_create=[*found])
 
     def _hand_over(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions

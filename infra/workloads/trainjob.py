@@ -68,6 +68,8 @@ KIND = WorkloadKind(
     "such a time has removed, so that a failed run would start again",
     # The pods stand in the runtime; of the TrainJob only the label of its revision changes.
     replace_on=("metadata.labels",),
+    # So all versions from 2.1 on refuse a TrainJob whose runtime their webhook has not seen yet.
+    refused_at_first="must be created before the TrainJob is created",
     otherwise=OTHERWISE,
     container=NODE,
 )
