@@ -51,8 +51,10 @@ def test_each_rank_gets_the_variables_that_torchrun_sets(desk: Desk) -> None:
         assert (each["WORLD_SIZE"], each["LOCAL_WORLD_SIZE"]) == ("4", "2")
         assert each["MASTER_ADDR"] == "127.0.0.1"
         assert each["TORCHELASTIC_RESTART_COUNT"] == "0"
+        assert (each["GROUP_RANK"], each["GROUP_WORLD_SIZE"]) == (each["NODE_RANK"], "2")
         assert Path(each["DISTTRAIN_CHECKPOINT_DIR"]) == config.run_dir / "program"
         assert "DISTTRAIN_RUN_KEY" not in each
+        assert each["PYTHONUNBUFFERED"] == "1"
     assert len({each["MASTER_PORT"] for each in found}) == 1
 
 
