@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
+from tests.trainer.lab import processes_below
 from tests.trainer.program.desk import LIMIT_SECONDS, Desk
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
@@ -178,6 +181,39 @@ def test_program_that_saves_and_ends_with_0_is_stopped_and_not_finished(desk: De
     entrypoint.terminate()
     assert entrypoint.wait(LIMIT_SECONDS) == ExitCode.PREEMPTED
     assert (config.run_dir / "program" / "saved").exists()
+    assert not (config.run_dir / "done.json").exists()
+
+
+SAVES_WHEN_IT_MAY = """
+    import os, pathlib, signal, sys, time
+    folder = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"])
+    def stop(number, frame):
+        (folder / "asked").touch()
+        while not (folder / "may-end").exists():
+            time.sleep(0.01)
+        (folder / "saved").touch()
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, stop)
+    print("step 1/2 loss 1")
+    time.sleep(3600)
+"""
+
+
+def test_program_below_a_shell_has_its_time_to_save(desk: Desk) -> None:
+    """SIGTERM ends the shell at once. Its program was killed then, in the middle of its save."""
+    path = desk.root / "below.py"
+    path.write_text(textwrap.dedent(SAVES_WHEN_IT_MAY))
+    config = desk.config("sh", "-c", f"{sys.executable} {path}; true", progress=PATTERN)
+    entrypoint = desk.start(config)
+    desk.wait_for("program: step 1/2")
+    (shell,) = processes_below(entrypoint.pid)[1:2]
+    entrypoint.terminate()
+    folder = config.run_dir / "program"
+    desk.wait("the program to be asked", (folder / "asked").exists)
+    desk.wait("the end of the shell", lambda: not is_alive(shell))
+    (folder / "may-end").touch()
+    assert entrypoint.wait(LIMIT_SECONDS) == ExitCode.PREEMPTED
+    assert (folder / "saved").exists()
     assert not (config.run_dir / "done.json").exists()
 
 
