@@ -89,8 +89,8 @@ COUNTS = """
                 (folder / "new").replace(saved)  # the other rank may be reading it
         if step == 15 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             seen = pathlib.Path(os.environ["DISTTRAIN_RUN_DIR"], "metrics.jsonl")
-            while not (seen.exists() and seen.read_text()):
-                time.sleep(0.01)  # otherwise no step might be seen
+            while not (saved.exists() and seen.exists() and seen.read_text()):
+                time.sleep(0.01)  # otherwise no step might be seen, and rank 0 not have saved
             sys.exit(5)
 """
 
@@ -107,6 +107,8 @@ def test_failed_rank_starts_all_again_from_what_the_program_saved(desk: Desk) ->
     events = (config.run_dir / "events" / "node-00000.jsonl").read_text()
     names = re.findall(r'"event":"(\w+)"', events)
     assert names.count("round_ended") == 2
+    told = [json.loads(line) for line in events.splitlines() if line]
+    assert [each["step"] for each in told if each["event"] == "restored"] == [0, 10]
     assert "finished" in names
     # A report while they are ended would say that they train again. (Ranks that have all ended
     # before the launcher looks are not ended by it.)
@@ -149,9 +151,19 @@ def test_exit_code_78_ends_the_run_without_a_retry(desk: Desk) -> None:
     assert re.search(r"fatal: rank [01] ended with exit code 78", desk.log()), desk.log()
 
 
-def test_command_that_is_not_there_is_fatal_and_named(desk: Desk) -> None:
-    assert desk.run(desk.config("no-such-program")) == ExitCode.FATAL
-    assert "program.command: 'no-such-program' cannot be started" in desk.log()
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("no-such-program", "No such file or directory"),
+        ("/etc/passwd", "Permission denied"),  # nobody may execute it
+        ("/etc/passwd/train", "Not a directory"),
+    ],
+)
+def test_command_that_cannot_be_started_is_fatal_and_named(
+    desk: Desk, command: str, why: str
+) -> None:
+    assert desk.run(desk.config(command)) == ExitCode.FATAL
+    assert f"program.command: {command!r} cannot be started ({why})" in desk.log()
 
 
 def test_script_without_an_interpreter_is_fatal_and_named(desk: Desk) -> None:
