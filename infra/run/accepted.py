@@ -5,6 +5,7 @@ infra/kube/runs/accepted.py, which waits.
 """
 
 import json
+from collections.abc import Sequence
 
 import pulumi
 from pulumi_command import local
@@ -13,13 +14,13 @@ from infra.run.task_in_hook import run_in_hook
 
 
 def accepted_before_creation(
-    name: str, refused_at_first: str, hand_over: local.Command
+    name: str, refused_at_first: Sequence[str], hand_over: local.Command
 ) -> pulumi.ResourceHook:
     """The hook of a workload.
 
     Args:
         name: of the hook; no other one of the stack has it.
-        refused_at_first: words in the refusal that passes by itself; see WorkloadKind.
+        refused_at_first: words in refusals that pass by themselves; see WorkloadKind.
         hand_over: the task that has run before; its job says how the cluster is reached.
 
     Raises:
@@ -34,7 +35,7 @@ def accepted_before_creation(
     return pulumi.ResourceHook(name, before_create)
 
 
-async def wait_until_accepted(refused_at_first: str, job: str, manifest: str) -> None:
+async def wait_until_accepted(refused_at_first: Sequence[str], job: str, manifest: str) -> None:
     """Run the task.
 
     Args:
@@ -45,5 +46,5 @@ async def wait_until_accepted(refused_at_first: str, job: str, manifest: str) ->
     Raises:
         RuntimeError: with the reason that the task gives, which has failed.
     """
-    wanted = {"manifest": json.loads(manifest), "refused_at_first": refused_at_first}
+    wanted = {"manifest": json.loads(manifest), "refused_at_first": [*refused_at_first]}
     await run_in_hook("accepted", {**json.loads(job), **wanted})

@@ -65,7 +65,7 @@ def test_trainjob_waits_until_trainer_has_seen_its_runtime(
     with refused(api, item, NOT_SEEN, NAMESPACE):
         for line in begun:
             said.append(line)
-            if "waiting for the controller of TrainJob" in line:
+            if "waiting for the controllers of TrainJob" in line:
                 break
         else:
             pytest.fail("".join(said))

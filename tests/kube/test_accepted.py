@@ -18,7 +18,7 @@ def test_workload_is_waited_for_until_it_is_not_refused(lab: Lab) -> None:
     pod = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}
     about = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": run.name}}
     item = {**about, "spec": {"template": {"spec": pod}}}
-    job = {**run.job(), "manifest": item, "refused_at_first": "must be created before"}
+    job = {**run.job(), "manifest": item, "refused_at_first": ["must be created before"]}
     with refused(lab.api, item, WORDS, run.namespace):
         task = lab.start("accepted", "create", job)
         task.wait_for_words(WORDS)

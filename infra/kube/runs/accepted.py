@@ -1,9 +1,9 @@
 """Task `accepted`: waits until the controller of a workload knows the objects that it names.
 
-The webhook of Kubeflow Trainer refuses a TrainJob whose TrainingRuntime it has not seen. It hears
-of a runtime a moment after the API server has it, and the engine makes the TrainJob at once, so a
-busy Trainer would fail `pulumi up`. Whether the webhook knows the runtime can only be asked by a
-TrainJob, which the API server checks here and does not make.
+The webhooks of Kubeflow Trainer and of Kueue refuse a TrainJob whose TrainingRuntime they have not
+seen. They hear of a runtime a moment after the API server has it, and the engine makes the TrainJob
+at once, so a busy controller would fail `pulumi up`. Whether a webhook knows the runtime can only
+be asked by a TrainJob, which the API server checks here and does not make.
 """
 
 from infra.kube.api_server.api import Api
@@ -16,26 +16,28 @@ TRY_OUT = {"dryRun": "All"}
 
 
 def create(job: Job, api: Api) -> None:
-    """Wait until `manifest` is no longer refused with the words `refused_at_first`.
+    """Wait until `manifest` is no longer refused with one of the words `refused_at_first`.
 
+    `{name}` in them stands for its name.
     Any other answer ends the wait well: the engine asks in earnest next, and shows it.
 
     Raises:
         TaskError: the limit is reached; with the refusal, and what to do.
     """
-    manifest, words = job.mapping("manifest"), job.text("refused_at_first")
+    manifest = job.mapping("manifest")
     kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
+    passing = [words.replace("{name}", name) for words in job.texts("refused_at_first")]
     path = api.path(str(manifest["apiVersion"]), kind, job.namespace)
 
     def ask() -> str:
         try:
             api.request("POST", path, manifest, query=TRY_OUT)
         except ApiError as refused:
-            if words in str(refused):
-                return f"{refused}. If this lasts, its controller does not work: look at its log"
+            if any(words in str(refused) for words in passing):
+                return f"{refused}. If this lasts, that controller does not work: look at its log"
         return ""
 
-    wait_for(f"the controller of {kind} {name} to know what it names", ask, LIMIT_SECONDS)
+    wait_for(f"the controllers of {kind} {name} to know what it names", ask, LIMIT_SECONDS)
 
 
 def delete(job: Job, api: Api) -> None:
