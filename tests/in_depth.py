@@ -67,6 +67,7 @@ FILES = {
     ),
     IN_DEPTH: (
         "e2e/test_beside_first_up.py",
+        "e2e/test_busy_trainer.py",
         "e2e/test_controller_outage.py",
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",
@@ -84,6 +85,7 @@ FILES = {
         "e2e/test_preempted_jobset.py",
         "e2e/test_program_by_registry.py",
         "e2e/test_queue.py",
+        "e2e/test_slurm_image.py",
         "e2e/test_without_queue.py",
         "kube/test_alerts_in_depth.py",
         "kube/test_fetch_large.py",

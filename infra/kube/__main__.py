@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from infra.kube.job import Job
 
 TASKS = {
+    "accepted": "runs.accepted",
     "await": "runs.await_ready",
     "apply-definitions": "controllers.apply_definitions",
     "claim-controller": "controllers.claim_controller",

@@ -6,22 +6,17 @@ be suspended for it. So the task leaves the others alone where the workload of a
 not there, and the engine calls this hook when it does make the workload.
 """
 
-import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 
 import pulumi
 from pulumi_command import local
 
 from infra.kube.runs.hand_over import LEFT_ALONE
-from infra.kube.say import ERROR
-from infra.settings.project import PROJECT_ROOT
-
-HAND_OVER = ("-m", "infra.kube", "hand-over", "create")
+from infra.run.task_in_hook import run_in_hook
 
 
-def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.ResourceHookBinding:
+def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.ResourceHook:
     """The hook of all objects of a workload: where it is refused its place, none is made.
 
     Args:
@@ -31,9 +26,7 @@ def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.Res
     Raises:
         RuntimeError: in the hook, where the run may not take its place. Nothing is made then.
     """
-
-    hook = pulumi.ResourceHook(name, once(hand_over))
-    return pulumi.ResourceHookBinding(before_create=[hook])
+    return pulumi.ResourceHook(name, once(hand_over))
 
 
 def once(hand_over: local.Command) -> Callable[[pulumi.ResourceHookArgs], Awaitable[None]]:
@@ -53,8 +46,6 @@ def once(hand_over: local.Command) -> Callable[[pulumi.ResourceHookArgs], Awaita
 async def hand_over_if_left_alone(said: str, job: str) -> None:
     """Run the task once more where it has left others alone.
 
-    It runs in a process of its own, which ends in order at Ctrl-C, as those of the engine do.
-
     Args:
         said: what the task has printed.
         job: its standard input, JSON.
@@ -64,24 +55,4 @@ async def hand_over_if_left_alone(said: str, job: str) -> None:
     """
     if LEFT_ALONE not in said:
         return
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *HAND_OVER,
-        cwd=PROJECT_ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    assert process.stdin
-    assert process.stdout
-    process.stdin.write(json.dumps({**json.loads(job), "made_again": True}).encode())
-    process.stdin.close()
-    error = list[str]()
-    async for said_now in process.stdout:
-        line = said_now.decode(errors="replace").rstrip()
-        if error or line.startswith(ERROR):
-            error.append(line.removeprefix(ERROR))
-        else:
-            pulumi.log.info(line)
-    if await process.wait():
-        raise RuntimeError("\n".join(error) or "the task hand-over was ended from outside")
+    await run_in_hook("hand-over", {**json.loads(job), "made_again": True})

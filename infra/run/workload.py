@@ -13,6 +13,7 @@ from infra.kube.runs.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
+from infra.run.accepted import accepted_before_creation
 from infra.run.made_again import hand_over_before_creation
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
@@ -77,7 +78,10 @@ class Workload(pulumi.ComponentResource):
             before = pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=look))
         hand_over = self._hand_over(name, args, before)
         after: list[pulumi.Resource] = [hand_over]
-        hooks = hand_over_before_creation(f"{name}-made-again", hand_over)
+        made_again = hand_over_before_creation(f"{name}-made-again", hand_over)
+        accepted = list[pulumi.ResourceHook]()
+        if words := kind.refused_at_first:
+            accepted.append(accepted_before_creation(f"{name}-accepted", words, hand_over))
         rendered = kind.render(run)
         assert rendered, f"{kind.name} renders no object"
         made: list[KubernetesResource] = []
@@ -94,7 +98,9 @@ class Workload(pulumi.ComponentResource):
                     delete_before_replace=True,
                     replace_on_changes=replace_on if is_workload else None,
                     ignore_changes=kept if is_workload else None,
-                    hooks=hooks,
+                    hooks=pulumi.ResourceHookBinding(
+                        before_create=[made_again, *(accepted if is_workload else [])]
+                    ),
                 ),
             )
             made.append(resource)

@@ -40,6 +40,10 @@ class WorkloadKind:
         kept_in_previews: paths of the workload that a preview leaves as they are, so that it shows
             an update where `pulumi up` makes a new workload. For kinds whose controller refuses
             what the provider does in a preview: it tries the new workload out on the old one.
+        refused_at_first: words in refusals of a workload by controllers that have not seen the
+            objects that `render` names before it, in which `{name}` is the name of the workload;
+            `pulumi up` waits while it is refused so. Empty: no controller looks at them before the
+            workload is made.
         otherwise: why the kind cannot be used on a cluster that does not serve `api_version` with
             `kind`, and what to do then; empty: every cluster serves it.
         container: name of the pods' container; a controller may know it by its name alone.
@@ -63,6 +67,7 @@ class WorkloadKind:
     failed: tuple[str, ...] = ("Failed",)
     replace_on: tuple[str, ...] = field(default=())
     kept_in_previews: tuple[str, ...] = ()
+    refused_at_first: tuple[str, ...] = ()
     otherwise: str = ""
     container: str = TRAINER_CONTAINER
     queued: bool = False

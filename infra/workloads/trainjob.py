@@ -68,6 +68,13 @@ KIND = WorkloadKind(
     "such a time has removed, so that a failed run would start again",
     # The pods stand in the runtime; of the TrainJob only the label of its revision changes.
     replace_on=("metadata.labels",),
+    # So all versions from 2.1 on refuse a TrainJob whose runtime their webhook has not seen yet,
+    # and so does Kueue, where it watches TrainJobs, of one in a queue or not. The runtime has the
+    # name of the TrainJob.
+    refused_at_first=(
+        "must be created before the TrainJob is created",
+        "runtime '{name}' not found",
+    ),
     otherwise=OTHERWISE,
     container=NODE,
 )

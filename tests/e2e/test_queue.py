@@ -145,7 +145,14 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     stack.preview("--expect-no-changes")
 
 
-@pytest.mark.parametrize("topology", QUEUED)
+def shape_of(topology: str) -> dict[str, str | None]:
+    """As many ranks: in one pod each, or all in one pod."""
+    if WORKLOADS[topology].several_pods:
+        return {"pods": str(PODS), "processesPerPod": "1"}
+    return {"pods": None, "processesPerPod": str(PODS)}
+
+
+@pytest.mark.parametrize("topology", ["single-pod", *QUEUED])
 def test_preempted_run_loses_no_step_and_no_restart(
     kueue: Lab, stack: Stack, topology: str
 ) -> None:
@@ -155,7 +162,8 @@ def test_preempted_run_loses_no_step_and_no_restart(
     way. How far it has come by then decides how long the undisturbed run of multi-pod is.
     """
     lab, run = kueue, f"e2e-preempted-{topology}"
-    stack.set_all({"topology": topology, "queue": QUEUE, **trained_for(run, ENDLESS)})
+    in_queue = {"topology": topology, "queue": QUEUE, **shape_of(topology)}
+    stack.set_all({**in_queue, **trained_for(run, ENDLESS)})
     stack.up()
     wait_for_first_checkpoint(lab, run)
     start_others(lab, "urgent", URGENT)
@@ -185,7 +193,8 @@ def test_preempted_run_loses_no_step_and_no_restart(
     assert written == list(range(1, steps + 1))  # each once: none was lost, and none done again
     wait_for("the end as Kubernetes sees it", lambda: states(lab, stack)[NAME] == "finished", 120)
     reference = f"e2e-undisturbed-{topology}"
-    stack.set_all({"topology": "multi-pod", "queue": None, **trained_for(reference, steps)})
+    alone = {"topology": "multi-pod", "queue": None, **shape_of("multi-pod")}
+    stack.set_all({**alone, **trained_for(reference, steps)})
     stack.up()
     lab.wait_done(reference)
     assert weights(lab, run, steps) == weights(lab, reference, steps) != {}

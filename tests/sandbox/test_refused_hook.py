@@ -8,11 +8,12 @@ from tests.sandbox.command_lab import Stack
 PROGRAM = """
 import sys
 sys.path.insert(0, PROJECT)
-from infra.run import made_again
+from infra.run import made_again, task_in_hook
 
-made_again.HAND_OVER = ("-c", TASK)
+task_in_hook.PROGRAM = ("-c", TASK)
 hand_over = local.Command("hand-over", create=f"echo {SAID!r}", stdin="{}")
-hooks = made_again.hand_over_before_creation("made-again", hand_over)
+hook = made_again.hand_over_before_creation("made-again", hand_over)
+hooks = pulumi.ResourceHookBinding(before_create=[hook])
 after = [hand_over]
 for name in ("service", "stateful-set"):
     opts = pulumi.ResourceOptions(depends_on=after, hooks=hooks)

@@ -40,6 +40,7 @@ def submit(slurm: Slurm, lab: Lab, run: RunConfig) -> str:
         "PYTHON": sys.executable,
         "GLOO_SOCKET_IFNAME": loopback(),
         "OMP_NUM_THREADS": "1",
+        "SRUN_OPTIONS": "--label --unbuffered",  # each line begins with the number of its node
     }
     return slurm.asked(
         "sbatch",
@@ -68,6 +69,9 @@ def test_job_that_is_signalled_saves_comes_back_and_ends(lab: Lab, slurm: Slurm)
     reached = last_step(run)
     slurm.wait("further steps", lambda: last_step(run) > reached + 20)
     assert "2 node(s) x 1 rank(s)" in log.read_text()
+    assert {line[:3] for line in log.read_text().splitlines() if "round 1: " in line} == {
+        f"{node}: " for node in range(NODES)
+    }
     slurm.asked("scancel", job)  # the user's own end: it saves, too, and does not come back
     slurm.wait("the end", lambda: slurm.state(job) == "CANCELLED")
     settings = {**ENDLESS, "train__max_steps": last_step(run) + 5}

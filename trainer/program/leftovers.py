@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,14 +50,20 @@ def end_leftovers(start: str) -> list[int]:
         time.sleep(_POLL_SECONDS)
 
 
-def _children() -> list[int]:
-    """Of this process, without those that have ended."""
-    found = list[int]()
+def orphans_in(groups: Collection[int], start: str) -> list[int]:
+    """The orphans of a start in these process groups, such as a program whose shell has ended."""
+    mark = f"{MARK_VARIABLE}={start}".encode()
+    return [pid for pid, group in _children().items() if group in groups and _belongs(pid, mark)]
+
+
+def _children() -> dict[int, int]:
+    """Of this process, without those that have ended: the process group of each."""
+    found = dict[int, int]()
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
             if int(parent) == os.getpid() and state != "Z":
-                found.append(int(folder.name))
+                found[int(folder.name)] = int(group)
     return found
 
 

@@ -14,7 +14,7 @@ from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
-from trainer.program.leftovers import MARK_VARIABLE, end_leftovers, take_orphans
+from trainer.program.leftovers import MARK_VARIABLE, end_leftovers, orphans_in, take_orphans
 
 # When a rank has failed, the others get SIGTERM, and so long to end before they are killed.
 GRACE_SECONDS = 10.0
@@ -55,6 +55,19 @@ class ProgramRanks(LocalRanks):
             self._has_asked = True
             for process in self._processes:
                 _signal_group(process.pid, signal.SIGTERM)
+
+    def is_running(self) -> bool:
+        """Whether any of them runs, or a program below a shell that SIGTERM has ended at once."""
+        if super().is_running():
+            return True
+        return self._has_asked and bool(orphans_in(self.pids(), self._start))
+
+    def wait(self, seconds: float) -> None:
+        """See `LocalRanks`; the end of an orphan is looked for after that time."""
+        if super().is_running():
+            super().wait(seconds)
+        elif self._has_asked:
+            time.sleep(seconds)
 
     @property
     def was_asked(self) -> bool:

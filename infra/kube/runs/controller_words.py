@@ -15,6 +15,12 @@ from infra.kube.queues.volcano import words_of_gang
 from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300
+# The reason of the event by which Kubeflow Trainer says that it cannot make a TrainJob's JobSet.
+NO_JOBSET = "TrainJobResourcesCreationFailed"
+TRY_AT_ONCE = (
+    ". Kubeflow Trainer says so in an event alone (trainer#3671) and tries again, later each time: "
+    "mend the cause, and ./disttrain stop and then ./disttrain resume make it try at once"
+)
 
 
 def words_of_controller(api: Api, namespace: str, item: Json, pods: Sequence[Json]) -> str:
@@ -48,7 +54,8 @@ def newest_words(events: Sequence[Json]) -> str:
     if newest is None:
         return ""
     words = shorten(f"{newest.get('reason')}: {newest.get('message')}", MOST_CHARACTERS)
-    return f"{words} ({_time(newest)[11:19]})"
+    remedy = TRY_AT_ONCE if newest.get("reason") == NO_JOBSET else ""
+    return f"{words} ({_time(newest)[11:19]}){remedy}"
 
 
 def _time(event: Json) -> str:

@@ -69,11 +69,13 @@ class Desk:
             "DISTTRAIN_REVISION": self.revision,
             "DISTTRAIN_READY_DIR": str(self.root / f"ready-{node}"),
         }
+        clean = without_torchruns_variables(os.environ)
+        clean.pop("PYTHONUNBUFFERED", None)  # the launcher sets it for programs
         with (self.root / f"node-{node}.log").open("a") as output:
             process = subprocess.Popen(
                 [*self.trainer, "entrypoint", "--config", str(path)],
                 cwd=self.folder,
-                env={**without_torchruns_variables(os.environ), **environment},
+                env={**clean, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
+from tests.trainer.lab import processes_below
 from tests.trainer.program.desk import LIMIT_SECONDS, Desk
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
@@ -51,8 +54,10 @@ def test_each_rank_gets_the_variables_that_torchrun_sets(desk: Desk) -> None:
         assert (each["WORLD_SIZE"], each["LOCAL_WORLD_SIZE"]) == ("4", "2")
         assert each["MASTER_ADDR"] == "127.0.0.1"
         assert each["TORCHELASTIC_RESTART_COUNT"] == "0"
+        assert (each["GROUP_RANK"], each["GROUP_WORLD_SIZE"]) == (each["NODE_RANK"], "2")
         assert Path(each["DISTTRAIN_CHECKPOINT_DIR"]) == config.run_dir / "program"
         assert "DISTTRAIN_RUN_KEY" not in each
+        assert each["PYTHONUNBUFFERED"] == "1"
     assert len({each["MASTER_PORT"] for each in found}) == 1
 
 
@@ -84,8 +89,8 @@ COUNTS = """
                 (folder / "new").replace(saved)  # the other rank may be reading it
         if step == 15 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             seen = pathlib.Path(os.environ["DISTTRAIN_RUN_DIR"], "metrics.jsonl")
-            while not (seen.exists() and seen.read_text()):
-                time.sleep(0.01)  # otherwise no step might be seen
+            while not (saved.exists() and seen.exists() and seen.read_text()):
+                time.sleep(0.01)  # otherwise no step might be seen, and rank 0 not have saved
             sys.exit(5)
 """
 
@@ -102,6 +107,8 @@ def test_failed_rank_starts_all_again_from_what_the_program_saved(desk: Desk) ->
     events = (config.run_dir / "events" / "node-00000.jsonl").read_text()
     names = re.findall(r'"event":"(\w+)"', events)
     assert names.count("round_ended") == 2
+    told = [json.loads(line) for line in events.splitlines() if line]
+    assert [each["step"] for each in told if each["event"] == "restored"] == [0, 10]
     assert "finished" in names
     # A report while they are ended would say that they train again. (Ranks that have all ended
     # before the launcher looks are not ended by it.)
@@ -144,9 +151,19 @@ def test_exit_code_78_ends_the_run_without_a_retry(desk: Desk) -> None:
     assert re.search(r"fatal: rank [01] ended with exit code 78", desk.log()), desk.log()
 
 
-def test_command_that_is_not_there_is_fatal_and_named(desk: Desk) -> None:
-    assert desk.run(desk.config("no-such-program")) == ExitCode.FATAL
-    assert "program.command: 'no-such-program' cannot be started" in desk.log()
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("no-such-program", "No such file or directory"),
+        ("/etc/passwd", "Permission denied"),  # nobody may execute it
+        ("/etc/passwd/train", "Not a directory"),
+    ],
+)
+def test_command_that_cannot_be_started_is_fatal_and_named(
+    desk: Desk, command: str, why: str
+) -> None:
+    assert desk.run(desk.config(command)) == ExitCode.FATAL
+    assert f"program.command: {command!r} cannot be started ({why})" in desk.log()
 
 
 def test_script_without_an_interpreter_is_fatal_and_named(desk: Desk) -> None:
@@ -176,6 +193,39 @@ def test_program_that_saves_and_ends_with_0_is_stopped_and_not_finished(desk: De
     entrypoint.terminate()
     assert entrypoint.wait(LIMIT_SECONDS) == ExitCode.PREEMPTED
     assert (config.run_dir / "program" / "saved").exists()
+    assert not (config.run_dir / "done.json").exists()
+
+
+SAVES_WHEN_IT_MAY = """
+    import os, pathlib, signal, sys, time
+    folder = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"])
+    def stop(number, frame):
+        (folder / "asked").touch()
+        while not (folder / "may-end").exists():
+            time.sleep(0.01)
+        (folder / "saved").touch()
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, stop)
+    print("step 1/2 loss 1")
+    time.sleep(3600)
+"""
+
+
+def test_program_below_a_shell_has_its_time_to_save(desk: Desk) -> None:
+    """SIGTERM ends the shell at once. Its program was killed then, in the middle of its save."""
+    path = desk.root / "below.py"
+    path.write_text(textwrap.dedent(SAVES_WHEN_IT_MAY))
+    config = desk.config("sh", "-c", f"{sys.executable} {path}; true", progress=PATTERN)
+    entrypoint = desk.start(config)
+    desk.wait_for("program: step 1/2")
+    (shell,) = processes_below(entrypoint.pid)[1:2]
+    entrypoint.terminate()
+    folder = config.run_dir / "program"
+    desk.wait("the program to be asked", (folder / "asked").exists)
+    desk.wait("the end of the shell", lambda: not is_alive(shell))
+    (folder / "may-end").touch()
+    assert entrypoint.wait(LIMIT_SECONDS) == ExitCode.PREEMPTED
+    assert (folder / "saved").exists()
     assert not (config.run_dir / "done.json").exists()
 
 

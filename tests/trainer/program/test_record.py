@@ -44,6 +44,7 @@ def test_another_command_or_other_files_have_not_ended_yet(tmp_path: Path) -> No
     assert (marker["step"], marker["loss"]) == (7, 0.875)
     assert read_program_done(config(tmp_path, command=["false"], files="abc")) is None
     assert read_program_done(config(tmp_path, files="abd")) is None
+    assert read_program_done(config(tmp_path, files="abc", per="node")) is None
     assert read_program_done(config(tmp_path, files="abc", progress="(?P<step>1)")) is not None
 
 

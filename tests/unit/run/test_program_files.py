@@ -96,14 +96,29 @@ def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Pa
     assert (launcher["image"], launcher["args"]) == (before["image"], ["carry", "/disttrain"])
     mount = {"name": "launcher", "mountPath": "/disttrain"}
     assert launcher["volumeMounts"] == [mount]
-    assert {**mount, "readOnly": True} in after["volumeMounts"]
+    assert after["volumeMounts"] == [*before["volumeMounts"], {**mount, "readOnly": True}]
+    assert after["env"] == [{"name": "PYTHONUNBUFFERED", "value": "1"}, *before["env"]]
     assert after["image"] == "registry.example/mine:1"
+    assert after["imagePullPolicy"] == "IfNotPresent"
     assert after["command"] == ["python3", "/disttrain/start.py"]
     assert after["args"] == before["args"]
     same = ("resources", "securityContext", "readinessProbe", "name", "envFrom")
     assert {key: after[key] for key in same} == {key: before[key] for key in same}
     template = own.one("training-stateful-set").inputs["spec"]["template"]
     assert broken_rules(template) == []
+
+
+def test_image_of_ones_own_trusts_the_same_authorities(tmp_path: Path) -> None:
+    """By the container that writes them, beside the one that copies the launcher."""
+    authority = tmp_path / "ca.crt"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    program = {"command": COMMAND, "image": "registry.example/mine:1"}
+    settings = {"topology": "multi-pod", "pods": "3", "gpusPerPod": "1"}
+    given = {**settings, "program": program, "caBundle": str(authority)}
+    pod = pod_of(deploy("dev", tmp_path, given))
+    assert [each["name"] for each in pod["initContainers"]] == ["trust", "launcher"]
+    (container,) = pod["containers"]
+    assert "SSL_CERT_FILE" in {each["name"] for each in container["env"]}
 
 
 def test_image_that_is_built_is_there_before_the_pods(tmp_path: Path) -> None:

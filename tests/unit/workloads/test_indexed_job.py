@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.unit.stacks import deploy
+from trainer.launch.exit_codes import ExitCode
 
 
 def test_indexed_job_gives_each_pod_an_index_and_a_name(tmp_path: Path) -> None:
@@ -15,3 +16,15 @@ def test_indexed_job_gives_each_pod_an_index_and_a_name(tmp_path: Path) -> None:
     variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
     assert variables["PET_MASTER_ADDR"] == f"train-indexed-0.{service}"
     assert not made.of_type("kubernetes:apps/v1:StatefulSet")
+
+
+def test_job_replaces_a_pod_after_its_end_and_counts_no_pod_that_was_asked(tmp_path: Path) -> None:
+    """Two pods of an index would write one run; an evicted or stopped pod has saved."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "indexed-job", "pods": 4})
+    spec = made.one("training-job").inputs["spec"]
+    assert spec["podReplacementPolicy"] == "Failed"
+    fatal, evicted, asked = spec["podFailurePolicy"]["rules"]
+    assert (fatal["action"], fatal["onExitCodes"]["values"]) == ("FailJob", [ExitCode.FATAL])
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    assert (evicted["action"], evicted["onPodConditions"]) == ("Ignore", [disrupted])
+    assert (asked["action"], asked["onExitCodes"]["values"]) == ("Ignore", [ExitCode.PREEMPTED])

@@ -22,6 +22,8 @@ def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> N
     # An evicted pod is the JobSet's matter: the Job would wait longer for each new pod.
     evicted = [rule for rule in job["podFailurePolicy"]["rules"] if "onPodConditions" in rule]
     assert [rule["action"] for rule in evicted] == ["Count"]
+    assert job["podReplacementPolicy"] == "Failed"
+    assert spec["network"]["publishNotReadyAddresses"] is True  # ranks meet before they are ready
     assert spec["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
     pod = job["template"]["spec"]
     variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}

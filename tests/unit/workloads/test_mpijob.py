@@ -7,6 +7,8 @@ import pulumi
 import pytest
 
 from infra.labels import REVISION_LABEL
+from infra.names import REQUIRED_PLACE
+from infra.workloads.queue_place import GROUP, GROUP_NAME
 from tests.unit.stacks import deploy
 
 
@@ -36,6 +38,20 @@ def test_mpijob_of_one_pod_has_no_workers(tmp_path: Path) -> None:
     made = deploy("sandbox", tmp_path, {"topology": "mpijob", "pods": 1})
     roles = made.one("training-mpi-job").inputs["spec"]["mpiReplicaSpecs"]
     assert list(roles) == ["Launcher"]
+
+
+@pytest.mark.parametrize(("pods", "groups"), [(4, {GROUP: GROUP_NAME}), (1, {})])
+def test_launcher_and_workers_share_their_place(
+    tmp_path: Path, pods: int, groups: dict[str, str]
+) -> None:
+    """Kueue would look for a rack for the launcher, and for another one for the workers."""
+    rack = {REQUIRED_PLACE: "example.com/rack"}
+    changes = {"topology": "mpijob", "pods": pods, "podAnnotations": rack}
+    made = deploy("sandbox-multipod", tmp_path, changes)
+    for role in made.one("training-mpi-job").inputs["spec"]["mpiReplicaSpecs"].values():
+        annotations = role["template"]["metadata"]["annotations"]
+        asked = {key: text for key, text in annotations.items() if key.startswith("kueue.")}
+        assert asked == {**rack, **groups}
 
 
 def test_retries_of_a_launcher_make_another_workload(tmp_path: Path) -> None:

@@ -113,9 +113,26 @@ def test_place_is_left_out_where_the_queues_cannot_be_seen() -> None:
     assert found.words == f"in queue gpus: {TAKEN}"
 
 
+def test_holders_of_the_same_queue_are_named_and_the_rest_counted() -> None:
+    """Who has quota of another ClusterQueue keeps nobody waiting here."""
+    elsewhere = workload("z", RESERVED, ADMITTED)
+    elsewhere["status"]["admission"] = {"clusterQueue": "other"}
+    many = [workload(name, RESERVED, ADMITTED) for name in "acdefghij"]
+    found = in_queue("gpus", OWN, [queue()], [elsewhere, OWN, *many])
+    assert found
+    held = found.words.partition("; held by ")[2].split(", ")
+    assert [each.split()[1] for each in held[:-1]] == list("acdefghij")[: len(held) - 1]
+    assert held[-1] == f"and {len(many) - len(held) + 1} more"
+
+
 def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
     """One of two flavors is too small for ever and the other one is taken at the moment."""
     never = workload("b", condition("QuotaReserved", "False", TOO_LARGE))
+    found = in_queue("gpus", never, [queue()], [never])
+    assert found
+    assert found.never
+    by_reason = condition("QuotaReserved", "False", "more than its quota", "ExceedsMaxQuota")
+    never = workload("b", by_reason)  # as since Kueue 0.19, however its words change
     found = in_queue("gpus", never, [queue()], [never])
     assert found
     assert found.never

@@ -17,7 +17,7 @@ from infra.kube.errors import TaskError
 from infra.kube.names import SUSPENDED_BY_ANNOTATION
 from infra.kube.runs import await_ready
 from infra.kube.runs.hand_over import LEFT_ALONE
-from infra.run import made_again
+from infra.run import made_again, task_in_hook
 from infra.workloads import WORKLOADS
 from tests.unit.kube.runs.gone_run import (
     AWAIT,
@@ -103,7 +103,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list
     """The lines that the hook shows, with a task that prints its job and has this ending."""
     lines = list[str]()
     program = f"import os, sys; print(sys.stdin.read(), flush=True); {ending}"
-    monkeypatch.setattr(made_again, "HAND_OVER", ("-c", program))
+    monkeypatch.setattr(task_in_hook, "PROGRAM", ("-c", program))
     monkeypatch.setattr(pulumi.log, "info", lines.append)
     repeated = made_again.hand_over_if_left_alone(said, json.dumps({"owner": "o"}))
     with ThreadPoolExecutor(1) as thread:  # the main thread would be left without an event loop

@@ -1,0 +1,82 @@
+"""How long a process that does not end when it is asked is let alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainer.launch.node_output import NodeOutput
+from trainer.launch.status_files import StatusFiles
+from trainer.launch.stop_request import StopRequest
+from trainer.program import ranks as module
+from trainer.program.ranks import ProgramRanks
+
+LIMIT_SECONDS = 60
+DEAF = "trap '' TERM; touch here; while :; do sleep 0.05; done"
+
+
+def wait_for_end(ranks: ProgramRanks) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while ranks.is_running():
+        assert time.monotonic() < deadline, "it still runs"
+        ranks.end_soon()
+        ranks.wait(0.05)
+
+
+@pytest.fixture
+def stop() -> StopRequest:
+    return StopRequest()
+
+
+@pytest.fixture
+def deaf(
+    tmp_path: Path, stop: StopRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ProgramRanks]:
+    """A rank that takes no notice of SIGTERM, and whose time to end is over at once."""
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "take_orphans", lambda: None)  # of this process: pytest's
+    made = ProgramRanks(
+        ["sh", "-c", DEAF],
+        [{**os.environ, "RANK": "0"}],
+        StatusFiles(tmp_path / "status"),
+        NodeOutput(0, None),
+        tmp_path,
+        lambda rank, lines: None,
+        "start",
+        stop,
+    )
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not (tmp_path / "here").exists():
+        assert time.monotonic() < deadline, "it has not begun"
+        time.sleep(0.01)
+    yield made
+    if made.is_running():
+        os.killpg(made.pids()[0], signal.SIGKILL)
+        made.wait(LIMIT_SECONDS)
+    made.close()
+
+
+def test_rank_that_does_not_end_is_killed_after_its_time(deaf: ProgramRanks) -> None:
+    """Another one has failed, and all have to start again together."""
+    wait_for_end(deaf)
+    assert deaf.exit_codes() == [-signal.SIGKILL]
+
+
+def test_rank_of_a_run_that_is_stopped_has_the_pods_time(
+    deaf: ProgramRanks, stop: StopRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it saves: Kubernetes alone ends it, also where another node has failed."""
+    sent = list[int]()
+    monkeypatch.setattr(module, "_signal_group", lambda group, number: sent.append(number))
+    stop.requested = True
+    deaf.end_soon()
+    deaf.end_soon()
+    assert sent == [signal.SIGTERM]
+    stop.requested = False
+    deaf.end_soon()
+    assert sent == [signal.SIGTERM, signal.SIGKILL]
