@@ -1,8 +1,8 @@
 """The address of node 0, which it notes in the run's folder for the other nodes.
 
 A pod that was made again has another address, and the DNS servers of a cluster may go on answering
-with the old one: those of kubeadm's clusters for 30 s, those of k3s for 5 s. What is read here is
-only where to ask: node 0 has to prove that it holds the run's key (messages.py).
+with the old one: that of k3s for 5 s, others for 30 s. What is read here is only where to ask: node
+0 has to prove that it holds the run's key (messages.py).
 """
 
 from __future__ import annotations
