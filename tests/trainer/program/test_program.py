@@ -18,8 +18,9 @@ import pytest
 from tests.ports import free_port
 from tests.trainer.lab import processes_below
 from tests.trainer.program.desk import LIMIT_SECONDS, Desk
+from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
-from trainer.launch.exit_codes import ExitCode
+from trainer.launch.exit_codes import ExitCode, RetryableError
 
 PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
 
@@ -141,6 +142,33 @@ def test_starts_that_come_to_the_same_step_are_given_up(desk: Desk) -> None:
     config = desk.python(FAILS_AT_STEP_9, progress=PATTERN, train={"max_restarts": 1})
     assert desk.run(config) == ExitCode.RETRYABLE
     assert desk.log().count("round ") == 2
+
+
+FAILS_SOONER_EACH_TIME = """
+    import os, pathlib
+    counted = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "starts")
+    starts = len(counted.read_text()) if counted.exists() else 0
+    counted.write_text("." * (starts + 1))
+    for step in (20, 3) if starts == 0 else (10,):
+        print(f"step {step}/30 loss 1", flush=True)
+    raise SystemExit(1)
+"""
+
+
+def test_steps_that_go_down_again_are_no_progress(desk: Desk) -> None:
+    """The highest step counts: some programs count anew in each epoch."""
+    config = desk.python(FAILS_SOONER_EACH_TIME, progress=PATTERN, train={"max_restarts": 2})
+    assert desk.run(config) == ExitCode.RETRYABLE
+    assert desk.log().count("round ") == 3
+
+
+def test_program_holds_the_right_to_write_its_run(desk: Desk) -> None:
+    """As our own trainer does: two stacks may have one runName by mistake."""
+    config = desk.config("sh", "-c", "echo it runs now; sleep 600")
+    desk.start(config)
+    desk.wait_for("it runs now")
+    with pytest.raises(RetryableError, match="another process writes this run"):
+        RunLock(config.run_dir, wait_seconds=0).acquire()
 
 
 def test_exit_code_78_ends_the_run_without_a_retry(desk: Desk) -> None:
