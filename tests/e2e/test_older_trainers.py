@@ -22,7 +22,7 @@ from tests.e2e.engines import TRAINJOB
 from tests.e2e.lab import Lab
 
 # `multi-pod` first: the configuration of its ranks is what those of the others are compared with.
-PLACES = [("multi-pod", 2, 2), ("trainjob", 2, 2)]
+PLACES = [("multi-pod", 2, 2), *(("trainjob", *shape) for shape in promises.SHAPES)]
 
 reference = promises.reference
 probing = promises.probing
@@ -89,6 +89,14 @@ def test_lost_pod_changes_no_weights(served: Lab, stack: Stack, reference: dict[
 
 def test_plain_torchrun_has_same_weights(served: Lab, reference: dict[str, str]) -> None:
     promises.test_plain_torchrun_ends_with_the_same_bits(served, reference)
+
+
+def test_evicted_pod_restarts_all_pods(served: Lab, stack: Stack) -> None:
+    promises.test_evicted_pod_starts_all_pods_anew(served, stack, TRAINJOB)
+
+
+def test_stopped_run_goes_on_elsewhere(served: Lab, stack: Stack) -> None:
+    promises.test_stopped_run_goes_on_where_it_was_and_hands_over(served, stack, TRAINJOB)
 
 
 def test_fatal_error_ends_without_retry(served: Lab, stack: Stack) -> None:
