@@ -24,6 +24,10 @@ from tests.e2e.lab import Lab
 # `multi-pod` first: the configuration of its ranks is what those of the others are compared with.
 PLACES = [("multi-pod", 2, 2), *(("trainjob", *shape) for shape in promises.SHAPES)]
 
+# The definition lets nobody change the failurePolicy of a runtime, which depends on the number of
+# pods. So a run of another number is made anew by hand, as docs/clusters.md says.
+FIXED = ("2.2.1",)
+
 reference = promises.reference
 probing = promises.probing
 
@@ -74,9 +78,17 @@ def test_definition_knows_every_field(served: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("topology", "pods", "per_pod"), PLACES)
 def test_each_rank_is_in_place(
-    served: Lab, probing: Stack, configs: dict[str, Any], topology: str, pods: int, per_pod: int
+    served: Lab,
+    version: str,
+    probing: Stack,
+    configs: dict[str, Any],
+    topology: str,
+    pods: int,
+    per_pod: int,
 ) -> None:
     """E1, as seen in the pods."""
+    if version in FIXED:
+        probing.destroy()
     promises.test_each_rank_is_where_it_should_be(served, probing, configs, topology, pods, per_pod)
 
 
