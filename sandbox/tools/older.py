@@ -7,7 +7,7 @@ install that minor version beside it.
 from sandbox.tools.controllers import jobset_controller, trainer_controller
 from sandbox.tools.tool import Tool
 
-JOBSET_OF_TRAINER = {"2.1.0": "0.10.1"}  # by the version of Trainer
+JOBSET_OF_TRAINER = {"2.1.0": "0.10.1", "2.2.1": "0.11.1"}  # by the version of Trainer
 
 
 def minor(version: str) -> str:

@@ -24,7 +24,7 @@ def cluster_that_runs(program: str | None) -> Cluster:
 
 
 def test_older_versions_replace_the_pinned() -> None:
-    assert list(OLDER) == ["jobset-0.10", "trainer-2.1"]
+    assert list(OLDER) == ["jobset-0.10", "trainer-2.1", "jobset-0.11", "trainer-2.2"]
     for version, (jobset, trainer) in OLDER_TRAINERS.items():
         assert (jobset.name, trainer.name) == ("jobset", "trainer")
         assert version == trainer.tool.version != TRAINER
