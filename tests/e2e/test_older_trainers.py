@@ -24,10 +24,6 @@ from tests.e2e.lab import Lab
 # `multi-pod` first: the configuration of its ranks is what those of the others are compared with.
 PLACES = [("multi-pod", 2, 2), *(("trainjob", *shape) for shape in promises.SHAPES)]
 
-# The definition lets nobody change the failurePolicy of a runtime, which depends on the number of
-# pods. So a run of another number is made anew by hand, as docs/clusters.md says.
-FIXED = ("2.2.1",)
-
 reference = promises.reference
 probing = promises.probing
 
@@ -79,7 +75,6 @@ def test_definition_knows_every_field(served: Lab, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("topology", "pods", "per_pod"), PLACES)
 def test_each_rank_is_in_place(
     served: Lab,
-    version: str,
     probing: Stack,
     configs: dict[str, Any],
     topology: str,
@@ -87,8 +82,9 @@ def test_each_rank_is_in_place(
     per_pod: int,
 ) -> None:
     """E1, as seen in the pods."""
-    if version in FIXED:
-        probing.destroy()
+    # The definitions let nobody change the failurePolicy of a runtime, which depends on the number
+    # of pods. So a run of another number is made anew by hand, as docs/clusters.md says.
+    probing.destroy()
     promises.test_each_rank_is_where_it_should_be(served, probing, configs, topology, pods, per_pod)
 
 
