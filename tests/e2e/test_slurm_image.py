@@ -6,7 +6,6 @@ starts its command in a container of the image by runc, with the variables that 
 """
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.e2e.lab import Lab
 from tests.trainer.forked import CHECKOUT, Nursery
 from tests.trainer.lab import Lab as TrainerLab
 from tests.trainer.lab import assert_bitwise_equal, last_step, loopback, text_of_words
-from tests.trainer.slurm import Slurm
+from tests.trainer.slurm import Slurm, slurm_of
 
 NODES = 2
 STEPS = 60
@@ -28,13 +27,8 @@ DATA, CONFIG = "/data", "run.yaml"  # in the image
 
 @pytest.fixture
 def slurm() -> Iterator[Slurm]:
-    """Its folder has a short name, since sockets lie in it."""
-    with tempfile.TemporaryDirectory() as root:
-        made = Slurm(Path(root), NODES)
-        try:
-            yield made
-        finally:
-            made.close()
+    with slurm_of(NODES) as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,8 +6,10 @@ import os
 import secrets
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.trainer.lab import free_port
@@ -112,3 +114,14 @@ class Slurm:
                     command, env=self._environment, stdout=output, stderr=subprocess.STDOUT
                 )
             )
+
+
+@contextmanager
+def slurm_of(nodes: int) -> Iterator[Slurm]:
+    """A Slurm for the block. Its folder has a short name, since sockets lie in it."""
+    with tempfile.TemporaryDirectory() as root:
+        made = Slurm(Path(root), nodes)
+        try:
+            yield made
+        finally:
+            made.close()

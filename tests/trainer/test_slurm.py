@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.trainer.forked import CHECKOUT
 from tests.trainer.lab import Lab, assert_bitwise_equal, last_step, loopback
-from tests.trainer.slurm import Slurm
+from tests.trainer.slurm import Slurm, slurm_of
 from trainer.config import RunConfig
 
 ENDLESS = {
@@ -25,13 +23,8 @@ NODES = 2
 
 @pytest.fixture
 def slurm() -> Iterator[Slurm]:
-    """Its folder has a short name, since sockets lie in it."""
-    with tempfile.TemporaryDirectory() as root:
-        made = Slurm(Path(root), NODES)
-        try:
-            yield made
-        finally:
-            made.close()
+    with slurm_of(NODES) as made:
+        yield made
 
 
 def submit(slurm: Slurm, lab: Lab, run: RunConfig) -> str:

@@ -257,7 +257,7 @@ class _Entrypoint:
         return report
 
     def _noted_address(self) -> str:
-        """Of node 0; raises OSError: the volume cannot be read."""
+        """The address of node 0, which knows its own. Raises OSError: the volume cannot be read."""
         return self._address if self._node.rank == 0 else noted_address(self._config.run_dir)
 
     def _in_round(self, member: RoundMember) -> ExitReport:

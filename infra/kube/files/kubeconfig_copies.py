@@ -9,10 +9,10 @@ from infra.kube.job import Job
 
 
 def create(job: Job, api: Api) -> None:
-    """Nothing of its own; the cluster is not asked."""
+    """Do nothing: the copies are removed at the end of every task, so of this one, too."""
     del job, api
 
 
 def delete(job: Job, api: Api) -> None:
-    """As `create`."""
+    """Do nothing, for the same reason as `create`."""
     del job, api

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from infra.workloads.pod import ADDRESS_VARIABLE as GIVEN
+from tests.trainer.launch.waiting import LIMIT_SECONDS, wait_until
 from trainer.launch.noted_address import (
     ADDRESS_VARIABLE,
     forget_address,
@@ -18,15 +17,7 @@ from trainer.launch.noted_address import (
     noted_address,
 )
 
-LIMIT_SECONDS = 60.0
 FILE = ".node-0-address"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_pods_have_the_variable_that_is_read() -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from tests.trainer.launch.waiting import LIMIT_SECONDS, wait_until
 from trainer.launch.membership import join
 from trainer.launch.messages import Hello
 from trainer.launch.search import Found, Search, asked_once, by_address, by_name
 
-LIMIT_SECONDS = 60.0
 NO_NAME = "nobody.invalid"
 
 
@@ -28,13 +27,6 @@ def server() -> Iterator[socket.socket]:
 
 def port_of(server: socket.socket) -> int:
     return int(server.getsockname()[1])
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def found_by(search: Search) -> Found:
