@@ -28,17 +28,21 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "apiVersion": API_VERSION,
         "kind": "JobSet",
         "metadata": run.metadata(run.workload_name, NO_AWAIT),
-        "spec": {**jobset_spec(run, JOB), **run.ttl},
+        # The same as for `indexed-job`.
+        "spec": {**jobset_spec(run, JOB, RETRIES_PER_POD * run.world.pods), **run.ttl},
     }
     return [("job-set", jobset)]
 
 
-def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) -> Manifest:
+def jobset_spec(
+    run: Run, name: str, most_restarts: int, labels: Mapping[str, str] | None = None
+) -> Manifest:
     """The spec of a JobSet that has the workload's name.
 
     Args:
         run: the run.
         name: of the one Job in it.
+        most_restarts: after so many, the controller counts the run as failed.
         labels: of that Job.
     """
     job = job_spec(
@@ -63,8 +67,7 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
             "subdomain": run.workload_name,
         },
         "failurePolicy": {
-            # The same as for `indexed-job`.
-            "maxRestarts": RETRIES_PER_POD * run.world.pods,
+            "maxRestarts": most_restarts,
             # New pods start only when all old ones have ended: both would write the same run.
             "restartStrategy": "BlockingRecreate",
             "rules": [

@@ -81,10 +81,7 @@ def test_each_rank_is_in_place(
     pods: int,
     per_pod: int,
 ) -> None:
-    """E1, as seen in the pods."""
-    # The definitions let nobody change the failurePolicy of a runtime, which depends on the number
-    # of pods. So a run of another number is made anew by hand, as docs/clusters.md says.
-    probing.destroy()
+    """E1, as seen in the pods. Each `up` changes the number of pods of the one before."""
     promises.test_each_rank_is_where_it_should_be(served, probing, configs, topology, pods, per_pod)
 
 

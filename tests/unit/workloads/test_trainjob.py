@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.stacks import deploy
 
 
@@ -9,6 +11,9 @@ def test_trainjob_leaves_the_pods_to_its_runtime(tmp_path: Path) -> None:
     """Trainer adds variables of its own only where the runtime names a framework, and makes a
     JobSet that is gone anew, so nothing may remove one after some time."""
     made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "pods": 4})
+    # Kubeflow's Python library reads no TrainJob whose runtime lacks this label.
+    labels = made.one("training-training-runtime").inputs["metadata"]["labels"]
+    assert labels["trainer.kubeflow.org/framework"] == "torch"
     runtime = made.one("training-training-runtime").inputs["spec"]
     spec = made.one("training-train-job").inputs["spec"]
     assert spec == {
@@ -31,3 +36,12 @@ def test_trainjob_leaves_the_pods_to_its_runtime(tmp_path: Path) -> None:
     assert {rule["containerName"] for rule in rules} == {container["name"]} == {"node"}
     variables = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert variables["PET_MASTER_ADDR"] == "train-trainjob-node-0-0.train-trainjob"
+
+
+@pytest.mark.parametrize("pods", [2, 3])
+def test_runtime_restarts_as_often_with_any_pods(tmp_path: Path, pods: int) -> None:
+    """Trainer 2.1 and 2.2 let nobody change the `failurePolicy` of a runtime, and `pulumi up` with
+    another number of pods would fail."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "pods": pods})
+    runtime = made.one("training-training-runtime").inputs["spec"]
+    assert runtime["template"]["spec"]["failurePolicy"]["maxRestarts"] == 1000
