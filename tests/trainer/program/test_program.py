@@ -35,6 +35,12 @@ def printed(log: str) -> list[dict[str, str]]:
     return sorted(found, key=lambda each: (each["NODE_RANK"], each.get("LOCAL_RANK", "")))
 
 
+WITHOUT_PAUSES_OF_SECONDS = """
+import runpy
+from trainer.program import work
+work.SAY_EVERY_SECONDS = float("inf")
+runpy.run_module("trainer", run_name="__main__", alter_sys=True)
+"""
 TELL = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
@@ -340,6 +346,18 @@ def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk) -> N
     entrypoint = desk.start(config)
     desk.wait_for("program: it runs; its steps are not seen, because neither program.progress nor ")
     desk.wait("the pod to be ready", (desk.root / "ready-0" / "ready").exists)
+    stop_all([entrypoint])
+
+
+def test_step_is_said_at_least_every_hundred_lines(desk: Desk) -> None:
+    """`./disttrain status` reads a pod's last 200 lines. A program that prints many in a moment
+    would hide its step there, so here the time alone lets no step be said."""
+    desk.trainer = [sys.executable, "-c", WITHOUT_PAUSES_OF_SECONDS]
+    many = "for line in $(seq 100); do echo line $line; done"
+    said = f"until grep -q 'program: step 1/9' {desk.root}/node-0.log; do sleep 0.1; done"
+    program = f"echo step 1/9 loss 3; {said}; echo step 2/9 loss 2; {many}; sleep 1000"
+    entrypoint = desk.start(desk.config("sh", "-c", program, progress=PATTERN))
+    desk.wait_for("program: step 2/9 loss 2")
     stop_all([entrypoint])
 
 
