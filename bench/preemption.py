@@ -1,9 +1,10 @@
-"""Measures what preemption costs a run in a queue: `python -m bench.preemption`, as root.
+"""Measures what preemption costs in a queue: `python -m bench.preemption [KIND ...]`, as root.
 
-A run of three pods trains in a platform's own queue of Kueue, which has room for it alone. Work of
+A run of three ranks trains in a platform's own queue of Kueue, which has room for it alone. Work of
 a higher priority comes, takes the place and goes again, several times. Then the run ends, and
-another one trains as many steps without a queue: their weights are compared byte by byte. The table
-goes to docs/benchmarks.md.
+another one trains as many steps without a queue: their weights are compared byte by byte. This is
+done for each kind of workload that can be in a queue, one after the other. The table goes to
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.kinds import KINDS
 from bench.node import cluster_lab
 from bench.preemption_rows import Preemption, row
+from bench.row import Row
 from bench.table import publish
-from infra.workloads.indexed_job import KIND
+from infra.workloads import WORKLOADS
+from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running
 from sandbox.controllers.kueue import KUEUE
 from sandbox.follow import train_points
@@ -32,7 +36,9 @@ from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
 
 HEADING = "## Preemption in a queue"
 STACK = "bench-preemption"
-RUN, UNDISTURBED = "bench-preempted", "bench-undisturbed"
+RANKS = 3
+QUEUED = tuple(name for name, kind in WORKLOADS.items() if kind.queued)
+SPENT = ("restarts", "restartsCountTowardsMax", "failed")  # in the status of one kind or another
 DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
 MORE_STEPS = 50
 LONGEST_SECONDS = 300.0
@@ -44,32 +50,37 @@ def settings_of(run_name: str, max_steps: int) -> dict[str, str]:
     return {**run_settings(run_name, max_steps), **same}
 
 
+def shape_of(topology: str) -> dict[str, str | None]:
+    """Three ranks: in one pod each, or all in one pod."""
+    if WORKLOADS[topology].several_pods:
+        return {"topology": topology, "pods": str(RANKS), "processesPerPod": "1"}
+    return {"topology": topology, "pods": None, "processesPerPod": str(RANKS)}
+
+
 @contextmanager
-def queued_run(lab: Lab) -> Iterator[Stack]:
-    """A stack whose run trains in the queue of its platform; nothing of it is left."""
+def platform(lab: Lab, topologies: Sequence[str]) -> Iterator[Stack]:
+    """A stack that makes the queue, with the controllers of these kinds; nothing of it is left."""
     settings = {
-        **settings_of(RUN, ENDLESS),
+        "topology": "none",
         "queues.name": QUEUE,
         "queues.quota.cpu": CPU,
         f"queues.priorities.{URGENT}": "1000",
-        "queue": QUEUE,
-        "topology": KIND.name,
-        "pods": "3",
-        "processesPerPod": "1",
     }
-    stack = lab.stack(STACK, "sandbox", settings)
-    with running(lab.cluster, [KUEUE]):
+    names = dict.fromkeys(name for kind in topologies for name in KINDS[kind].controllers)
+    with running(lab.cluster, [*(CONTROLLERS[name] for name in names), KUEUE]):
+        stack = lab.stack(STACK, "sandbox", settings)
         stack.up()
         yield stack
         stack.destroy()
 
 
-def preempt(lab: Lab, stack: Stack, pause: float) -> Preemption:
+def preempt(lab: Lab, stack: Stack, run: str, pause: float) -> Preemption:
     """Let the run train for a moment, take its place, and give it back.
 
     Args:
         lab: the cluster.
         stack: of the run.
+        run: its name.
         pause: seconds of training before the urgent work comes.
     """
     time.sleep(pause)
@@ -77,49 +88,64 @@ def preempt(lab: Lab, stack: Stack, pause: float) -> Preemption:
     start_others(lab, URGENT, URGENT)
     wait_for("the pods to go", lambda: not training_pods(lab, stack), LONGEST_SECONDS, 0.1)
     gone = time.monotonic()
-    saved = max(lab.losses(RUN))
+    saved = max(lab.losses(run))
     end_others(lab, URGENT)
     free = time.monotonic()
-    wait_for("the next step", lambda: max(lab.losses(RUN)) > saved, LONGEST_SECONDS, 0.1)
+    wait_for("the next step", lambda: max(lab.losses(run)) > saved, LONGEST_SECONDS, 0.1)
     back = time.monotonic()
-    print(f"gone after {gone - begin:.1f} s, back after {back - free:.1f} s", flush=True)
+    print(f"{run}: gone after {gone - begin:.1f} s, back after {back - free:.1f} s", flush=True)
     return Preemption(gone - begin, back - free)
 
 
-def spent_restarts(lab: Lab) -> int:
-    """What Kubernetes counts against the run's budget."""
-    return int(lab.get("job", KIND.object_name)["status"].get("failed", 0))
+def spent_restarts(lab: Lab, topology: str) -> int:
+    """What the kind's controllers count against the run's budget."""
+    kind = WORKLOADS[topology]
+    status = lab.get(kind.kind.lower(), kind.object_name).get("status", {})
+    return sum(int(status.get(field) or 0) for field in SPENT)
+
+
+def measured(lab: Lab, stack: Stack, topology: str, times: int, draw: random.Random) -> Row:
+    """The row of one kind: a run in the queue, and an undisturbed one of as many steps."""
+    run, undisturbed = f"bench-preempted-{topology}", f"bench-undisturbed-{topology}"
+    stack.set_all({"queue": QUEUE, **shape_of(topology), **settings_of(run, ENDLESS)})
+    stack.up()
+    found = [preempt(lab, stack, run, draw.uniform(0, 5)) for _ in range(times)]
+    restarts = spent_restarts(lab, topology)
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    steps = max(lab.losses(run)) + MORE_STEPS
+    stack.set_all(settings_of(run, steps))
+    stack.up()
+    lab.wait_done(run)
+    written = [int(point["step"]) for point in train_points(lab.run_dir(run))]
+    stack.set_all({"queue": None, **shape_of("multi-pod"), **settings_of(undisturbed, steps)})
+    stack.up()
+    lab.wait_done(undisturbed)
+    sums = [weights(lab, name, steps) for name in (run, undisturbed)]
+    return row(topology, found, written, restarts, *sums)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure; returns 1 if a step was lost."""
     parser = argparse.ArgumentParser(prog="python -m bench.preemption", description=__doc__)
-    parser.add_argument("--times", type=int, default=10, help="how often the run is preempted")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(QUEUED)}; or all")
+    parser.add_argument("--times", type=int, default=10, help="how often a run is preempted")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which it is")
     options = parser.parse_args(words)
-    load, draw = os.getloadavg()[0], random.Random(options.seed)
+    kinds = options.kinds or list(QUEUED)
+    if unknown := sorted(set(kinds) - set(QUEUED)):
+        parser.error(f"{', '.join(unknown)} cannot be in a queue of Kueue: {', '.join(QUEUED)} can")
+    draw, made = random.Random(options.seed), list[Row]()
     with (
         tempfile.TemporaryDirectory() as scratch,
         cluster_lab(Path(scratch)) as lab,
-        queued_run(lab) as stack,
+        platform(lab, kinds) as stack,
     ):
-        found = [preempt(lab, stack, draw.uniform(0, 5)) for _ in range(options.times)]
-        restarts = spent_restarts(lab)
-        people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
-        steps = max(lab.losses(RUN)) + MORE_STEPS
-        stack.set_all(settings_of(RUN, steps))
-        stack.up()
-        lab.wait_done(RUN)
-        written = [int(point["step"]) for point in train_points(lab.run_dir(RUN))]
-        apart = {"topology": "multi-pod", "queue": None}
-        stack.set_all({**apart, **settings_of(UNDISTURBED, steps)})
-        stack.up()
-        lab.wait_done(UNDISTURBED)
-        sums = [weights(lab, name, steps) for name in (RUN, UNDISTURBED)]
-    made = row(found, written, restarts, *sums)
-    print(made.measured)
-    publish(HEADING, "preemption", [made], load)
-    return int(made.met is False)
+        for topology in kinds:
+            load = os.getloadavg()[0]
+            made.append(measured(lab, stack, topology, options.times, draw))
+            print(made[-1].measured, flush=True)
+            publish(HEADING, "preemption", made[-1:], load, keep_others=True)
+    return int(any(row.met is False for row in made))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def lost_steps(steps: Sequence[int]) -> int:
 
 
 def row(
+    topology: str,
     preemptions: Sequence[Preemption],
     steps: Sequence[int],
     restarts: int,
@@ -38,7 +39,8 @@ def row(
     """The row of the table.
 
     Args:
-        preemptions: of the run.
+        topology: of the run.
+        preemptions: of it.
         steps: as it has written them, one after the other.
         restarts: that it has spent of its budget.
         weights: checksums of the files of its last checkpoint.
@@ -56,7 +58,8 @@ def row(
         p50, p95 = np.percentile(seconds, (50, 95))
         words.append(f"{what} p50 {p50:.1f} s, p95 {p95:.1f} s")
     return Row(
-        f"a run of 3 pods, preempted {len(preemptions)} times by work of a higher priority",
+        f"a run of `{topology}` with 3 ranks, preempted {len(preemptions)} times by work of a "
+        "higher priority",
         "0 steps lost, same weights",
         "; ".join(words) + " after the quota is free again",
         lost == 0 and restarts == 0 and same,

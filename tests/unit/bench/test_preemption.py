@@ -14,13 +14,13 @@ SUMS = {"model.bin": "abc"}
 )
 def test_steps_done_again_or_never_are_lost(steps: list[int], lost: int) -> None:
     assert lost_steps(steps) == lost
-    assert row(TIMES, steps, 0, SUMS, SUMS).met == (lost == 0)
+    assert row("jobset", TIMES, steps, 0, SUMS, SUMS).met == (lost == 0)
 
 
 def test_spent_restart_or_other_weights_miss_the_bar() -> None:
-    good = row(TIMES, [1, 2], 0, SUMS, SUMS)
+    good = row("jobset", TIMES, [1, 2], 0, SUMS, SUMS)
     assert good.met
     assert "p50 2.5 s" in good.measured
-    assert not row(TIMES, [1, 2], 1, SUMS, SUMS).met
-    assert not row(TIMES, [1, 2], 0, SUMS, {"model.bin": "other"}).met
-    assert not row(TIMES, [1, 2], 0, {}, {}).met
+    assert not row("jobset", TIMES, [1, 2], 1, SUMS, SUMS).met
+    assert not row("jobset", TIMES, [1, 2], 0, SUMS, {"model.bin": "other"}).met
+    assert not row("jobset", TIMES, [1, 2], 0, {}, {}).met
