@@ -23,7 +23,8 @@ from infra.node.shell_program import assemble_program, script_text
 Name = Literal["agent", "look", "member"]
 OF_THE_MACHINE = {"agent": "k3s-agent.sh", "server": "k3s-further-server.sh"}
 LOOK = "k3s-agent-look.sh"
-LEAVING = ("retire", "delete", "unprepare")  # steps for a machine that leaves the cluster
+LEFT = "left=joined\n"  # what k3s-agent.sh says of a k3s that the engine does not know of
+LEAVING = ("retire", "delete", "unprepare", "clear")  # steps for a machine that leaves the cluster
 
 
 class StepError(Exception):
@@ -117,6 +118,36 @@ def unprepare(job: Job) -> None:
         print(job.on_machine("agent", "unprepare"), end="")
 
 
+def clear(job: Job) -> None:
+    """Take away what is still on the machine when nothing of it is in the state any more.
+
+    That is what `prepare` or `join` has made in an `up` that has failed there, or was killed. A
+    machine that has joined leaves the cluster.
+
+    Raises:
+        StepError: as `leave`.
+    """
+    if job.machine["gone"]:
+        return
+    said = job.on_machine("agent", "clear")
+    if said != LEFT:
+        print(said, end="")
+        return
+    try:
+        _leave_if_there(job)
+    except StepError:
+        # `pulumi destroy` takes k3s from the server beside this, which may have gone meanwhile.
+        _leave_if_there(job)
+
+
+def _leave_if_there(job: Job) -> None:
+    """Leave the cluster, or take k3s from the machine alone where the server has none any more."""
+    if job.server["gone"] or facts(job.on_server("look"))["there"] == "yes":
+        leave(job)
+    else:
+        print(job.on_machine("agent", "delete"), end="")
+
+
 def join(job: Job) -> None:
     """Bring k3s to the machine, and wait until the server has its node.
 
@@ -168,6 +199,7 @@ def leave(job: Job) -> None:
 ACTIONS: Mapping[str, Callable[[Job], None]] = {
     "prepare": prepare,
     "unprepare": unprepare,
+    "clear": clear,
     "create": join,
     "delete": leave,
 }

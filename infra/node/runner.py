@@ -16,6 +16,7 @@ from infra.settings.secret import Secret
 HostCommand: TypeAlias = "local.Command | remote.Command"
 Text: TypeAlias = "pulumi.Input[str]"
 
+ON_HOST = f"{PYTHON} -m infra.node.on_host"
 DIAL_ATTEMPTS = 10
 SECONDS_PER_DIAL = 15
 
@@ -147,23 +148,28 @@ class EitherWayRunner(Runner):
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
         """See Runner. The connection is read from the state when the command is deleted."""
-        ssh, words = self._host.ssh, f"{PYTHON} -m infra.node.on_host"
-        job = {
-            "ssh": ssh.ssh_spec() if ssh else None,
-            "program": program_text(script, self._host.sudo_password),
-        }
+        ssh, words = self._host.ssh, ON_HOST
         return local.Command(
             name,
             create=f"{words} create",
             update=f"{words} update" if script.update else None,
             delete=f"{words} delete",
-            # It holds the SSH key and sudo's password.
-            stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
+            stdin=on_host_job(self._host, script),
             triggers=_triggers(script, ssh.host if ssh else "localhost"),
             logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
             opts=_options(opts, script, self._host.gone),
         )
+
+
+def on_host_job(host: HostSettings, script: Script) -> pulumi.Output[str]:
+    """Standard input of infra.node.on_host for a script on the host.
+
+    It is a secret, because it holds the SSH key and sudo's password.
+    """
+    ssh, program = host.ssh, program_text(script, host.sudo_password)
+    job = {"ssh": ssh.ssh_spec() if ssh else None, "program": program}
+    return pulumi.Output.secret(pulumi.Output.json_dumps(job))
 
 
 def host_runner(host: HostSettings) -> Runner:

@@ -28,6 +28,7 @@ from infra.platform.repair import repair_of
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
 
+STEPS = f"{PYTHON} -m infra.node.agent"
 Looks = Mapping[str, "Future[K3sLook]"]
 
 
@@ -62,6 +63,9 @@ class Agent(pulumi.ComponentResource):
     """One command brings k3s' files to the machine, while the first machine is being installed; the
     other one joins it, and its `delete` takes it out of the cluster again.
 
+    An `up` that fails or is killed while one of them runs leaves that one out of the state. So a
+    mark comes before them. When it is deleted, after them, what is left on the machine goes.
+
     They are commands of this machine, as one of them has to talk to two hosts: infra/node/agent.py
     says why.
     With another address, k3s is removed from the machine of before. When the server has another
@@ -77,16 +81,27 @@ class Agent(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:Agent", name, {}, opts)
         node, ignored = args.node, _ignored(args)
+        of_the_machine = [node.name, node.ssh.host, *_role(node)]
+        begun = self._command(
+            f"{name}-begun",
+            ("true", f"{STEPS} clear"),
+            _mark_job(args),
+            of_the_machine,
+            # When another address, name or role takes its place, its delete comes last of all.
+            pulumi.ResourceOptions(
+                depends_on=[*args.examined], ignore_changes=ignored, delete_before_replace=False
+            ),
+        )
         files = self._command(
             f"{name}-files",
-            ("prepare", "unprepare"),
+            (f"{STEPS} prepare", f"{STEPS} unprepare"),
             _files_job(args),
-            [node.name, node.ssh.host, *_role(node)],
-            pulumi.ResourceOptions(depends_on=[*args.examined], ignore_changes=ignored),
+            of_the_machine,
+            pulumi.ResourceOptions(depends_on=[*args.examined, begun], ignore_changes=ignored),
         )
         command = self._command(
             f"{name}-k3s",
-            ("create", "delete"),
+            (f"{STEPS} create", f"{STEPS} delete"),
             _job(args),
             [node.name, node.ssh.host, args.generation, *_role(node)],
             pulumi.ResourceOptions(depends_on=[*args.servers, files], ignore_changes=ignored),
@@ -97,12 +112,12 @@ class Agent(pulumi.ComponentResource):
     def _command(
         self,
         name: str,
-        actions: tuple[str, str],
+        words: tuple[str, str],
         job: Mapping[str, pulumi.Input[object]],
-        triggers: list[pulumi.Input[str]],
+        triggers: Sequence[pulumi.Input[str]],
         opts: pulumi.ResourceOptions,
     ) -> local.Command:
-        create, delete = (f"{PYTHON} -m infra.node.agent {action}" for action in actions)
+        create, delete = words
         ours = pulumi.ResourceOptions(
             parent=self,
             delete_before_replace=True,
@@ -114,9 +129,9 @@ class Agent(pulumi.ComponentResource):
             delete=delete,
             # It holds SSH keys and passwords of sudo, and not the token.
             stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
-            triggers=triggers,
+            triggers=[*triggers],
             add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions.merge(opts, ours),
+            opts=pulumi.ResourceOptions.merge(ours, opts),
         )
 
 
@@ -160,13 +175,25 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
 
 def _files_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
     """The job for k3s' files alone, which neither a repair nor other labels or taints change."""
-    given = _job(args)
-    agent = {**args.variables, "NODE": args.node.name, "SERVER_URL": args.server_url}
     return {
-        **given,
+        **_job(args),
         "server": {"gone": args.server.gone},
-        "variables": {"agent": {**agent, "NODE_INTERFACE": args.node.interface}},
+        "variables": {"agent": _file_variables(args)},
     }
+
+
+def _mark_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
+    """The same, with what the steps at the server need, of a machine that leaves."""
+    node = args.node
+    role = {"ROLE": node.role} if node.is_server else {}
+    member = {**role, "NODE": node.name, "GRACE_SECONDS": str(args.grace_seconds)}
+    return {**_job(args), "variables": {"agent": _file_variables(args), "member": member}}
+
+
+def _file_variables(args: AgentArgs) -> Mapping[str, pulumi.Input[str]]:
+    node = args.node
+    own = {"NODE": node.name, "NODE_INTERFACE": node.interface, "SERVER_URL": args.server_url}
+    return {**args.variables, **own}
 
 
 def _ignored(args: AgentArgs) -> list[str] | None:

@@ -9,10 +9,10 @@ import pulumi
 import yaml
 
 from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
-from infra.node.runner import HostCommand, Runner, Script
+from infra.node.runner import ON_HOST, HostCommand, Runner, Script, on_host_job
 from infra.node.tunnel_kubeconfig import tunnelled
 from infra.platform.airgap_files import bundle_variables
-from infra.platform.cluster_generation import ClusterGeneration
+from infra.platform.cluster_generation import ClusterGeneration, Left
 from infra.platform.proxy import k3s_proxy_environment
 from infra.platform.registries import registries
 from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
@@ -76,6 +76,7 @@ class K3s:
             [ssh.host if ssh else "localhost", state.look.generation_id],
             opts,
             is_unknown="triggers" in state.ignored,
+            left=_left(args),
         )
         self.install = args.runner.run(
             f"{name}-k3s",
@@ -206,6 +207,21 @@ def further_machine(host: HostSettings, role: str) -> str:
         "  6. Make the new platform: pulumi up\n"
         "     The run goes on from its last checkpoint, unless its data were on a lost machine."
     )
+
+
+def _left(args: K3sArgs) -> Left | None:
+    """Removes a k3s whose install has failed or was killed; None: k3s is not ours."""
+    existing = args.cluster.k3s.existing
+    if existing == "adopt":
+        return None
+    variables = {
+        "NAMESPACE": args.namespace,
+        "GRACE_SECONDS": str(args.grace_seconds),
+        "OWNER": args.owner,
+        "K3S_EXISTING": existing,
+    }
+    stdin = on_host_job(args.host, Script("k3s-left.sh", variables))
+    return Left(f"{ON_HOST} delete", stdin, args.host.gone)
 
 
 def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:

@@ -183,6 +183,38 @@ def test_up_that_was_cut_or_killed_is_finished_by_the_next(lab: Lab, way: str) -
     assert lab.differences() == []
 
 
+K3S_IS_THERE = "test -e /usr/local/bin/k3s"
+K3S_RUNS = "systemctl is-active --quiet k3s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "begun", ["test -e /etc/rancher/disttrain", in_depth(K3S_IS_THERE), in_depth(K3S_RUNS)]
+)
+def test_destroy_takes_what_a_killed_first_up_has_left(lab: Lab, begun: str) -> None:
+    """The engine does not know of a k3s whose install has not ended, and so does not delete it."""
+    stack = lab.stack()
+    with background_up(stack) as process:
+        wait_for(begun, lambda: lab.host.try_shell(begun).returncode == 0)
+        assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+    assert lab.differences() != []
+    stack.destroy()
+    assert lab.differences() == []
+
+
+@pytest.mark.slow
+@pytest.mark.stand_in("its switches")
+def test_destroy_takes_a_k3s_that_did_not_start(lab: Lab) -> None:
+    """`up` has failed: its command is not in the state either."""
+    stack = lab.stack()
+    lab.host.shell("touch /lab/fail-to-start")
+    assert "k3s did not start" in failure(stack)
+    assert lab.host.exists("/usr/local/bin/k3s")
+    stack.destroy()
+    assert lab.differences() == []
+
+
 @pytest.mark.in_depth
 @pytest.mark.stand_in("its switches")
 def test_k3s_whose_install_or_start_breaks_off_is_completed(lab: Lab) -> None:

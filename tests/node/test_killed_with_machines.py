@@ -99,6 +99,25 @@ def test_killed_up_is_finished_while_a_machine_joins(lan: Lan) -> None:
     story.end()
 
 
+@pytest.mark.parametrize("gone", ["the machine", "the stack"])
+@pytest.mark.timeout(1200)  # in each phase `up` twice
+def test_machine_that_has_joined_in_a_killed_up_can_go(lan: Lan, gone: str) -> None:
+    """The engine does not know that it has joined: it goes all the same, from its list or by
+    `destroy`, and leaves no node behind."""
+    story = Story(lan)
+    for what, phase in JOINING.items():
+        story.want(THREE, TWO)
+        kill_up(lan, story.stack, what, phase)
+        if gone == "the machine":
+            story.want(THREE)
+            story.up(THREE)
+        else:
+            story.end()
+            story = Story(lan)
+        assert story.machine.differences() == [], what
+    story.end()
+
+
 @pytest.mark.timeout(1200)  # some fifteen times `up`
 def test_killed_up_is_finished_while_a_machine_leaves(lan: Lan) -> None:
     """In each phase, by the next `up`."""

@@ -4,6 +4,8 @@
 # `started=` with the time at which k3s was started, or with nothing if it went on running.
 # prepare: the same on a machine without k3s, but for the token and the start.
 # unprepare: takes away what prepare made, where create has not run since.
+# clear: the same once more, at the end; where create has run, and delete has not, the output is
+# `left=joined`.
 # delete: takes away what create made, and nothing that it did not make.
 # Whether the server has the node is seen there: k3s-member.sh.
 # Needs: NODE (its name), K3S_VERSION, SERVER_URL. May be empty:
@@ -14,7 +16,7 @@
 #   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX, OWNER, STACK: as in k3s-install.sh;
 # - REPAIR_ID: noted at the end, and read by k3s-agent-look.sh;
 # - DRY_RUN: 1 only says what would change.
-# Usage: k3s-agent.sh prepare|create|update|unprepare|delete
+# Usage: k3s-agent.sh prepare|create|update|unprepare|clear|delete
 set -eu
 umask 022
 
@@ -33,7 +35,7 @@ SERVICE=k3s-agent
 
 main() {
   case $1 in
-    prepare | create | update | unprepare | delete) "$1" ;;
+    prepare | create | update | unprepare | clear | delete) "$1" ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

@@ -2,7 +2,7 @@
 # create, update: brings k3s to a version and a configuration, as a further server that joins the first
 # machine. What is left of one that was broken off or damaged is completed. The last line of the
 # output is `started=` with the time at which k3s was started, or with nothing if it went on running.
-# prepare, unprepare: as of k3s-agent.sh.
+# prepare, unprepare, clear: as of k3s-agent.sh.
 # retire: k3s is not started again when it ends, until the next create.
 # delete: takes away what create made, and nothing that it did not make. The server has to have left
 # etcd before, see k3s-member.sh.
@@ -10,7 +10,7 @@
 # - K3S_TOKEN: the servers' token, and AGENT_SECRET, the agents'; create and update need both;
 # - TLS_SAN, EMBEDDED_REGISTRY: as in k3s-install.sh;
 # - all that k3s-agent.sh names, DRY_RUN (1 only says what would change) among it.
-# Usage: k3s-further-server.sh prepare|create|update|unprepare|retire|delete
+# Usage: k3s-further-server.sh prepare|create|update|unprepare|clear|retire|delete
 set -eu
 umask 022
 
@@ -30,7 +30,7 @@ PLACE=k3s-server
 
 main() {
   case $1 in
-    prepare | create | update | unprepare | retire | delete) "$1" ;;
+    prepare | create | update | unprepare | clear | retire | delete) "$1" ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
 # What the first machine does for a further node, which runs k3s-agent.sh or k3s-further-server.sh:
+# look: says whether k3s is here at all, one `key=value` a line.
 # join: prints the token by which it joins, for a server the agents' secret too, and the pods with GPUs that
 #   run on the node, one `key=value` a line. With NEW_MACHINE=yes it forgets a machine of this name
 #   first, whose password the new one has not.
@@ -11,7 +12,7 @@
 # forget: deletes the Node, and the Secret with the password of its machine; etcd forgets a server with it.
 # Needs: NODE, GRACE_SECONDS. May be empty: ROLE (server, or an agent), LABELS and TAINTS, one a line;
 # NEW_MACHINE, STARTED, DRY_RUN (1: only says what would change).
-# Usage: k3s-member.sh join|await|drain|leave|forget
+# Usage: k3s-member.sh look|join|await|drain|leave|forget
 set -eu
 
 : "${NODE:?}" "${GRACE_SECONDS:?}"
@@ -46,6 +47,11 @@ refuse_node_of_others() {
     *) fail "nodes: the cluster has a node $NODE already, which is none of this list (the first \
 machine is named after its host). Choose another name" ;;
   esac
+}
+
+look() {
+  if [ -x "$BINARY" ]; then echo "there=yes"; else echo "there=no"; fi
+  echo "done=yes"
 }
 
 join() {
@@ -186,7 +192,7 @@ delete_node() {
 
 main() {
   case $1 in
-    join | await | drain | leave | forget) "$1" ;;
+    look | join | await | drain | leave | forget) "$1" ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

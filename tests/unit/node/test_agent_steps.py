@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.node.agent import Job, Name, StepError, join, leave, prepare, unprepare
+from infra.node.agent import Job, Name, StepError, clear, join, leave, prepare, unprepare
 
 SCRIPTS: dict[Name, str] = {
     "look": 'echo "look $1" >>"$NOTES"; echo new_machine=yes; echo done=yes',
@@ -57,6 +57,45 @@ def test_files_come_without_the_server_and_none_to_a_lost_machine(tmp_path: Path
     prepare(job(notes, server=True))
     unprepare(job(notes, server=True))
     assert lines(notes)[2:] == ["agent unprepare  "]
+
+
+@pytest.mark.parametrize(
+    ("there", "role", "steps"),
+    [
+        ("yes", "agent", ["member drain", "agent delete", "member forget"]),
+        ("no", "agent", ["agent delete"]),
+        ("no", "server", ["agent delete"]),
+    ],
+)
+def test_machine_whose_join_was_broken_off_leaves(
+    tmp_path: Path, there: str, role: str, steps: list[str]
+) -> None:
+    """The engine does not know that it has joined, so nothing else would take it away."""
+    notes = tmp_path / "notes"
+    agent = SCRIPTS["agent"].replace("echo said", '[ "$1" = delete ] || echo left=joined; exit 0')
+    member = SCRIPTS["member"] + f'\n[ "$1" != look ] || printf "there={there}\\ndone=yes\\n"'
+    clear(replace(job(notes, {"agent": agent, "member": member}), role=role))
+    found = [" ".join(line.split()[:2]) for line in lines(notes)]
+    assert found == ["agent clear", "member look", *steps]
+
+
+def test_server_that_goes_meanwhile_is_left_out(tmp_path: Path) -> None:
+    """`pulumi destroy` takes its k3s away beside this."""
+    notes = tmp_path / "notes"
+    agent = SCRIPTS["agent"].replace("echo said", '[ "$1" = delete ] || echo left=joined; exit 0')
+    goes = 'if [ -e "$NOTES.gone" ]; then echo there=no; else echo there=yes; fi; echo done=yes'
+    member = (
+        f'echo "member $1" >>"$NOTES"; [ "$1" != look ] || {{ {goes}; exit 0; }}\n'
+        'touch "$NOTES.gone"; echo "k3s does not answer" >&2; exit 1'
+    )
+    clear(job(notes, {"agent": agent, "member": member}))
+    assert [" ".join(line.split()[:2]) for line in lines(notes)] == [
+        "agent clear",
+        "member look",
+        "member drain",
+        "member look",
+        "agent delete",
+    ]
 
 
 def test_server_gets_the_agents_secret_too_and_neither_is_said(

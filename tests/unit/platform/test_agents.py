@@ -64,7 +64,14 @@ def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> No
         now = {resource.name: resource.inputs for resource in more.resources}
         new = {name for name in now if name not in inputs}
         doctor = f"{added}-doctor"
-        assert new == {added, f"{added}-files", f"{added}-k3s", doctor, f"{doctor}-host"}
+        assert new == {
+            added,
+            f"{added}-begun",
+            f"{added}-files",
+            f"{added}-k3s",
+            doctor,
+            f"{doctor}-host",
+        }
         same = {name for name in inputs if now[name] == inputs[name]}
         # With the first further machine the host need no longer have all GPUs itself.
         assert set(inputs) - same == ({"doctor-host"} if less is none else set())

@@ -44,6 +44,19 @@ prepare() {
 # Takes away what prepare brought, where it has never joined.
 unprepare() { [ -e "$TOKEN_FILE" ] || delete; }
 
+# The same when nothing of the machine is in the state any more. A machine that has joined, or was
+# about to, leaves the cluster in the steps of infra/node/agent.py.
+clear() {
+  one_at_a_time
+  if ! removable >/dev/null; then
+    return 0
+  elif [ -e "$TOKEN_FILE" ]; then
+    echo "left=joined"
+  else
+    delete
+  fi
+}
+
 create() {
   : "${K3S_TOKEN:?}"
   one_at_a_time
