@@ -39,6 +39,21 @@ def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) 
     assert changed(plain, marked) == {"node-gpu2-k3s"}
 
 
+def test_mark_of_a_machine_comes_before_what_changes_it(tmp_path: Path) -> None:
+    """So its delete comes after theirs, and takes away what the engine does not know of."""
+    result = deployed(tmp_path, TWO)
+    mark = result.one("node-gpu2-begun")
+    for name in ("node-gpu2-files", "node-gpu2-k3s"):
+        assert "node-gpu2-begun" in before(result, name)
+        assert result.one(name).request.deleteBeforeReplace
+    assert not mark.request.deleteBeforeReplace  # else it would take a k3s that has still to leave
+    assert mark.inputs["create"] == "true"
+    assert mark.inputs["delete"].endswith("infra.node.agent clear")
+    given = json.loads(mark.program)
+    assert given["server"]["ssh"]["host"] == "10.1.2.3"
+    assert given["variables"]["member"]["NODE"] == "gpu2"
+
+
 def test_machine_is_examined_with_the_server_before_it_is_changed(tmp_path: Path) -> None:
     """The others are not in its plan, so that it is not examined anew when one of them changes."""
     result = deployed(tmp_path, TWO, THREE)

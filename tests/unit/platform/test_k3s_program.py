@@ -14,7 +14,7 @@ from infra.node.k3s_look import K3sLook
 from tests.unit import stacks
 from tests.unit.platform.machines import SSH
 from tests.unit.program.parts import everything_before
-from tests.unit.stacks import PROJECT, Deployment, Registered, deploy
+from tests.unit.stacks import PROJECT, Deployment, Registered, deploy, without_secrets
 
 
 def with_look(look: K3sLook, scratch: Path) -> Deployment:
@@ -55,6 +55,25 @@ def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
     assert len(objects) > 8
     for made in objects:
         assert list(made.request.replace_with) == [mark.urn], made.name
+
+
+def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> None:
+    """It comes before the install, so its delete comes after it. tests/node/test_faults.py sees
+    what it does on a host."""
+    made = deploy("dev", tmp_path, SSH)
+    mark = made.one(MARK)
+    assert MARK in before(made, "cluster-k3s")
+    assert mark.inputs["delete"].endswith("infra.node.on_host delete")
+    job = json.loads(mark.program)
+    assert job["ssh"]["host"] == "10.1.2.3"
+    assert "k3s-left.sh" in job["program"]
+    assert without_secrets(mark.wire["stdin"]) == "[secret]"
+    assert not mark.request.retainOnDelete
+    assert deploy("dev", tmp_path, {**SSH, "hostGone": True}).one(MARK).request.retainOnDelete
+    here = deploy("dev", tmp_path, {"host": "local"}).one("cluster-generation")
+    assert json.loads(here.program)["ssh"] is None
+    adopted = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"}).one(MARK)
+    assert "delete" not in adopted.inputs
 
 
 def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path: Path) -> None:
