@@ -148,12 +148,12 @@ class EitherWayRunner(Runner):
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
         """See Runner. The connection is read from the state when the command is deleted."""
-        ssh, words = self._host.ssh, ON_HOST
+        ssh = self._host.ssh
         return local.Command(
             name,
-            create=f"{words} create",
-            update=f"{words} update" if script.update else None,
-            delete=f"{words} delete",
+            create=f"{ON_HOST} create",
+            update=f"{ON_HOST} update" if script.update else None,
+            delete=f"{ON_HOST} delete",
             stdin=on_host_job(self._host, script),
             triggers=_triggers(script, ssh.host if ssh else "localhost"),
             logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,

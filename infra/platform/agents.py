@@ -64,7 +64,8 @@ class Agent(pulumi.ComponentResource):
     other one joins it, and its `delete` takes it out of the cluster again.
 
     An `up` that fails or is killed while one of them runs leaves that one out of the state. So a
-    mark comes before them. When it is deleted, after them, what is left on the machine goes.
+    mark comes before them, which does nothing, and whose `delete` comes after theirs: it takes away
+    what is left on the machine.
 
     They are commands of this machine, as one of them has to talk to two hosts: infra/node/agent.py
     says why.
