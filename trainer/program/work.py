@@ -76,7 +76,7 @@ class Program:
         self._last: Point | None = None
         self._reported: Point | None = None
         self._highest = 0
-        self._has_stepped = self._is_ending = False
+        self._has_stepped = self._has_said = self._is_ending = False
         self._started_at = self._said_at = 0.0
         self._lines = 0
 
@@ -91,7 +91,7 @@ class Program:
             self._lock.acquire()
         self._reader.taken()  # what an earlier start has left
         self._reported, self._has_stepped, self._lines = None, False, 0
-        self._is_ending = False
+        self._has_said = self._is_ending = False
         self._started_at = self._said_at = time.monotonic()
         if self._reads:
             self._curve = Curve(config.run_dir, here.world_size, self._output.say)
@@ -236,7 +236,7 @@ class Program:
         elif self._reads:
             if self._last is not None and self._last != self._reported:
                 self._report_step(self._last)
-        elif self._node.rank == 0 and self._has_stepped and self._lines:
+        elif self._node.rank == 0 and self._has_stepped and (self._lines or not self._has_said):
             self._say(UNSEEN)
 
     @property
@@ -264,5 +264,5 @@ class Program:
         self._say(point.words())
 
     def _say(self, text: str) -> None:
-        self._said_at, self._lines = time.monotonic(), 0
+        self._said_at, self._lines, self._has_said = time.monotonic(), 0, True
         self._output.say(f"program: {text}")

@@ -341,8 +341,10 @@ def stop_all(nodes: Sequence[subprocess.Popen[str]]) -> None:
     assert codes == [ExitCode.PREEMPTED] * len(nodes)
 
 
-def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk) -> None:
-    config = desk.config("sh", "-c", "while sleep 0.2; do echo works; done")
+@pytest.mark.parametrize("program", ["while sleep 0.2; do echo works; done", "sleep 1000"])
+def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk, program: str) -> None:
+    """Also where it prints nothing: `./disttrain status` would call it `starting` for ever."""
+    config = desk.config("sh", "-c", program)
     entrypoint = desk.start(config)
     desk.wait_for("program: it runs; its steps are not seen, because neither program.progress nor ")
     desk.wait("the pod to be ready", (desk.root / "ready-0" / "ready").exists)
