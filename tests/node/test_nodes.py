@@ -81,8 +81,8 @@ def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
     set_nodes(stack, lan.settings(two, labels={"rack": "b"}, taints=["only:NoExecute"]))
     output = stack.up()
     changed = counts(output)
-    # Two components, for the machine and for its examination, and their three commands.
-    assert (changed["updated"], changed["deleted"]) == (1, 5), output
+    # Two components, for the machine and for its examination, and their four commands.
+    assert (changed["updated"], changed["deleted"]) == (1, 6), output
     assert not {"created", "replaced"} & changed.keys(), output
     assert labels(lan, two)["rack"] == "b"
     assert "node-role.kubernetes.io/worker" not in labels(lan, two)
@@ -95,7 +95,7 @@ def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
     again = lan.settings(two, labels={"rack": "b"}, taints=["only:NoExecute"])
     set_nodes(stack, [*again, *lan.settings(three)])
     output = stack.up()
-    assert counts(output)["created"] == 5, output
+    assert counts(output)["created"] == 6, output
     assert not {"updated", "deleted", "replaced"} & counts(output).keys(), output
     assert host.shell("systemctl show --property=MainPID --value k3s-agent") == started
     assert lan.passwords() == sorted(NAMES)

@@ -19,7 +19,7 @@ def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
     item = {**lan.settings(two)[0], "name": "gpu-new"}
     set_nodes(stack, [item, *lan.settings(three)])
     output = stack.up()
-    assert counts(output)["replaced"] == 2, output  # its files, and that it joins
+    assert counts(output)["replaced"] == 3, output  # its mark, its files, and that it joins
     assert sorted(lan.members()) == sorted([SERVER, "gpu-new", three])
     assert lan.passwords() == sorted(["gpu-new", three])
     assert host.shell("systemctl is-active k3s-agent").strip() == "active"
