@@ -159,6 +159,8 @@ class Watch:
         self._program.terminate()
         self._program.wait()
         self._thread.join()
+        assert self._program.stdout
+        self._program.stdout.close()
 
     def _run(self) -> None:
         assert self._program.stdout

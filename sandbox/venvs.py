@@ -18,6 +18,7 @@ REQUIREMENTS = {
         "trainer/requirements.txt",
         "policy/requirements.txt",
     ),
+    ".venv-kubeflow": ("tests/requirements-kubeflow.txt",),
     ".venv-trainer": ("trainer/requirements.txt",),
     "policy/.venv": ("policy/requirements.txt",),
 }
