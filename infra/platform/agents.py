@@ -85,7 +85,7 @@ class Agent(pulumi.ComponentResource):
         of_the_machine = [node.name, node.ssh.host, *_role(node)]
         begun = self._command(
             f"{name}-begun",
-            ("true", f"{STEPS} clear"),
+            ("sh -c true", f"{STEPS} clear"),
             _mark_job(args),
             of_the_machine,
             # When another address, name or role takes its place, its delete comes last of all.

@@ -1,30 +1,11 @@
 """A mark that is replaced when the cluster becomes another one, and what is replaced with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_command import local
 
 from infra.kube_command import PYTHON
-
-
-@dataclass(frozen=True)
-class Left:
-    """What the mark does when it is deleted, after the command that installs the cluster.
-
-    An `up` that fails or is killed while that command runs leaves it out of the state, and the
-    cluster on the host. The mark is in the state by then.
-
-    Args:
-        delete: a command line that removes the cluster if it is still there.
-        stdin: its standard input.
-        host_is_lost: the mark is only forgotten.
-    """
-
-    delete: str
-    stdin: pulumi.Output[str]
-    host_is_lost: bool
 
 
 class ClusterGeneration:
@@ -46,7 +27,6 @@ class ClusterGeneration:
         opts: pulumi.ResourceOptions,
         *,
         is_unknown: bool = False,
-        left: Left | None = None,
     ) -> None:
         """Register the mark.
 
@@ -56,19 +36,13 @@ class ClusterGeneration:
                 another one, with nothing of ours in it.
             opts: parent and dependencies.
             is_unknown: the texts cannot be had now; the cluster is taken for the one of before.
-            left: what removes a cluster that the engine does not know of; None: nothing does.
         """
         ours = pulumi.ResourceOptions(
-            delete_before_replace=True,
-            ignore_changes=["triggers"] if is_unknown else None,
-            # On a host that is lost nothing can be removed.
-            retain_on_delete=bool(left and left.host_is_lost) or None,
+            delete_before_replace=True, ignore_changes=["triggers"] if is_unknown else None
         )
         self._mark = local.Command(
             name,
             create=f"{PYTHON} -c pass",
-            delete=left.delete if left else None,
-            stdin=left.stdin if left else None,
             triggers=[*parts],
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions.merge(opts, ours),

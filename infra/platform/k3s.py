@@ -7,12 +7,13 @@ from typing import TypeAlias
 
 import pulumi
 import yaml
+from pulumi_command import local
 
 from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
 from infra.node.runner import ON_HOST, HostCommand, Runner, Script, on_host_job
 from infra.node.tunnel_kubeconfig import tunnelled
 from infra.platform.airgap_files import bundle_variables
-from infra.platform.cluster_generation import ClusterGeneration, Left
+from infra.platform.cluster_generation import ClusterGeneration
 from infra.platform.proxy import k3s_proxy_environment
 from infra.platform.registries import registries
 from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
@@ -76,8 +77,10 @@ class K3s:
             [ssh.host if ssh else "localhost", state.look.generation_id],
             opts,
             is_unknown="triggers" in state.ignored,
-            left=_left(args),
         )
+        if args.cluster.k3s.existing == "refuse":
+            begun = _mark_of_begin(name, args, opts)
+            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[begun]))
         self.install = args.runner.run(
             f"{name}-k3s",
             Script(
@@ -209,19 +212,37 @@ def further_machine(host: HostSettings, role: str) -> str:
     )
 
 
-def _left(args: K3sArgs) -> Left | None:
-    """Removes a k3s whose install has failed or was killed; None: k3s is not ours."""
-    existing = args.cluster.k3s.existing
-    if existing == "adopt":
-        return None
+def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
+    """A command that does nothing before k3s is installed, and whose `delete` comes after it.
+
+    An `up` that fails or is killed while k3s is being installed leaves the install out of the
+    state. Then `destroy` comes to this one alone, which takes k3s away.
+
+    On another host, the `delete` for the host of before comes last of all, when k3s has gone from
+    it. A new host key changes the mark and does not replace it: with the key of before, the host
+    could not be reached.
+    """
+    host = args.host
     variables = {
         "NAMESPACE": args.namespace,
         "GRACE_SECONDS": str(args.grace_seconds),
         "OWNER": args.owner,
-        "K3S_EXISTING": existing,
+        "K3S_EXISTING": args.cluster.k3s.existing,
     }
-    stdin = on_host_job(args.host, Script("k3s-left.sh", variables))
-    return Left(f"{ON_HOST} delete", stdin, args.host.gone)
+    ours = pulumi.ResourceOptions(
+        delete_before_replace=False,
+        # On a host that is lost nothing can be removed.
+        retain_on_delete=host.gone or None,
+    )
+    return local.Command(
+        f"{name}-begun",
+        create="sh -c true",
+        delete=f"{ON_HOST} delete",
+        stdin=on_host_job(host, Script("k3s-left.sh", variables)),
+        triggers=[host.ssh.host if host.ssh else "localhost"],
+        add_previous_output_in_env=False,
+        opts=pulumi.ResourceOptions.merge(opts, ours),
+    )
 
 
 def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:

@@ -47,7 +47,7 @@ def test_mark_of_a_machine_comes_before_what_changes_it(tmp_path: Path) -> None:
         assert "node-gpu2-begun" in before(result, name)
         assert result.one(name).request.deleteBeforeReplace
     assert not mark.request.deleteBeforeReplace  # else it would take a k3s that has still to leave
-    assert mark.inputs["create"] == "true"
+    assert mark.inputs["create"] == "sh -c true"
     assert mark.inputs["delete"].endswith("infra.node.agent clear")
     given = json.loads(mark.program)
     assert given["server"]["ssh"]["host"] == "10.1.2.3"

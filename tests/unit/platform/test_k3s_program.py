@@ -60,20 +60,26 @@ def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
 def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> None:
     """It comes before the install, so its delete comes after it. tests/node/test_faults.py sees
     what it does on a host."""
+    name = "cluster-begun"
     made = deploy("dev", tmp_path, SSH)
-    mark = made.one(MARK)
-    assert MARK in before(made, "cluster-k3s")
+    mark = made.one(name)
+    assert name in before(made, "cluster-k3s")
+    assert "host-guard-look" in before(made, name)
+    assert mark.inputs["create"] == "sh -c true"
     assert mark.inputs["delete"].endswith("infra.node.on_host delete")
     job = json.loads(mark.program)
     assert job["ssh"]["host"] == "10.1.2.3"
     assert "k3s-left.sh" in job["program"]
     assert without_secrets(mark.wire["stdin"]) == "[secret]"
+    # On another host its delete comes last; another key of the same one only changes it.
+    assert mark.inputs["triggers"] == ["10.1.2.3"]
+    assert not mark.request.deleteBeforeReplace
     assert not mark.request.retainOnDelete
-    assert deploy("dev", tmp_path, {**SSH, "hostGone": True}).one(MARK).request.retainOnDelete
-    here = deploy("dev", tmp_path, {"host": "local"}).one("cluster-generation")
+    assert deploy("dev", tmp_path, {**SSH, "hostGone": True}).one(name).request.retainOnDelete
+    here = deploy("dev", tmp_path, {"host": "local"}).one(name)
     assert json.loads(here.program)["ssh"] is None
-    adopted = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"}).one(MARK)
-    assert "delete" not in adopted.inputs
+    adopted = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"})
+    assert [r for r in adopted.resources if r.name == name] == []
 
 
 def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path: Path) -> None:
