@@ -84,7 +84,7 @@ def _volcano_job(name: str, image: str) -> Manifest:
     }
 
 
-VOLCANO_QUEUE: Manifest = {
+_VOLCANO_QUEUE: Manifest = {
     "apiVersion": "scheduling.volcano.sh/v1beta1",
     "kind": "Queue",
     "metadata": {"name": QUEUE},
@@ -105,7 +105,7 @@ QUEUES = {
         title="Volcano's controllers and scheduler",
         controllers=("volcano",),
         settings={},
-        objects=(VOLCANO_QUEUE,),
+        objects=(_VOLCANO_QUEUE,),
         resource="jobs.batch.volcano.sh",
         gang=_volcano_job,
         is_over=lambda item: (item.get("status", {}).get("state", {}).get("phase") == "Completed"),

@@ -31,30 +31,14 @@ from sandbox.controllers.kueue import KUEUE
 from sandbox.follow import train_points
 from sandbox.stack import Stack
 from tests.e2e.asking import people_run, training_pods, weights
-from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, Lab, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
+from tests.e2e.queued_runs import MORE_STEPS, SPENT, shape_of, trained_for
 
 HEADING = "## Preemption in a queue"
 STACK = "bench-preemption"
-RANKS = 3
 QUEUED = tuple(name for name, kind in WORKLOADS.items() if kind.queued)
-SPENT = ("restarts", "restartsCountTowardsMax", "failed")  # in the status of one kind or another
-DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
-MORE_STEPS = 50
 LONGEST_SECONDS = 300.0
-
-
-def settings_of(run_name: str, max_steps: int) -> dict[str, str]:
-    """A run whose steps are the same, however many of them there are."""
-    same = {"run.train.decay_steps": str(DECAY_STEPS), "run.eval.interval": str(ENDLESS)}
-    return {**run_settings(run_name, max_steps), **same}
-
-
-def shape_of(topology: str) -> dict[str, str | None]:
-    """Three ranks: in one pod each, or all in one pod."""
-    if WORKLOADS[topology].several_pods:
-        return {"topology": topology, "pods": str(RANKS), "processesPerPod": "1"}
-    return {"topology": topology, "pods": None, "processesPerPod": str(RANKS)}
 
 
 @contextmanager
@@ -107,17 +91,19 @@ def spent_restarts(lab: Lab, topology: str) -> int:
 def measured(lab: Lab, stack: Stack, topology: str, times: int, draw: random.Random) -> Row:
     """The row of one kind: a run in the queue, and an undisturbed one of as many steps."""
     run, undisturbed = f"bench-preempted-{topology}", f"bench-undisturbed-{topology}"
-    stack.set_all({"queue": QUEUE, **shape_of(topology), **settings_of(run, ENDLESS)})
+    in_queue = {"topology": topology, "queue": QUEUE, **shape_of(topology)}
+    stack.set_all({**in_queue, **trained_for(run, ENDLESS)})
     stack.up()
     found = [preempt(lab, stack, run, draw.uniform(0, 5)) for _ in range(times)]
     restarts = spent_restarts(lab, topology)
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     steps = max(lab.losses(run)) + MORE_STEPS
-    stack.set_all(settings_of(run, steps))
+    stack.set_all(trained_for(run, steps))
     stack.up()
     lab.wait_done(run)
     written = [int(point["step"]) for point in train_points(lab.run_dir(run))]
-    stack.set_all({"queue": None, **shape_of("multi-pod"), **settings_of(undisturbed, steps)})
+    alone = {"topology": "multi-pod", "queue": None, **shape_of("multi-pod")}
+    stack.set_all({**alone, **trained_for(undisturbed, steps)})
     stack.up()
     lab.wait_done(undisturbed)
     sums = [weights(lab, name, steps) for name in (run, undisturbed)]

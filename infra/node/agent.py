@@ -136,7 +136,7 @@ def clear(job: Job) -> None:
     try:
         _leave_if_there(job)
     except StepError:
-        # `pulumi destroy` takes k3s from the server beside this, which may have gone meanwhile.
+        # `pulumi destroy` takes k3s from the server at the same time, and it may be gone by now.
         _leave_if_there(job)
 
 

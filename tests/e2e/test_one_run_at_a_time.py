@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from bench.gangs_rows import PODS, overlaps
+from bench.gangs_rows import overlaps
 from bench.kinds_watch import Watch
 from infra.labels import WORKLOAD_LABEL
 from infra.workloads import WORKLOADS
@@ -22,6 +22,7 @@ from sandbox.stack import Stack
 from tests.e2e.asking import states, training_pods
 from tests.e2e.lab import Lab, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE
+from tests.e2e.queued_runs import RANKS, shape_of
 
 KINDS = ("single-pod", "indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator")
@@ -61,15 +62,7 @@ def settings_of(kind: str, go: str) -> dict[str, str | None]:
     """A run of three ranks that ends when the file `go` is on the volume."""
     waits = f"until test -e /data/{go}; do sleep 0.1; done"
     words = {f"program.command[{i}]": word for i, word in enumerate(("sh", "-c", waits))}
-    several = WORKLOADS[kind].several_pods
-    return {
-        **words,
-        "topology": kind,
-        "pods": str(PODS) if several else None,
-        "processesPerPod": "1" if several else str(PODS),
-        "queue": QUEUE,
-        "runName": go,
-    }
+    return {**words, "topology": kind, **shape_of(kind), "queue": QUEUE, "runName": go}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,7 +82,7 @@ def test_no_two_runs_hold_pods_at_once(lab: Lab, stacks: list[Stack], kind: str)
     seen = pods.seen()
     names = {WORKLOADS[kind].object_name + f"-{stack.name}" for stack in stacks}
     made = {mark: {each.uid for each in seen if each.mark == mark} for mark in names}
-    count = PODS if WORKLOADS[kind].several_pods else 1
+    count = RANKS if WORKLOADS[kind].several_pods else 1
     assert {mark: len(uids) for mark, uids in made.items()} == dict.fromkeys(names, count)
     assert overlaps([each for each in seen if each.mark in names]) == []
 

@@ -21,10 +21,8 @@ from tests.e2e.asking import (
 )
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
+from tests.e2e.queued_runs import MORE_STEPS, RANKS, SPENT, shape_of, trained_for
 
-DECAY_STEPS = 500  # the learning rate does not depend on how many steps there are in the end
-MORE_STEPS = 50  # after a stop
-PODS = 3
 QUEUED = ("indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator")
 NAME = "e2e-queue"
@@ -54,7 +52,7 @@ def kueue(lab: Lab) -> Iterator[Lab]:
 def stack(kueue: Lab) -> Iterator[Stack]:
     """A stack that makes a queue with room for one run, and whose own run of multi-pod, which
     stands in none, is finished."""
-    settings = {**run_settings(FIRST, 10), **MADE, "pods": str(PODS), "processesPerPod": "1"}
+    settings = {**run_settings(FIRST, 10), **MADE, "pods": str(RANKS), "processesPerPod": "1"}
     settings |= {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}  # for the racks
     made = kueue.stack(NAME, "sandbox", {**settings, "topology": "multi-pod"})
     made.up()
@@ -145,13 +143,6 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     stack.preview("--expect-no-changes")
 
 
-def shape_of(topology: str) -> dict[str, str | None]:
-    """As many ranks: in one pod each, or all in one pod."""
-    if WORKLOADS[topology].several_pods:
-        return {"pods": str(PODS), "processesPerPod": "1"}
-    return {"pods": None, "processesPerPod": str(PODS)}
-
-
 @pytest.mark.parametrize("topology", ["single-pod", *QUEUED])
 def test_preempted_run_loses_no_step_and_no_restart(
     kueue: Lab, stack: Stack, topology: str
@@ -182,8 +173,7 @@ def test_preempted_run_loses_no_step_and_no_restart(
     wait_for("further steps", lambda: max(lab.losses(run)) > saved, 300)
     kind = WORKLOADS[topology]
     status = lab.get(kind.kind.lower(), kind.object_name)["status"]
-    spent = ("restarts", "restartsCountTowardsMax", "failed")
-    assert {field: status.get(field, 0) for field in spent} == dict.fromkeys(spent, 0)
+    assert {field: status.get(field, 0) for field in SPENT} == dict.fromkeys(SPENT, 0)
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     steps = max(lab.losses(run)) + MORE_STEPS
     stack.set_all(trained_for(run, steps))
@@ -198,12 +188,6 @@ def test_preempted_run_loses_no_step_and_no_restart(
     stack.up()
     lab.wait_done(reference)
     assert weights(lab, run, steps) == weights(lab, reference, steps) != {}
-
-
-def trained_for(run_name: str, max_steps: int) -> dict[str, str]:
-    """Settings of a run whose steps are the same, however many of them there are."""
-    same = {"run.train.decay_steps": str(DECAY_STEPS), "run.eval.interval": str(ENDLESS)}
-    return {**run_settings(run_name, max_steps), **same}
 
 
 @pytest.fixture(scope="module")

@@ -102,8 +102,8 @@ def test_killed_up_is_finished_while_a_machine_joins(lan: Lan) -> None:
 @pytest.mark.parametrize("gone", ["the machine", "the stack"])
 @pytest.mark.timeout(1200)  # in each phase `up` twice
 def test_machine_that_has_joined_in_a_killed_up_can_go(lan: Lan, gone: str) -> None:
-    """The engine does not know that it has joined: it goes all the same, from its list or by
-    `destroy`, and leaves no node behind."""
+    """The engine does not know that it has joined. It leaves all the same when it is taken out of
+    `nodes`, and by `destroy`, and no node of it stays in the cluster."""
     story = Story(lan)
     for what, phase in JOINING.items():
         story.want(THREE, TWO)

@@ -80,7 +80,7 @@ def test_machine_whose_join_was_broken_off_leaves(
 
 
 def test_server_that_goes_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """`pulumi destroy` takes its k3s away beside this."""
+    """`pulumi destroy` takes its k3s away at the same time."""
     notes = tmp_path / "notes"
     agent = SCRIPTS["agent"].replace("echo said", '[ "$1" = delete ] || echo left=joined; exit 0')
     goes = 'if [ -e "$NOTES.gone" ]; then echo there=no; else echo there=yes; fi; echo done=yes'
