@@ -29,6 +29,8 @@ root = "{folder}/root"
 state = "{folder}/state"
 [grpc]
   address = "{folder}/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{folder}/opt"
 """
 
 
@@ -57,6 +59,9 @@ def running_containerd() -> Iterator[Containerd]:
 
     try:
         wait_for("containerd to answer", answers)
+        # Otherwise it would make /opt/containerd, which the tests of clusters, beside these, would
+        # take for something that a cluster has left behind.
+        assert (folder / "opt").is_dir(), "containerd keeps something outside its folder"
         yield client
     finally:
         process.terminate()
