@@ -5,8 +5,10 @@ has none. test_doctor.py has more faults.
 """
 
 import contextlib
+import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -194,13 +196,33 @@ K3S_RUNS = "systemctl is-active --quiet k3s"
 def test_destroy_takes_what_a_killed_first_up_has_left(lab: Lab, begun: str) -> None:
     """The engine does not know of a k3s whose install has not ended, and so does not delete it."""
     stack = lab.stack()
-    with background_up(stack) as process:
-        wait_for(begun, lambda: lab.host.try_shell(begun).returncode == 0)
-        assert process.poll() is None
+    with up_that_has(lab, stack, begun) as process:
         process.send_signal(signal.SIGKILL)
     assert lab.differences() != []
     stack.destroy()
     assert lab.differences() == []
+
+
+@pytest.mark.in_depth
+@pytest.mark.parametrize("begun", ["test -e /etc/rancher/disttrain", K3S_IS_THERE, K3S_RUNS])
+def test_destroy_takes_what_ctrl_c_has_left(lab: Lab, begun: str) -> None:
+    """The terminal sends the signal to all processes. Pulumi waits for the command that it runs."""
+    stack = lab.stack()
+    with up_that_has(lab, stack, begun) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=300) != 0
+    assert lab.differences() != []
+    stack.destroy()
+    assert lab.differences() == []
+
+
+@contextlib.contextmanager
+def up_that_has(lab: Lab, stack: Stack, begun: str) -> Iterator[subprocess.Popen[str]]:
+    """A first `up`, as soon as this command ends well on the host."""
+    with background_up(stack) as process:
+        wait_for(begun, lambda: lab.host.try_shell(begun).returncode == 0)
+        assert process.poll() is None
+        yield process
 
 
 @pytest.mark.slow

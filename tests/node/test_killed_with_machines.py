@@ -27,6 +27,12 @@ JOINING = {
     "k3s runs": (ON_MACHINE, "systemctl is-active --quiet k3s-agent"),
     "the node gets its labels": (AT_SERVER, "apply --server-side"),
 }
+SERVER_JOINING = {
+    "k3s is there": (ON_MACHINE, "test -e /usr/local/bin/k3s"),
+    "the token is there": (ON_MACHINE, "test -e /etc/rancher/k3s/disttrain-token"),
+    "k3s runs": (ON_MACHINE, "systemctl is-active --quiet k3s"),
+    "the node gets its labels": (AT_SERVER, "apply --server-side"),
+}
 LEAVING = {
     "its pods end": (AT_SERVER, f"drain {TWO}"),
     "k3s is removed": (ON_MACHINE, f"grep -q uninstall {CALLS}"),
@@ -130,3 +136,25 @@ def test_killed_up_is_finished_while_a_machine_leaves(lan: Lan) -> None:
         story.up(THREE)
         assert story.machine.differences() == [], what
     story.end()
+
+
+@pytest.mark.parametrize("after", ["up", "up without them", "destroy"])
+@pytest.mark.timeout(1200)  # in each phase `up` three times
+def test_killed_up_leaves_etcd_whole(lan: Lan, after: str) -> None:
+    """Two further servers join, and the one whose phase it is becomes a member of etcd, or does not
+    yet. The next command finishes what the killed one has begun, or takes it back."""
+    for what, phase in SERVER_JOINING.items():
+        stack = lan.stack()
+        stack.up()
+        set_nodes(stack, lan.settings(*NAMES, role="server"))
+        kill_up(lan, stack, what, phase)
+        if after != "destroy":
+            joined = NAMES if after == "up" else ()
+            set_nodes(stack, lan.settings(*joined, role="server"))
+            stack.up()
+            assert lan.etcd() == dict.fromkeys((SERVER, *joined), True), what
+            assert sorted(lan.members()) == sorted([SERVER, *joined]), what
+            assert set(counts(stack.up())) == {"unchanged"}, what
+        stack.destroy()
+        assert lan.lab.differences() == [], what
+        assert [machine.differences() for machine in lan.machines.values()] == [[], []], what
