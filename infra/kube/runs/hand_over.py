@@ -26,6 +26,7 @@ from infra.kube.runs.gone import how_ended_or_empty
 from infra.kube.runs.lock import Lock, held, holder_text
 from infra.kube.runs.making_place import end_workload, live_pods_of, suspend_run
 from infra.kube.runs.moved_run import end_in_former_namespace
+from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 from infra.kube.workload import Workload
@@ -125,6 +126,8 @@ def delete(job: Job, api: Api) -> None:
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     """Returns the runs that have to be waited for; empty when this run may start."""
     own = _own_workload(job, api, plan)
+    if own is None:
+        refuse_name_of_other_run(job, api, plan.workload)
     if own is None and (why := _others_stay(job, api, plan)):
         lock.check()
         data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
@@ -132,7 +135,7 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         say(why)
         return []
     former = _former_workload(job, api, plan, own)
-    others = _other_runs(job, api)
+    others = _other_runs(job, api, plan)
     # In a queue Kueue decides who has to go, and the run may have to wait for days.
     going = [] if plan.queue else runs_to_replace(others, plan.gpus, plan.gpus_total)
     if going and plan.when_busy == "refuse":
@@ -209,8 +212,7 @@ def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
         return None
     raise TaskError(
         f"{workload} in namespace {job.namespace} belongs to {whose}, not to stack {job.stack}, "
-        "and is left as it is. To give this run names of its own: "
-        "pulumi config set instance NAME (then pulumi up)"
+        f"and is left as it is. To go on, {OWN_NAMES}"
     )
 
 
@@ -244,12 +246,14 @@ def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json |
     return former if ours else None
 
 
-def _other_runs(job: Job, api: Api) -> list[OtherRun]:
+def _other_runs(job: Job, api: Api, plan: Plan) -> list[OtherRun]:
     found: list[OtherRun] = []
     for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
         if label(item, names.OWNER_LABEL) == job.owner:
             continue
         record = parse_record(item)
+        if record.workload == plan.workload:
+            continue  # an earlier checkout let both have one name, and the workload is ours
         run = other_run(record, _get(api, job.namespace, record.workload), api.now())
         if run:
             found.append(run)

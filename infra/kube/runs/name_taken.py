@@ -1,0 +1,52 @@
+"""The name of a run's workload that is still the name of another stack's run.
+
+The engine deletes an object by its name. As long as another stack counts on a workload of this
+name, its `pulumi destroy` would delete a workload of ours that has taken the name meanwhile.
+"""
+
+from infra.kube import names
+from infra.kube.api_server.api import Api
+from infra.kube.errors import TaskError
+from infra.kube.job import Job
+from infra.kube.objects import label
+from infra.kube.record import (
+    COLLECTION,
+    SELECTOR,
+    Record,
+    destroy_commands,
+    parse_record,
+    record_name,
+)
+from infra.kube.workload import Workload
+
+OWN_NAMES = "give this run names of its own: pulumi config set instance NAME (then pulumi up)"
+
+
+def refuse_name_of_other_run(job: Job, api: Api, workload: Workload) -> None:
+    """Look for the record of another stack's run whose workload has this name.
+
+    Args:
+        job: of the run that comes up, and has no workload yet.
+        api: the cluster.
+        workload: the one that is to be made.
+
+    Raises:
+        TaskError: there is such a run, whose workload has gone or is not made yet.
+    """
+    for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
+        if label(item, names.OWNER_LABEL) == job.owner:
+            continue
+        record = parse_record(item)
+        if record.workload == workload:
+            raise TaskError(_name_is_taken(job, record))
+
+
+def _name_is_taken(job: Job, record: Record) -> str:
+    return (
+        f"{record.workload} in namespace {job.namespace} is not there at the moment, but it is the "
+        f"run of stack {record.stack}, whose next `pulumi destroy` would delete whatever has this "
+        f"name. So {OWN_NAMES}. If the run of that stack is needed no more, end it first (the data "
+        f"is kept):{destroy_commands([record.stack])}\n"
+        "If that stack is lost, remove the record of its run:\n"
+        f"  kubectl -n {job.namespace} delete configmap {record_name(record.owner)}"
+    )
