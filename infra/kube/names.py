@@ -9,6 +9,7 @@ TASK_LABEL = "disttrain.dev/task"
 STACK_LABEL = "disttrain.dev/stack"
 STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
+WITHOUT_KUEUE_ANNOTATION = "disttrain.dev/suspended-without-kueue"  # by its own field
 HOW_ENDED_ANNOTATION = "disttrain.dev/how-ended"
 SAVED_STEP_ANNOTATION = "disttrain.dev/saved-step"
 MAY_GO_ANNOTATION = "disttrain.dev/may-be-deleted"

@@ -3,11 +3,16 @@
 Kueue decides when such a run has its pods, and writes `spec.suspend` of a Job or JobSet itself. So
 such a run is stopped and resumed by `spec.active` of the Workload
 (https://kueue.sigs.k8s.io/docs/concepts/workload/#active).
+
+A run whose kind Kueue does not watch has no Workload, and trains although it names a queue. It is
+suspended by its own field, and marked: without the mark it would look like a run that waits for its
+turn.
 """
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
-from infra.kube.objects import Json, label, name_of, part, parts
+from infra.kube.names import WITHOUT_KUEUE_ANNOTATION
+from infra.kube.objects import Json, annotation, label, name_of, part, parts
 from infra.kube.queues.volcano import carry_out
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
@@ -73,7 +78,9 @@ def is_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
     if not label(item, QUEUE_LABEL):
         return True
     workload = kueue_workload(api, namespace, item)
-    return workload is not None and is_inactive(workload)
+    if workload is None:
+        return bool(annotation(item, WITHOUT_KUEUE_ANNOTATION))
+    return is_inactive(workload)
 
 
 def is_inactive(workload: Json) -> bool:
@@ -99,17 +106,53 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
     if "command" in patch:
         carry_out(api, namespace, item, patch, suspended=not active)
         return
+    api.patch(*_change(api, namespace, item, patch, active=active))
+
+
+def refuse_to_suspend(api: Api, namespace: str, item: Json, suspend: Json) -> None:
+    """Raise what `steer` would raise before it changes anything, see there."""
+    if "command" not in suspend:
+        _change(api, namespace, item, suspend, active=False)
+
+
+def _change(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) -> tuple[str, Json]:
+    """The path of the object that is changed to stop or resume a run, and its merge patch.
+
+    Raises:
+        TaskError: the run is in a queue, and Kueue has not taken it up.
+    """
     kind, name = str(item["kind"]), name_of(item)
+    own = api.path(str(item["apiVersion"]), kind, namespace, name)
     queue = label(item, QUEUE_LABEL)
     if not queue:
-        api.patch(api.path(str(item["apiVersion"]), kind, namespace, name), patch)
-        return
+        return own, patch
     workload = kueue_workload(api, namespace, item)
-    if workload is None:
-        raise TaskError(
-            f"{kind} {name} is in queue {queue}, but Kueue has not made a Workload for it: "
-            "does its controller run? (kubectl get pods -n kueue-system)"
-        )
-    version = str(workload["apiVersion"]).rpartition("/")[2]
-    path = f"{collection(version, 'workloads', namespace)}/{name_of(workload)}"
-    api.patch(path, {"spec": {"active": active}})
+    if workload is not None:
+        version = str(workload["apiVersion"]).rpartition("/")[2]
+        path = f"{collection(version, 'workloads', namespace)}/{name_of(workload)}"
+        return path, {"spec": {"active": active}}
+    if _trains_without(item, patch, active=active):
+        mark = {WITHOUT_KUEUE_ANNOTATION: None if active else "true"}
+        return own, {**patch, "metadata": {"annotations": mark}}
+    raise TaskError(
+        f"{kind} {name} is in queue {queue}, but Kueue has not made a Workload for it: "
+        "does its controller run? (kubectl get pods -n kueue-system)"
+    )
+
+
+def _trains_without(item: Json, patch: Json, *, active: bool) -> bool:
+    """Whether a run that has no Workload is none that Kueue takes up later.
+
+    Where Kueue watches a kind, its webhook suspends each object with a queue as it is made, and
+    Kueue lets it go on only after it has made the Workload. So one that is not suspended was made
+    past Kueue. One that is suspended and has no mark of ours waits for a Kueue that is slow or
+    down: with a mark it would look stopped, and Kueue would start it all the same.
+
+    If Kueue begins to watch the kind while such a run is stopped, as after a change of its
+    configuration, it makes a Workload and starts the run when there is quota. From then on the
+    Workload alone says whether the run is stopped. Nothing is lost then: the run has saved before
+    it was suspended, and it is shown as what it is, queued or training.
+    """
+    if active:
+        return bool(annotation(item, WITHOUT_KUEUE_ANNOTATION))
+    return not is_suspended(item, patch)

@@ -6,7 +6,7 @@ from infra.kube.job import Job
 from infra.kube.objects import Json, label, part
 from infra.kube.paths import PODS
 from infra.kube.pods.silent_machines import pods_and_machines, silent_machines
-from infra.kube.queues.kueue import steer
+from infra.kube.queues.kueue import refuse_to_suspend, steer
 from infra.kube.record import Record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
@@ -15,11 +15,17 @@ ENDED = ("Succeeded", "Failed")
 
 
 def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None:
-    """Apply a run's own suspend patch, and note in its record who did it."""
-    annotations = {names.SUSPENDED_BY_ANNOTATION: by_stack}
-    api.patch(record_path(namespace, record.owner), {"metadata": {"annotations": annotations}})
+    """Note in a run's record who suspends it, and suspend it.
+
+    Raises:
+        TaskError: it cannot be suspended; then nothing was noted either.
+    """
     workload = record.workload
     item = api.get(api.path(workload.api_version, workload.kind, namespace, workload.name))
+    if item is not None:
+        refuse_to_suspend(api, namespace, item, record.suspend)
+    annotations = {names.SUSPENDED_BY_ANNOTATION: by_stack}
+    api.patch(record_path(namespace, record.owner), {"metadata": {"annotations": annotations}})
     if item is not None:
         steer(api, namespace, item, record.suspend, active=False)
 

@@ -1,0 +1,107 @@
+"""A run that names a queue, and that Kueue has made no Workload for: never, or not yet.
+
+The API server is a stand-in here; tests/kube and tests/e2e have a real Kueue.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cli.status.look import see_run
+from infra.kube import waiting
+from infra.kube.errors import TaskError
+from infra.kube.names import WITHOUT_KUEUE_ANNOTATION
+from infra.kube.queues.kueue import is_stopped
+from infra.kube.runs.steer import resume, stop
+from infra.names import QUEUE_LABEL
+from tests.cli.records import RECORD
+from tests.unit.kube.runs.gone_run import GONE, Server
+from tests.unit.kube.server import api_of
+
+GROUP = "/apis/kueue.x-k8s.io"
+NOT_YET = "Job train-indexed is in queue gpus, but Kueue has not made a Workload for it"
+
+
+class Unwatched(Server):
+    """A run whose kind Kueue does not watch. Patches are carried out as a real server would.
+
+    Args:
+        suspended: as Kueue's webhook makes each object of a kind that it watches.
+    """
+
+    def __init__(self, *, suspended: bool = False) -> None:
+        run = replace(RECORD, workload=GONE.workload, resume={"spec": {"suspend": False}})
+        super().__init__(run, "")
+        labels = {
+            QUEUE_LABEL: "gpus",
+            "disttrain.dev/owner": RECORD.owner,
+            "disttrain.dev/revision": RECORD.revision,
+        }
+        about: dict[str, Any] = {"name": "train-indexed", "uid": "u1", "labels": labels}
+        kind = {"apiVersion": "batch/v1", "kind": "Job", "status": {}}
+        self.workload = {**kind, "metadata": about, "spec": {"suspend": suspended}}
+        self.kueues = list[Any]()
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
+        if path == GROUP:
+            return {"versions": [{"version": "v1beta2"}]}
+        if path.startswith(GROUP):
+            if method == "PATCH":
+                self.kueues[0]["spec"] |= body["spec"]
+            return {"items": self.kueues}
+        if path.endswith("/jobs/train-indexed") and method == "PATCH":
+            self.workload["spec"] |= body["spec"]
+            annotations = self.workload["metadata"].setdefault("annotations", {})
+            annotations |= body.get("metadata", {}).get("annotations", {})
+        return super().answer(method, path, query, json.loads(json.dumps(body)))
+
+    @property
+    def is_marked(self) -> bool:
+        about = self.workload["metadata"]
+        return bool(about.get("annotations", {}).get(WITHOUT_KUEUE_ANNOTATION))
+
+    def is_stopped(self) -> bool:
+        return is_stopped(api_of(self), RECORD.namespace, self.workload, RECORD.suspend)
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
+
+
+def test_run_that_kueue_does_not_watch_stops() -> None:
+    """And goes on: by its own field, with a mark by which it does not look queued. It failed after
+    its record had said that it was stopped."""
+    server = Unwatched()
+    api = api_of(server)
+    assert stop(api, server.now()) == ""
+    assert (server.workload["spec"], server.is_marked) == ({"suspend": True}, True)
+    assert server.is_stopped()
+    assert see_run(api, server.now())[0].state == "stopped"
+    assert stop(api, server.now()) == "Job train-indexed is stopped already"
+    assert resume(api, server.now(), "replace", 0) == ""
+    assert (server.workload["spec"], server.is_marked) == ({"suspend": False}, False)
+    assert server.now().suspended_by == ""
+
+
+def test_run_not_taken_up_yet_is_left() -> None:
+    """Kueue is slow or down, and would start it later although it was stopped. Nothing is noted."""
+    server = Unwatched(suspended=True)
+    with pytest.raises(TaskError, match=NOT_YET):
+        stop(api_of(server), server.now())
+    assert server.now().suspended_by == ""
+    assert not server.is_marked
+    assert not server.is_stopped()
+
+
+def test_kueue_that_comes_later_decides() -> None:
+    """It has begun to watch the kind of a stopped run: the mark says nothing any more."""
+    server = Unwatched()
+    stop(api_of(server), server.now())
+    server.kueues = [{"metadata": {"name": "w"}, "spec": {}, "status": {}}]
+    assert not server.is_stopped()
+    server.kueues[0]["spec"]["active"] = False
+    assert server.is_stopped()
