@@ -17,12 +17,11 @@ from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Record
 from infra.kube.runs.busy import COMING_UP_SECONDS
 from infra.kube.runs.gone import gone_words
-from infra.kube.workload import is_suspended, true_condition
+from infra.kube.workload import GIVEN_UP, is_suspended, true_condition
 
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
 QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
 QUIET_SECONDS = 5.0  # the least, as clocks that differ by a moment are not corrected (clocks.py)
-FAILED = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
 UNDER_WAY = "its `pulumi up` is under way"  # of a run that has no workload yet
@@ -133,7 +132,7 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
         return "suspended", f"{by}its next `pulumi up` resumes it", None
     over = true_condition(item, list(record.over))
     progresses = list(seen.progress.values())
-    if over.startswith(FAILED):
+    if over.startswith(GIVEN_UP):
         return "failed", last_words(progresses) or over, None
     finished = next((p.finished for p in progresses if p.finished), "")
     if over or finished:

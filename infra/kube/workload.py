@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from infra.kube.objects import Json, part, parts
 
+GIVEN_UP = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -80,6 +82,17 @@ def true_condition(item: Json, types: list[str]) -> str:
             words = [str(condition[key]) for key in ("reason", "message") if condition.get(key)]
             return ": ".join([str(condition["type"]), *words])
     return ""
+
+
+def failed_condition(item: Json, over: list[str]) -> str:
+    """What `true_condition` says of a workload that has failed; empty where it has not.
+
+    Args:
+        item: the object.
+        over: condition types that mean it has finished or failed.
+    """
+    condition = true_condition(item, over)
+    return condition if condition.startswith(GIVEN_UP) else ""
 
 
 def is_active(item: Json | None, suspend: Json, over: list[str]) -> bool:

@@ -1,9 +1,10 @@
 """The hand-over of a workload that the engine makes although nothing of its run has changed.
 
 The task `hand-over` runs first, and cannot know whether the engine will make the workload: one that
-has gone is made only after `pulumi refresh` has told the engine so. Until then no other run should
-be suspended for it. So the task leaves the others alone where the workload of an unchanged run is
-not there, and the engine calls this hook when it does make the workload.
+has gone is made only after `pulumi refresh` has told the engine so, and one that has failed only
+where it is deleted or replaced. Until then no other run should be suspended for it. So the task
+leaves the others alone where the workload of an unchanged run is not there or has failed, and the
+engine calls this hook when it does make the workload.
 """
 
 import json

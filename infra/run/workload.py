@@ -197,7 +197,8 @@ class Workload(pulumi.ComponentResource):
                 "pods_min": args.pods_min,
                 "done": list(kind.done),
                 "failed": list(kind.failed),
-                # After another run had replaced this one, its pods have to be waited for again.
+                # After another run had replaced this one, its pods have to be waited for again, and
+                # after this one has failed, `up` has to say so.
                 "request": args.request,
                 "timeout_seconds": args.training_timeout_seconds,
                 **({"queue_seconds": queue_seconds} if queue_seconds else {}),

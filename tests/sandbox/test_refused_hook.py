@@ -25,7 +25,7 @@ LETS = "import os; open(os.environ['LOG'], 'a').write('asked\\n')"
 
 def test_refused_workload_leaves_none_of_its_objects(stack: Stack) -> None:
     """The first one of them, such as a Service, was made; then `up` failed."""
-    project, said = str(PROJECT), f"Job train-dev {LEFT_ALONE}"
+    project, said = str(PROJECT), f"Job train-dev is not there, {LEFT_ALONE}"
     output = stack.up(PROGRAM, fails=True, TASK=REFUSES, PROJECT=project, SAID=said)
     assert "whenBusy: refuse, and Job other of stack b has them" in output
     assert stack.actions() == []

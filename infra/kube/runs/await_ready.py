@@ -127,7 +127,7 @@ def create(job: Job, api: Api) -> None:
         raise TaskError(
             f"training failed: {reason}\nTo fix it: change the setting that caused it and run "
             f"pulumi up. If the cause was no setting, first run: kubectl -n {job.namespace} delete "
-            f"{workload.typed} {workload.name}"
+            f"{workload.typed} {workload.name}. After that, {AGAIN}"
         ) from None
 
 
@@ -178,6 +178,8 @@ class _Wait:
     def _ask_pods(self, item: Json | None, pods: list[Json]) -> str:
         """What `ask` answers for a workload that nobody holds back."""
         verdict = self._judged(item, pods)
+        if item is None:
+            raise GoneError(f"{verdict.failure}. {AGAIN}")
         if verdict.failure:
             raise TaskError(verdict.failure)
         is_settled = self._settled.is_over(verdict.enough)
@@ -187,7 +189,7 @@ class _Wait:
         if self._stuck.is_over(verdict.stuck):
             raise TaskError(verdict.stuck)
         namespace = self._job.namespace
-        waits_for = words_of_controller(self._api, namespace, item, pods) if item else ""
+        waits_for = words_of_controller(self._api, namespace, item, pods)
         # First, because a long line is cut, and this is what the user can mend.
         failing = self._failed_starts.words(pods)
         return "; ".join(text for text in (failing, verdict.state, waits_for) if text)

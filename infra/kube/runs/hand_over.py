@@ -3,10 +3,10 @@
 What is refused is refused before anything is changed. Everything is decided and written under
 the namespace's lock, so that two `pulumi up` at the same time cannot both take the same GPUs.
 
-Where the workload of a run that has not changed is not there, the engine may still count on it,
-and then makes none: others are left alone, and the wait for the training says what to do. Where it
-makes one, as after `pulumi refresh`, the task runs once more before that, with `made_again`
-(infra/run/made_again.py).
+Where the workload of a run that has not changed is not there, or has failed, the engine may still
+count on it, and then makes none: others are left alone, and the wait for the training says what to
+do. Where it makes one, as after `pulumi refresh`, the task runs once more before that, with
+`made_again` (infra/run/made_again.py).
 """
 
 import time
@@ -29,12 +29,12 @@ from infra.kube.runs.moved_run import end_in_former_namespace
 from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
-from infra.kube.workload import Workload
+from infra.kube.workload import Workload, failed_condition
 
 WHEN_BUSY = ("replace", "wait", "refuse")
 LOCK_LIMIT_SECONDS = 900
 OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
-LEFT_ALONE = "is not there, and no other run has to make place unless it is made again"
+LEFT_ALONE = "and no other run has to make place unless it is made again"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     own = _own_workload(job, api, plan)
     if own is None:
         refuse_name_of_other_run(job, api, plan.workload)
-    if own is None and (why := _others_stay(job, api, plan)):
+    if why := _others_stay(job, api, plan, own):
         lock.check()
         data = {"request": plan.request, **({"ttl": plan.ttl.to_text()} if plan.ttl else {})}
         api.patch(record_path(job.namespace, job.owner), {"data": data})
@@ -163,18 +163,24 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     return []
 
 
-def _others_stay(job: Job, api: Api, plan: Plan) -> str:
-    """Why no other run has to make place though our workload is not there; empty: one may have to.
+def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
+    """Why no other run has to make place though our workload is not there, or has failed; empty:
+    one may have to.
 
     A workload that is made again for a finished run ends at once.
     """
+    if own and label(own, names.REVISION_LABEL) != plan.revision:
+        return ""
+    if own and not failed_condition(own, list(plan.over)):
+        return ""
     item = api.get(record_path(job.namespace, job.owner))
     record = parse_record(item) if item else None
     if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
         return ""
-    if replace(record, how_ended=how_ended_or_empty(api, record)).had_finished:
+    if not own and replace(record, how_ended=how_ended_or_empty(api, record)).had_finished:
         return f"no other run has to make place: {plan.workload} had finished before it was removed"
-    return "" if plan.made_again else f"{plan.workload} {LEFT_ALONE}"
+    state = "has failed" if own else "is not there"
+    return "" if plan.made_again else f"{plan.workload} {state}, {LEFT_ALONE}"
 
 
 def _path(api: Api, namespace: str, workload: Workload) -> str:

@@ -4,6 +4,9 @@ The program gives the answer to the task as its `request`. While our run stands,
 the task has noted in the run's record: nothing changes, nothing runs. When another run has
 suspended ours, or ours is gone, the answer is a text that the record does not hold, and the same
 for the preview and the update: then `pulumi up` hands over again, which resumes the run.
+
+So it is for a run that has failed after its `pulumi up` had ended well. That is not made again, but
+the next `pulumi up` ends with the failure, and does not look as if all were well.
 """
 
 from typing import cast
@@ -17,6 +20,7 @@ from infra.kube.objects import Json, label
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.record import parse_record, record_path
+from infra.kube.workload import failed_condition
 
 SECONDS = 3.0
 
@@ -55,5 +59,7 @@ def _request(api: Api, namespace: str, owner: str) -> str:
     if found is None and record.had_finished:
         return record.request  # nothing has to make place for what ends at once
     if found is None or label(found, names.OWNER_LABEL) != owner:
+        return new
+    if failed_condition(found, list(record.over)):
         return new
     return new if is_stopped(api, namespace, found, record.suspend) else record.request

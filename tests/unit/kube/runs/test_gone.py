@@ -189,6 +189,17 @@ def test_up_fails_where_a_failed_run_has_gone_and_says_the_way_on() -> None:
     assert "kubectl" not in said  # there is nothing to delete
 
 
+def test_deleted_workload_is_made_after_a_refresh() -> None:
+    """Without that, the engine counts on it. It was said to delete it, for ever."""
+    server = Server(replace(GONE, ttl=None), "")
+    with pytest.raises(TaskError) as failure:
+        await_ready.create(job(**AWAIT), api_of(server))
+    said = str(failure.value)
+    assert said.startswith("training failed: Job train-indexed is gone: somebody has deleted it. ")
+    assert said.endswith("`pulumi refresh` and then `pulumi up` make it again")
+    assert "kubectl" not in said
+
+
 def test_up_fails_where_somebody_has_deleted_a_run_that_trained() -> None:
     server = Server(GONE, "")
     with pytest.raises(TaskError, match="no log of the run says that it had ended: somebody has"):

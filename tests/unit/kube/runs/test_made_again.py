@@ -47,7 +47,7 @@ def test_bare_up_fails_and_leaves_other_runs_alone(
     """Whether it went after its time or somebody has deleted it; nor does it wait for others."""
     server = Server(replace(GONE, ttl=ttl), **FAILED)
     hand_over_of(server, when_busy=when_busy, ttl=vars(ttl) if ttl else {})
-    assert f"Job train-indexed {LEFT_ALONE}" in capsys.readouterr().out
+    assert f"Job train-indexed is not there, {LEFT_ALONE}" in capsys.readouterr().out
     assert server.changes_of_other == []
     assert server.now().since == GONE.since
     with pytest.raises(TaskError, match="training failed: "):
@@ -114,7 +114,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list
 
 
 def test_hook_repeats_the_task_that_has_left_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    (given,) = hooked(monkeypatch, f"something\nJob train-indexed {LEFT_ALONE}\n")
+    (given,) = hooked(monkeypatch, f"something\nJob train-indexed is not there, {LEFT_ALONE}\n")
     assert json.loads(given) == {"owner": "o", "made_again": True}
     assert hooked(monkeypatch, "the run of stack dev may start") == []
 
