@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from infra.kube.api_server.rights import Need
-from infra.kube.queues.kueue import GROUP, VERSIONS
+from infra.kube.queues.kueue import GROUP, VERSIONS, WORKLOAD_VERBS
 from infra.monitoring.objects import RECEIVER_VERSION
 from infra.objects import Manifest
 from infra.settings import PlatformSettings
@@ -31,11 +31,12 @@ PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 Programs: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
 
-# With the setting `queue` beside: the run is stopped and resumed by Kueue's Workload of it.
-QUEUE_PROGRAMS: Programs = (("kueue.x-k8s.io", "workloads", ("get", "list", "patch")),)
+# With the setting `queue` beside: the run is stopped and resumed by Kueue's Workload of it. Where
+# Kueue puts a run into a queue by itself, infra/kube/queues/unqueued_look.py asks for them.
+QUEUE_PROGRAMS: Programs = ((GROUP, "workloads", WORKLOAD_VERBS),)
 
 # With the setting `queues`: what stands in the queue is seen before it is taken away.
-QUEUES_PROGRAMS: Programs = (("kueue.x-k8s.io", "workloads", ("get", "list")),)
+QUEUES_PROGRAMS: Programs = ((GROUP, "workloads", ("get", "list")),)
 
 
 def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:

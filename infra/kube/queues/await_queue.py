@@ -2,12 +2,16 @@
 
 A queue may hold a run back for days. So unless the stack says `whenBusy: wait`, `pulumi up` ends
 well once the run is in its queue, and says what it waits for: it starts by itself.
+
+Kueue puts a run into a queue also where no setting says so. Credentials that may not read Kueue's
+Workloads then see less, and `pulumi up` goes on without what they do not see.
 """
 
 import time
 
 from infra.kube.api_server.api import Api
-from infra.kube.errors import TaskError
+from infra.kube.api_server.findings import FORBIDDEN
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped, kueue_workload
@@ -55,7 +59,7 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
         item = api.get(path)
         if item is None:
             return ""  # the wait for the pods says so
-        if is_stopped(api, job.namespace, item, suspend):
+        if seen_stopped(api, job.namespace, item, suspend):
             stopped.append(stopped_text(job, api, workload, item))
             return ""
         place = held_back(api, job.namespace, item, suspend)
@@ -82,9 +86,28 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
     return False
 
 
+def seen_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
+    """Whether somebody has stopped a run; False too where that may not be read: it waits then."""
+    try:
+        return is_stopped(api, namespace, item, suspend)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return False
+
+
 def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | None:
     """What a run waits for in its queue; None where it has its place, or is in no queue."""
-    return waiting(api, namespace, item) if is_suspended(item, suspend) else None
+    if not is_suspended(item, suspend):
+        return None
+    try:
+        return waiting(api, namespace, item)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        queue = label(item, QUEUE_LABEL)
+        words = f"in queue {queue}; what it waits for may not be read: {error}"
+        return InQueue(queue, None, words)
 
 
 def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[str]:
@@ -95,7 +118,12 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
     queue = label(item, QUEUE_LABEL)
     if not queue:
         return []
-    own = kueue_workload(api, namespace, item)
+    try:
+        own = kueue_workload(api, namespace, item)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return [f"{workload}{HAS_PLACE}{queue}, as it is not suspended; more was not seen: {error}"]
     if own is None:
         return [
             f"{workload} trains without a place in queue {queue}, because Kueue does not watch "

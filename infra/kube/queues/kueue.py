@@ -19,6 +19,7 @@ from infra.names import QUEUE_LABEL
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")  # those that this program reads, the newest first
+WORKLOAD_VERBS = ("get", "list", "patch")  # for what this file does with Kueue's Workloads
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 
 

@@ -3,13 +3,17 @@
 By its configuration Kueue may suspend each Job that names no queue, for ever
 (`manageJobsWithoutQueueName`), or put it into the LocalQueue `default` of its namespace. Few may
 read that configuration. So a Job is sent that is never made (dryRun): it comes back as it would be.
+
+A run that Kueue puts into a queue is stopped and resumed by Kueue's Workload of it, which needs
+rights that a run in no queue does not need.
 """
 
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
+from infra.kube.api_server.rights import Need, as_roles, missing_rights
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.objects import Json, label, part
-from infra.kube.queues.kueue import GROUP, kueue_workload
+from infra.kube.queues.kueue import GROUP, WORKLOAD_VERBS, kueue_workload
 from infra.names import QUEUE_LABEL
 
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
@@ -54,9 +58,23 @@ def unqueued_findings(
             f"of namespace {namespace}, where it may have to wait. To see its place there in the "
             f"outputs of pulumi up, name the queue: pulumi config set queue {given}"
         )
+        found.problems += _missing_rights(api, namespace, given)
     elif not given and part(made, "spec").get("suspend") and (has_dataset or run_waits):
         found.problems.append(_held_back(namespace, queue, has_dataset, run_waits))
     return found
+
+
+def _missing_rights(api: Api, namespace: str, queue: str) -> list[str]:
+    needs = [Need(GROUP, "workloads", verb, namespace) for verb in WORKLOAD_VERBS]
+    missing = missing_rights(api, needs, namespace)
+    if not missing:
+        return []
+    return [
+        f"kubeconfig: its user may not do all that the run needs in queue {queue} of namespace "
+        f"{namespace}, into which this cluster's Kueue puts it: the run is stopped and resumed by "
+        "the Workload that Kueue makes of it. An administrator can apply this role and bind it to "
+        f"the user:\n{as_roles(missing, f'{namespace}-queues')}"
+    ]
 
 
 def held_without_queue(api: Api, namespace: str, item: Json) -> str:

@@ -17,10 +17,10 @@ from infra.kube.queues.await_queue import (
     SuspendedError,
     ends_well,
     held_back,
+    seen_stopped,
     stopped_text,
     wait_in_queue,
 )
-from infra.kube.queues.kueue import is_stopped
 from infra.kube.record import Record, parse_record, record_path
 from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.runs.failed_starts import FailedStarts
@@ -162,7 +162,7 @@ class _Wait:
         if item is None and self._record and self._record.ttl:
             self._say_reached(_after_its_time(api, job), pods)
             return ""
-        if item and is_stopped(api, job.namespace, item, self.suspend):
+        if item and seen_stopped(api, job.namespace, item, self.suspend):
             say(stopped_text(job, api, self.workload, item))
             return ""
         if item and (place := held_back(api, job.namespace, item, self.suspend)):

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from infra.kube.api_server.findings import Findings
+from infra.kube.api_server.rights import REVIEWS
 from infra.kube.errors import ApiError
 from infra.kube.queues.unqueued_look import unqueued_findings
 from infra.names import QUEUE_LABEL
@@ -21,13 +23,20 @@ POD: dict[str, Any] = {"spec": {"containers": [], "restartPolicy": "Never"}}
 class Server(ApiServer):
     """Answers the trial of a Job, of which nothing may stay."""
 
-    def __init__(self, served: bool, suspend: bool, queue: str, status: int = 201) -> None:
+    def __init__(
+        self, served: bool, suspend: bool, queue: str, status: int = 201, may: str = "*"
+    ) -> None:
         self.served, self.suspend, self.queue, self.status = served, suspend, queue, status
+        self.may = may  # the only verb that is allowed
         self.tried = 0
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         if path == KUEUE:
             return {"versions": []} if self.served else None
+        if path == f"{REVIEWS}/selfsubjectrulesreviews":
+            return {"status": {}}
+        if path == f"{REVIEWS}/selfsubjectaccessreviews":
+            return {"status": {"allowed": body["spec"]["resourceAttributes"]["verb"] == self.may}}
         assert (method, path, query) == ("POST", JOBS, {"dryRun": "All"})
         assert isinstance(body, dict)
         self.tried += 1
@@ -90,6 +99,18 @@ def test_default_queue_of_a_namespace_is_named() -> None:
     assert note.startswith("the setting queue is empty, so this cluster's Kueue puts the run into")
     assert "pulumi config set queue default" in note
     assert look(Server(True, True, "default"), "gpus") == Findings()
+
+
+def test_rights_of_a_default_queue_are_named() -> None:
+    """`up` made everything, and then ended with the refusal to list Workloads."""
+    (problem,) = look(Server(True, True, "default", may="get")).problems
+    said, role = problem.split("\n", 1)
+    assert said.startswith("kubeconfig: its user may not do all that the run needs in queue")
+    (rule,) = yaml.safe_load(role)["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["workloads"], ["list", "patch"])
+    assert rule["apiGroups"] == ["kueue.x-k8s.io"]
+    # A run whose queue the settings name is asked with all other rights.
+    assert look(Server(True, True, "default", may=""), "gpus") == Findings()
 
 
 def test_program_in_a_queue_has_nothing_that_is_held_back() -> None:
