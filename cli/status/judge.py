@@ -16,8 +16,8 @@ from infra.kube.pods.report import describe_pods, report_pod
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Record
 from infra.kube.runs.busy import COMING_UP_SECONDS
-from infra.kube.runs.gone import gone_words
-from infra.kube.workload import GIVEN_UP, is_suspended, true_condition
+from infra.kube.runs.gone import AGAIN, gone_words
+from infra.kube.workload import GIVEN_UP, Workload, is_suspended, true_condition
 
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
 QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
@@ -67,6 +67,8 @@ class Seen:
         queued: what it waits for in a queue of Kueue, where that is why it is suspended.
         no_pods: why pods are not there, in the words of the controller that should make them.
         places: that Kueue counts other machines than those of the pods; empty where it does not.
+        no_kind: the cluster does not know the kind of its workload, which has gone with it.
+        unread: why the workload or the pods may not be read; empty where they may.
     """
 
     record: Record
@@ -77,6 +79,8 @@ class Seen:
     queued: InQueue | None = None
     no_pods: str = ""
     places: str = ""
+    no_kind: bool = False
+    unread: str = ""
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
@@ -113,9 +117,13 @@ def leading(seen: Seen) -> Progress:
 
 def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
     record, item, pods = seen.record, seen.item, list(seen.pods)
+    if seen.unread:
+        return "unknown", seen.unread, None
     if item is None and record.how_ended:
         state = "finished" if record.had_finished else "failed"
         return state, gone_words(record), None
+    if seen.no_kind:
+        return "gone", _no_kind(record.workload), None
     if item is None:
         if (now - record.since).total_seconds() < COMING_UP_SECONDS:
             return "starting", UNDER_WAY, record.since
@@ -140,6 +148,13 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
     if seen.queued:
         return "queued", seen.queued.words, seen.queued.since
     return _running(seen, pods, progresses, now)
+
+
+def _no_kind(workload: Workload) -> str:
+    return (
+        f"{workload} went with its kind, which the cluster does not know any more "
+        f"({workload.api_version}). When the controller of that kind is installed again, {AGAIN}"
+    )
 
 
 def _running(

@@ -22,7 +22,7 @@ from cli.status.reports import TRY_SECONDS, Reports
 from cli.status.storage import see_claims
 from infra.kube import names
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import list_if_allowed
+from infra.kube.api_server.findings import FORBIDDEN, list_if_allowed
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.paths import NODES, PODS, log_path, pod_path
@@ -36,6 +36,7 @@ from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
+NO_SUCH_KIND = 404  # with it, the API server answers a question about a kind that it has no more
 FIRST_BYTES = 1 << 16  # of a log, for what is said at its begin alone
 LINES = 200  # of each pod; the trainer writes one for each logged step
 AWAY = (ApiError, UnreachableError, ValueError)
@@ -96,7 +97,12 @@ def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "
         records = chosen
     seen: list[tuple[RunStatus, Record, list[Json]]] = []
     for record in records:
-        status, pods = see_run(api, record, reports, with_volume=with_volume)
+        try:
+            status, pods = see_run(api, record, reports, with_volume=with_volume)
+        except ApiError as reason:
+            if reason.status != FORBIDDEN:
+                raise
+            status, pods = judge_run(_unread(record, str(reason)), api.now()), list[Json]()
         seen.append((status, record, pods))
     places: dict[str, list[Json]] = {} if seen else {namespace: []}
     for status, _, pods in seen:
@@ -152,9 +158,12 @@ def _platform(api: Api) -> tuple[list[Json], PlatformStatus]:
 
 
 def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
-    workload = record.workload
-    path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
-    item = api.get(path)
+    try:
+        item, no_kind = _workload(api, record), False
+    except ApiError as reason:
+        if reason.status != NO_SUCH_KIND:
+            raise
+        item, no_kind = None, True
     selector = names.training_selector(record.owner)
     listed = api.list(PODS.format(record.namespace), selector)
     pods = sorted(current_pods(listed), key=name_of)
@@ -179,7 +188,18 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     queued = _queued(api, record, item) if item and held else None
     said = words_of_controller(api, record.namespace, item, pods) if item and not held else ""
     places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
-    return Seen(record, item, pods, progress, unseen, queued, said, places)
+    return Seen(record, item, pods, progress, unseen, queued, said, places, no_kind)
+
+
+def _workload(api: Api, record: Record) -> Json | None:
+    workload = record.workload
+    path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
+    return api.get(path)
+
+
+def _unread(record: Record, reason: str) -> Seen:
+    """What is seen of a run whose workload or pods these credentials may not read."""
+    return Seen(record, None, (), {}, unread=reason)
 
 
 def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
