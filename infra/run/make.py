@@ -17,6 +17,7 @@ from infra.platform.facts import PlatformFacts
 from infra.run.config_maps import RunConfigMap, RunConfigMapArgs, config_map_name
 from infra.run.dataset import DatasetArgs, DatasetJob, Upload
 from infra.run.dataset_job import DatasetJobArgs
+from infra.run.dataset_job_name import dataset_job_name
 from infra.run.pod_secrets import PodSecrets, PodSecretsArgs, pod_secrets_name
 from infra.run.program_files import (
     ProgramFiles,
@@ -34,9 +35,6 @@ from infra.workloads.pod import PodParts
 from infra.workloads.queue import queue_labels
 from infra.workloads.run import Placement, Resources, Run
 
-# Data sets of the presets whose Job has a name that users of the original set-up know.
-KNOWN_NAMES = {"shakespeare-char": "tiny-shakespeare", "shakespeare-gpt2": "tiny-shakespeare"}
-
 
 @dataclass(frozen=True)
 class Names:
@@ -51,19 +49,16 @@ class Names:
 
 
 def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
-    """The data set's Job belongs to one stack: a stack on another's platform adds its own name."""
+    """The names of one stack's objects; no other stack has them."""
     config = settings.config
     run_config = config_map_name("run", settings.stack, config.to_mapping())
     if config.has_program:
         return Names(run_config, dataset_config="", dataset_job="")
-    dataset = config.dataset
-    known = KNOWN_NAMES.get(dataset.name, dataset.name)
-    job = "download-" + known.replace("_", "-").replace(".", "-").lower()
-    suffix = settings.instance or ("" if owns_platform else settings.stack.lower())
+    place = (settings.stack, settings.instance)
     return Names(
         run_config=run_config,
         dataset_config=config_map_name("dataset", settings.stack, dataset_only(config)),
-        dataset_job=f"{job}-{suffix}"[:63].rstrip("-") if suffix else job,
+        dataset_job=dataset_job_name(config.dataset.name, *place, owns_platform=owns_platform),
     )
 
 

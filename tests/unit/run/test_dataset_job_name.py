@@ -1,0 +1,44 @@
+"""The name of the data set's Job."""
+
+import re
+from itertools import product
+
+import pytest
+
+from infra.run.dataset_job_name import dataset_job_name
+
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LONG = "team-nlp-experiment-with-a-long-name-for-seed-"
+STACKS = ("dev", "Dev", "dev-", "my_run", "my-run", "my.run", "second", f"{LONG}1", f"{LONG}2")
+INSTANCES = ("", "second", "dev", "s" * 30)
+DATASETS = ("shakespeare-char", "openwebtext", "x" * 63, "corpus-", "Wiki_2.en")
+
+
+@pytest.mark.parametrize(
+    ("stack", "owns_platform", "name"),
+    [
+        ("dev", True, "download-tiny-shakespeare"),
+        ("my_run", True, "download-tiny-shakespeare"),
+        ("dev", False, "download-tiny-shakespeare-dev"),
+        ("e2e-multi", False, "download-tiny-shakespeare-e2e-multi"),
+    ],
+)
+def test_good_names_stay_as_they_were(stack: str, owns_platform: bool, name: str) -> None:
+    """Another name is another Job, which the next `pulumi up` of every such stack would make."""
+    assert dataset_job_name("shakespeare-char", stack, "", owns_platform=owns_platform) == name
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_each_run_has_a_valid_name(dataset: str) -> None:
+    """Two runs with one name took each other's Job, and the cluster refused other names."""
+    runs = [(stack, instance, False) for stack, instance in product(STACKS, INSTANCES)]
+    runs += [("platform", instance, True) for instance in INSTANCES]
+    names = [dataset_job_name(dataset, *run[:2], owns_platform=run[2]) for run in runs]
+    assert len({*names}) == len(runs)
+    assert [name for name in names if not DNS_LABEL.fullmatch(name)] == []
+
+
+def test_name_says_what_it_is() -> None:
+    """As far as it may, before the hash."""
+    name = dataset_job_name("Wiki_2.en", "My_Run", "", owns_platform=False)
+    assert re.fullmatch("download-wiki-2-en-my-run-[0-9a-f]{8}", name)
