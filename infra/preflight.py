@@ -26,6 +26,7 @@ from infra.kube.pods.same_machine import boot_id
 from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
+from infra.kube.workload import Workload
 from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts
@@ -210,6 +211,8 @@ def _pods(
         volcano_queue=run.kind.queue_of_its_own(run),
         has_dataset=not settings.config.has_program,
         can_queue=run.kind.queued,
+        itself=Workload(run.kind.api_version, run.kind.kind, run.workload_name),
+        suspend=run.kind.suspend(run),
     )
 
 
@@ -237,26 +240,32 @@ def ask(
     pods: RunPods | None = None,
     installed: Installed = NOTHING_INSTALLED,
 ) -> Findings:
-    """All findings; a cluster that gives no answer leaves a note."""
+    """All findings; a question to which the cluster gives no answer is the last one, and a note."""
+    found = Findings()
     try:
         with quick_look(access, SECONDS) as api:
-            found = _ask(api, volume, needs, pods)
+            _ask(api, volume, needs, pods, found)
             found.add(controllers_findings(api, installed.controllers, installed.stack))
             if installed.numbers:
                 found.add(storage_findings(api, installed.numbers))
-            return found
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
-        return Findings(notes=[f"the cluster was not asked beforehand: {reason}"])
+        found.notes.append(f"the cluster was not asked everything beforehand: {reason}")
+    return found
 
 
-def _ask(api: Api, volume: StorageNeeds, needs: Iterable[Need], pods: RunPods | None) -> Findings:
-    found = storage_findings(api, volume)
+def _ask(
+    api: Api,
+    volume: StorageNeeds,
+    needs: Iterable[Need],
+    pods: RunPods | None,
+    found: Findings,
+) -> None:
+    found.add(storage_findings(api, volume))
     missing = missing_rights(api, needs, volume.namespace)
     if missing:
         found.problems.append(rights_problem(missing, volume.namespace))
     if pods is not None:
-        found.add(pods_findings(api, pods))
-    return found
+        pods_findings(api, pods, found)
 
 
 def rights_problem(missing: list[Need], namespace: str) -> str:

@@ -12,10 +12,17 @@ FORBIDDEN = 403
 
 @dataclass
 class Findings:
-    """What cannot work, and what is worth knowing, each as a sentence."""
+    """What cannot work, and what is worth knowing, each as a sentence.
+
+    Args:
+        problems: what cannot work.
+        notes: what is worth knowing.
+        refused_now: what the cluster refuses at the moment, and may take soon.
+    """
 
     problems: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
+    refused_now: list[str] = field(default_factory=list[str])
 
     def unseen(self, what: str) -> None:
         """Note that the user may not look at something, so that nothing is said about it."""
@@ -25,6 +32,7 @@ class Findings:
         """Take what another look has found."""
         self.problems += other.problems
         self.notes += other.notes
+        self.refused_now += other.refused_now
 
 
 def object_at(api: Api, path: str) -> Json | Literal["unseen"] | None:

@@ -9,6 +9,7 @@ rights that a run in no queue does not need.
 """
 
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.dry_run import WebhookError, checked
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need, as_roles, missing_rights
 from infra.kube.errors import ApiError, TaskError
@@ -48,8 +49,11 @@ def unqueued_findings(
         "spec": {"suspend": False, "template": {"spec": pod["spec"]}},
     }
     try:
-        made = api.request("POST", JOBS.format(namespace), job, query={"dryRun": "All"})
+        made = checked(api, JOBS.format(namespace), job)
     except ApiError:  # no such namespace yet, or a pod that is refused, of which others tell
+        return found
+    except WebhookError as reason:
+        found.refused_now.append(f"new Jobs in namespace {namespace}: {reason}")
         return found
     given = label(made, QUEUE_LABEL)
     if given and run_waits:

@@ -5,9 +5,10 @@ The API server itself is asked what it thinks of a pod, by a request that is nev
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.dry_run import WebhookError, checked
 from infra.kube.api_server.findings import FORBIDDEN, Findings, objects_at
 from infra.kube.controllers.served import serves, unserved
 from infra.kube.errors import ApiError
@@ -19,7 +20,9 @@ from infra.kube.quantity import amount
 from infra.kube.queues.queue_look import queue_findings
 from infra.kube.queues.unqueued_look import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
+from infra.kube.runs.refused_now import say_refused_now
 from infra.kube.volumes.volume_place import VolumePlace, places_of
+from infra.kube.workload import Workload
 
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
 TRIAL = "disttrain-trial"  # name of a pod that is never made
@@ -58,6 +61,8 @@ class RunPods:
         class_name: storage class of the claim that the stack makes; empty: it makes none.
         has_dataset: whether a Job prepares a data set before.
         can_queue: whether a queue of Kueue can hold back the run's kind of workload.
+        itself: the run's workload; None: it is not known.
+        suspend: the suspend patch of its kind.
         makes_volume: the stack makes the volume too, so one that is there says nothing.
         only_here: what the pods need and only this machine has.
         here: boot id of this machine; empty: it is not known.
@@ -80,14 +85,22 @@ class RunPods:
     class_name: str = ""
     has_dataset: bool = True
     can_queue: bool = True
+    itself: Workload | None = None
+    suspend: Json = field(default_factory=Json)
     makes_volume: bool = False
     only_here: Sequence[OnlyHere] = ()
     here: str = ""
 
 
-def pods_findings(api: Api, run: RunPods) -> Findings:
-    """Ask the cluster. Raises ApiError and UnreachableError."""
-    found = Findings()
+def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Findings:
+    """Ask the cluster. Raises ApiError and UnreachableError.
+
+    Args:
+        api: the cluster.
+        run: what is asked about.
+        found: takes each finding at once, so that those before an error are not lost.
+    """
+    found = Findings() if found is None else found
     if run.workload and not serves(api, *run.workload):
         version = run.workload[0]
         if not {version, version.partition("/")[0]} & set(run.groups_come):
@@ -115,6 +128,8 @@ def pods_findings(api: Api, run: RunPods) -> Findings:
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)
     _try(api, run, found)
+    itself = (run.namespace, run.itself, run.suspend)
+    say_refused_now(api, *itself, found, installs=bool(run.groups_come))
     return found
 
 
@@ -172,8 +187,9 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
     """Let the API server say whether it would take such a pod."""
     metadata = {**run.pod["metadata"], "name": TRIAL}
     try:
-        trial = {**run.pod, "metadata": metadata}
-        api.request("POST", PODS.format(run.namespace), trial, query={"dryRun": "All"})
+        checked(api, PODS.format(run.namespace), {**run.pod, "metadata": metadata})
+    except WebhookError as reason:
+        found.refused_now.append(f"new pods in namespace {run.namespace}: {reason}")
     except ApiError as refused:
         words = str(refused)
         # A namespace that is made later, rights that `missing_rights` names, a quota that others
