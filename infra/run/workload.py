@@ -18,6 +18,10 @@ from infra.run.made_again import hand_over_before_creation
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
 
+HAND_OVER_SECONDS = 86400
+"""How long the engine lets a hand-over wait for others, beside the times of this run. How long the
+pods of other stacks' runs may save is known to the task alone, which has a limit for each wait."""
+
 
 @dataclass(frozen=True)
 class WorkloadArgs:
@@ -179,7 +183,7 @@ class Workload(pulumi.ComponentResource):
                 **({"ttl": _ttl(run)} if run.ttl_seconds is not None else {}),
             },
             opts,
-            limit_seconds=run.grace_seconds + args.wait_seconds + 120,
+            limit_seconds=HAND_OVER_SECONDS + run.grace_seconds + args.wait_seconds,
         )
 
     def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> local.Command:

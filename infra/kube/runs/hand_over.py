@@ -24,12 +24,17 @@ from infra.kube.record import COLLECTION, SELECTOR, Record, Ttl, parse_record, r
 from infra.kube.runs.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
 from infra.kube.runs.gone import how_ended_or_empty
 from infra.kube.runs.lock import Lock, held, holder_text
-from infra.kube.runs.making_place import end_workload, live_pods_of, suspend_run
+from infra.kube.runs.making_place import (
+    end_workload,
+    live_pods_of,
+    longest_grace_seconds,
+    suspend_run,
+)
 from infra.kube.runs.moved_run import end_in_former_namespace
 from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
-from infra.kube.workload import Workload, failed_condition
+from infra.kube.workload import Workload, failed_condition, is_suspended
 
 WHEN_BUSY = ("replace", "wait", "refuse")
 LOCK_LIMIT_SECONDS = 900
@@ -135,7 +140,7 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         say(why)
         return []
     former = _former_workload(job, api, plan, own)
-    others = _other_runs(job, api, plan)
+    others, leaving = _other_runs(job, api, plan)
     # In a queue Kueue decides who has to go, and the run may have to wait for days.
     going = [] if plan.queue else runs_to_replace(others, plan.gpus, plan.gpus_total)
     if going and plan.when_busy == "refuse":
@@ -149,8 +154,11 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         suspend_run(api, job.namespace, run.record, job.stack)
     if former:
         lock.check()
-        end_workload(api, job, former, plan.revision, plan.grace_seconds)
-    for run in going:
+        grace_seconds = longest_grace_seconds(api, job.namespace, job.owner, plan.grace_seconds)
+        end_workload(api, job, former, plan.revision, grace_seconds)
+    staying = [run for run in others if run not in going]
+    still_there = [] if plan.queue else _in_the_way(leaving, staying, plan)
+    for run in (*going, *still_there):
         what = f"the pods of {run.record.workload} of stack {run.record.stack} to save and end"
         limit = run.record.grace_seconds + 60
         wait_for(what, lambda run=run: live_pods_of(api, job.namespace, run.record.owner), limit)
@@ -234,7 +242,9 @@ def _await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
         return pods or "it is being deleted"
 
     what = f"{workload}, which has the name of this run and is being deleted, to be gone"
-    wait_for(what, ask, plan.grace_seconds + 60)
+    owner = label(item, names.OWNER_LABEL)
+    grace_seconds = longest_grace_seconds(api, job.namespace, owner, plan.grace_seconds)
+    wait_for(what, ask, grace_seconds + 60)
 
 
 def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json | None:
@@ -252,18 +262,30 @@ def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json |
     return former if ours else None
 
 
-def _other_runs(job: Job, api: Api, plan: Plan) -> list[OtherRun]:
-    found: list[OtherRun] = []
+def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[OtherRun]]:
+    """The other runs that have a right to their GPUs; and those that are suspended, and whose pods
+    still save, as after an `up` that was cut off while it waited for them."""
+    found, leaving = list[OtherRun](), list[OtherRun]()
     for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
         if label(item, names.OWNER_LABEL) == job.owner:
             continue
         record = parse_record(item)
         if record.workload == plan.workload:
             continue  # an earlier checkout let both have one name, and the workload is ours
-        run = other_run(record, _get(api, job.namespace, record.workload), api.now())
-        if run:
+        workload = _get(api, job.namespace, record.workload)
+        if run := other_run(record, workload, api.now()):
             found.append(run)
-    return found
+            continue
+        suspended = workload is not None and is_suspended(workload, record.suspend)
+        if suspended and live_pods_of(api, job.namespace, record.owner):
+            leaving.append(OtherRun(record, coming_up=False))
+    return found, leaving
+
+
+def _in_the_way(leaving: list[OtherRun], staying: list[OtherRun], plan: Plan) -> list[OtherRun]:
+    """The suspended runs whose pods have to be gone before this run fits beside those that stay."""
+    left = plan.gpus_total - sum(run.record.gpus for run in staying)
+    return runs_to_replace(leaving, plan.gpus, left)
 
 
 def _wait_for_runs(api: Api, runs: list[OtherRun], limit_seconds: float, limit_name: str) -> None:

@@ -7,7 +7,7 @@ from infra.kube.objects import Json, label, part
 from infra.kube.paths import PODS
 from infra.kube.pods.silent_machines import pods_and_machines, silent_machines
 from infra.kube.queues.kueue import refuse_to_suspend, steer
-from infra.kube.record import Record, record_path
+from infra.kube.record import Record, parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 
@@ -56,6 +56,22 @@ def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: i
         return pods or (f"{kind} {name} is being deleted" if there else "")
 
     wait_for(f"{kind} {name} and its pods to end", ask, grace_seconds + 60)
+
+
+def longest_grace_seconds(api: Api, namespace: str, owner: str, coming_seconds: int) -> int:
+    """How long pods of an owner's run of before may take to save.
+
+    The settings may have changed since: those pods have the time with which they were made, which
+    the run's record holds until another hand-over writes it.
+
+    Args:
+        api: the cluster.
+        namespace: of the run.
+        owner: of the run.
+        coming_seconds: the time of the run that comes up, which counts if it is longer.
+    """
+    item = api.get(record_path(namespace, owner))
+    return max(coming_seconds, parse_record(item).grace_seconds if item else 0)
 
 
 def live_pods_of(api: Api, namespace: str, owner: str, not_revision: str = "") -> str:

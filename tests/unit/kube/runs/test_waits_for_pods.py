@@ -1,0 +1,112 @@
+"""How long a hand-over waits for pods that save: those of the former workload, and of other runs.
+
+The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kube import waiting
+from infra.kube.errors import TaskError
+from infra.kube.names import OWNER_LABEL, REVISION_LABEL
+from infra.kube.record import Record
+from tests.unit.kube.runs.gone_run import GONE, OTHER, OTHER_JOB, Server, hand_over_of
+from tests.unit.stacks import deploy
+
+STAYS = replace(GONE, ttl=None)
+CHANGED = {"revision": "new", "ttl": {}}
+
+
+class Saving(Server):
+    """Pods of one owner that save for some time.
+
+    Args:
+        record: of our run.
+        owner: of the pods.
+        seconds: so long they save.
+        other: the record of another run, which is suspended.
+    """
+
+    def __init__(
+        self, record: Record, owner: str, seconds: float, other: Record | None = None
+    ) -> None:
+        super().__init__(record, "", other=other)
+        self.saving, self.until = owner, seconds
+        if owner == GONE.owner:
+            labels = {OWNER_LABEL: owner, REVISION_LABEL: GONE.revision}
+            about = {"name": "train-indexed", "uid": "u1", "labels": labels}
+            self.workload = {"apiVersion": "batch/v1", "kind": "Job", "metadata": about}
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
+        is_there = self.seconds < self.until
+        if path.endswith("/jobs/train-indexed"):
+            return self.workload if is_there else None
+        if path.endswith("/pods") and self.saving in query["labelSelector"]:
+            pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Running"}}
+            return {"items": [pod] if is_there else []}
+        if path.endswith(OTHER_JOB):
+            job = super().answer(method, path, query, body)
+            return {**job, "spec": {"suspend": True}}
+        return super().answer(method, path, query, body)
+
+
+def came_up_after(server: Saving, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> float:
+    """Seconds until the run may start."""
+    monkeypatch.setattr(waiting, "time", server)
+    hand_over_of(server, **{**CHANGED, **changes})
+    assert server.now().revision == "new"
+    return server.seconds
+
+
+def test_former_pods_have_their_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting was made smaller, and the pods of before still had their half hour."""
+    server = Saving(replace(STAYS, grace_seconds=1800), GONE.owner, 900)
+    assert came_up_after(server, monkeypatch, grace_seconds=120) >= 900
+
+
+def test_larger_time_of_the_settings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a record of which nobody knows whether its pods were made with it."""
+    server = Saving(replace(STAYS, grace_seconds=5), GONE.owner, 300)
+    assert came_up_after(server, monkeypatch, grace_seconds=600) >= 300
+
+
+def test_suspended_pods_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An `up` that was cut off has suspended the run, and waited for them: the next one started
+    beside them."""
+    server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
+    assert came_up_after(server, monkeypatch) >= 200
+    assert server.changes_of_other == []
+
+
+def test_suspended_pods_may_not_last_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After their time and a minute they are named, and nothing is started."""
+    server = Saving(STAYS, OTHER.owner, 86400, replace(OTHER, gpus=4, grace_seconds=100))
+    with pytest.raises(TaskError, match=r"waited 160 s for the pods of Job train-other .*p Runn"):
+        came_up_after(server, monkeypatch)
+    assert server.now().revision == GONE.revision
+
+
+@pytest.mark.parametrize(("gpus", "gpus_total"), [(4, 8), (0, 8)])
+def test_run_that_fits_waits_for_nobody(
+    gpus: int, gpus_total: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside pods that save there is room for it; a run on the CPU needs no GPU of theirs."""
+    server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
+    assert came_up_after(server, monkeypatch, gpus=gpus, gpus_total=gpus_total) == 0
+
+
+def test_run_in_a_queue_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kueue decides when it starts."""
+    server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
+    assert came_up_after(server, monkeypatch, queue="gpus") == 0
+
+
+def test_engine_waits_longer_than_the_task(tmp_path: Path) -> None:
+    """Runs of other stacks may save for longer than this one, and the engine ended the task."""
+    changes = {"topology": "indexed-job", "terminationGraceSeconds": "30"}
+    made = deploy("sandbox-multipod", tmp_path, changes).one("training-hand-over")
+    assert int(made.request.customTimeouts.create.removesuffix("s")) > 86400
