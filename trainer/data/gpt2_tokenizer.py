@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import os
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.tokenizer import Tokens
 from trainer.launch.exit_codes import FatalError, RetryableError
+
+if TYPE_CHECKING:
+    import tiktoken
 
 GPT2_RANKS_VARIABLE = "DISTTRAIN_GPT2_RANKS"
 # The pre-tokenisation pattern and the special token of OpenAI's GPT-2 release (encoder.py).
@@ -24,25 +28,30 @@ class Gpt2Tokenizer:
 
     The ranks come from tiktoken itself, which downloads them once and keeps them below
     TIKTOKEN_CACHE_DIR, or, without network, from a file in tiktoken's format (base64 token and
-    rank per line) that DISTTRAIN_GPT2_RANKS names.
+    rank per line) that DISTTRAIN_GPT2_RANKS names. They are loaded when they are first needed:
+    training on prepared data needs only the size of the vocabulary.
+
+    The first call of `encode`, `decode` or `token_bytes` may raise:
+        FatalError: the file that DISTTRAIN_GPT2_RANKS names cannot be used.
+        RetryableError: tiktoken could not download the ranks.
     """
 
     vocab_size = 50257
     end_of_text: int | None = _GPT2_END_OF_TEXT
 
-    def __init__(self) -> None:
+    @cached_property
+    def _encoding(self) -> tiktoken.Encoding:
         import tiktoken
 
         if ranks_file := os.environ.get(GPT2_RANKS_VARIABLE):
-            self._encoding = tiktoken.Encoding(
+            return tiktoken.Encoding(
                 name="gpt2",
                 pat_str=_GPT2_PATTERN,
                 mergeable_ranks=_read_ranks(Path(ranks_file)),
                 special_tokens={"<|endoftext|>": _GPT2_END_OF_TEXT},
             )
-            return
         try:
-            self._encoding = tiktoken.get_encoding("gpt2")
+            return tiktoken.get_encoding("gpt2")
         except OSError as error:  # requests' errors are OSErrors
             raise RetryableError(
                 "GPT-2's BPE ranks could not be downloaded by tiktoken "

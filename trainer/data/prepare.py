@@ -144,7 +144,9 @@ def _tokenizer(
 ) -> Tokenizer:
     """The tokenizer that `dataset` asks for; that of characters needs a pass over all texts."""
     if dataset.tokenizer == "gpt2":
-        return tokenizer_from_json({"kind": "gpt2"})
+        tokenizer = tokenizer_from_json({"kind": "gpt2"})
+        tokenizer.encode("")  # loads the ranks, which each worker would download otherwise
+        return tokenizer
     if dataset.tokenizer != "char":
         from trainer.data.json_tokenizer import JsonTokenizer
 

@@ -10,11 +10,15 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import tiktoken
 
 from tests.trainer.lab import prepare_training_text
 from trainer.checkpoint.durable import sha256_of
+from trainer.config import RunConfig
+from trainer.data.dataset import open_dataset
 from trainer.data.gpt2_tokenizer import GPT2_RANKS_VARIABLE, Gpt2Tokenizer
-from trainer.launch.exit_codes import FatalError
+from trainer.data.prepare import prepare
+from trainer.launch.exit_codes import FatalError, RetryableError
 
 PACKAGE = "js-tiktoken@1.0.21"
 PACKAGE_SHA256 = "3b1f24b185565ca9a8d8f51466dfc4f99d67f1f05bc009258710ddb7a8d810fa"
@@ -73,7 +77,31 @@ def test_a_ranks_file_that_is_not_gpt2s_is_refused(
     path = tmp_path / "ranks"
     monkeypatch.setenv(GPT2_RANKS_VARIABLE, str(path))
     with pytest.raises(FatalError, match="cannot be read"):
-        Gpt2Tokenizer()
+        Gpt2Tokenizer().encode("a")
     path.write_text("IQ== 0\n")
     with pytest.raises(FatalError, match="holds 1 ranks; GPT-2 has exactly 0 to 50255"):
-        Gpt2Tokenizer()
+        Gpt2Tokenizer().encode("a")
+
+
+def test_prepared_tokens_need_no_ranks(
+    tmp_path: Path, ranks_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training opens a prepared data set without tiktoken's download, which each rank of a new pod
+    would repeat. Whoever encodes text without the ranks still learns what is missing."""
+    (tmp_path / "text").write_text("one two three " * 50)
+    dataset = {"name": "d", "file": str(tmp_path / "text"), "tokenizer": "gpt2"}
+    run = RunConfig.from_mapping({"data_root": str(tmp_path), "dataset": dataset})
+    with monkeypatch.context() as loaded:
+        loaded.setenv(GPT2_RANKS_VARIABLE, str(ranks_file))
+        prepare(run)
+
+    def no_network(name: str) -> None:
+        raise ConnectionError(f"{name} cannot be downloaded")
+
+    monkeypatch.delenv(GPT2_RANKS_VARIABLE, raising=False)
+    monkeypatch.setattr(tiktoken, "get_encoding", no_network)
+    tokenizer = open_dataset(run.dataset_dir).tokenizer
+    assert (tokenizer.vocab_size, tokenizer.to_json()) == (50257, {"kind": "gpt2"})
+    for use in (lambda: tokenizer.encode("a"), lambda: tokenizer.decode([1])):
+        with pytest.raises(RetryableError, match="could not be downloaded by tiktoken"):
+            use()
