@@ -20,10 +20,19 @@ from trainer.parallel.world import World
 
 @dataclass(frozen=True)
 class Validation:
-    """The result of one pass: nats per token, and bits per byte of text."""
+    """The result of one pass.
+
+    Args:
+        loss: nats per token.
+        bits_per_byte: the same in bits per byte of text.
+        is_part: whether the pass took only a part of the split.
+        compared_loss: nats per token over the same tokens as in all other passes of the run.
+    """
 
     loss: float
     bits_per_byte: float
+    is_part: bool
+    compared_loss: float
 
 
 def evaluate(
@@ -73,7 +82,12 @@ def evaluate(
         model.train()
     (nats,) = world.sum([float(total)])
     text_bytes = dataset.val_bytes * predicted / targets
-    return Validation(loss=nats / predicted, bits_per_byte=nats / math.log(2) / text_bytes)
+    return Validation(
+        loss=nats / predicted,
+        bits_per_byte=nats / math.log(2) / text_bytes,
+        is_part=predicted < targets,
+        compared_loss=nats / predicted,
+    )
 
 
 def _passes(

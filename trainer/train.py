@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.second_chance import raise_diverged
@@ -185,9 +185,23 @@ def _own_peak_memory(run: Run) -> float:
 
 
 def _evaluate(run: Run, step: int) -> Validation | None:
-    """The loss on the validation split; None where a rank was asked to stop before its end."""
+    """The loss on the validation split; None where a rank was asked to stop before its end.
+
+    After the last step it is the loss on all of the split. If the passes before took only a part,
+    the same part is measured there too, so that the checkpoints can be compared.
+    """
     BEAT.phase(Phase.EVALUATION)
-    validation = evaluate(
+    validation = _pass(run, run.config.eval.max_tokens)
+    if validation is not None and validation.is_part and step >= run.max_steps:
+        whole = _pass(run, None)
+        validation = whole and replace(whole, compared_loss=validation.loss)
+    run.parallel.free_gathered()
+    return validation
+
+
+def _pass(run: Run, max_tokens: int | None) -> Validation | None:
+    """One pass over the validation split, or over so many tokens of it."""
+    return evaluate(
         run.model,
         run.dataset,
         run.config.eval.batch_size,
@@ -197,10 +211,8 @@ def _evaluate(run: Run, step: int) -> Validation | None:
         should_stop=lambda: run.world.any(run.stop.requested),
         forward_is_collective=run.parallel.forward_is_collective,
         compiled=run.parallel.evaluated,
-        max_tokens=run.config.eval.max_tokens if step < run.max_steps else None,
+        max_tokens=max_tokens,
     )
-    run.parallel.free_gathered()
-    return validation
 
 
 def _record(

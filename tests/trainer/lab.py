@@ -373,6 +373,21 @@ def saved_tensors(config: RunConfig, step: int | None = None) -> dict[str, torch
     return {name: layout.read_whole(directory, found, name).clone() for name in found}
 
 
+def change_state(run: RunConfig, step: int, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change state.json of a checkpoint, with a manifest that fits."""
+    directory = store.directory_of(checkpoints(run), step)
+    state = store.load_state(checkpoints(run), step)
+    change(state)
+    (directory / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((directory / "manifest.json").read_text())
+    path = directory / "state.json"
+    manifest["files"]["state.json"] = {
+        "bytes": path.stat().st_size,
+        "sha256": store.sha256_of(path),
+    }
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
 def assert_bitwise_equal(one: RunConfig, other: RunConfig) -> None:
     """Weights, optimiser state and every recorded loss."""
     assert losses(one) == losses(other)

@@ -53,7 +53,8 @@ class RunState:
         self.loss = math.nan
         """Of the newest checkpoint, complete or being written; nan where there is none."""
         self.validated = False
-        """Whether that checkpoint holds the validation loss of its step."""
+        """Whether that checkpoint holds the validation loss of its step, of the last step that on
+        all of the split."""
 
     @property
     def safe_step(self) -> int:
@@ -95,7 +96,8 @@ class RunState:
             self._scaler.load_state_dict(state["scaler"])
         self._save.safe_step = step
         self.loss = math.nan if state["loss"] is None else float(state["loss"])
-        self.validated = state["val_loss"] is not None
+        is_last = step >= self._config.train.max_steps
+        self.validated = (_full_val_loss(state) if is_last else state["val_loss"]) is not None
         self._say(verified_words.continued(step, name))
         self._say_what_differs(state)
         return step
@@ -119,7 +121,9 @@ class RunState:
     def is_best(self, validation: Validation | None) -> bool:
         """Whether this is the lowest validation loss so far, and its checkpoint is to be kept."""
         keeps = self._config.checkpoint.keep_best
-        return keeps and validation is not None and validation.loss < self._lowest_val_loss
+        if not keeps or validation is None:
+            return False
+        return validation.compared_loss < self._lowest_val_loss
 
     def save(
         self, step: int, loss: float, validation: Validation | None, is_last: bool = False
@@ -137,7 +141,7 @@ class RunState:
         self._save.wait()
         best = self.is_best(validation)
         if best and validation is not None:
-            self._lowest_val_loss = validation.loss
+            self._lowest_val_loss = validation.compared_loss
         state = {
             "step": step,
             "format": STATE_FORMAT,
@@ -150,7 +154,8 @@ class RunState:
             "parallel": self._config.train.parallel,
             "tokens": step * self._config.tokens_per_update,
             "loss": loss if math.isfinite(loss) else None,
-            "val_loss": validation and validation.loss,
+            "val_loss": validation and validation.compared_loss,
+            "full_val_loss": None if validation is None or validation.is_part else validation.loss,
             "torch_version": str(torch.__version__),
         }
         note = ", the lowest validation loss so far" if best else ""
@@ -218,8 +223,17 @@ class RunState:
     def finish(self, step: int) -> None:
         """Mark the run as finished after `step` updates; on rank 0."""
         state = store.load_state(self._root, step)
-        write_done_marker(self._config, {key: state[key] for key in ("step", "loss", "val_loss")})
+        result = {"step": step, "loss": state["loss"], "val_loss": _full_val_loss(state)}
+        write_done_marker(self._config, result)
 
     def drain(self) -> None:
         """Before this process ends for whatever reason: do not cut off what it writes."""
         self._save.drain()
+
+
+def _full_val_loss(state: Mapping[str, Any]) -> float | None:
+    """The loss on all of the validation split; None where it was not measured.
+
+    Earlier versions kept one loss alone: after the last step it is that of all of the split.
+    """
+    return state.get("full_val_loss", state["val_loss"])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.trainer.lab import Lab, NoSignals, checkpoints, last_step, records
+from tests.trainer.lab import Lab, NoSignals, change_state, checkpoints, last_step, records
 from trainer.checkpoint import store
 from trainer.checkpoint.resume import STATE_FORMAT, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
@@ -38,21 +36,6 @@ def longer(lab: Lab, **settings: Any) -> RunConfig:
     return lab.config(
         train__max_steps=12, train__decay_steps=20, checkpoint__interval=5, **settings
     )
-
-
-def change_state(run: RunConfig, step: int, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change state.json of a checkpoint, with a manifest that fits."""
-    directory = store.directory_of(checkpoints(run), step)
-    state = store.load_state(checkpoints(run), step)
-    change(state)
-    (directory / "state.json").write_text(json.dumps(state))
-    manifest = json.loads((directory / "manifest.json").read_text())
-    path = directory / "state.json"
-    manifest["files"]["state.json"] = {
-        "bytes": path.stat().st_size,
-        "sha256": store.sha256_of(path),
-    }
-    (directory / "manifest.json").write_text(json.dumps(manifest))
 
 
 def test_a_run_never_starts_over_beside_bad_checkpoints(lab: Lab) -> None:

@@ -1,0 +1,151 @@
+"""Which checkpoint is called the best, where a pass takes only a part of the validation split."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+import trainer.train
+from tests.trainer.lab import Lab, NoSignals, change_state, checkpoints, records
+from trainer.checkpoint import layout, store
+from trainer.checkpoint.tensors import model_tensors
+from trainer.config import RunConfig
+from trainer.data.dataset import open_dataset
+from trainer.evaluate import Validation, evaluate
+from trainer.model.gpt import GPT
+from trainer.parallel.device import choose_compute
+from trainer.parallel.world import World
+from trainer.train import train
+
+
+def run_of(lab: Lab, max_tokens: int | None, **settings: Any) -> RunConfig:
+    """A run on a text that the model learns to predict better where the limited pass looks.
+
+    That pass takes one window, which lies in the first tenth of the split: "abab".
+    """
+    draw = Random(1)
+    mixed = "".join(draw.choice("cdefghijkl") + "ab" * 6 for _ in range(700))
+    file = lab.root / "uneven.txt"
+    if not file.exists():
+        file.write_text(mixed + "ab" * 56 + mixed[:900])
+    changes: dict[str, Any] = {
+        "dataset": {"name": "uneven", "file": str(file)},
+        "model__n_layer": 1,
+        "model__n_embd": 8,
+        "train__max_steps": 40,
+        "train__warmup_steps": 0,
+        "eval__interval": 10,
+        "eval__max_tokens": max_tokens,
+        "checkpoint__asynchronous": False,
+        "checkpoint__keep_last": 1,
+    }
+    return lab.config(**{**changes, **settings})
+
+
+def train_here(run: RunConfig) -> None:
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+
+
+def measured(run: RunConfig, step: int, max_tokens: int | None) -> Validation:
+    """One pass with the weights of a checkpoint."""
+    dataset, root = open_dataset(run.dataset_dir), checkpoints(run)
+    model = GPT(run.model, dataset.tokenizer.vocab_size)
+    directory, saved = store.directory_of(root, step), store.load_layout(root, step)
+    layout.read_into(directory, saved, model_tensors(model))
+    found = evaluate(
+        model,
+        dataset,
+        run.eval.batch_size,
+        World(),
+        torch.device("cpu"),
+        nullcontext,
+        lambda: False,
+        max_tokens=max_tokens,
+    )
+    assert found is not None
+    return found
+
+
+def state_of(run: RunConfig, step: int) -> dict[str, Any]:
+    return store.load_state(checkpoints(run), step)
+
+
+def done(run: RunConfig) -> dict[str, Any]:
+    return json.loads(Path(run.run_dir / "done.json").read_text())
+
+
+def test_best_is_measured_by_equal_tokens(lab: Lab) -> None:
+    """The pass after the last step takes all tokens. Its loss was compared with those of the passes
+    before, which take a part, and an earlier and worse checkpoint was kept as the best one."""
+    run = run_of(lab, 16)
+    train_here(run)
+    kept = store.all_steps(checkpoints(run))
+    losses = {step: measured(run, step, 16).loss for step in kept}
+    assert store.best_step(checkpoints(run)) == min(kept, key=lambda step: losses[step])
+    assert state_of(run, 40)["val_loss"] == pytest.approx(losses[40], rel=1e-5)
+    whole = measured(run, 40, None).loss
+    assert whole > losses[40]
+    shown = (
+        state_of(run, 40)["full_val_loss"],
+        done(run)["val_loss"],
+        records(run)[-1]["val_loss"],
+    )
+    assert shown == pytest.approx((whole,) * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize(("max_tokens", "passes"), [(None, 4), (2000, 4), (16, 5)])
+def test_no_pass_is_made_twice(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, max_tokens: int | None, passes: int
+) -> None:
+    """Only a limit that leaves something out makes a second pass after the last step."""
+    run, made = run_of(lab, max_tokens), list[bool]()
+
+    def counted(*arguments: Any, **options: Any) -> Validation | None:
+        found = evaluate(*arguments, **options)
+        assert found is not None
+        made.append(found.is_part)
+        return found
+
+    monkeypatch.setattr(trainer.train, "evaluate", counted)
+    train_here(run)
+    assert len(made) == passes
+    assert made[-1] is False
+
+
+def test_an_older_checkpoint_ends_its_run(lab: Lab) -> None:
+    """Earlier versions kept one loss, after the last step that of the whole split."""
+    run = run_of(lab, 16)
+    train_here(run)
+    expected = done(run)
+
+    def as_before(state: dict[str, Any]) -> None:
+        state["val_loss"] = state.pop("full_val_loss")
+
+    change_state(run, 40, as_before)
+    (run.run_dir / "done.json").unlink()
+    train_here(run)
+    assert done(run) == expected
+
+
+def test_a_lowered_end_takes_all_tokens(lab: Lab) -> None:
+    """A run that now ends at a step which it had measured in part measures all of it there."""
+    settings: dict[str, Any] = {
+        "train__decay_steps": 40,
+        "checkpoint__interval": 10,
+        "checkpoint__keep_last": 4,
+    }
+    longer = run_of(lab, 16, **settings)
+    train_here(longer)
+    for step in (30, 40):
+        shutil.rmtree(store.directory_of(checkpoints(longer), step))
+    (longer.run_dir / "done.json").unlink()
+    run = run_of(lab, 16, **settings, train__max_steps=20)
+    train_here(run)
+    assert done(run)["val_loss"] == pytest.approx(measured(run, 20, None).loss, rel=1e-5)
