@@ -2,3 +2,5 @@
 
 CHECKPOINTS_DIR = "checkpoints"
 METRICS_FILE = "metrics.jsonl"
+TOKENIZER_FILE = "tokenizer.json"
+"""As in the folder of a data set, whose tokenizer.json the run keeps a copy of."""

@@ -17,6 +17,7 @@ from trainer.config import RunConfig, dump_config
 from trainer.data.batch_plan import BatchPlan, plan_batch
 from trainer.data.dataset import Dataset, open_dataset
 from trainer.data.gather import Batch, gather
+from trainer.data.kept_tokenizer import keep_tokenizer
 from trainer.data.prefetch import Prefetch
 from trainer.data.sample_order import SampleOrder
 from trainer.events.event import Name
@@ -136,6 +137,7 @@ def set_up(
     metrics_log = None
     if world.is_main:
         write_text(config.run_dir / "run.yaml", dump_config(config))
+        keep_tokenizer(config.run_dir, dataset.tokenizer)
         metrics_log = MetricsLog(config.run_dir, first_step, console.say)
     peak = peak_flops(compute.device_name, compute.dtype)
     return Run(

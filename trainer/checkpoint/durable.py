@@ -38,11 +38,16 @@ def sha256_of(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` by a file that holds `text`, atomically."""
+    """Replace `path` by a file that holds `text` in UTF-8, atomically."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace `path` by a file that holds `content`, atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

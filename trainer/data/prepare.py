@@ -40,10 +40,10 @@ from trainer.data.work_folder import (
 )
 from trainer.launch.exit_codes import FatalError
 from trainer.parallel.cores import available_cores
+from trainer.run_folder import TOKENIZER_FILE
 
 _BYTES_FOR_A_WORKER = 2**24  # less text than that is done before another process has started
 _SECONDS_BETWEEN_LINES = 30.0
-_TOKENIZER_FILE = "tokenizer.json"
 
 
 def prepare(
@@ -151,7 +151,7 @@ def _tokenizer(
         from trainer.data.json_tokenizer import JsonTokenizer
 
         JsonTokenizer.open(Path(dataset.tokenizer), dataset.end_of_text)  # names that file if bad
-        kept = folder / RESULT / _TOKENIZER_FILE
+        kept = folder / RESULT / TOKENIZER_FILE
         shutil.copyfile(dataset.tokenizer, kept)
         return JsonTokenizer.open(kept, dataset.end_of_text)
     if sources[0].format == "bin":
@@ -238,10 +238,10 @@ def _write_meta(result: Path, meta: dict[str, Any], tokenizer: Tokenizer, cut: C
         tokens = path.stat().st_size // dtype.itemsize
         splits[split] = {"tokens": tokens, "bytes": size, "sha256": sha256_of(path)}
     fsync_directory(result)
-    has_file = (result / _TOKENIZER_FILE).exists()
+    has_file = (result / TOKENIZER_FILE).exists()
     made = {
         "dtype": dtype.str,
-        "tokenizer": tokenizer.to_json() | ({"file": _TOKENIZER_FILE} if has_file else {}),
+        "tokenizer": tokenizer.to_json() | ({"file": TOKENIZER_FILE} if has_file else {}),
         "vocab_size": tokenizer.vocab_size,
         "splits": splits,
     }

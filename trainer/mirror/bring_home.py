@@ -15,8 +15,8 @@ from trainer.mirror.restore import restore
 def bring_home(config: RunConfig) -> Path:
     """Fetch the newest checkpoint of the mirror whose files match its manifest.
 
-    It comes to the run's folder, `<data_root>/runs/<run_name>`, with the run's configuration, so
-    that `export` and training can go on from there.
+    It comes to the run's folder, `<data_root>/runs/<run_name>`, with the run's configuration,
+    metrics and tokenizer, so that `export` and training can go on from there.
 
     Returns:
         The folder of the checkpoint.

@@ -1,6 +1,7 @@
 """What the mirror of one run holds, for every reader of it.
 
     <mirror>/<run_name>/run.yaml, metrics.jsonl                as they were at the newest copy
+    <mirror>/<run_name>/tokenizer.json                         only where the data set has one
     <mirror>/<run_name>/checkpoints/step-00000100/             the same files as on the volume
 
 A checkpoint without a manifest is not there.
@@ -10,9 +11,9 @@ from __future__ import annotations
 
 from trainer.checkpoint import store
 from trainer.mirror.place import DamagedError, Place
-from trainer.run_folder import METRICS_FILE
+from trainer.run_folder import METRICS_FILE, TOKENIZER_FILE
 
-RESULTS = ("run.yaml", METRICS_FILE)
+RESULTS = ("run.yaml", METRICS_FILE, TOKENIZER_FILE)
 """Files beside the checkpoints that the mirror has, too."""
 
 

@@ -1,8 +1,8 @@
 """Copies checkpoints into the mirror: the files first, the manifest last.
 
 A checkpoint without a manifest is not there, for every reader (contents.py). So a copy that was cut
-at any point leaves nothing that could be taken for a checkpoint. The run's settings and metrics
-follow each checkpoint, so that they are not lost with the volume.
+at any point leaves nothing that could be taken for a checkpoint. The run's settings, metrics and
+tokenizer follow each checkpoint, so that they are not lost with the volume.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pusher:
     def push_next(self) -> bool:
         """Copy one checkpoint, if one is to be copied; returns whether one was.
 
-        The call after it copies the run's settings and metrics first.
+        The call after it copies the run's settings, metrics and tokenizer first.
 
         Raises:
             StoreError: the store failed; calling again goes on where it stopped.

@@ -13,15 +13,16 @@ from trainer.checkpoint.durable import fsync_directory
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.mirror.contents import remote_manifests
 from trainer.mirror.place import DamagedError, Place, StoreError
-from trainer.run_folder import METRICS_FILE
+from trainer.run_folder import METRICS_FILE, TOKENIZER_FILE
 
 
 def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
     """Fetch the newest checkpoint of `place` whose files all match its manifest.
 
     The metrics come first, where the run's folder has none: the run goes on in them, and its mirror
-    would lose the old ones with its next copy. Only for the process that saves into `root`. Damaged
-    checkpoints are skipped, with the reason.
+    would lose the old ones with its next copy. With them comes the tokenizer's file, if the mirror
+    has one. Only for the process that saves into `root`. Damaged checkpoints are skipped, with the
+    reason.
 
     Args:
         root: directory of all checkpoints of the run.
@@ -39,7 +40,7 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
         manifests = remote_manifests(place)
         skipped: list[str] = []
         if manifests:
-            _fetch_metrics(root.parent, place.parent(), say)
+            _fetch_results(root.parent, place.parent(), say)
         for step in sorted(manifests, reverse=True):
             say(f"fetching step {step} from the mirror {place.url}")
             problem = _fetch(root, place, step, manifests[step])
@@ -61,16 +62,22 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
     return None
 
 
-def _fetch_metrics(run_dir: Path, place: Place, say: Callable[[str], None]) -> None:
-    final, building = run_dir / METRICS_FILE, run_dir / f".{METRICS_FILE}.mirror-{os.getpid()}"
-    if final.exists() or METRICS_FILE not in place.names():
-        return
+def _fetch_results(run_dir: Path, place: Place, say: Callable[[str], None]) -> None:
+    """Fetch what the run's folder lacks of the files beside the checkpoints."""
+    there = place.names()
+    for name in (METRICS_FILE, TOKENIZER_FILE):
+        if name in there and not (run_dir / name).exists():
+            _fetch_result(run_dir, place, name, say)
+
+
+def _fetch_result(run_dir: Path, place: Place, name: str, say: Callable[[str], None]) -> None:
+    building = run_dir / f".{name}.mirror-{os.getpid()}"
     try:
-        place.copy_out(METRICS_FILE, building)
-        building.rename(final)
+        place.copy_out(name, building)
+        building.rename(run_dir / name)
         fsync_directory(run_dir)
     except DamagedError as error:
-        say(f"{METRICS_FILE} of the mirror is skipped: {error}")
+        say(f"{name} of the mirror is skipped: {error}")
     finally:
         building.unlink(missing_ok=True)
 

@@ -11,7 +11,8 @@ from trainer.checkpoint import layout, store
 from trainer.checkpoint.layout import Layout
 from trainer.checkpoint.tensors import model_tensors
 from trainer.config import RunConfig
-from trainer.data.tokenizer import Tokenizer, tokenizer_from_json
+from trainer.data.kept_tokenizer import tokenizer_of_run
+from trainer.data.tokenizer import Tokenizer
 from trainer.launch.exit_codes import FatalError
 from trainer.model.gpt import GPT
 from trainer.model.gpt2_weights import LARGEST_FILE_BYTES, export_gpt2_weights
@@ -37,7 +38,7 @@ def _newest(run_dir: Path) -> _Saved:
     with store.unreadable_is_no_damage(directory.name):
         state = store.load_state(root, step)
         config = RunConfig.from_mapping(state["config"])
-        tokenizer = tokenizer_from_json(state["tokenizer"])
+        tokenizer = tokenizer_of_run(run_dir, state["tokenizer"])
         return _Saved(directory, config, tokenizer, store.load_layout(root, step))
 
 

@@ -12,7 +12,7 @@ from trainer.mirror.place import Place
 
 
 def mirror(run: Path, url: str) -> None:
-    """Copy the run's checkpoints, settings and metrics to `url`/words."""
+    """Copy the run's checkpoints, settings, metrics and tokenizer to `url`/words."""
     assert run.name == "words"
     Volume(run, url, keep_last=8).push()
 
@@ -32,5 +32,5 @@ def fetch(
 
 def mirrored_contents(run: Path) -> Mapping[str, bytes]:
     """Those files of a run that a mirror has."""
-    has = ("run.yaml", "metrics.jsonl", "checkpoints/")
+    has = ("run.yaml", "metrics.jsonl", "tokenizer.json", "checkpoints/")
     return {name: each for name, each in contents(run).items() if name.startswith(has)}

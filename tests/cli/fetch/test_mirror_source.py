@@ -33,6 +33,8 @@ def damage(url: str, step: int) -> None:
 
 
 def test_checkpoint_comes_with_settings_and_metrics(run: Path, url: str, tmp_path: Path) -> None:
+    """With the tokenizer's file too, without which the run could not be sampled."""
+    (run / "tokenizer.json").write_text("{}")
     mirror(run, url)
     brought = fetch(url, tmp_path / "here")
     assert brought.checkpoint is not None

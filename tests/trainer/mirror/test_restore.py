@@ -68,6 +68,17 @@ def test_metrics_come_first_and_replace_none(mirrored: Volume, tmp_path: Path) -
     assert (root.parent / "metrics.jsonl").read_bytes() == b"1\n2\n"
 
 
+def test_tokenizer_comes_and_replaces_none(mirrored: Volume, tmp_path: Path) -> None:
+    """Without the file of its tokenizer the run that comes back could not be sampled."""
+    mirrored.place.parent().write("tokenizer.json", b"{}")
+    root = tmp_path / "other" / "checkpoints"
+    assert fetch(mirrored, root) == 20
+    assert (root.parent / "tokenizer.json").read_bytes() == b"{}"
+    (root.parent / "tokenizer.json").write_bytes(b"[]")
+    assert fetch(mirrored, root.parent / "again") == 20
+    assert (root.parent / "tokenizer.json").read_bytes() == b"[]"
+
+
 def test_mirror_that_is_away_starts_no_run(mirrored: Volume, tmp_path: Path, gate: Gate) -> None:
     """The run might have checkpoints there, so it must not begin at step 0."""
     gate.close()

@@ -1,0 +1,114 @@
+"""A run whose data set has a tokenizer.json of its own is complete without its data set."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from cli.fetch import pod_program
+from cli.push.local_run import read_run
+from tests.trainer.lab import WORDS, Lab, NoSignals, text_of_words
+from trainer.__main__ import main
+from trainer.config import RunConfig
+from trainer.mirror.push import Pusher, mirror_place
+from trainer.parallel.device import choose_compute
+from trainer.parallel.world import World
+from trainer.run_folder import TOKENIZER_FILE
+from trainer.train import train
+
+END = "<|endoftext|>"
+
+
+def config_of(lab: Lab) -> RunConfig:
+    source = lab.root / "given.json"
+    if not source.exists():
+        tokenizer = Tokenizer(models.WordLevel(dict(zip([END, *WORDS], range(99), strict=False))))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        tokenizer.add_special_tokens([END])
+        tokenizer.save(str(source))
+        (lab.root / "words").write_text(text_of_words(2000))
+    return lab.config(
+        dataset={"name": "own", "file": str(lab.root / "words"), "tokenizer": str(source)},
+        train__max_steps=5,
+        checkpoint__mirror=f"file://{lab.root}/mirror",
+    )
+
+
+def train_here(run: RunConfig) -> None:
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+
+
+@pytest.fixture
+def run(lab: Lab) -> Iterator[RunConfig]:
+    """A finished run, whose data set is away until the test is over."""
+    run = config_of(lab)
+    train_here(run)
+    away = run.dataset_dir.rename(lab.root / "away")
+    yield run
+    away.rename(run.dataset_dir)
+
+
+def copied(run: RunConfig, how: str, to: Path) -> Path:
+    """The run's folder as it arrives elsewhere."""
+    folder = to / "runs" / run.run_name
+    if how == "restore":
+        pusher = Pusher(run.checkpoint, run.run_dir, mirror_place(run), print)
+        while pusher.push_next():
+            pass
+        given = [
+            "--preset=shakespeare-char-cpu",
+            f"--data_root={to}",
+            f"--run_name={run.run_name}",
+            f"--checkpoint.mirror={run.checkpoint.mirror}",
+        ]
+        assert main(["restore", *given]) == 0
+        return folder
+    names = [file.name for file in read_run(run.run_dir)]
+    if how == "fetch":
+        beside = [str(file["name"]) for file in pod_program.files(run.run_dir)]
+        names = [*(name for name in names if name.startswith("checkpoints/")), *beside]
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(run.run_dir / name, folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("how", ["fetch", "push", "restore"])
+def test_copied_run_needs_no_data_set(
+    run: RunConfig, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """state.json names the tokenizer's file in the data set, which is not where the copy is."""
+    folder = copied(run, how, tmp_path / "elsewhere")
+    assert main(["export", "--run-dir", str(folder), "--output", str(tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == 11
+    capsys.readouterr()
+    assert main(["sample", "--run-dir", str(folder), "--prompt=to be", "--max-new-tokens=3"]) == 0
+    assert len(capsys.readouterr().out.split()) == 5
+
+
+def test_copy_follows_the_data_set(lab: Lab) -> None:
+    """A copy that is damaged is replaced at the next start, and one that is right is left alone."""
+    run = config_of(lab)
+    train_here(run)
+    copy, given = run.run_dir / TOKENIZER_FILE, (run.dataset_dir / TOKENIZER_FILE).read_bytes()
+    assert copy.read_bytes() == given
+    before = copy.stat().st_ino
+    train_here(run)
+    assert copy.stat().st_ino == before
+    copy.write_bytes(given[:-1])
+    train_here(run)
+    assert copy.read_bytes() == given
+
+
+def test_run_without_copy_reads_the_data_set(lab: Lab, tmp_path: Path) -> None:
+    """Runs of earlier versions have no copy."""
+    run = config_of(lab)
+    train_here(run)
+    (run.run_dir / TOKENIZER_FILE).unlink()
+    given = ["--run-dir", str(run.run_dir), "--output", str(tmp_path / "out")]
+    assert main(["export", *given]) == 0
