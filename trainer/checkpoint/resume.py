@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainer.checkpoint import store
@@ -39,6 +39,17 @@ class Found:
     lowest_val_loss: float
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """Why a checkpoint cannot be used; the same on all ranks.
+
+    `is_misfit`: its files are what was saved, and do not fit this run.
+    """
+
+    text: str
+    is_misfit: bool
+
+
 def find_checkpoint(
     config: RunConfig,
     world: World,
@@ -49,7 +60,8 @@ def find_checkpoint(
     """Find the newest usable checkpoint; all ranks must call it.
 
     Rank 0 takes `lock`. The ranks share the files among them and read every byte to verify, which
-    may take longer than `train.timeout_seconds`. Then rank 0 sets newer damaged ones aside.
+    may take longer than `train.timeout_seconds`. Where all of them are damaged, the mirror is asked
+    for another one. Then rank 0 sets newer damaged ones aside.
 
     Args:
         config: the run.
@@ -71,13 +83,14 @@ def find_checkpoint(
         return store.all_steps(root)
 
     def fetch() -> list[int]:
-        store.set_damaged_aside(root, None)  # they have the names of those that are fetched
         fetched = restore(root, mirror_place(config), say)
         return [] if fetched is None else [fetched]
 
-    skipped: list[str] = []
+    skipped: list[_Problem] = []
     chosen = _first_usable(config, world, root, shapes, open_root, skipped, say)
-    if chosen is None and config.checkpoint.mirror is not None:
+    # The mirror has copies: what does not fit here does not fit there, and what is here stays.
+    asks_mirror = config.checkpoint.mirror is not None and not any(p.is_misfit for p in skipped)
+    if chosen is None and asks_mirror:
         chosen = _first_usable(config, world, root, shapes, fetch, skipped, say)
 
     def settle() -> float | None:
@@ -101,32 +114,34 @@ def _first_usable(
     root: Path,
     shapes: Mapping[str, Sequence[int]],
     look: Callable[[], list[int]],
-    skipped: list[str],
+    skipped: list[_Problem],
     say: Callable[[str], None],
 ) -> int | None:
     """The first of the steps that rank 0 gets from `look` which all ranks can use, or None.
 
-    Says, and adds to `skipped`, a line for each that cannot be used.
+    Says a line for each that cannot be used, and adds it to `skipped`.
     """
     steps = world.on_main_while_others_ask(look) or []
     steps = [*steps, *[0] * (int(world.broadcast(len(steps))) - len(steps))]
     for step in [int(world.broadcast(step)) for step in steps]:
-        reason = _agreed_problem(config, world, root, step, shapes)
-        if reason is None:
+        problem = _agreed_problem(config, world, root, step, shapes)
+        if problem is None:
             return step
-        skipped.append(f"checkpoint {store.directory_of(root, step).name} skipped: {reason}")
-        say(skipped[-1])
+        line = f"checkpoint {store.directory_of(root, step).name} skipped: {problem.text}"
+        skipped.append(replace(problem, text=line))
+        say(line)
     return None
 
 
 def _refuse_to_start_over(
-    config: RunConfig, root: Path, chosen: int | None, skipped: Sequence[str]
+    config: RunConfig, root: Path, chosen: int | None, skipped: Sequence[_Problem]
 ) -> None:
     aside = [f"{name} was set aside by an earlier start" for name in store.set_aside_names(root)]
     if chosen is None and (skipped or aside) and not config.checkpoint.start_over:
+        reasons = "; ".join([*(each.text for each in skipped), *aside])
         raise FatalError(
             f"run {config.run_name!r} has checkpoints in {root} and none of them can be used, so "
-            f"it does not start again at step 0: {'; '.join([*skipped, *aside])}. Put a good one "
+            f"it does not start again at step 0: {reasons}. Put a good one "
             "there, choose another run_name, or set checkpoint.start_over to true: then they are "
             "kept under other names and the run starts at step 0"
         )
@@ -142,7 +157,7 @@ def _keep_metrics(run_dir: Path) -> None:
 
 def _agreed_problem(
     config: RunConfig, world: World, root: Path, step: int, shapes: Mapping[str, Sequence[int]]
-) -> str | None:
+) -> _Problem | None:
     """What the first rank that found something has against a checkpoint, None if none has.
 
     Raises FatalError and RetryableError on all ranks alike.
@@ -153,22 +168,23 @@ def _agreed_problem(
         try:
             with store.unreadable_is_no_damage(name):
                 mine = set(store.files_of(root, step)[world.rank :: world.size])
-                reason = store.problem(store.directory_of(root, step), mine.__contains__)
-                if reason is None and world.is_main:
-                    reason = _misfit(config, root, step, shapes)
+                damage = store.problem(store.directory_of(root, step), mine.__contains__)
+                misfit = None
+                if damage is None and world.is_main:
+                    misfit = _misfit(config, root, step, shapes)
         except FatalError as error:
             return json.dumps({"fatal": str(error)[:900]})
         except RetryableError as error:
             return json.dumps({"retry": str(error)[:900]})
-        return json.dumps({"problem": reason[:900]} if reason else {})
+        return json.dumps({"damage": (damage or "")[:900], "misfit": (misfit or "")[:900]})
 
     for answer in map(json.loads, world.together_while_asking(look)):
         if "fatal" in answer:
             raise FatalError(answer["fatal"])
         if "retry" in answer:
             raise RetryableError(answer["retry"])
-        if "problem" in answer:
-            return str(answer["problem"])
+        if reason := answer["damage"] or answer["misfit"]:
+            return _Problem(reason, is_misfit=not answer["damage"])
     return None
 
 

@@ -1,4 +1,4 @@
-"""Brings the newest good checkpoint of a mirror back to an empty volume."""
+"""Brings the newest good checkpoint of a mirror back to a volume that has none."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
 
     The metrics come first, where the run's folder has none: the run goes on in them, and its mirror
     would lose the old ones with its next copy. With them comes the tokenizer's file, if the mirror
-    has one. Only for the process that saves into `root`. Damaged checkpoints are skipped, with the
-    reason.
+    has one. Only for the process that saves into `root`. Damaged checkpoints of the mirror are
+    skipped, with the reason; those in `root` are set aside once a good one has come.
 
     Args:
         root: directory of all checkpoints of the run.
@@ -103,6 +103,7 @@ def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:
                 return f"{name} does not have the sha256 of {store.MANIFEST_FILE}"
         (building / store.MANIFEST_FILE).write_bytes(manifest)
         fsync_directory(building)
+        store.set_damaged_aside(root, None)  # one of them may have the name of this one
         building.rename(final)
         fsync_directory(root)
     finally:

@@ -10,12 +10,22 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainer.lab import Lab, NoSignals, change_state, checkpoints, last_step, records
+from tests.trainer.lab import (
+    Lab,
+    NoSignals,
+    change_state,
+    checkpoints,
+    last_step,
+    records,
+    text_of_words,
+)
 from trainer.checkpoint import store
 from trainer.checkpoint.resume import STATE_FORMAT, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
-from trainer.launch.exit_codes import FatalError, RetryableError
+from trainer.data.prepare import prepare
+from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
+from trainer.mirror.push import Pusher, mirror_place
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.train import TrainingEnd, train
@@ -224,3 +234,58 @@ def test_a_run_directory_of_another_user_is_named(tmp_path: Path) -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     tmp_path.chmod(0o755)
+
+
+def names(run: RunConfig) -> list[str]:
+    return sorted(path.name for path in checkpoints(run).iterdir())
+
+
+def fill_mirror(run: RunConfig) -> None:
+    pusher = Pusher(run.checkpoint, run.run_dir, mirror_place(run), print)
+    while pusher.push_next():
+        pass
+
+
+def damage_all(run: RunConfig) -> None:
+    for step in store.all_steps(checkpoints(run)):
+        (store.directory_of(checkpoints(run), step) / "model-00000.bin").write_bytes(b"x")
+
+
+def test_refused_start_with_mirror_changes_nothing(lab: Lab) -> None:
+    """Checkpoints of another vocabulary were renamed to damaged-* before the mirror was asked,
+    which had no better ones. With two ranks, both have to know that it is not asked."""
+    mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
+    run = trained(lab, **mirror)
+    fill_mirror(run)
+    text = lab.root / "other.txt"
+    text.write_text(text_of_words().replace("q", "xyz"))
+    before = names(run)
+    assert before == ["step-00000004", "step-00000008"]
+    other = longer(lab, dataset__file=str(text), **mirror)
+    prepare(other)
+    lab.train(other, 2, expect=ExitCode.FATAL)
+    assert "it holds other tensors than this model" in lab.rank_log(other, 0).read_text()
+    assert names(run) == before
+    assert last_step(run) == 8
+
+
+def test_mirror_without_checkpoints_changes_nothing(lab: Lab) -> None:
+    """Damaged checkpoints are renamed only once the mirror has brought a good one."""
+    mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
+    run = trained(lab, **mirror)
+    damage_all(run)
+    before = names(run)
+    with pytest.raises(FatalError, match="none of them can be used"):
+        run_here(longer(lab, **mirror))
+    assert names(run) == before
+
+
+def test_mirror_replaces_checkpoints_that_are_damaged(lab: Lab) -> None:
+    mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
+    run = trained(lab, **mirror)
+    fill_mirror(run)
+    damage_all(run)
+    assert run_here(longer(lab, **mirror)).step == 12
+    assert names(run)[:2] == ["damaged-step-00000004", "damaged-step-00000008"]
+    assert store.all_steps(checkpoints(run)) == [12, 8]
+    assert [record["step"] for record in records(run)] == list(range(1, 13))
