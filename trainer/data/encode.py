@@ -118,7 +118,7 @@ def passages(batch: Batch, dataset: DatasetConfig) -> Iterator[Passage]:
         yield from _of_lines(batch, dataset.text_field)
     else:
         for text in cast(list[str | None], batch.content):
-            yield Passage(text or "", ends_document=True)
+            yield Passage(_without_halves(text or ""), ends_document=True)
 
 
 def _of_text(batch: Batch, separator: str | None) -> Iterator[Passage]:
@@ -172,4 +172,14 @@ def _of_lines(batch: Batch, field: str) -> Iterator[Passage]:
         text = fields[field]
         if text is not None and not isinstance(text, str):
             raise FatalError(f"{where}: the field {field!r} holds {type(text).__name__}, not text")
-        yield Passage(text or "", ends_document=True)
+        yield Passage(_without_halves(text or ""), ends_document=True)
+
+
+def _without_halves(text: str) -> str:
+    """The text with U+FFFD for each half of a surrogate pair, which is no character by itself.
+
+    A JSON line or a table can hold one, for example where an emoji was cut in two.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

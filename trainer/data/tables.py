@@ -43,10 +43,24 @@ def table_texts(source: Source, skipped: int, column: str) -> Iterator[list[str 
                 values = values.slice(skipped)
                 skipped -= batch.num_rows - len(values)
             for start in range(0, len(values), 64):
-                yield values.slice(start, 64).to_pylist()
+                rows = values.slice(start, 64).cast(pyarrow.large_binary()).to_pylist()
+                yield [_decoded(source, row) for row in rows]
     except pyarrow.ArrowException as error:
         raise FatalError(
             f"{source.path}: is no {source.format} file that can be read: {error}"
+        ) from error
+
+
+def _decoded(source: Source, row: bytes | None) -> str | None:
+    """The text of a row; a half of a surrogate pair stays in it. Nothing has checked its bytes."""
+    if row is None:
+        return None
+    try:
+        return row.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise FatalError(
+            f"{source.path}: the row that begins with {row[:40]!r} is not UTF-8 text "
+            f"({error.reason}); write the file again with text in UTF-8"
         ) from error
 
 

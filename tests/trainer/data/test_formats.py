@@ -285,6 +285,48 @@ def test_folders_that_cannot_be_understood_are_named(tmp_path: Path) -> None:
         made(tmp_path, folder)
 
 
+def write_unchecked(path: Path, contents: list[bytes]) -> None:
+    """A table with any bytes as texts: Arrow does not look at them."""
+    _, offsets, content = pyarrow.array(contents, pyarrow.binary()).buffers()
+    buffers = [None, offsets, content]
+    texts = pyarrow.Array.from_buffers(pyarrow.string(), len(contents), buffers)
+    table = pyarrow.table({"text": texts})
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path)
+        return
+    with pyarrow.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table)
+
+
+def write_halves(path: Path) -> None:
+    """One half, then another one before a character, then a pair that is whole."""
+    if path.suffix == ".jsonl":
+        path.write_text('{"text": "a\\ud83d"}\n{"text": "\\ude00é"}\n{"text": "\\ud83d\\ude00"}\n')
+        return
+    write_unchecked(path, [b"a\xed\xa0\xbd", b"\xed\xb8\x80\xc3\xa9", "😀".encode()])
+
+
+@pytest.mark.parametrize("name", ["d.jsonl", "d.parquet", "d.arrow"])
+@pytest.mark.parametrize("tokenizer", ["char", "words"])
+def test_half_characters_do_not_end_preparation(
+    tmp_path: Path, tokenizer_file: Path, name: str, tokenizer: str
+) -> None:
+    """Half of a surrogate pair, as in an emoji that was cut in two, becomes U+FFFD."""
+    write_halves(tmp_path / name)
+    file = str(tokenizer_file) if tokenizer == "words" else tokenizer
+    dataset = made(tmp_path, tmp_path / name, tokenizer=file)
+    if tokenizer == "char":
+        assert text_of(dataset) == f"a\ufffd{END}\ufffdé{END}😀{END}"
+    assert dataset.val_bytes == len("😀".encode())
+
+
+@pytest.mark.parametrize("name", ["d.parquet", "d.arrow"])
+def test_tables_without_text_are_named(tmp_path: Path, name: str) -> None:
+    write_unchecked(tmp_path / name, [b"good", b"bad \xff"])
+    with pytest.raises(FatalError, match=rf"{name}: the row that begins with .*bad.* is not UTF-8"):
+        made(tmp_path, tmp_path / name)
+
+
 def test_documents_without_text_are_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
