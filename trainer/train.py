@@ -247,7 +247,7 @@ def _record(
 
 
 def _save(run: Run, step: int, loss: float, validation: Validation | None, is_last: bool) -> None:
-    """Begin to save; the metrics are in their files before it."""
+    """Begin to save; the metrics are in their files before it, and on the disk before its end."""
     run.reports.held_up(Name.SAVING)
     if run.metrics_log is not None:
         run.metrics_log.flush()

@@ -33,6 +33,7 @@ from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.launch.status_files import SavingMark
+from trainer.metrics.log import sync_metrics
 from trainer.mirror.status import step_being_copied
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR
@@ -230,8 +231,12 @@ class Save:
         return entries
 
     def _commit(self, job: _Job, files: Mapping[str, Any]) -> dict[str, Any]:
-        """In rank 0's writer's thread: put the checkpoint in place, then remove old ones."""
+        """In rank 0's writer's thread: put the checkpoint in place, then remove old ones.
+
+        The metrics, which were flushed before the save began, become durable before it.
+        """
         with self._mark(True):
+            sync_metrics(self._root.parent)
             store.commit(job.building, job.step, files, self._lock.check)
         seconds = time.perf_counter() - job.began
         name = store.directory_of(self._root, job.step).name

@@ -8,11 +8,12 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.durable import write_text
+from trainer.checkpoint.durable import fsync_directory, fsync_file, write_text
 from trainer.metrics.console import duration
 from trainer.metrics.speed import Speed
 from trainer.run_folder import METRICS_FILE
@@ -153,7 +154,7 @@ class MetricsLog:
             self._tensorboard.add_scalar(name, value, step)
 
     def flush(self) -> None:
-        """Flush the files, so that the metrics of a checkpoint are never older than it."""
+        """Hand everything to the system, from where `sync_metrics` brings it to the disk."""
         self._file.flush()
         self._tensorboard.flush()
 
@@ -161,6 +162,28 @@ class MetricsLog:
         """Write out everything."""
         self._file.close()
         self._tensorboard.close()
+
+
+def sync_metrics(run_dir: Path) -> None:
+    """Make durable what a `MetricsLog` has flushed, so that no checkpoint outlives its metrics.
+
+    Without this a machine that is lost right after a save would leave a gap in the curves: the run
+    continues after the checkpoint. Any thread may call it.
+
+    Args:
+        run_dir: the folder of the run; of TensorBoard's files only the newest one is written.
+
+    Raises:
+        OSError: a file could not be written to the disk.
+    """
+    with suppress(FileNotFoundError):  # somebody may have removed a file
+        fsync_file(run_dir / METRICS_FILE)
+    curves = run_dir / TENSORBOARD_DIR
+    with suppress(FileNotFoundError):
+        newest = max(curves.glob("events.*"), key=lambda path: path.stat().st_mtime, default=None)
+        if newest is not None:
+            fsync_file(newest)
+            fsync_directory(curves)
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:

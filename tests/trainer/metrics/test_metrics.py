@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -8,9 +9,12 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.trainer.lab import Lab, records
-from trainer.metrics.log import StepMetrics
+from tests.trainer.lab import Lab, NoSignals, records
+from trainer.metrics.log import StepMetrics, read_records
 from trainer.metrics.speed import Speedometer
+from trainer.parallel.device import choose_compute
+from trainer.parallel.world import World
+from trainer.train import train
 
 
 def test_a_line_for_people_holds_step_loss_and_speed() -> None:
@@ -120,6 +124,51 @@ def test_curves_do_not_overlap_after_crashes(lab: Lab) -> None:
     assert [event.value for event in curves.Scalars("loss")] == pytest.approx(
         [record["loss"] for record in records(run)]
     )
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_metrics_are_durable_before_their_checkpoint(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    """A machine that is lost right after a save must leave no gap: the run continues after that
+    step, and what only the system's memory had of the steps before would be missing for ever."""
+    run = lab.config(
+        train__max_steps=4,
+        train__warmup_steps=2,
+        checkpoint__interval=2,
+        checkpoint__asynchronous=asynchronous,
+    )
+    durable_bytes: dict[Path, int] = {}
+    left = lab.root / "left"
+    fsync, rename = os.fsync, Path.rename
+
+    def counted_fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        durable_bytes[path] = path.stat().st_size
+        fsync(descriptor)
+
+    def lose_machine_and_rename(path: Path, target: Path) -> Path:
+        """What is on the disk at that moment is copied to the folder of the checkpoint's name."""
+        if target.name.startswith("step-"):
+            (left / target.name).mkdir(parents=True)
+            (curves,) = (run.run_dir / "tensorboard").glob("events.*")
+            for file in (run.run_dir / "metrics.jsonl", curves):
+                content = file.read_bytes()[: durable_bytes.get(file, 0)]
+                (left / target.name / file.name).write_bytes(content)
+        return rename(path, target)
+
+    with monkeypatch.context() as watched:
+        watched.setattr(os, "fsync", counted_fsync)
+        watched.setattr(Path, "rename", lose_machine_and_rename)
+        train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+    for step in (2, 4):
+        folder = left / f"step-{step:08d}"
+        wanted = list(range(1, step + 1))
+        found, _ = read_records(folder / "metrics.jsonl")
+        assert [record["step"] for record in found][:step] == wanted
+        curves = EventAccumulator(str(folder)).Reload()
+        assert "loss" in curves.scalars.Keys()
+        assert [event.step for event in curves.Scalars("loss")][:step] == wanted
 
 
 def test_every_record_says_how_fast_and_how_big_the_run_is(lab: Lab) -> None:
