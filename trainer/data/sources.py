@@ -108,8 +108,11 @@ def _folder(dataset: DatasetConfig, folder: Path) -> list[Source]:
         kind = format_by_name(path.name)
         if dataset.format != "auto" and path.is_file() and not path.name.startswith("."):
             kind = cast(Format, dataset.format)
-        if kind is not None and path.is_file() and not _is_description(path, kind):
+        if kind is not None and path.is_file():
             found.append(Source(path, kind))
+    data = [source for source in found if not _is_description(source)]
+    if data or dataset.format == "auto":  # else the setting says that these files are the data
+        found = data
     formats = sorted({source.format for source in found})
     if len(formats) > 1:
         raise FatalError(
@@ -119,14 +122,15 @@ def _folder(dataset: DatasetConfig, folder: Path) -> list[Source]:
     if not found:
         raise FatalError(
             f"dataset.file: the folder {folder} holds no text, jsonl, parquet, arrow or bin files "
-            "(sub-folders are not searched); name a folder that does, or set dataset.format"
+            "(sub-folders are not searched, and .json and .md files are taken for descriptions); "
+            "name a folder that does, or set dataset.format"
         )
     return _in_order(found)
 
 
-def _is_description(path: Path, kind: Format) -> bool:
-    """Whether a .json or .md file lies beside the data and only describes it."""
-    return path.suffix in (".json", ".md") and kind in ("jsonl", "text")
+def _is_description(source: Source) -> bool:
+    """Whether the file may lie beside the data and only describe it: .json and .md files do."""
+    return source.path.suffix in (".json", ".md") and source.format in ("jsonl", "text")
 
 
 def _in_order(sources: list[Source]) -> list[Source]:

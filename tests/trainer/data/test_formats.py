@@ -275,6 +275,22 @@ def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
         made(tmp_path, write_parquet(tmp_path), text_field="id")
 
 
+@pytest.mark.parametrize(("ending", "format"), [(".json", "jsonl"), (".md", "text")])
+def test_format_makes_descriptions_the_data(tmp_path: Path, ending: str, format: str) -> None:
+    """A folder of only such files was refused also with dataset.format, which the message told to
+    set. Beside other files they are still left out: they would not be what the setting says."""
+    (folder := tmp_path / "source").mkdir()
+    for number, document in enumerate(DOCUMENTS):
+        content = json.dumps({"text": document}) if format == "jsonl" else document
+        (folder / f"{number:05d}{ending}").write_text(content)
+    with pytest.raises(FatalError, match=r"\.json and \.md files are taken for .* dataset\.format"):
+        made(tmp_path, folder)
+    dataset = made(tmp_path, folder, format=format)
+    assert text_of(dataset) == "".join(document + END for document in DOCUMENTS)
+    (folder / "data").write_text('{"text": "other"}\n{"text": "documents"}\n')
+    assert text_of(made(tmp_path, folder, format="jsonl")) == f"other{END}documents{END}"
+
+
 def test_folders_that_cannot_be_understood_are_named(tmp_path: Path) -> None:
     (folder := tmp_path / "source").mkdir()
     with pytest.raises(FatalError, match=r"holds no text, jsonl, parquet"):
