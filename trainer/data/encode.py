@@ -25,12 +25,15 @@ class Encoded:
 
     Args:
         tokens: as they stand in the file.
-        entries: shape (documents or passages, 3): tokens, bytes and characters of each.
+        passages: shape (passages, 3): tokens, bytes and characters of each.
+        may_cut: shape (passages,): whether validation may begin after it. Where there are
+            documents, it ends one of them.
         skipped: documents without text.
     """
 
     tokens: bytes
-    entries: NDArray[np.int64]
+    passages: NDArray[np.int64]
+    may_cut: NDArray[np.bool_]
     skipped: int
 
 
@@ -58,7 +61,8 @@ class Encoder:
             return self._ready_made(batch)
         end = np.array([] if self._end is None else [self._end], self._dtype)
         tokens: list[NDArray[Any]] = []
-        entries: list[tuple[int, int, int]] = []
+        sizes: list[tuple[int, int, int]] = []
+        may_cut: list[bool] = []
         skipped = 0
         for passage in passages(batch, self._dataset):
             if not passage.text and passage.ends_document and batch.source.format != "text":
@@ -69,16 +73,21 @@ class Encoder:
                 parts.append(end)
             tokens += parts
             size = len(passage.text.encode())
-            entries.append((sum(map(len, parts)), size, len(passage.text)))
+            sizes.append((sum(map(len, parts)), size, len(passage.text)))
+            may_cut.append(passage.ends_document or self._end is None)
         joined = np.concatenate(tokens) if tokens else end[:0]
         return Encoded(
             joined.astype(self._dtype, copy=False).tobytes(),
-            np.array(entries, np.int64).reshape(-1, 3),
+            np.array(sizes, np.int64).reshape(-1, 3),
+            np.array(may_cut, np.bool_),
             skipped,
         )
 
     def _ready_made(self, batch: Batch) -> Encoded:
-        """Tokens that are there already: they are checked, and documents are found in them."""
+        """Tokens that are there already: they are checked, and documents are found in them.
+
+        Validation may begin after a batch without any end of a document, as in files without them.
+        """
         tokens = np.frombuffer(cast(bytes, batch.content), f"<u{batch.token_bytes}")
         if len(tokens) and int(tokens.max()) >= self._tokenizer.vocab_size:
             where = int(np.argmax(tokens >= self._tokenizer.vocab_size))
@@ -95,8 +104,10 @@ class Encoder:
         read_bytes = np.concatenate([[0], np.cumsum(self._token_bytes[tokens])])
         sizes = np.diff(read_bytes[bounds])
         # Nothing asks for the characters of ready-made tokens.
-        entries = np.stack([np.diff(bounds), sizes, sizes], axis=1).astype(np.int64)
-        return Encoded(tokens.astype(self._dtype, copy=False).tobytes(), entries, 0)
+        passages = np.stack([np.diff(bounds), sizes, sizes], axis=1).astype(np.int64)
+        may_cut = np.isin(bounds[1:], ends)
+        may_cut[-1:] |= batch.is_last or not len(ends)
+        return Encoded(tokens.astype(self._dtype, copy=False).tobytes(), passages, may_cut, 0)
 
 
 def characters_of(batch: Batch, dataset: DatasetConfig) -> NDArray[np.uint32]:

@@ -47,7 +47,8 @@ def find_cut(
     """Where the stream in `directory` is cut.
 
     A text of one file without documents is cut as nanoGPT does it: at that share of its characters.
-    Otherwise validation begins with the first document that leaves at most the wanted tokens.
+    Otherwise validation begins with the first document that leaves at most the wanted tokens, or
+    with the last one. An entry of the stream is a document there (`Encoded.may_cut`).
 
     Raises:
         FatalError: there is only one document.
