@@ -50,10 +50,16 @@ def end_leftovers(start: str) -> list[int]:
         time.sleep(_POLL_SECONDS)
 
 
-def orphans_in(groups: Collection[int], start: str) -> list[int]:
-    """The orphans of a start in these process groups, such as a program whose shell has ended."""
+def orphans_in(first: Collection[int], start: str) -> list[int]:
+    """The orphans in the process groups of a start, such as a program whose shell has ended.
+
+    Args:
+        first: the processes that were started, each of which began a group.
+        start: which one.
+    """
     mark = f"{MARK_VARIABLE}={start}".encode()
-    return [pid for pid, group in _children().items() if group in groups and _belongs(pid, mark)]
+    orphans = {pid: group for pid, group in _children().items() if pid not in first}
+    return [pid for pid, group in orphans.items() if group in first and _belongs(pid, mark)]
 
 
 def _children() -> dict[int, int]:

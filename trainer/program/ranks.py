@@ -21,7 +21,11 @@ GRACE_SECONDS = 10.0
 
 
 class ProgramRanks(LocalRanks):
-    """Signals go to all processes of a rank: a shell does not hand them on, for example."""
+    """SIGTERM goes to the first process of each rank alone, as under torchrun.
+
+    The workers of a DataLoader would die of it, and their program with an error in the middle of
+    its save. What a shell leaves behind, which ends at once and hands nothing on, gets it too.
+    """
 
     has_lifeline = False
     has_reports = False
@@ -45,25 +49,27 @@ class ProgramRanks(LocalRanks):
         """
         self._start, self._stop = start, stop
         self._has_asked, self._ending_since_seconds = False, float("inf")
+        self._asked_orphans = set[int]()
         take_orphans()
         marked = [{**environment, MARK_VARIABLE: start} for environment in environments]
         super().__init__(process_of(command, folder), marked, status, output, tap)
 
     def request_stop(self) -> None:
-        """Ask all processes to save and end. Asked twice, many programs end without saving."""
+        """Ask each rank to save and end. Asked twice, many programs end without saving."""
         if not self._has_asked:
             self._has_asked = True
-            for process in self._processes:
-                _signal_group(process.pid, signal.SIGTERM)
+            super().request_stop()
 
     def is_running(self) -> bool:
         """Whether any of them runs, or a program below a shell that SIGTERM has ended at once."""
         if super().is_running():
             return True
-        return self._has_asked and bool(orphans_in(self.pids(), self._start))
+        return self._has_asked and bool(self._orphans())
 
     def wait(self, seconds: float) -> None:
-        """See `LocalRanks`; the end of an orphan is looked for after that time."""
+        """See `LocalRanks`; before it, programs whose shell has ended are asked to end, too."""
+        if self._has_asked:
+            self._ask_orphans()
         if super().is_running():
             super().wait(seconds)
         elif self._has_asked:
@@ -90,6 +96,16 @@ class ProgramRanks(LocalRanks):
         if not self._stop.requested and now - self._ending_since_seconds > GRACE_SECONDS:
             for process in self._processes:
                 _signal_group(process.pid, signal.SIGKILL)
+
+    def _ask_orphans(self) -> None:
+        """Send SIGTERM once to each process that has become an orphan since the last call."""
+        for pid in set(self._orphans()) - self._asked_orphans:
+            self._asked_orphans.add(pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def _orphans(self) -> list[int]:
+        return orphans_in(self.pids(), self._start)
 
     def close(self) -> None:
         """Nothing that the program has started may live on: it would hold the GPUs."""

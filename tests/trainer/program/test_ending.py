@@ -17,7 +17,7 @@ from trainer.program import ranks as module
 from trainer.program.ranks import ProgramRanks
 
 LIMIT_SECONDS = 60
-DEAF = "trap '' TERM; touch here; while :; do sleep 0.05; done"
+DEAF = "trap 'echo asked >> asked' TERM; touch here; while :; do sleep 0.05; done"
 
 
 def wait_for_end(ranks: ProgramRanks) -> None:
@@ -37,7 +37,7 @@ def stop() -> StopRequest:
 def deaf(
     tmp_path: Path, stop: StopRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ProgramRanks]:
-    """A rank that takes no notice of SIGTERM, and whose time to end is over at once."""
+    """A rank that notes a SIGTERM and goes on, and whose time to end is over at once."""
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(module, "take_orphans", lambda: None)  # of this process: pytest's
     made = ProgramRanks(
@@ -68,15 +68,19 @@ def test_rank_that_does_not_end_is_killed_after_its_time(deaf: ProgramRanks) -> 
 
 
 def test_rank_of_a_run_that_is_stopped_has_the_pods_time(
-    deaf: ProgramRanks, stop: StopRequest, monkeypatch: pytest.MonkeyPatch
+    deaf: ProgramRanks, stop: StopRequest, tmp_path: Path
 ) -> None:
     """However long it saves: Kubernetes alone ends it, also where another node has failed."""
-    sent = list[int]()
-    monkeypatch.setattr(module, "_signal_group", lambda group, number: sent.append(number))
     stop.requested = True
+    deadline = time.monotonic() + LIMIT_SECONDS
+    asked = tmp_path / "asked"
+    while not asked.exists() or not asked.read_text():
+        assert time.monotonic() < deadline, "it was not asked"
+        deaf.end_soon()
+        deaf.wait(0.01)
     deaf.end_soon()
-    deaf.end_soon()
-    assert sent == [signal.SIGTERM]
+    assert deaf.is_running()
     stop.requested = False
-    deaf.end_soon()
-    assert sent == [signal.SIGTERM, signal.SIGKILL]
+    wait_for_end(deaf)
+    assert deaf.exit_codes() == [-signal.SIGKILL]
+    assert asked.read_text() == "asked\n"
