@@ -6,8 +6,8 @@ copies the launcher, which is Python and needs nothing compiled, into a folder o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from infra.objects import Manifest
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MOUNT = "/disttrain"
 _VOLUME = "launcher"
 _START = f"{MOUNT}/start.py"  # trainer/program/carry.py puts it there
+USER_NAME = "trainer"
+"""Of user 1000, as in the trainer image. Another image may not know this user, and then programs
+that ask for its name fail, among them torch.compile (getpass.getuser)."""
 
 
 def in_own_image(pod: Manifest, image: str, requests: Mapping[str, str]) -> Manifest:
@@ -46,7 +49,11 @@ def in_own_image(pod: Manifest, image: str, requests: Mapping[str, str]) -> Mani
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", _START],
-        "env": [{"name": "PYTHONUNBUFFERED", "value": "1"}, *container["env"]],
+        "env": [
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+            *_user_name(container["env"]),
+            *container["env"],
+        ],
         "volumeMounts": [*container["volumeMounts"], {**mount, "readOnly": True}],
     }
     return {
@@ -55,3 +62,9 @@ def in_own_image(pod: Manifest, image: str, requests: Mapping[str, str]) -> Mani
         "initContainers": [*pod.get("initContainers", []), launcher],
         "volumes": [*pod["volumes"], {"name": _VOLUME, "emptyDir": {}}],
     }
+
+
+def _user_name(given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The variable that names the user, unless the user's own variables do."""
+    names = {variable["name"] for variable in given}
+    return [] if {"LOGNAME", "USER"} & names else [{"name": "LOGNAME", "value": USER_NAME}]

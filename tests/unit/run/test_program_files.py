@@ -14,6 +14,7 @@ from infra.image.registry.login import PASSWORD_VARIABLE
 from infra.kinds import KINDS
 from infra.platform.pod_rules import broken_rules
 from infra.settings import Devices, PlatformDelivery, parse_settings
+from infra.workloads.pod import environment
 from tests.unit.platform.machines import before
 from tests.unit.stacks import (
     Deployment,
@@ -97,7 +98,8 @@ def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Pa
     mount = {"name": "launcher", "mountPath": "/disttrain"}
     assert launcher["volumeMounts"] == [mount]
     assert after["volumeMounts"] == [*before["volumeMounts"], {**mount, "readOnly": True}]
-    assert after["env"] == [{"name": "PYTHONUNBUFFERED", "value": "1"}, *before["env"]]
+    more = {"PYTHONUNBUFFERED": "1", "LOGNAME": "trainer"}
+    assert after["env"] == [*environment(more), *before["env"]]
     assert after["image"] == "registry.example/mine:1"
     assert after["imagePullPolicy"] == "IfNotPresent"
     assert after["command"] == ["python3", "/disttrain/start.py"]
@@ -106,6 +108,16 @@ def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Pa
     assert {key: after[key] for key in same} == {key: before[key] for key in same}
     template = own.one("training-stateful-set").inputs["spec"]["template"]
     assert broken_rules(template) == []
+
+
+@pytest.mark.parametrize("name", ["LOGNAME", "USER"])
+def test_users_own_name_of_the_user_stays(tmp_path: Path, name: str) -> None:
+    """Python's getpass looks at LOGNAME before USER, so it must not be set beside USER."""
+    program = {"command": COMMAND, "image": "registry.example/mine:1"}
+    changes = {"program": program, "podEnvironment": {name: "ada"}}
+    (container,) = pod_of(deploy("multipod", tmp_path, changes))["containers"]
+    found = {each["name"]: each.get("value") for each in container["env"]}
+    assert {key: found[key] for key in ("LOGNAME", "USER") if key in found} == {name: "ada"}
 
 
 def test_image_of_ones_own_trusts_the_same_authorities(tmp_path: Path) -> None:
