@@ -97,7 +97,8 @@ class _Entrypoint:
         )
         self._work: Work
         if config.has_program:
-            self._work = Program(config, node, self._status, self._output, self._events, stop)
+            parts = (self._status, self._output, self._events, stop, self._helpers)
+            self._work = Program(config, node, *parts)
         else:
             local_ranks = node.local_ranks
             self._work = OwnTrainer(
@@ -146,6 +147,10 @@ class _Entrypoint:
             self._mirror.finish()
             self._metrics.close()
             self._output.close()
+
+    def _helpers(self) -> list[int]:
+        """The processes beside the ranks that this one has started itself."""
+        return [*self._mirror.pids(), *self._goodput.pids()]
 
     def _run(self) -> ExitCode:
         failures, newest = 0, self._work.newest()

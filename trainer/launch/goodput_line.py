@@ -41,6 +41,10 @@ class GoodputLine:
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 
+    def pids(self) -> list[int]:
+        """The id of the process, if one runs."""
+        return [self._process.pid] if self._process is not None else []
+
     def poll(self) -> None:
         """Start the process if it is time to, or say what it has found. Never waits."""
         if self._process is not None and self._process.poll() is not None:

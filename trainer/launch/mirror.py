@@ -37,6 +37,10 @@ class MirrorProcess:
         self._pipe: LinePipe | None = None
         self._lifeline = -1
 
+    def pids(self) -> list[int]:
+        """The id of the process, if one runs."""
+        return [self._process.pid] if self._process is not None else []
+
     def ensure_running(self) -> None:
         """Start the process, or start it again where it has ended."""
         if not self._is_wanted or (self._process is not None and self._process.poll() is None):

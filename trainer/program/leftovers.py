@@ -1,7 +1,8 @@
 """Ends what a program has left behind, so that nothing of one start holds GPUs in the next.
 
 A killed torchrun leaves its workers, a shell its background jobs. Linux gives such orphans to the
-nearest ancestor that has asked for them, which here is the entrypoint.
+nearest ancestor that has asked for them, which here is the entrypoint. It knows the processes that
+it has started itself. Every other child of it is an orphan, whatever its name and its variables.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-MARK_VARIABLE = "DISTTRAIN_START"
-"""Its value is different for each start, and all processes of the start inherit it."""
 LIMIT_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _PROC = Path("/proc")
@@ -29,17 +28,20 @@ def take_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_leftovers(start: str) -> list[int]:
+def end_leftovers(own: Collection[int]) -> list[int]:
     """Kill all processes of a start, whose first ones have ended.
 
     Each pass ends the orphans that are there; their own children are orphans in the next one.
 
+    Args:
+        own: processes that this one has started itself, and that go on.
+
     Returns:
         The processes that still run after LIMIT_SECONDS, as some do that wait for a device.
     """
-    mark, deadline = f"{MARK_VARIABLE}={start}".encode(), time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + LIMIT_SECONDS
     while True:
-        left = [pid for pid in _children() if _belongs(pid, mark)]
+        left = list(orphans(own))
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -50,37 +52,16 @@ def end_leftovers(start: str) -> list[int]:
         time.sleep(_POLL_SECONDS)
 
 
-def orphans_in(first: Collection[int], start: str) -> list[int]:
-    """The orphans in the process groups of a start, such as a program whose shell has ended.
+def orphans(own: Collection[int]) -> dict[int, int]:
+    """The orphans that have not ended: the process group of each.
 
     Args:
-        first: the processes that were started, each of which began a group.
-        start: which one.
+        own: processes that this one has started itself.
     """
-    mark = f"{MARK_VARIABLE}={start}".encode()
-    orphans = {pid: group for pid, group in _children().items() if pid not in first}
-    return [pid for pid, group in orphans.items() if group in first and _belongs(pid, mark)]
-
-
-def _children() -> dict[int, int]:
-    """Of this process, without those that have ended: the process group of each."""
     found = dict[int, int]()
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
             state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(parent) == os.getpid() and state != "Z":
+            if int(parent) == os.getpid() and state != "Z" and int(folder.name) not in own:
                 found[int(folder.name)] = int(group)
     return found
-
-
-def _belongs(pid: int, mark: bytes) -> bool:
-    """Whether it has the mark. A process that is just being executed has no variables yet."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    with suppress(OSError):
-        while time.monotonic() < deadline:
-            variables = (_PROC / str(pid) / "environ").read_bytes()
-            state = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
-            if variables or state == "Z":
-                return mark in variables.split(b"\0")
-            time.sleep(_POLL_SECONDS)
-    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
-from trainer.program.leftovers import MARK_VARIABLE, end_leftovers, orphans_in, take_orphans
+from trainer.program.leftovers import end_leftovers, orphans, take_orphans
 
 # When a rank has failed, the others get SIGTERM, and so long to end before they are killed.
 GRACE_SECONDS = 10.0
@@ -38,21 +38,20 @@ class ProgramRanks(LocalRanks):
         output: NodeOutput,
         folder: Path | None,
         tap: Tap,
-        start: str,
+        helpers: Callable[[], Collection[int]],
         stop: StopRequest,
     ):
         """See `LocalRanks`, and beside:
 
         Args:
-            start: different for each start of each node.
+            helpers: says which processes this one has started beside the ranks.
             stop: of this node. Once it is requested, the pod's grace is the only limit of time.
         """
-        self._start, self._stop = start, stop
+        self._helpers, self._stop = helpers, stop
         self._has_asked, self._ending_since_seconds = False, float("inf")
         self._asked_orphans = set[int]()
         take_orphans()
-        marked = [{**environment, MARK_VARIABLE: start} for environment in environments]
-        super().__init__(process_of(command, folder), marked, status, output, tap)
+        super().__init__(process_of(command, folder), environments, status, output, tap)
 
     def request_stop(self) -> None:
         """Ask each rank to save and end. Asked twice, many programs end without saving."""
@@ -105,11 +104,14 @@ class ProgramRanks(LocalRanks):
                 os.kill(pid, signal.SIGTERM)
 
     def _orphans(self) -> list[int]:
-        return orphans_in(self.pids(), self._start)
+        """Those in the process groups of the ranks, such as a program whose shell has ended."""
+        ranks = self.pids()
+        found = orphans([*ranks, *self._helpers()])
+        return [pid for pid, group in found.items() if group in ranks]
 
     def close(self) -> None:
         """Nothing that the program has started may live on: it would hold the GPUs."""
-        if left := end_leftovers(self._start):
+        if left := end_leftovers(self._helpers()):
             pids = ", ".join(map(str, left))
             self._say(f"warning: process(es) {pids} of the program cannot be ended")
         super().close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from trainer.checkpoint.run_lock import RunLock
@@ -60,7 +59,10 @@ class Program:
         output: NodeOutput,
         events: EventLog,
         stop: StopRequest,
+        helpers: Callable[[], Collection[int]],
     ):
+        """`helpers` says which processes the entrypoint has started beside the ranks."""
+        self._helpers = helpers
         self._config, self._node, self._status = config, node, status
         self._output, self._events, self._stop = output, events, stop
         # Rank 0 is on node 0: the steps are seen there, and the others train when they run.
@@ -105,7 +107,7 @@ class Program:
                 self._output,
                 FILES_DIR if config.program.files else None,
                 self._tap,
-                uuid.uuid4().hex,
+                self._helpers,
                 self._stop,
             )
         except OSError as error:

@@ -13,6 +13,7 @@ import pytest
 from trainer.launch.node_output import NodeOutput
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
+from trainer.program import leftovers
 from trainer.program import ranks as module
 from trainer.program.ranks import ProgramRanks
 
@@ -39,7 +40,9 @@ def deaf(
 ) -> Iterator[ProgramRanks]:
     """A rank that notes a SIGTERM and goes on, and whose time to end is over at once."""
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "take_orphans", lambda: None)  # of this process: pytest's
+    # This process is pytest's, whose other children are none of the program's.
+    monkeypatch.setattr(module, "take_orphans", lambda: None)
+    monkeypatch.setattr(leftovers, "_PROC", tmp_path / "no-processes")
     made = ProgramRanks(
         ["sh", "-c", DEAF],
         [{**os.environ, "RANK": "0"}],
@@ -47,7 +50,7 @@ def deaf(
         NodeOutput(0, None),
         tmp_path,
         lambda rank, lines: None,
-        "start",
+        list[int],
         stop,
     )
     deadline = time.monotonic() + LIMIT_SECONDS

@@ -64,3 +64,17 @@ def test_ranks_of_torchrun_below_a_shell_save(desk: Desk) -> None:
     pod.terminate()
     assert pod.wait(LIMIT_SECONDS) == ExitCode.PREEMPTED, desk.log()
     assert (config.program_dir / "saved").exists(), desk.log()
+
+
+def test_program_without_its_variables_saves_below_a_shell(desk: Desk) -> None:
+    """`env -i` removes them, and a title of setproctitle is written over them."""
+    path = desk.root / "below.py"
+    path.write_text(textwrap.dedent(SAVES))
+    folder = "DISTTRAIN_CHECKPOINT_DIR=$DISTTRAIN_CHECKPOINT_DIR"
+    command = f"env -i {folder} {sys.executable} {path}; true"
+    config = desk.config("sh", "-c", command, progress=PATTERN)
+    pod = desk.start(config)
+    desk.wait_for("program: step 1")
+    pod.terminate()
+    assert pod.wait(LIMIT_SECONDS) == ExitCode.PREEMPTED, desk.log()
+    assert (config.program_dir / "saved").exists(), desk.log()
