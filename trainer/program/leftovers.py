@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT_SECONDS = 10.0
@@ -41,12 +42,11 @@ def end_leftovers(own: Collection[int]) -> list[int]:
     """
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
+        reap(own)
         left = list(orphans(own))
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(_POLL_SECONDS)
@@ -58,10 +58,36 @@ def orphans(own: Collection[int]) -> dict[int, int]:
     Args:
         own: processes that this one has started itself.
     """
-    found = dict[int, int]()
+    return {child.pid: child.group for child in _others(own) if not child.has_ended}
+
+
+def reap(own: Collection[int]) -> None:
+    """Let go of the orphans that have ended, which would stay in the table of processes.
+
+    Args:
+        own: processes that this one has started itself, and whose exit status somebody waits for.
+    """
+    for child in _others(own):
+        if child.has_ended:
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
+
+
+@dataclass(frozen=True)
+class _Child:
+    """A child of this process, and whether it has ended and nobody has asked yet how."""
+
+    pid: int
+    group: int
+    has_ended: bool
+
+
+def _others(own: Collection[int]) -> list[_Child]:
+    """All children of this process but its own."""
+    found = list[_Child]()
     for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # it has gone meanwhile
             state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(parent) == os.getpid() and state != "Z" and int(folder.name) not in own:
-                found[int(folder.name)] = int(group)
+            if int(parent) == os.getpid() and int(folder.name) not in own:
+                found.append(_Child(int(folder.name), int(group), state == "Z"))
     return found

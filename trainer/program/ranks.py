@@ -14,10 +14,12 @@ from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
-from trainer.program.leftovers import end_leftovers, orphans, take_orphans
+from trainer.program.leftovers import end_leftovers, orphans, reap, take_orphans
 
 # When a rank has failed, the others get SIGTERM, and so long to end before they are killed.
 GRACE_SECONDS = 10.0
+REAP_SECONDS = 10.0
+"""Between two looks for orphans that have ended by themselves."""
 
 
 class ProgramRanks(LocalRanks):
@@ -49,7 +51,7 @@ class ProgramRanks(LocalRanks):
         """
         self._helpers, self._stop = helpers, stop
         self._has_asked, self._ending_since_seconds = False, float("inf")
-        self._asked_orphans = set[int]()
+        self._asked_orphans, self._reaped_at = set[int](), time.monotonic()
         take_orphans()
         super().__init__(process_of(command, folder), environments, status, output, tap)
 
@@ -69,6 +71,9 @@ class ProgramRanks(LocalRanks):
         """See `LocalRanks`; before it, programs whose shell has ended are asked to end, too."""
         if self._has_asked:
             self._ask_orphans()
+        if time.monotonic() - self._reaped_at >= REAP_SECONDS:
+            reap(self._own())
+            self._reaped_at = time.monotonic()
         if super().is_running():
             super().wait(seconds)
         elif self._has_asked:
@@ -105,9 +110,12 @@ class ProgramRanks(LocalRanks):
 
     def _orphans(self) -> list[int]:
         """Those in the process groups of the ranks, such as a program whose shell has ended."""
-        ranks = self.pids()
-        found = orphans([*ranks, *self._helpers()])
+        found, ranks = orphans(self._own()), self.pids()
         return [pid for pid, group in found.items() if group in ranks]
+
+    def _own(self) -> list[int]:
+        """The processes that this one has started itself."""
+        return [*self.pids(), *self._helpers()]
 
     def close(self) -> None:
         """Nothing that the program has started may live on: it would hold the GPUs."""

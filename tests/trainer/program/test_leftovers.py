@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.trainer.lab import CHECKOUT
+from tests.trainer.program.desk import Desk
 
 # A helper of the launcher, and a shell that leaves a process with another session and no variables.
 LEAVES = """
@@ -31,3 +34,46 @@ def test_every_orphan_is_ended_and_no_helper() -> None:
         [sys.executable, "-c", LEAVES], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == {"found": 1, "left": [], "rest": True}
+
+
+# Both have ended, and nobody has asked how. The exit status of the helper is still wanted.
+REAPS = """
+import os, subprocess, time
+from pathlib import Path
+from trainer.program.leftovers import reap, take_orphans
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+take_orphans()
+helper = subprocess.Popen(["sh", "-c", "exit 7"])
+shell = subprocess.run(["sh", "-c", "true & echo $!"], capture_output=True, text=True)
+orphan = int(shell.stdout)
+while (state(helper.pid), state(orphan)) != ("Z", "Z"):
+    time.sleep(0.01)
+reap([helper.pid])
+print(os.path.exists(f"/proc/{orphan}"), helper.wait())
+"""
+
+
+def test_orphans_that_have_ended_are_let_go() -> None:
+    """They would fill the container's table of processes. Others are left to who waits for them."""
+    done = subprocess.run(
+        [sys.executable, "-c", REAPS], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "7"]
+
+
+LOOKS_OFTEN = """
+import runpy
+from trainer.program import ranks
+ranks.REAP_SECONDS = 0
+runpy.run_module("trainer", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_running_program_keeps_no_ended_orphans(desk: Desk) -> None:
+    """A program may start thousands of short commands in the background."""
+    desk.trainer = [sys.executable, "-c", LOOKS_OFTEN]
+    desk.start(desk.config("sh", "-c", "sh -c 'true & echo orphan $!'; exec sleep 3600"))
+    desk.wait_for(r"orphan \d+")
+    (orphan,) = re.findall(r"orphan (\d+)", desk.log())
+    desk.wait("the orphan to be let go", lambda: not Path(f"/proc/{orphan}").exists())
