@@ -9,6 +9,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MOST_CHARACTERS = 4096
+"""Of a line in which a pattern is searched. The time that `.*step` takes grows with the square of
+the line's length, and meanwhile Python runs nothing else of the launcher."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -69,14 +73,18 @@ class ProgressReader:
 
 
 def point_in(pattern: re.Pattern[str], line: bytes) -> Point | None:
-    """What the line says; None if nothing. Of a progress bar the last state counts. Pure."""
-    for part in reversed(line.decode(errors="replace").split("\r")):
-        match = pattern.search(part)
-        if match is None:
-            continue
-        groups = match.groupdict()
+    """What the line says; None if nothing. Of a progress bar the last state counts. Pure.
+
+    Only the first MOST_CHARACTERS are searched, of a progress bar those of its last states.
+    """
+    left = MOST_CHARACTERS
+    for state in reversed(line.decode(errors="replace").split("\r")):
+        text = state[:left]
+        match = pattern.search(text)
+        groups = match.groupdict() if match is not None else {}
         point = point_from(groups.get("step"), groups.get("loss"), groups.get("total"))
-        if point is not None:
+        left -= len(text)
+        if point is not None or left == 0:
             return point
     return None
 

@@ -363,6 +363,21 @@ def test_step_is_said_at_least_every_hundred_lines(desk: Desk) -> None:
     stop_all([entrypoint])
 
 
+PRINTS_A_LONG_LINE = """
+    import time
+    print("x" * 1_000_000)
+    print("step 1/9 loss 3")
+    time.sleep(3600)
+"""
+
+
+def test_long_line_does_not_hold_up_the_launcher(desk: Desk) -> None:
+    """A pattern that begins with anything was searched in it for hours; SIGTERM had no effect."""
+    entrypoint = desk.start(desk.python(PRINTS_A_LONG_LINE, progress=f".*{PATTERN}"))
+    desk.wait_for("program: step 1/9 loss 3")
+    stop_all([entrypoint])
+
+
 def test_finished_program_is_not_started_again(desk: Desk) -> None:
     config = desk.config("sh", "-c", "echo it runs now")
     assert [desk.run(config) for _ in range(2)] == [ExitCode.DONE] * 2

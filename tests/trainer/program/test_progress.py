@@ -20,6 +20,8 @@ PATTERN = r"step (?P<step>[\d,]+)(?:/(?P<total>\d+))?(?: loss (?P<loss>\S+))?"
         # A progress bar writes its line again and again; the last state counts.
         (b"step 1/9 loss 3.0\rstep 2/9 loss 2.0\r", 2, 9, 2.0),
         (b"\xff\xfe step 5 loss 2.5", 5, None, 2.5),
+        pytest.param(b"step 5 loss 2.5 " + b"x" * 1_000_000, 5, None, 2.5, id="long line"),
+        pytest.param(b"step 4\r" * 1000 + b"step 5 loss 2.5\r", 5, None, 2.5, id="long bar"),
     ],
 )
 def test_line_of_a_program_tells_step_and_loss(
@@ -32,7 +34,12 @@ def test_line_of_a_program_tells_step_and_loss(
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"steps", b"loss 0.3", b"step 99999999999999999999999 loss 1"]
+    "line",
+    [
+        *(b"", b"steps", b"loss 0.3", b"step 99999999999999999999999 loss 1"),
+        pytest.param(b"x" * 5000 + b" step 3", id="long line"),
+        pytest.param(b"step 3\r" + b"x" * 5000, id="long state"),
+    ],
 )
 def test_other_lines_tell_nothing(line: bytes) -> None:
     assert point_in(re.compile(PATTERN), line) is None
