@@ -17,10 +17,14 @@ class LinePipe:
 
     Args:
         take: called in the thread with whole lines, without their newlines; must not raise.
+        tap: called in the thread with the same as it comes, after its whole lines; must not raise.
+            A last line without a newline gets one.
     """
 
-    def __init__(self, take: Callable[[list[bytes]], None]) -> None:
-        self._take = take
+    def __init__(
+        self, take: Callable[[list[bytes]], None], tap: Callable[[bytes], None] | None = None
+    ) -> None:
+        self._take, self._tap = take, tap
         self._rest: list[bytes] = []  # of a line whose end has not come
         self._rest_bytes = 0
         self._read_end, self.write_end = os.pipe()
@@ -67,8 +71,9 @@ class LinePipe:
             if not os.get_blocking(self._read_end):
                 left -= len(block)
             self._split(block)
+            self._hand_on([], block)
         if self._rest:
-            self._hand_on([b"".join(self._rest)])
+            self._hand_on([b"".join(self._rest)], b"\n")
         os.close(self._read_end)
         os.close(self._stop_read)
 
@@ -85,7 +90,9 @@ class LinePipe:
             self._hand_on([b"".join(self._rest)])
             self._rest, self._rest_bytes = [], 0
 
-    def _hand_on(self, lines: list[bytes]) -> None:
+    def _hand_on(self, lines: list[bytes], block: bytes = b"") -> None:
         with self._handing_on:
-            if not self._is_closed:
+            if lines and not self._is_closed:
                 self._take(lines)
+            if block and self._tap is not None and not self._is_closed:
+                self._tap(block)

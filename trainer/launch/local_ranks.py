@@ -75,7 +75,7 @@ class LocalRanks:
             environments: all variables of each process.
             status: the files of this node.
             output: where the lines go.
-            tap: is given the lines too.
+            tap: is given what they print too.
 
         Raises:
             OSError: the program cannot be started.

@@ -20,8 +20,8 @@ from trainer.launch.run_log import RunLog, log_path
 from trainer.launch.said_again import SaidAgain
 
 SETTLE_SECONDS = 3.0
-Tap = Callable[[int | None, list[bytes]], None]
-"""Is given whole lines of a process, and its rank, in a thread; must not raise."""
+Tap = Callable[[int | None, bytes], None]
+"""Is given what a process prints as it comes, and its rank, in a thread; must not raise."""
 _STDOUT = 1
 
 
@@ -56,7 +56,7 @@ class NodeOutput:
     def pipe(self, rank: int | None, tap: Tap | None = None) -> LinePipe | None:
         """A pipe for the output of a process, by its global rank; None: let it inherit ours."""
         if tap is not None:
-            return LinePipe(lambda lines: (self._print(rank, lines), tap(rank, lines))[0])
+            return LinePipe(lambda lines: self._print(rank, lines), lambda block: tap(rank, block))
         if self._log is None:
             return None
         return LinePipe(lambda lines: self._print(rank, lines))

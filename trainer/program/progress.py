@@ -6,12 +6,12 @@ import math
 import re
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 MOST_CHARACTERS = 4096
 """Of a line in which a pattern is searched. The time that `.*step` takes grows with the square of
 the line's length, and meanwhile Python runs nothing else of the launcher."""
+_MOST_BYTES = 4 * MOST_CHARACTERS  # of them, in UTF-8
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Point:
 
 
 class ProgressReader:
-    """Takes lines in the threads of the pipes, and keeps what they say until it is asked.
+    """Takes output in the threads of the pipes, and keeps what it says until it is asked.
 
     Args:
         pattern: regular expression with the group `step`, perhaps `loss` and `total`; None: no
@@ -54,15 +54,27 @@ class ProgressReader:
         self._lock = threading.Lock()
         self._points = list[Point]()
         self._lines = 0
+        self._rest = b""  # of rank 0: a line, or a state of a progress bar, whose end has not come
 
-    def take(self, lines: Sequence[bytes], *, of_rank_0: bool) -> None:
-        """Whole lines of one process. Raises nothing."""
+    def take(self, block: bytes, *, of_rank_0: bool) -> None:
+        """What one process has printed since the last call, of any length. Raises nothing."""
         found = list[Point]()
         if self._pattern is not None and of_rank_0:
-            found = [point for line in lines if (point := point_in(self._pattern, line))]
+            texts = self._whole_texts(block)
+            found = [point for text in texts if (point := point_in(self._pattern, text))]
         with self._lock:
-            self._lines += len(lines)
+            self._lines += block.count(b"\n")
             self._points += found
+
+    def _whole_texts(self, block: bytes) -> list[bytes]:
+        """The lines that have ended by now, and so far the states of a progress bar.
+
+        A progress bar writes its states into one line, each after a carriage return, for hours.
+        """
+        *lines, rest = (self._rest + block).split(b"\n")
+        states, end, rest = rest.rpartition(b"\r")
+        self._rest = rest[:_MOST_BYTES]
+        return [*lines, states] if end else lines
 
     def taken(self) -> tuple[list[Point], int]:
         """What was said since the last call, and the number of lines of all processes since."""

@@ -69,7 +69,8 @@ class Program:
         program = config.program
         self._reads = node.rank == 0 and program.tells_steps
         reads_lines = self._reads and program.progress_file is None
-        self._reader = ProgressReader(program.progress if reads_lines else None)
+        self._pattern = program.progress if reads_lines else None
+        self._reader = ProgressReader(self._pattern)
         self._file: ProgressFile | None = None
         self._lock = RunLock(config.run_dir)
         self._ranks: ProgramRanks | None = None
@@ -91,7 +92,7 @@ class Program:
         config.program_dir.mkdir(parents=True, exist_ok=True)
         if node.rank == 0:
             self._lock.acquire()
-        self._reader.taken()  # what an earlier start has left
+        self._reader = ProgressReader(self._pattern)
         self._reported, self._has_stepped, self._lines = None, False, 0
         self._has_said = self._is_ending = False
         self._started_at = self._said_at = time.monotonic()
@@ -211,8 +212,8 @@ class Program:
             return growing_text(last_step(self._config.run_dir))
         return self.newest()
 
-    def _tap(self, rank: int | None, lines: list[bytes]) -> None:
-        self._reader.take(lines, of_rank_0=rank == 0 or rank is None)
+    def _tap(self, rank: int | None, block: bytes) -> None:
+        self._reader.take(block, of_rank_0=rank == 0 or rank is None)
 
     def _take(self, points: Sequence[Point]) -> None:
         """Keep new points, and tell of the first one at which step this start began."""

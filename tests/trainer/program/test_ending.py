@@ -49,7 +49,7 @@ def deaf(
         StatusFiles(tmp_path / "status"),
         NodeOutput(0, None),
         tmp_path,
-        lambda rank, lines: None,
+        lambda rank, block: None,
         list[int],
         stop,
     )

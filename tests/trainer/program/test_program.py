@@ -363,6 +363,22 @@ def test_step_is_said_at_least_every_hundred_lines(desk: Desk) -> None:
     stop_all([entrypoint])
 
 
+HAS_A_PROGRESS_BAR = r"""
+    import sys, time
+    for step in range(1, 1_000_000):
+        sys.stderr.write(f"\rstep {step}/1000000 loss 1")
+        sys.stderr.flush()
+        time.sleep(0.01)
+"""
+
+
+def test_progress_bar_is_read_while_it_runs(desk: Desk) -> None:
+    """It ends its line only with its last step, perhaps after hours."""
+    entrypoint = desk.start(desk.python(HAS_A_PROGRESS_BAR, progress=PATTERN))
+    desk.wait_for(r"\[node 0\] program: step \d+/1000000 loss 1")
+    stop_all([entrypoint])
+
+
 PRINTS_A_LONG_LINE = """
     import time
     print("x" * 1_000_000)

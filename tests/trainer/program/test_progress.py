@@ -47,12 +47,33 @@ def test_other_lines_tell_nothing(line: bytes) -> None:
 
 def test_only_the_lines_of_rank_0_are_read_and_all_are_counted() -> None:
     reader = ProgressReader(PATTERN)
-    reader.take([b"step 1 loss 4", b"hello"], of_rank_0=True)
-    reader.take([b"step 9 loss 9"], of_rank_0=False)
+    reader.take(b"step 1 loss 4\nhello\n", of_rank_0=True)
+    reader.take(b"step 9 loss 9\n", of_rank_0=False)
     points, lines = reader.taken()
     assert [point.step for point in points] == [1]
     assert lines == 3
     assert reader.taken() == ([], 0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+@pytest.mark.parametrize(
+    ("printed", "steps"),
+    [
+        (b"step 1\nstep 12\r\nstep 3", [1, 12]),
+        # Of the states that come together the last one counts.
+        (b"\rstep 1\rstep 12\rstep 3\n", [1, 12, 3]),
+        (b"x" * 20_000 + b"step 1\nstep 2\r", [2]),
+    ],
+    ids=["lines", "bar", "long"],
+)
+def test_step_is_read_however_output_is_cut(printed: bytes, steps: list[int], size: int) -> None:
+    """A step is told once, and a state of a progress bar as soon as the next one begins."""
+    reader, found = ProgressReader(PATTERN), list[int]()
+    for begin in range(0, len(printed), size):
+        reader.take(printed[begin : begin + size], of_rank_0=True)
+        found += [point.step for point in reader.taken()[0]]
+    is_bar = printed.startswith(b"\r")
+    assert found == (steps[-1:] if is_bar and size == 1000 else steps)
 
 
 def test_words_leave_out_what_is_not_known() -> None:
