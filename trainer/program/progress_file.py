@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trainer.program.progress import Point, point_from, point_in
+from trainer.program.state_line import StateLine
 
 LOOK_SECONDS = 0.5
 LAST_LOOK_SECONDS = 2.0
@@ -101,6 +102,7 @@ class ProgressFile:
         self._pattern = re.compile(pattern) if pattern is not None else None
         # What matches so far may go on: `step 1` becomes `step 12`. An object of JSON is closed.
         self._path, self._tail = path, Tail(path, self._is_whole)
+        self._state_line = StateLine(path)
         self._seen, self._said = (0, 0, 0), ""
         self._lock, self._points = threading.Lock(), list[Point]()
         self._is_over = threading.Event()
@@ -115,6 +117,7 @@ class ProgressFile:
         """Leave out what the file says by now."""
         self._seen, whole = self._state(), self._whole()
         self._said = whole.words() if whole is not None else ""
+        self._state_line.skip()
         self._tail.skip()
 
     def taken(self) -> list[Point]:
@@ -128,15 +131,21 @@ class ProgressFile:
         self._is_over.set()
         self._thread.join(LAST_LOOK_SECONDS)
 
-    def look(self) -> bool:
+    def look(self, *, is_over: bool = False) -> bool:
         """Take what is new; returns whether there was a new line.
 
         An object that is written anew in place may be as long as before and end as before. Then no
         line is new, but the file has changed.
+
+        Args:
+            is_over: whether the program has ended, so that a line without an end is whole.
         """
         state = self._state()
         has_changed, self._seen = state != self._seen, state
         lines = self._tail.new_lines()
+        if self._pattern is not None:
+            without_end = self._state_line.new_lines(is_over=is_over)
+            lines = [*without_end, *self._state_line.without_told(lines)]
         points = [point for line in lines if (point := self._read(line)) is not None]
         if (lines or has_changed) and not points and (whole := self._whole()) is not None:
             points = [whole] if whole.words() != self._said else []
@@ -178,3 +187,4 @@ class ProgressFile:
             self.look()
         while self.look():
             pass
+        self.look(is_over=True)

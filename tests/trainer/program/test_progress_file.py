@@ -157,6 +157,48 @@ def test_step_before_a_long_part_that_stays_is_seen(
     assert looked_at(file) == []
 
 
+STEP = r"step (?P<step>\d+)"
+
+
+def test_state_without_an_end_is_read(tmp_path: Path) -> None:
+    """Once it stays as it is, as a line whose end has not come may go on."""
+    place = tmp_path / "state"
+    place.write_text("step 7")
+    file = ProgressFile(place, STEP)
+    file.skip()
+    assert looked_at(file) + looked_at(file) == []
+    for step in (1, 12, 3, 7):
+        place.write_text(f"step {step}")
+        assert looked_at(file) == []
+        assert looked_at(file) == [step]
+        assert looked_at(file) == []
+
+
+def test_state_without_an_end_is_read_when_replaced(tmp_path: Path) -> None:
+    """A program may write it more often than it is looked at, so that it never stays."""
+    place = tmp_path / "state"
+    file = ProgressFile(place, STEP)
+    found = list[list[int]]()
+    for step in (1, 12, 20, 31):  # the second one may be the first one that goes on
+        place.write_text(f"step {step}")
+        found.append(looked_at(file))
+    assert found == [[], [], [12], [20]]
+    file.look(is_over=True)
+    assert [point.step for point in file.taken()] == [31]
+
+
+def test_line_whose_end_comes_late_is_read_once(tmp_path: Path) -> None:
+    place = tmp_path / "log"
+    file = ProgressFile(place, STEP)
+    for text, steps in (("step 1", []), ("step 12\n", [12]), ("step 12\nstep 3", [])):
+        place.write_text(text)
+        assert looked_at(file) == steps
+    place.write_text("step 4")
+    assert looked_at(file) + looked_at(file) == [4]
+    place.write_text("step 4\nstep 5\n")
+    assert looked_at(file) == [5]
+
+
 def test_volume_that_hangs_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe stands for its file: who opens it waits for somebody at the other end."""
     monkeypatch.setattr(progress_file, "LAST_LOOK_SECONDS", 0.01)
