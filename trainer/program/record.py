@@ -39,6 +39,7 @@ def write_program_done(config: RunConfig, last: Point | None) -> None:
     """Record that the program has ended with exit code 0 in every rank."""
     marker = {
         "program": program_identity(config),
+        "image": config.program.image,
         "step": last.step if last is not None else None,
         "loss": _finite(last.loss) if last is not None else None,
     }
@@ -47,7 +48,7 @@ def write_program_done(config: RunConfig, last: Point | None) -> None:
 
 
 def read_program_done(config: RunConfig) -> dict[str, Any] | None:
-    """The marker; None where there is none, or where it is of another program.
+    """The marker; None where there is none, or where it is of another program or image.
 
     Raises:
         FatalError: the folder belongs to a run of our trainer, or the marker is damaged.
@@ -60,7 +61,10 @@ def read_program_done(config: RunConfig) -> dict[str, Any] | None:
             f"{config.run_dir} has a finished run of another kind: of disttrain's own trainer, "
             "and not of a program. Choose another runName"
         )
-    return marker if marker["program"] == program_identity(config) else None
+    # A marker that an earlier version has written does not say the image, and counts for any.
+    image = marker.get("image", config.program.image)
+    is_same = (marker["program"], image) == (program_identity(config), config.program.image)
+    return marker if is_same else None
 
 
 def newest_change(folder: Path) -> str:

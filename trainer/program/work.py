@@ -49,7 +49,7 @@ UNSEEN = (
 class Program:
     """Starts the program's processes and reads how far it is."""
 
-    how_to_go_on = "change program.command or its files to go on"
+    how_to_go_on = "change program.command, the program's files or its image to go on"
 
     def __init__(
         self,

@@ -48,6 +48,25 @@ def test_another_command_or_other_files_have_not_ended_yet(tmp_path: Path) -> No
     assert read_program_done(config(tmp_path, files="abc", progress="(?P<step>1)")) is not None
 
 
+def test_program_in_another_image_has_not_ended(tmp_path: Path) -> None:
+    """It may be other code: with program.build the folder's content names the image."""
+    write_program_done(config(tmp_path, image="mine:1"), point(7))
+    assert read_program_done(config(tmp_path, image="mine:1")) is not None
+    assert read_program_done(config(tmp_path, image="mine:2")) is None
+    assert read_program_done(config(tmp_path)) is None
+
+
+def test_marker_without_an_image_counts_for_any(tmp_path: Path) -> None:
+    """An earlier version has written it; no finished run may start again because of an update."""
+    write_program_done(config(tmp_path, image="mine:1"), point(7))
+    place = config(tmp_path).run_dir / "done.json"
+    marker = json.loads(place.read_text())
+    del marker["image"]
+    place.write_text(json.dumps(marker))
+    assert read_program_done(config(tmp_path, image="mine:1")) is not None
+    assert read_program_done(config(tmp_path)) is not None
+
+
 def test_folder_of_a_run_of_our_trainer_is_left_alone(tmp_path: Path) -> None:
     run = config(tmp_path)
     run.run_dir.mkdir(parents=True)
