@@ -26,6 +26,7 @@ from trainer.run_folder import METRICS_FILE
 
 MOST_FILES = 10_000
 CLOSE_SECONDS = 2.0
+_LAST_BYTES = 64 << 10
 
 
 def program_identity(config: RunConfig) -> str:
@@ -93,7 +94,9 @@ def growing_text(number: int) -> str:
 def last_step(run_dir: Path) -> int:
     """The last step in the curve of a run; 0: there is none."""
     try:
-        lines = (run_dir / METRICS_FILE).read_text().splitlines()
+        with (run_dir / METRICS_FILE).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))  # all nodes read it
+            lines = file.read().decode(errors="replace").splitlines()
     except OSError:  # there is none, or the volume fails, of which the start will tell
         return 0
     return next((step for line in reversed(lines) if (step := _step_of(line)) is not None), 0)

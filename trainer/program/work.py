@@ -200,11 +200,15 @@ class Program:
     def newest(self) -> str:
         """The highest step; where none is seen, when the program's folder was last written to.
 
-        A start that fails at the step at which the one before has failed is no progress.
+        A start that fails at the step at which the one before has failed is no progress. Node 0
+        sees the steps, and the others find them in its curve. What it has not written yet when they
+        look counts for the next start.
         """
-        if self._reads:
-            return growing_text(self._highest)
-        return newest_change(self._config.program_dir)
+        if not self._config.program.tells_steps:
+            return newest_change(self._config.program_dir)
+        if not self._reads:
+            self._highest = max(self._highest, last_step(self._config.run_dir))
+        return growing_text(self._highest)
 
     def recorded(self) -> str:
         """See `Work`."""

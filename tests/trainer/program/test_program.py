@@ -209,6 +209,34 @@ def test_script_without_an_interpreter_is_fatal_and_named(desk: Desk) -> None:
     assert "a script needs a first line such as #!/bin/sh" in desk.log()
 
 
+FAILS_TEN_STEPS_LATER = """
+    import os, pathlib, sys, time
+    run = pathlib.Path(os.environ["DISTTRAIN_RUN_DIR"])
+    if os.environ["RANK"] == "1":
+        time.sleep(3600)
+    saved = run.parent / "step"  # not in DISTTRAIN_CHECKPOINT_DIR
+    first = int(saved.read_text()) if saved.exists() else 0
+    for step in range(first + 1, first + 11):
+        print(f"step {step}/1000 loss 1")
+    saved.write_text(str(step))
+    curve = run / "metrics.jsonl"
+    while not (curve.exists() and f'"step": {step},' in curve.read_text()):
+        time.sleep(0.01)
+    sys.exit(1)
+"""
+
+
+def test_higher_step_is_progress_on_all_nodes(desk: Desk) -> None:
+    """Only node 0 sees the steps. Another one gave up after some failures in all of its time."""
+    config = desk.python(FAILS_TEN_STEPS_LATER, progress=PATTERN, train={"max_restarts": 1})
+    port = free_port()
+    nodes = [desk.start(config, node, 2, 1, port) for node in range(2)]
+    desk.wait("round 5", lambda: "round 5: 2 node" in desk.log(1) or nodes[1].poll() is not None)
+    assert "giving up" not in desk.log(1), desk.log(1)
+    assert "restart 1 of 1 without" in desk.log(1)
+    stop_all(nodes)
+
+
 SAVES_AND_ENDS_WITH_0 = """
     import os, pathlib, signal, sys, time
     def stop(number, frame):

@@ -13,6 +13,7 @@ from trainer.launch.exit_codes import FatalError
 from trainer.program.progress import Point
 from trainer.program.record import (
     Curve,
+    last_step,
     newest_change,
     read_program_done,
     write_program_done,
@@ -84,6 +85,15 @@ def test_resumed_start_replaces_the_steps_that_it_makes_again(tmp_path: Path) ->
     records = [json.loads(line) for line in lines]
     assert [record["step"] for record in records] == list(range(1, 11))
     assert records[0] == {"step": 1, "loss": 0.125, "world_size": 2, "unix_time": 1e9 + 1}
+
+
+def test_last_step_of_a_long_curve_is_found(tmp_path: Path) -> None:
+    """Only its end is read, and a crash may have cut that off."""
+    assert last_step(tmp_path) == 0
+    record_start(tmp_path, range(1, 3001))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3001, "lo')
+    assert last_step(tmp_path) == 3000
 
 
 def test_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
