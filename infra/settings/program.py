@@ -79,6 +79,10 @@ def read_program(
     """
     given = reader.mapping("program")
     _refuse_settings_of_the_trainer(reader)
+    train = _launch_options(reader)
+    if reader.is_encrypted("program"):
+        _refuse_encrypted(reader, given)
+        return None
     _refuse_unknown_keys(reader, given)
     problems = len(reader.problems)
     _check_command(reader, given.get("command", ""))
@@ -93,7 +97,6 @@ def read_program(
     image = read_build(reader, given.pop("build", None), given.get("image"), deliveries, platform)
     if image:
         given["image"] = image.plan.reference
-    train = _launch_options(reader)
     if not command_is_right:
         given["command"] = ["unknown"]  # so that only what else is wrong is found
     known = {key: value for key, value in given.items() if key in _KEYS}
@@ -104,6 +107,19 @@ def read_program(
         reader.problems += [_in_stack_terms(problem) for problem in error.problems]
         return None
     return ProgramSettings(config, files, image)
+
+
+def _refuse_encrypted(reader: Reader, given: Mapping[str, Any]) -> None:
+    """Nothing else is said of it then, as a message of the run's configuration shows its value."""
+    reader.problem(
+        "program",
+        given,
+        "a value in it is encrypted, and everybody who may read the run's ConfigMap or see its "
+        "pods would see it there in plain text",
+        "Give it to the program as a variable (`pulumi config set --secret --path "
+        "podSecrets.NAME`), remove all of program (`pulumi config rm program`), and set it again "
+        "without --secret",
+    )
 
 
 def _refuse_unknown_keys(reader: Reader, given: Mapping[str, Any]) -> None:
