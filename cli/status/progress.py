@@ -138,6 +138,13 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
     return _after_node(before, at, node["text"]) if node else before
 
 
+def _after_again(before: Progress, at: datetime, text: str) -> Progress:
+    """A step that is said again is new only if the line that said it first is too long ago."""
+    node = _NODE.match(text)
+    is_step = node is not None and _PROGRAM_STEP.match(node["text"]) is not None
+    return before if is_step and before.step is not None else _after(before, at, text)
+
+
 def _after_save(before: Progress, at: datetime | None, save: SaveLine) -> Progress:
     if save.what == "begun":
         return replace(before, saving_step=save.step, saving_at=at, saving_holds=False)
@@ -194,7 +201,7 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
     if hangs := _HANGS.match(text):
         return replace(before, hang=hangs["who"])
     if again := read_again(text):
-        return _after(before, *again)
+        return _after_again(before, *again)
     if account := _GOODPUT.match(text):
         hours = float(account["rank_hours"]) if account["rank_hours"] else None
         return replace(before, goodput=account["account"], rank_hours=hours, goodput_at=at)

@@ -2,8 +2,8 @@
 
 `./disttrain status` reads the last lines of a pod alone, and may read nothing else of a run: which
 checkpoint was last verified, and the run's goodput, would be pushed out of them by the lines of the
-steps. So such a line comes again before `EVERY_LINES` others have followed it, with the time when
-it was first said:
+steps, and the last step of a program of the user's own by what that prints after it. So such a line
+comes again before `EVERY_LINES` others have followed it, with the time when it was first said:
 
 [node 0] said at 2026-11-22T06:40:09Z: continuing after step 50 from step-00000050
 """
@@ -21,6 +21,11 @@ EVERY_LINES = 100
 _AGAIN = re.compile(r"said at (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ): (?P<text>.*)")
 _GOODPUT = re.compile(rb"\[node \d+\] goodput \d")
 _VERIFIED = (b"continuing after step ", b"[mirror] step ")
+_STEP = re.compile(rb"\[node \d+\] program: step \d")
+# Lines after which a step is one of processes that have ended (cli/status/progress.py reads them).
+_ENDED = re.compile(
+    rb"\[node \d+\] (?:round \d|training stopped: |starting again after a failed pod: )"
+)
 
 
 def said_again(at: datetime, text: str) -> str:
@@ -70,6 +75,10 @@ class SaidAgain:
     def _keep(self, at: datetime, line: bytes) -> None:
         if _GOODPUT.match(line):
             self._kept["goodput"] = _Kept(at, line.decode(errors="replace"))
+        elif _STEP.match(line):
+            self._kept["step"] = _Kept(at, line.decode(errors="replace"))
+        elif _ENDED.match(line):
+            self._kept.pop("step", None)
         elif line.startswith(_VERIFIED):
             text = line.decode(errors="replace")
             found = read_verified(text)

@@ -181,6 +181,18 @@ def test_line_that_is_said_again_is_as_old_as_at_first() -> None:
     assert read_progress(f"2026-11-22T09:00:00Z [node 0] {wrong}\n").verified_step is None
 
 
+def test_step_that_is_said_again_is_no_further_step() -> None:
+    """It changes neither the time between two steps nor the reason for a restart after it."""
+    step = "[node 0] program: step 20/300 loss 4.2500"
+    first = f"2026-11-22T06:40:09.500Z {step}\n"
+    at = datetime(2026, 11, 22, 6, 40, 9, tzinfo=UTC)
+    again = f"2026-11-22T09:00:00Z [node 0] {said_again(at, step)}\n"
+    assert read_progress(first + again) == read_progress(first)
+    assert read_progress(first + LOST + again) == read_progress(first + LOST)
+    found = read_progress(again)
+    assert (found.step, found.stepped_at) == (20, at)
+
+
 def test_newest_account_of_the_time_counts() -> None:
     """It outlasts steps and restarts, as it is about the whole run."""
     account = {"wall_seconds": 11160.0, "restarts": 2, "lost_steps": 14, "goodput": 0.92345}

@@ -13,6 +13,7 @@ from cli.status.look import LINES
 from cli.status.progress import Progress, read_progress
 from trainer.checkpoint import verified_words
 from trainer.launch.said_again import EVERY_LINES, SaidAgain, read_again
+from trainer.program.progress import Point
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 AT = datetime(2026, 11, 22, 6, 40, 9, 123456, tzinfo=UTC)
@@ -21,6 +22,7 @@ COPIED = f"[mirror] {verified_words.copied(750, 1_234_567, 0.5)}"
 OLDER = f"[mirror] {verified_words.copied(600, 1_234_567, 0.5)}"
 GOODPUT = "[node 0] goodput 92.3% of 3.1 h: 0 restarts, 0 steps made again; 9.320 rank-hours"
 STEP = "step 797/4000 loss 2.0470 val_loss none tokens/s 6900 mfu 10% eta 5 min"
+PROGRAM_STEP = f"[node 0] program: {Point(120, 1.8307, 120, 0.0).words()}"
 # What a rank of node 0 prints goes through this: argv has the run's directory and the lines.
 NODE = """
 import os, sys
@@ -61,6 +63,23 @@ def test_verified_checkpoint_stays_among_the_last_lines(steps: int) -> None:
     assert found.rank_hours == 9.32
     if steps > LINES:
         assert found.verified_at == found.goodput_at == AT.replace(microsecond=0)
+
+
+@pytest.mark.parametrize("lines", [*range(0, 450, 7), 10_000])
+def test_last_step_of_a_program_stays_visible(lines: int) -> None:
+    """However much it prints after it, such as an evaluation at its end."""
+    found = seen(printed([PROGRAM_STEP, *["evaluates"] * lines]))
+    assert (found.step, found.of, found.loss) == (120, 120, "1.8307")
+    if lines > LINES:
+        assert found.stepped_at == AT.replace(microsecond=0)
+
+
+@pytest.mark.parametrize("ended", ["round 2: 1 node(s)", "training stopped: rank 0 was killed"])
+def test_step_of_processes_that_ended_is_over(ended: str) -> None:
+    """The next ones have made no step yet, however much they print."""
+    lines = printed([PROGRAM_STEP, f"[node 0] {ended}", *["imports"] * 1000])
+    assert len(lines) == 1002
+    assert seen(lines).step is None
 
 
 def test_what_is_said_again_is_what_counts() -> None:
