@@ -29,10 +29,15 @@ def run_text(
     variables: Mapping[str, str],
     privilege: Privilege,
     environment: Mapping[str, str],
+    mounts: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script's text with further variables in the environment of the shell it is sent to."""
+    """Run a script's text with further variables in the environment of the shell it is sent to.
+
+    `mounts` is a command that mounts something before, which the script alone sees.
+    """
+    apart = ["unshare", "--mount", "/bin/sh", "-c", f'{mounts} && exec "$@"', "sh"]
     return subprocess.run(
-        ["/bin/sh", "-s", "--", action],
+        [*(apart if mounts else []), "/bin/sh", "-s", "--", action],
         input=assemble_program(text, variables, privilege),
         capture_output=True,
         text=True,

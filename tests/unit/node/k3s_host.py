@@ -50,8 +50,21 @@ name=k3s
 mkdir -p ROOT/etc/systemd/system
 echo "a unit" >ROOT/etc/systemd/system/$name.service
 printf '#!/bin/sh\\necho uninstalled >>ROOT/uninstalled\\n' >ROOT/usr/local/bin/$name-uninstall.sh
-chmod 755 ROOT/usr/local/bin/$name-uninstall.sh
+cat >ROOT/usr/local/bin/k3s-killall.sh <<'END'
+#!/bin/sh
+for folder in ROOT/run/k3s ROOT/var/lib/kubelet/pods; do
+  while read -r _ path _; do
+    case $path in $folder*) echo "$path" ;; esac
+  done </proc/self/mounts | sort -r | xargs -r -n 1 sh -c 'umount -f "$0" && rm -rf "$0"'
+done
+rm -rf ROOT/var/lib/cni
+END
+chmod 755 ROOT/usr/local/bin/*.sh
 """
+
+
+class RefusedError(Exception):
+    """A script has failed; the text is what it said."""
 
 
 class K3sHost:
@@ -65,6 +78,7 @@ class K3sHost:
     def __init__(self, folder: Path, role: str = "agent") -> None:
         self.root, self.role = folder / "root", role
         self._bundle, self._bin = folder / "bundle", folder / "bin"
+        self._mounts = ""
         for made in ("run/systemd/system", "usr/local/bin", "etc", "var/lib", "root"):
             (self.root / made).mkdir(parents=True)
         (self.root / "route").write_text("eth0 00000000 0 0 0 0 0 00000000\n")
@@ -83,7 +97,9 @@ class K3sHost:
         text = OF_A_MACHINE.sub(f"{self.root}/", script_text(script))
         text = text.replace("/proc/net/route", str(self.root / "route"))
         path = f"{self._bin}:{os.environ['PATH']}"
-        done = run_text(text, action, given, "user", {"PATH": path})
+        done = run_text(text, action, given, "user", {"PATH": path}, self._mounts)
+        if done.returncode == 1:
+            raise RefusedError(done.stderr)
         assert done.returncode == 0 or self.is_cut(done), done.stdout + done.stderr
         return done.stdout
 
@@ -92,7 +108,11 @@ class K3sHost:
         return done.returncode == -signal.SIGKILL and (self._bin / "rm").exists()
 
     def run(self, action: str, node: str, **more: str) -> str:
-        """Output of an action of the script of this role, for the node of this name."""
+        """Output of an action of the script of this role, for the node of this name.
+
+        Raises:
+            RefusedError: the script has failed.
+        """
         given = {
             "NODE": node,
             "K3S_VERSION": "v1.34.2+k3s1",
@@ -114,6 +134,15 @@ class K3sHost:
     def look(self) -> Mapping[str, str]:
         """What the machine says of its k3s."""
         return facts(self._run("k3s-agent-look.sh", "look", {"ROLE": self.role}))
+
+    def has_mounts(self, command: str) -> None:
+        """From now on this command of root has mounted something before a script begins."""
+        self._mounts = command.replace("ROOT", str(self.root))
+
+    def removes_k3s_by(self, command: str) -> None:
+        """From now on k3s' uninstaller does this; its own ends nothing and deletes nothing."""
+        name = "k3s" if self.role == "server" else "k3s-agent"
+        self._write(self.root / f"usr/local/bin/{name}-uninstall.sh", f"#!/bin/sh\n{command}\n")
 
     def stands_without_route(self) -> None:
         """From now on it has no default route."""

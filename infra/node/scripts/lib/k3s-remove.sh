@@ -3,7 +3,8 @@
 
 was_there_before() { grep -qxF "before $1" "$OWNERSHIP_FILE"; }
 
-# The uninstaller takes some paths whoever made them: those of before are moved aside meanwhile.
+# k3s-killall.sh and the uninstaller take some paths whoever made them: those of before are moved aside
+# meanwhile.
 keep_others_paths() { # aside or back
   for path in $LINKS /var/lib/cni; do
     if was_there_before "$path"; then
@@ -16,9 +17,37 @@ keep_others_paths() { # aside or back
   done
 }
 
+# The uninstaller deletes them with everything that is mounted in them.
+readonly DELETED='/etc/rancher/k3s /run/k3s /run/flannel /var/lib/cni /var/lib/kubelet /var/lib/rancher/k3s'
+
+# In these, file systems of the types overlay and tmpfs are the layers of containers and their /dev/shm.
+readonly OF_CONTAINERD='/run/k3s/ /var/lib/rancher/k3s/agent/containerd/'
+
+# What is mounted below a folder, deepest first, but for what is containerd's own.
+mounted_below() { # folder
+  awk -v below="$1/" -v own="$OF_CONTAINERD" '
+    BEGIN { count = split(own, places, " ") }
+    index($2, below) != 1 { next }
+    $3 == "overlay" || $3 == "tmpfs" { for (i = 1; i <= count; i++) if (index($2, places[i]) == 1) next }
+    { gsub(/\\040/, " ", $2); print $2 }' /proc/self/mounts | sort -r
+}
+
+# k3s-killall.sh ends the containers and unmounts what was mounted for them. It goes on where it cannot
+# unmount a volume that somebody still uses, such as a shared disk with checkpoints, and the
+# uninstaller would then delete what is on it.
+refuse_mounted() {
+  killall="${BINARY%/*}/k3s-killall.sh"
+  [ ! -x "$killall" ] || "$killall" </dev/null >/dev/null 2>&1 9>&- || true
+  mounted=$(for folder in $DELETED; do mounted_below "$folder"; done | head -n 1)
+  [ -n "$mounted" ] || return 0
+  keep_others_paths back
+  fail "$mounted is still mounted on this host, so k3s was not removed: its uninstaller would delete \
+what is in there. See who uses it (fuser -vm '$mounted'), let them end, unmount it (umount '$mounted', or \
+umount -l where nobody is seen), and run the same command of pulumi again"
+}
+
 run_uninstaller() {
   [ -x "$UNINSTALLER" ] || return 0
-  keep_others_paths aside
   "$UNINSTALLER" </dev/null >/run/disttrain-uninstall.log 2>&1 9>&- || {
     tail -n 15 /run/disttrain-uninstall.log | cut -c 1-300
     echo "k3s' uninstaller ended with an error; going on"
@@ -89,6 +118,8 @@ removable() {
 }
 
 take_away() {
+  keep_others_paths aside
+  refuse_mounted
   run_uninstaller
   remove_rest
   keep_others_paths back
