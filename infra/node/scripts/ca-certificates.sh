@@ -16,6 +16,8 @@ readonly FILE=disttrain.crt
 STORE_ROOT=${STORE_ROOT:-}                             # for tests
 readonly LOCK="$STORE_ROOT/run/disttrain-trust.lock"   # machines that swap names come at one time
 readonly HOLDER="$STORE_ROOT/var/lib/disttrain-trust"  # the node; missing on the first machine
+# There while the file is changed and the store is not up to date yet: a run that was cut off is finished.
+readonly BEGUN="$STORE_ROOT/var/lib/disttrain-trust-begun"
 
 . ./lib/turn.sh
 . ./lib/holder.sh
@@ -31,36 +33,44 @@ END
   return 1
 }
 
+begin() { mkdir -p "${BEGUN%/*}" && : >"$BEGUN"; }
+
 create() {
   find_store
   one_at_a_time
   dry || note_holder
   # the shell drops newlines at the end of what it reads, and a PEM may end with one or with none
   wanted=$(printf '%s' "$CA_BUNDLE")
-  if [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$wanted" ]; then
+  if [ ! -e "$BEGUN" ] && [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$wanted" ]; then
     echo "$folder/$FILE is there"
     return
   elif dry; then
     echo "would write: $folder/$FILE, and run $update"
     return
   fi
+  begin
   printf '%s\n' "$wanted" >"$folder/$FILE.new"
   chmod 644 "$folder/$FILE.new"
   mv "$folder/$FILE.new" "$folder/$FILE"
   "$update" >/dev/null
+  rm -f "$BEGUN"
   echo "$folder/$FILE is trusted"
 }
 
 delete() {
   find_store || return 0
   one_at_a_time
-  [ -e "$folder/$FILE" ] && is_holder "$folder/$FILE" || return 0
+  [ -e "$folder/$FILE" ] || [ -e "$BEGUN" ] || [ -e "$HOLDER" ] || return 0
+  is_holder "$folder/$FILE" || return 0
   if dry; then
     echo "would remove: $folder/$FILE, and run $update"
     return
   fi
-  rm -f "$folder/$FILE" "$HOLDER"
+  begin
+  rm -f "$folder/$FILE" "$folder/$FILE.new"
   "$update" ${fresh:+"$fresh"} >/dev/null
+  rm -f "$BEGUN"
+  rm -f "$HOLDER"
   echo "$folder/$FILE is removed"
 }
 

@@ -1,5 +1,6 @@
 """The script of a machine's trust store, run for real on folders of each family."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -24,19 +25,31 @@ class Store:
         tools = root / "bin"
         for each in (self.folder, tools, root / "root/run"):
             each.mkdir(parents=True)
-        tool = tools / update
-        tool.write_text(f"#!/bin/sh\necho x >>{root}/updates\n")
-        tool.chmod(0o755)
+        self._tool = tools / update
+        self.is_back()
+
+    def is_cut_off_at_update(self) -> None:
+        """From now on the script is killed when it brings the store up to date; see `is_back`."""
+        self._tool.write_text("#!/bin/sh\nkill -KILL $PPID\n")
+
+    def is_back(self) -> None:
+        """The store can be brought up to date."""
+        self._tool.write_text(f"#!/bin/sh\necho x >>{self._root}/updates\n")
+        self._tool.chmod(0o755)
 
     def act(self, action: str, bundle: str = BUNDLE, **more: str) -> str:
         place = {"STORE_ROOT": str(self._root / "root"), "BIN": str(self._root / "bin")}
         done = run("ca-certificates.sh", action, CA_BUNDLE=bundle, **place, **more)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return done.stdout
 
     def updates(self) -> int:
         """How often the store was brought up to date."""
         return len((self._root / "updates").read_text().splitlines())
+
+    def left(self) -> list[str]:
+        """Names of all files on the machine."""
+        return [path.name for path in (self._root / "root").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
@@ -68,5 +81,17 @@ def test_machine_that_has_another_name_keeps_its_authorities(tmp_path: Path, for
     assert (store.folder / "disttrain.crt").exists()
     assert store.updates() == 1
     store.act("delete", NODE="gpu3")
-    files = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
-    assert [file.name for file in files] == ["disttrain-trust.lock"]
+    assert store.left() == ["disttrain-trust.lock"]
+
+
+@pytest.mark.parametrize("node", ["gpu2", ""])
+def test_update_that_was_cut_off_is_finished(tmp_path: Path, node: str) -> None:
+    """The next `up` took the file for trusted, and after such a `destroy` it stayed trusted."""
+    store, machine = Store("debian", tmp_path), {"NODE": node} if node else {}
+    for updates, action in enumerate(("create", "delete"), start=1):
+        store.is_cut_off_at_update()
+        store.act(action, **machine)
+        store.is_back()
+        store.act(action, **machine)
+        assert store.updates() == updates
+    assert store.left() == ["disttrain-trust.lock"]
