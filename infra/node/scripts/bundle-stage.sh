@@ -9,7 +9,7 @@ set -eu
 : "${STAGE:?}"
 ROOT=${ROOT:-}                                    # for tests
 readonly LOCK="$ROOT/run/disttrain-bundle.lock" # machines that swap names come at one time
-readonly HOLDER="$STAGE/.node"
+readonly HOLDER="$STAGE.holder" # beside it: what else is in the folder goes when the files are sent
 
 . ./lib/turn.sh
 . ./lib/holder.sh
@@ -32,12 +32,14 @@ create() {
 
 delete() {
   one_at_a_time
-  [ -e "$STAGE" ] && is_holder "$STAGE" || return 0
+  [ -e "$STAGE" ] || [ -e "$HOLDER" ] || return 0
+  is_holder "$STAGE" || return 0
   if dry; then
     echo "would remove: $STAGE"
     return
   fi
   rm -rf "$STAGE"
+  rm -f "$HOLDER"
   echo "$STAGE is removed"
 }
 

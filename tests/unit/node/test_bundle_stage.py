@@ -1,20 +1,45 @@
-"""The script that takes a bundle's files to a machine, run for real."""
+"""The script that makes the folder of a bundle's files on a machine, run for real."""
 
+import hashlib
 from pathlib import Path
 
+import pytest
+
+from infra.airgap.manifest import Entry
+from infra.airgap.send import send
+from infra.image.node import Node
 from tests.unit.run_script import run
 
 
-def test_machine_that_has_another_name_keeps_its_bundle(tmp_path: Path) -> None:
-    """As with its authorities: k3s is repaired from there."""
-    (tmp_path / "run").mkdir()
-    stage = tmp_path / "stage"
+class Machine:
+    """The folder on a machine, and what is beside it."""
 
-    def act(action: str, **more: str) -> str:
-        done = run("bundle-stage.sh", action, STAGE=str(stage), ROOT=str(tmp_path), **more)
+    def __init__(self, folder: Path) -> None:
+        (folder / "run").mkdir()
+        self.folder, self.stage = folder, folder / "stage"
+
+    def act(self, action: str, **more: str) -> str:
+        """Output of the script."""
+        place = {"STAGE": str(self.stage), "ROOT": str(self.folder)}
+        done = run("bundle-stage.sh", action, **place, **more)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def left(self) -> list[str]:
+        """What there is on the machine beside the locks."""
+        return [path.name for path in self.folder.iterdir() if path.name != "run"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    return Machine(folder)
+
+
+def test_machine_that_has_another_name_keeps_its_bundle(machine: Machine) -> None:
+    """As with its authorities: k3s is repaired from there."""
+    act, stage = machine.act, machine.stage
     act("create", NODE="gpu2")
     (stage / "k3s").write_text("k3s")
     act("create", NODE="gpu3")
@@ -25,3 +50,18 @@ def test_machine_that_has_another_name_keeps_its_bundle(tmp_path: Path) -> None:
     assert "this host is the first machine by now" in act("delete", NODE="gpu3")
     act("delete")
     assert not stage.exists()
+
+
+@pytest.mark.parametrize("node", ["gpu2", ""])
+def test_files_that_were_sent_are_removed(machine: Machine, tmp_path: Path, node: str) -> None:
+    """They stayed on every further machine: sending removed the mark that was in the folder."""
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle/k3s").write_text("k3s")
+    entry = Entry("k3s", "k3s", "v1", 3, hashlib.sha256(b"k3s").hexdigest(), "")
+    name = {"NODE": node} if node else {}
+    machine.act("create", **name)
+    here = Node(["sh", "-c"], remote=False)
+    send(here, tmp_path / "bundle", [entry], str(machine.stage), lambda _: None)
+    assert (machine.stage / "k3s").exists()
+    assert machine.act("delete", **name) == f"{machine.stage} is removed\n"
+    assert machine.left() == []
