@@ -24,8 +24,8 @@ from infra.platform.k3s import (
 )
 from infra.platform.machines_apart import check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
+from infra.platform.owner import whose
 from infra.platform.repair import repair_of
-from infra.platform.stack_name import shown_stack_name
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
 
 STEPS = f"{PYTHON} -m infra.node.agent"
@@ -277,7 +277,7 @@ def _make(
     if not node.host.gone:
         doctor = DoctorArgs(machine_plan(settings, node), settings.doctor)
         examined.append(Doctor(f"{name}-doctor", doctor))
-    examined += _prepare(name, settings, node, look, examined)
+    examined += _prepare(name, settings, node, look, whose(owner, settings.stack), examined)
     if nfs:
         runner = host_runner(node.host)
         repair, gone = repair_of(look), node.host.gone
@@ -289,8 +289,7 @@ def _make(
         server=settings.host,
         server_url=f"https://{api_address(settings.cluster)}:6443",
         variables={
-            "OWNER": owner,
-            "STACK": shown_stack_name(settings.stack),
+            **whose(owner, settings.stack),
             **_variables(settings, node),
             **bundle_variables(settings.bundle, node.host),
         },
@@ -339,10 +338,11 @@ def _prepare(
     settings: PlatformSettings,
     node: NodeSettings,
     look: K3sLook | None,
+    by_us: Mapping[str, pulumi.Input[str]],
     after: list[pulumi.Resource],
 ) -> list[pulumi.Resource]:
     """The authorities and the files of a bundle, as the first machine has them."""
-    runner = host_runner(node.host)
+    runner, repair = host_runner(node.host), repair_of(look)
     made: list[pulumi.Resource] = []
 
     def opts(end: str) -> pulumi.ResourceOptions:
@@ -350,11 +350,10 @@ def _prepare(
         return pulumi.ResourceOptions.merge(ours, _renamed(settings, look, end))
 
     if settings.proxy.ca_bundle:
-        trust = HostTrustArgs(settings.proxy.ca_bundle, runner, node.name, repair_of(look))
+        trust = HostTrustArgs(settings.proxy.ca_bundle, runner, by_us, node.name, repair)
         made.append(HostTrust(f"{name}-trust", trust, opts("-trust")))
     if settings.bundle:
-        way = host_variable(host_text(node.host))
-        repair = repair_of(look)
-        sent = SentBundleArgs(settings.bundle, way, node.ssh.host, runner, node.name, repair)
+        way, address = host_variable(host_text(node.host)), node.ssh.host
+        sent = SentBundleArgs(settings.bundle, way, address, runner, by_us, node.name, repair)
         made.append(SentBundle(f"{name}-bundle", sent, opts("-bundle")))
     return made

@@ -62,6 +62,7 @@ class SentBundleArgs:
         environment: variables that tell the way to the host, see `node_environment`.
         host: name of the host; the files of another one are removed there and sent again.
         runner: runs scripts on the host.
+        whose: variables that name the stack; the files of another one stay as they are.
         node: name of the node that a further machine is; empty: the first machine.
         repair: whether the machine has lost them.
     """
@@ -70,6 +71,7 @@ class SentBundleArgs:
     environment: Mapping[str, pulumi.Input[str]]
     host: str
     runner: Runner
+    whose: Mapping[str, pulumi.Input[str]]
     node: str = ""
     repair: Repair = NO_REPAIR
 
@@ -92,6 +94,7 @@ class SentBundle(pulumi.ComponentResource):
                 "bundle-stage.sh",
                 {
                     "STAGE": STAGE,
+                    **args.whose,
                     **({"NODE": args.node} if args.node else {}),
                     **args.repair.variables,
                 },
@@ -126,13 +129,21 @@ def check_bundle(settings: PlatformSettings) -> list[pulumi.Resource]:
 
 
 def send_bundle(
-    settings: PlatformSettings, runner: Runner, repair: Repair, opts: pulumi.ResourceOptions
+    settings: PlatformSettings,
+    runner: Runner,
+    whose: Mapping[str, pulumi.Input[str]],
+    repair: Repair,
+    opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
-    """What k3s waits for, where there is a bundle and the host is another machine."""
-    bundle, ssh = settings.bundle, settings.host.ssh
-    if not (bundle and ssh and settings.cluster.kind == "k3s"):
+    """What k3s waits for, where there is a bundle and the host is another machine.
+
+    A k3s that is taken as it is needs none of its files.
+    """
+    bundle, ssh, cluster = settings.bundle, settings.host.ssh, settings.cluster
+    if not (bundle and ssh and cluster.kind == "k3s") or cluster.k3s.existing == "adopt":
         return []
-    args = SentBundleArgs(bundle, node_environment(settings), ssh.host, runner, repair=repair)
+    way = node_environment(settings)
+    args = SentBundleArgs(bundle, way, ssh.host, runner, whose, repair=repair)
     return [SentBundle("bundle-on-host", args, opts)]
 
 

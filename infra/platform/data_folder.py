@@ -1,5 +1,6 @@
 """The folder of the node that holds the data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -18,12 +19,14 @@ class DataFolderArgs:
         path: absolute path on the node; empty: the data are not in a folder of the host.
         purge: `destroy` removes the data sets, checkpoints and logs in it.
         host: where the folder is.
+        whose: variables that name the stack; a folder that another one uses is refused.
         repair: whether the host may have lost it.
     """
 
     path: str
     purge: bool
     host: HostSettings
+    whose: Mapping[str, pulumi.Input[str]]
     repair: Repair = NO_REPAIR
 
 
@@ -55,6 +58,7 @@ class DataFolder(pulumi.ComponentResource):
                 {
                     "DATA_ROOT": path,
                     "PURGE": path if args.purge else "",
+                    **args.whose,
                     **repair.variables,
                 },
                 ignore_changes=repair.ignored("stdin") if stays else (),

@@ -1,5 +1,6 @@
 """What happens on the host before the cluster: doctor, guard, trust, a bundle, the data folder."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -11,6 +12,7 @@ from infra.platform.airgap_files import check_bundle, send_bundle
 from infra.platform.data_folder import DataFolder, DataFolderArgs
 from infra.platform.host_guard import HostGuard, HostGuardArgs
 from infra.platform.nfs_server import NfsServer, NfsServerArgs
+from infra.platform.owner import whose
 from infra.platform.repair import NO_REPAIR, Repair
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import PlatformSettings
@@ -24,12 +26,14 @@ class HostTrustArgs:
     Args:
         certificates: authorities, as PEM text.
         runner: runs scripts on the host.
+        whose: variables that name the stack; what another one has made stays as it is.
         node: name of the node that a further machine is; empty: the first machine.
         repair: whether the machine has lost them.
     """
 
     certificates: str
     runner: Runner
+    whose: Mapping[str, pulumi.Input[str]]
     node: str = ""
     repair: Repair = NO_REPAIR
 
@@ -50,6 +54,7 @@ class HostTrust(pulumi.ComponentResource):
                 "ca-certificates.sh",
                 {
                     "CA_BUNDLE": args.certificates,
+                    **args.whose,
                     **({"NODE": args.node} if args.node else {}),
                     **args.repair.variables,
                 },
@@ -96,6 +101,7 @@ def prepare_host(
         checked: what comes before anything on the host.
         repair: whether the host has lost what an earlier `up` has made there.
     """
+    by_us = whose(owner, settings.stack)
     made: list[pulumi.Resource] = [*checked, *check_bundle(settings)]
     if settings.cluster.kind == "k3s":
         made.append(Doctor("doctor", DoctorArgs(up_plan(settings), settings.doctor)))
@@ -103,12 +109,12 @@ def prepare_host(
         guard = HostGuardArgs(settings.host, settings.namespace, owner, existing)
         made.append(HostGuard("host-guard", guard, _after(made)))
         if settings.proxy.ca_bundle:
-            trust = HostTrustArgs(settings.proxy.ca_bundle, runner, repair=repair)
+            trust = HostTrustArgs(settings.proxy.ca_bundle, runner, by_us, repair=repair)
             made.append(HostTrust("trust", trust, _after(made)))
-    made += send_bundle(settings, runner, repair, _after(made))
+    made += send_bundle(settings, runner, by_us, repair, _after(made))
     if has_data_folder(settings, storage):
         purge = settings.storage.purge
-        folder = DataFolderArgs(storage.folder_on_host, purge, settings.host, repair)
+        folder = DataFolderArgs(storage.folder_on_host, purge, settings.host, by_us, repair)
         made.append(DataFolder("data-root", folder, _after(made)))
     if not storage.served_at:
         return PreparedHost(made)

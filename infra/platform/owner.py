@@ -1,9 +1,12 @@
 """Tells the state of one stack from that of every other, whatever the stacks are called."""
 
+from collections.abc import Mapping
+
 import pulumi
 from pulumi_command import local
 
 from infra.kube_command import PYTHON
+from infra.platform.stack_name import shown_stack_name
 
 
 class Owner(pulumi.ComponentResource):
@@ -27,3 +30,13 @@ class Owner(pulumi.ComponentResource):
         )
         self.identity = command.stdout
         self.register_outputs({"identity": self.identity})
+
+
+def whose(owner: pulumi.Input[str], stack: str) -> Mapping[str, pulumi.Input[str]]:
+    """Variables of scripts, which note whose something on a host is.
+
+    Args:
+        owner: identifies the platform.
+        stack: name of its stack, as the settings have it.
+    """
+    return {"OWNER": owner, "STACK": shown_stack_name(stack)}

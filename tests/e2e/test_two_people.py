@@ -29,9 +29,10 @@ def ann(lab: Lab) -> Stack:
 
 
 @pytest.fixture(scope="module")
-def bob(lab: Lab, ann: Stack) -> Stack:
+def bob(lab: Lab, ann: Stack, tmp_path_factory: pytest.TempPathFactory) -> Stack:
     assert ann
-    return lab.stack(SAME, "sandbox", run_settings("e2e-bob", SHORT), person="bob")
+    data = {"dataRoot": str(tmp_path_factory.mktemp("bob") / "data")}  # not that of Ann
+    return lab.stack(SAME, "sandbox", {**run_settings("e2e-bob", SHORT), **data}, person="bob")
 
 
 def rider(lab: Lab, name: str) -> Stack:
@@ -67,12 +68,10 @@ def test_stack_of_the_same_name_takes_over_and_deletes_nothing(
 
 
 def test_both_stand_beside_each_other_in_namespaces_of_their_own(
-    lab: Lab, ann: Stack, bob: Stack, tmp_path_factory: pytest.TempPathFactory
+    lab: Lab, ann: Stack, bob: Stack
 ) -> None:
     before = everything(lab)
-    data = tmp_path_factory.mktemp("bob") / "data"
     bob.set("namespace", "disttrain-bob")
-    bob.set("dataRoot", str(data))
     bob.set("topology", "none")
     bob.up()
     assert "disttrain-bob" in lab.kubectl("get", "namespace", "-o", "name")

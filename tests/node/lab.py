@@ -341,7 +341,7 @@ class Lab:
         # a k3s without data has no runs of others, which would keep it from being removed
         self.host.try_shell("systemctl stop k3s; rm -rf /var/lib/rancher/k3s/server/db")
         self.install_by_hand("delete")  # what a failed test left
-        self.host.shell(f"rm -rf {DATA_ROOT} {STAGE}")
+        self.host.shell(f"rm -rf {DATA_ROOT} {STAGE} {STAGE}.holder")
         self._empty_notes()
 
     def _empty_notes(self) -> None:

@@ -1,8 +1,8 @@
 #!/bin/sh
 # create: makes the folder for a bundle's files, readable by root alone.
-# delete: removes it, unless the host has it as another node by now.
-# Needs: STAGE; may be empty: NODE (which further node the host is), REPAIR_ID (with another one this
-# runs again), DRY_RUN (1: only says what would change).
+# delete: removes it, unless the host has it as another node by now, or of another stack.
+# Needs: STAGE; may be empty: NODE (which further node the host is), OWNER (which platform this is), STACK
+# (its stack), REPAIR_ID (with another one this runs again), DRY_RUN (1: only says what would change).
 # Usage: bundle-stage.sh create|delete
 set -eu
 
@@ -16,6 +16,11 @@ readonly HOLDER="$STAGE.holder" # beside it: what else is in the folder goes whe
 
 create() {
   one_at_a_time
+  if [ -e "$STAGE" ] && is_of_other_stack; then
+    fail "bundle: $STAGE of this host holds the files of another stack ($(noted stack)). Destroy that \
+stack first, or take this host out of sshHost or nodes. If that stack is lost, remove the line 'owner' \
+from $HOLDER on this host"
+  fi
   if [ "$(stat -c '%u %a' "$STAGE" 2>/dev/null)" = '0 700' ] && [ ! -L "$STAGE" ]; then
     echo "$STAGE is there"
   elif dry; then

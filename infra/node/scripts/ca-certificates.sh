@@ -1,8 +1,9 @@
 #!/bin/sh
 # create: adds certificate authorities to the host's trust store, of whatever family the host is.
-# delete: takes them out again, unless the host has them as another node by now.
-# Needs: CA_BUNDLE (PEM); may be empty: NODE (which further node the host is), REPAIR_ID (with another
-# one this runs again), DRY_RUN (1: only says what would change).
+# delete: takes them out again, unless the host has them as another node by now, or of another stack.
+# Needs: CA_BUNDLE (PEM); may be empty: NODE (which further node the host is), OWNER (which platform this
+# is), STACK (its stack), REPAIR_ID (with another one this runs again), DRY_RUN (1: only says what would
+# change).
 # Usage: ca-certificates.sh create|delete
 set -eu
 
@@ -15,7 +16,7 @@ readonly STORES='/usr/local/share/ca-certificates|update-ca-certificates|--fresh
 readonly FILE=disttrain.crt
 STORE_ROOT=${STORE_ROOT:-}                             # for tests
 readonly LOCK="$STORE_ROOT/run/disttrain-trust.lock"   # machines that swap names come at one time
-readonly HOLDER="$STORE_ROOT/var/lib/disttrain-trust"  # the node; missing on the first machine
+readonly HOLDER="$STORE_ROOT/var/lib/disttrain-trust"  # whose they are, see lib/holder.sh
 # There while the file is changed and the store is not up to date yet: a run that was cut off is finished.
 readonly BEGUN="$STORE_ROOT/var/lib/disttrain-trust-begun"
 
@@ -38,9 +39,16 @@ begin() { mkdir -p "${BEGUN%/*}" && : >"$BEGUN"; }
 create() {
   find_store
   one_at_a_time
-  dry || note_holder
   # the shell drops newlines at the end of what it reads, and a PEM may end with one or with none
   wanted=$(printf '%s' "$CA_BUNDLE")
+  if [ -e "$folder/$FILE" ] && is_of_other_stack; then
+    [ "$(cat "$folder/$FILE")" = "$wanted" ] || fail "caBundle: this host trusts other authorities \
+already, for another stack ($(noted stack)), and they are not replaced. Set the same caBundle in both \
+stacks, or destroy that stack first. If it is lost, remove the line 'owner' from $HOLDER on this host"
+    echo "$folder/$FILE is there, and goes with another stack ($(noted stack))"
+    return
+  fi
+  dry || note_holder
   if [ ! -e "$BEGUN" ] && [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$wanted" ]; then
     echo "$folder/$FILE is there"
     return

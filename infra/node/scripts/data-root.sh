@@ -1,16 +1,18 @@
 #!/bin/sh
 # create: makes the data folder on the node and gives it to the trainer's user.
-# delete: keeps it; with PURGE, which has to be the folder's own path, removes what is ours in it.
+# delete: keeps it, for whichever stack comes next; with PURGE, which has to be the folder's own path,
+# removes what is ours in it. What another stack uses stays as it is.
 # The trainer's user owns what is in the folder, and could put links there. So everything below the
 # folder is made as that user, root never follows a link there, and chown changes links themselves.
 # May be empty: DATA_ROOT (no folder of this host holds the data, and nothing is done), PURGE,
-# REPAIR_ID (with another one this runs again), DRY_RUN (1: only says what would change).
+# OWNER (which platform this is), STACK (its stack), REPAIR_ID (with another one this runs again), DRY_RUN
+# (1: only says what would change).
 # Usage: data-root.sh create|delete
 set -eu
 umask 022
 
 readonly TRAINER=1000          # uid and gid in the image
-readonly MARKER=.disttrain     # in the folder: it is ours
+readonly MARKER=.disttrain     # in the folder: it is ours; names the stack that uses it, if one does
 readonly BELOW='datasets datasets/.incoming runs'
 # No data folder is in one of these, and none is one of those.
 readonly SYSTEM='/bin /boot /dev /etc /lib /lib32 /lib64 /proc /root /run /sbin /sys /usr'
@@ -23,7 +25,19 @@ refuse() { # reason
   exit 1
 }
 
-is_ours() { [ -e "$DATA_ROOT/$MARKER" ] && [ ! -L "$DATA_ROOT/$MARKER" ]; }
+is_ours() { [ -f "$DATA_ROOT/$MARKER" ] && [ ! -L "$DATA_ROOT/$MARKER" ]; }
+
+# The owner and its stack, one `key value` a line; nothing after that stack has been destroyed.
+marker() {
+  ! is_ours || dd if="$DATA_ROOT/$MARKER" iflag=nofollow,nonblock bs=4096 count=1 status=none
+}
+
+noted() { marker | awk -v key="$1" '$1 == key { print $2 }'; } # key
+
+is_of_other_stack() {
+  noted_owner=$(noted owner)
+  [ -n "$noted_owner" ] && [ -n "${OWNER:-}" ] && [ "$noted_owner" != "$OWNER" ]
+}
 
 # Also refuses the folders of the system, and the homes of users: they would change their owner.
 check_path() {
@@ -57,11 +71,29 @@ check_content() { # a new disk has lost+found
 folder, or, if it is to be given to user $TRAINER, first run: touch $DATA_ROOT/$MARKER"
 }
 
+check_owner() {
+  is_of_other_stack || return 0
+  refuse "belongs to another stack ($(noted stack)). Choose another folder, or destroy that stack \
+first, which keeps its data. If it is lost, or has moved to another folder or host, run on this host: \
+truncate -s 0 $DATA_ROOT/$MARKER"
+}
+
 as_trainer() {
   setpriv --reuid "$TRAINER" --regid "$TRAINER" --clear-groups --no-new-privs "$@"
 }
 
-# In the data folder, so that no folder on the way has to be open to the trainer's user.
+# This and the next one in the data folder, so that no folder on the way has to be open to the trainer's
+# user. Nothing is written where it is there already, and a full disk stops nobody who has the folder.
+note_owner() { # text
+  if is_ours && [ "$(marker)" = "$1" ]; then return; fi
+  as_trainer rm -f "$MARKER.new" &&
+    printf '%s\n' "$1" | as_trainer dd of="$MARKER.new" conv=excl oflag=nofollow status=none &&
+    as_trainer mv -fT "$MARKER.new" "$MARKER" && return
+  as_trainer rm -f "$MARKER.new" || true
+  is_ours || refuse "cannot be written to; the reason is above"
+  echo "$DATA_ROOT/$MARKER cannot be written, and does not say which stack uses the folder"
+}
+
 make_below() { # folder
   if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then
     refuse "holds $1, which is a link or a file and not a folder; remove it"
@@ -82,6 +114,7 @@ own_data_root() {
 create() {
   check_path
   check_content
+  check_owner
   if dry; then
     [ -d "$DATA_ROOT" ] || echo "would make: $DATA_ROOT"
     for folder in $BELOW; do
@@ -94,7 +127,11 @@ create() {
   cd -P "$DATA_ROOT"
   [ "$(pwd -P)" = "$DATA_ROOT" ] || refuse "was replaced by a link meanwhile"
   [ "$(stat -c %a .)" = 755 ] || as_trainer chmod 755 .
-  [ -e "$MARKER" ] || as_trainer touch "$MARKER"
+  if [ -n "${OWNER:-}" ]; then
+    note_owner "$(printf 'owner %s\nstack %s' "$OWNER" "${STACK:-}")"
+  elif ! is_ours; then
+    note_owner ""
+  fi
   for folder in $BELOW; do make_below "$folder"; done
   echo "$DATA_ROOT is there"
 }
@@ -124,10 +161,20 @@ purge() {
   echo "data sets, checkpoints and logs in $DATA_ROOT are removed"
 }
 
+# Another stack can use the folder from now on, and what is in it.
+end_use() {
+  if dry || ! is_ours || [ -L "$DATA_ROOT" ]; then return; fi
+  cd -P "$DATA_ROOT"
+  note_owner ""
+}
+
 delete() {
-  if [ "${PURGE:-}" = "$DATA_ROOT" ]; then
+  if is_of_other_stack; then
+    echo "$DATA_ROOT belongs to another stack ($(noted stack)), and stays as it is"
+  elif [ "${PURGE:-}" = "$DATA_ROOT" ]; then
     purge
   else
+    end_use
     echo "$DATA_ROOT stays: data sets, checkpoints and logs are kept"
   fi
 }

@@ -1,6 +1,7 @@
 """What the program registers for a stack with a bundle."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from infra.node.doctor import make_plan
 from infra.platform.airgap_files import STAGE
 from infra.settings import parse_settings
 from tests.unit.airgap.stocked import OPERATOR_IMAGES, stock
+from tests.unit.platform.machines import TWO, deployed
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import Deployment, deploy, raw_settings
 
@@ -103,3 +105,22 @@ def test_doctor_asks_nobody_outside(folder: Path) -> None:
     assert not make_plan(stack.own_platform).expect.internet
     without = parse_settings(raw_settings("dev"), (), "dev", KINDS)
     assert make_plan(without.own_platform).expect.internet
+
+
+def test_k3s_of_others_gets_no_files_of_the_bundle(folder: Path, tmp_path: Path) -> None:
+    """It is taken as it is, so the files would serve nothing; another stack's may lie there."""
+    changes = {"bundle": str(folder), "k3sExisting": "adopt", **SSH}
+    result = deploy("dev", tmp_path, changes, SECRET)
+    assert not [each.name for each in result.resources if each.name.startswith("bundle-on-host")]
+
+
+def test_what_is_made_on_machines_names_its_stack(folder: Path, tmp_path: Path) -> None:
+    """Another stack may use the same machine, and must neither change nor remove it."""
+    authority = tmp_path / "authority.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    result = deployed(tmp_path, TWO, bundle=str(folder), caBundle=str(authority))
+    names = ["data-root-folder", "trust-bundle", "bundle-on-host-stage"]
+    for name in (*names, "node-gpu2-trust-bundle", "node-gpu2-bundle-stage"):
+        program = result.one(name).program
+        assert re.search(r"export OWNER=.", program), name
+        assert re.search(r"export STACK=\S*dev", program), name

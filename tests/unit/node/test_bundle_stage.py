@@ -65,3 +65,18 @@ def test_files_that_were_sent_are_removed(machine: Machine, tmp_path: Path, node
     assert (machine.stage / "k3s").exists()
     assert machine.act("delete", **name) == f"{machine.stage} is removed\n"
     assert machine.left() == []
+
+
+def test_files_of_another_stack_stay(machine: Machine) -> None:
+    """Two stacks list one machine: the second one is refused, and takes nothing away."""
+    ann, bob = {"OWNER": "owner-a", "STACK": "ann"}, {"OWNER": "owner-b", "STACK": "bob"}
+    machine.act("create")  # of an older version
+    (machine.stage / "k3s").write_text("k3s")
+    machine.act("create", **ann)
+    with pytest.raises(AssertionError, match=r"bundle: .* the files of another stack \(ann\)"):
+        machine.act("create", **bob)
+    assert "belongs to another stack (ann)" in machine.act("delete", **bob)
+    assert (machine.stage / "k3s").exists()
+    machine.act("delete", **ann)
+    assert machine.left() == []
+    machine.act("create", **bob)

@@ -95,3 +95,37 @@ def test_update_that_was_cut_off_is_finished(tmp_path: Path, node: str) -> None:
         store.act(action, **machine)
         assert store.updates() == updates
     assert store.left() == ["disttrain-trust.lock"]
+
+
+ANN = {"OWNER": "owner-a", "STACK": "ann"}
+BOB = {"OWNER": "owner-b", "STACK": "bob"}
+
+
+def test_authorities_of_another_stack_stay(tmp_path: Path) -> None:
+    """A second stack on the machine replaced them, and took them away when it was destroyed."""
+    store, others = Store("debian", tmp_path), BUNDLE.replace("MA==", "MQ==")
+    store.act("create", **ANN)
+    with pytest.raises(AssertionError, match=r"caBundle: this host .* another stack \(ann\)"):
+        store.act("create", others, **BOB)
+    assert "goes with another stack (ann)" in store.act("create", **BOB)
+    assert "belongs to another stack (ann)" in store.act("delete", **BOB)
+    assert (store.folder / "disttrain.crt").read_text() == BUNDLE + "\n"
+    assert store.updates() == 1
+    store.act("delete", **ANN)
+    assert store.left() == ["disttrain-trust.lock"]
+    store.act("create", others, **BOB)
+
+
+def test_authorities_of_an_older_version_are_ours(tmp_path: Path) -> None:
+    """They name no stack, and the machine alone; nothing is trusted anew."""
+    store = Store("debian", tmp_path)
+    store.act("create")
+    noted = tmp_path / "root/var/lib/disttrain-trust"
+    noted.parent.mkdir(exist_ok=True)
+    noted.write_text("gpu2\n")
+    assert "this host is the node gpu2 by now" in store.act("delete", **ANN)
+    store.act("create", NODE="gpu2", **ANN)
+    assert store.updates() == 1
+    assert "belongs to another stack (ann)" in store.act("delete", NODE="gpu2", **BOB)
+    store.act("delete", NODE="gpu2", **ANN)
+    assert store.left() == ["disttrain-trust.lock"]

@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,72 @@ def test_purge_leaves_a_folder_of_others(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     assert "is not ours" in purge(tmp_path).stdout
     assert (tmp_path / "runs").is_dir()
+
+
+# --- two stacks on one machine ---
+
+ANN = {"OWNER": "owner-a", "STACK": "ann"}
+BOB = {"OWNER": "owner-b", "STACK": "bob"}
+
+
+def of_stack(stack: Mapping[str, str], action: str, root: Path, **more: str) -> str:
+    done = run("data-root.sh", action, DATA_ROOT=str(root), **stack, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_folder_of_another_stack_is_refused(tmp_path: Path) -> None:
+    """A second stack with the default folder took it over, and its purge deleted all of it."""
+    root = tmp_path / "data"
+    of_stack(ANN, "create", root)
+    (root / "runs/checkpoint").write_text("precious")
+    done = run("data-root.sh", "create", DATA_ROOT=str(root), **BOB)
+    assert done.returncode == 1
+    assert f"dataRoot: {root} belongs to another stack (ann). Choose another" in done.stderr
+    assert f"truncate -s 0 {root}/{MARKER}" in done.stderr
+    for more in ({}, {"PURGE": str(root)}):
+        said = of_stack(BOB, "delete", root, **more)
+        assert said == f"{root} belongs to another stack (ann), and stays as it is\n"
+    assert (root / "runs/checkpoint").read_text() == "precious"
+    of_stack(ANN, "create", root)
+    of_stack(ANN, "delete", root, PURGE=str(root))
+    assert not root.exists()
+
+
+def test_kept_data_are_for_the_next_stack(tmp_path: Path) -> None:
+    """The stack that has made them is destroyed, and a new one of another name goes on."""
+    root = tmp_path / "data"
+    of_stack(ANN, "create", root)
+    (root / "runs/checkpoint").write_text("precious")
+    assert "are kept" in of_stack(ANN, "delete", root)
+    of_stack(BOB, "create", root)
+    assert (root / "runs/checkpoint").read_text() == "precious"
+    assert "belongs to another stack (bob)" in of_stack(ANN, "delete", root, PURGE=str(root))
+
+
+def test_folder_of_an_older_version_is_used(tmp_path: Path) -> None:
+    """It names no stack. Only the mark is written anew, and nothing the next time."""
+    root = tmp_path / "data"
+    create(root)
+    (root / MARKER).write_text("")
+    os.chown(root / MARKER, 0, 0)  # as made by an administrator
+    made = {path: path.stat().st_ctime_ns for path in root.rglob("*") if path.name != MARKER}
+    of_stack(ANN, "create", root)
+    assert (root / MARKER).read_text() == "owner owner-a\nstack ann\n"
+    noted = (root / MARKER).stat()
+    of_stack(ANN, "create", root)
+    create(root)  # by hand
+    assert (root / MARKER).stat() == noted
+    assert {path: path.stat().st_ctime_ns for path in made} == made
+
+
+def test_mark_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """The pods' user could put it there, and that user's number may be a person's on the host."""
+    root, private = tmp_path / "data", tmp_path / "private"
+    private.write_text("precious")
+    os.chown(private, 1000, 1000)
+    create(root)
+    (root / f"{MARKER}.new").symlink_to(private)
+    of_stack(ANN, "create", root)
+    of_stack(ANN, "delete", root)
+    assert private.read_text() == "precious"
